@@ -1,0 +1,22 @@
+# octavo_room(NAME rooms it builds on...): the static library octavo_NAME from src/NAME/**/*.cc.
+# octavo_room_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
+function(octavo_room name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  add_library(octavo_${name} STATIC ${sources})
+  target_include_directories(octavo_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  foreach(room ${ARGN})
+    target_link_libraries(octavo_${name} PUBLIC octavo_${room})
+  endforeach()
+endfunction()
+
+function(octavo_room_test name)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cc)
+  if(sources AND TARGET octavo_${name})
+    add_executable(test_${name} ${sources})
+    target_link_libraries(test_${name} PRIVATE octavo_${name} ${ARGN} GTest::gtest GTest::gtest_main)
+    target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_definitions(test_${name} PRIVATE OCTAVO_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    include(GoogleTest)
+    gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900)
+  endif()
+endfunction()

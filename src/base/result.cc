@@ -1,0 +1,18 @@
+#include "base/result.h"
+
+namespace octavo {
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage: return 2;
+    case ErrorKind::bad_model: return 3;
+    case ErrorKind::unsupported: return 4;
+    case ErrorKind::bad_input: return 5;
+    case ErrorKind::bad_engine: return 6;
+    case ErrorKind::io: return 7;
+    case ErrorKind::internal: return 70;
+  }
+  return 70;
+}
+
+}  // namespace octavo

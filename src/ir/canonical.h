@@ -1,0 +1,21 @@
+// Names-free identity of graphs: structural hashes, value numbering, canonical operand and node order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace octavo::ir {
+
+/// Structural hash of every value: op, attributes, quantizer, payload and input hashes; graph inputs by position and type.
+/// Names, origins, ids and amax do not enter. Commutative operands are hashed in sorted order.
+[[nodiscard]] std::vector<std::uint64_t> value_hashes(const Graph& g);
+/// Merges nodes with equal op, attributes, quantizer, payload and inputs; sorts commutative operands. Returns merges done.
+int number_values(Graph& g);
+/// Digest of the whole graph: outputs in order, through value_hashes.
+[[nodiscard]] std::uint64_t graph_hash(const Graph& g);
+/// A copy with dead nodes dropped and nodes, values numbered in canonical order.
+[[nodiscard]] Graph compact(const Graph& g);
+
+}  // namespace octavo::ir

@@ -1,0 +1,135 @@
+// The graph: SSA values, nodes, provenance. One output of one node, or a graph input, defines each value.
+//
+// Q/DQ pairs are `view` nodes: value numbering makes two equal views of one value the same node, so "this consumer reads v
+// through q" is simply "this consumer's input is view(v, q)". The normal form (quant/) moves views towards the producers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/quantizer.h"
+#include "ir/tensor.h"
+
+namespace octavo::ir {
+
+enum class Op : std::uint16_t {
+#define OP(id, text, min_in, max_in, traits) id,
+#include "ir/ops.def"
+};
+
+enum : unsigned { kPointwise = 1, kMove = 2, kCommute = 4, kAnchor = 8 };
+
+struct OpInfo {
+  Op op;
+  std::string_view name;
+  int min_inputs, max_inputs;  ///< max -1: any number
+  unsigned traits;
+};
+[[nodiscard]] const OpInfo& info(Op op);
+[[nodiscard]] std::optional<Op> find_op(std::string_view name);
+[[nodiscard]] inline std::string_view name_of(Op op) { return info(op).name; }
+[[nodiscard]] inline bool has_trait(Op op, unsigned trait) { return (info(op).traits & trait) != 0; }
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+inline constexpr ValueId kNone = -1;  ///< an absent optional input
+
+/// Attribute values. Float attributes are f32-exact values held in double.
+using Attr = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
+using Attrs = std::map<std::string, Attr, std::less<>>;
+
+[[nodiscard]] std::int64_t get_int(const Attrs& attrs, std::string_view key, std::int64_t fallback = 0);
+[[nodiscard]] double get_float(const Attrs& attrs, std::string_view key, double fallback = 0);
+[[nodiscard]] std::string get_text(const Attrs& attrs, std::string_view key, std::string_view fallback = "");
+[[nodiscard]] std::vector<std::int64_t> get_ints(const Attrs& attrs, std::string_view key);  ///< empty if absent
+[[nodiscard]] std::vector<double> get_floats(const Attrs& attrs, std::string_view key);
+
+struct Value {
+  std::string name;            ///< ONNX tensor name where there is one; never part of a hash
+  TensorType type;
+  NodeId producer = kNone;     ///< every live value has one (graph inputs: an `input` node)
+  int output_index = 0;
+  std::optional<float> amax;   ///< permitted view (implicit quantization): the value may be read through amax/127
+};
+
+/// One operator application. `origin` is the set of ONNX node names it stands for (provenance); rewrites take the union.
+struct Node {
+  Op op = Op::input;
+  Attrs attrs;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::optional<Quantizer> quantizer;  ///< view, quantize, dequantize, coded constant
+  Tensor payload;                      ///< constant: its elements (codes when `quantizer` is set)
+  std::set<std::string> origin;
+  std::string name;
+  bool dead = false;
+};
+
+/// Owns nodes and values; ids are stable, dead entries stay until `compact`. Nodes are stored in any order; use `order()`.
+class Graph {
+ public:
+  std::string name;
+  std::vector<ValueId> inputs;    ///< in the model's order
+  std::vector<ValueId> outputs;   ///< one value may be listed twice
+  std::vector<std::string> output_names;  ///< parallel to outputs (a value may be an output under several names)
+
+  [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] Value& value(ValueId id) { return values_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] NodeId node_capacity() const { return static_cast<NodeId>(nodes_.size()); }
+  [[nodiscard]] ValueId value_capacity() const { return static_cast<ValueId>(values_.size()); }
+  [[nodiscard]] const Node& producer(ValueId v) const { return node(value(v).producer); }
+  [[nodiscard]] const TensorType& type(ValueId v) const { return value(v).type; }
+  [[nodiscard]] bool is_constant(ValueId v) const { return v != kNone && producer(v).op == Op::constant; }
+  [[nodiscard]] const Tensor& payload(ValueId v) const { return producer(v).payload; }
+
+  ValueId add_input(std::string value_name, TensorType type);
+  ValueId add_constant(Tensor payload, std::string value_name = "", std::optional<Quantizer> q = std::nullopt);
+  /// Adds a node with one output of the given type and returns that value.
+  ValueId add(Op op, std::vector<ValueId> inputs, TensorType type, Attrs attrs = {}, std::set<std::string> origin = {},
+              std::string value_name = "");
+  /// view / quantize / dequantize.
+  ValueId add_quantizer(Op op, ValueId input, Quantizer q, TensorType type, std::set<std::string> origin = {},
+                        std::string value_name = "");
+  /// The general form; `types` has one entry an output.
+  NodeId add_node(Node node, const std::vector<TensorType>& types, const std::vector<std::string>& names = {});
+
+  /// Every reader of `from` (nodes and graph outputs) reads `to` instead; the origin of from's producer joins to's producer
+  /// unless `keep_origin` is false. `from`'s producer is left for `remove_dead`.
+  void replace_uses(ValueId from, ValueId to, bool join_origin = true);
+  /// Readers as (node, input slot); graph outputs are not included. Rebuilt lazily after changes.
+  [[nodiscard]] const std::vector<std::pair<NodeId, int>>& users(ValueId v) const;
+  [[nodiscard]] int output_uses(ValueId v) const;                    ///< how many graph outputs name v
+  [[nodiscard]] int use_count(ValueId v) const { return static_cast<int>(users(v).size()) + output_uses(v); }
+  /// Marks nodes that no output depends on as dead. Graph inputs stay. Returns how many died.
+  int remove_dead();
+  /// Live nodes, producers first; deterministic (depth first from the outputs, in operand order).
+  [[nodiscard]] std::vector<NodeId> order() const;
+  /// Call after editing Node::inputs directly.
+  void touch() { users_valid_ = false; }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Value> values_;
+  mutable std::vector<std::vector<std::pair<NodeId, int>>> users_;
+  mutable bool users_valid_ = false;
+};
+
+/// Output type of a node from its inputs and attributes (static shapes); the single definition used by import, verifier and rewrites.
+/// `moving and pointwise ops, anchors`: everything except input and constant. Several outputs only for dynamic_quantize.
+[[nodiscard]] Result<std::vector<TensorType>> infer(const Graph& g, const Node& node);
+
+/// Convenience for rewrites: adds a node whose output type is inferred (asserts that inference succeeds).
+ValueId add_inferred(Graph& g, Op op, std::vector<ValueId> inputs, Attrs attrs = {}, std::set<std::string> origin = {},
+                     std::string value_name = "");
+
+}  // namespace octavo::ir

@@ -1,0 +1,84 @@
+// Epilogue programs: straight-line typed SSA over scalars, evaluated once for every element of a region's iteration space.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/tensor.h"
+
+namespace octavo::program {
+
+enum class Op : std::uint8_t {
+#define PROGRAM_OP(id, text, operands, result, meaning) id,
+#include "program/ops.def"
+};
+struct OpInfo {
+  Op op;
+  std::string_view name, operands;  ///< operand types, one letter each
+  char result;
+  std::string_view meaning;
+};
+[[nodiscard]] const OpInfo& info(Op op);
+
+/// One instruction; its index in Program::code is the value it defines.
+struct Instr {
+  Op op = Op::imm_f;
+  std::array<int, 4> args{-1, -1, -1, -1};  ///< values (earlier indices)
+  std::int32_t imm = 0;  ///< imm_i: the constant; imm_f: the float's bits; load_*: operand index; shl_i/sra_i: n; table: table index
+  bool operator==(const Instr&) const = default;
+};
+
+/// One result leaving the program. `type`: u8, s8 (the int32 value, already within range), s32, f32, f16, bf16 (rounded from the float), boolean (int32 0/1).
+struct Output {
+  int value = -1;
+  ir::DType type = ir::DType::f32;
+  bool operator==(const Output&) const = default;
+};
+
+using Table = std::array<std::uint8_t, 256>;
+
+struct Program {
+  std::vector<Instr> code;
+  std::vector<Output> outputs;  ///< output j goes to the region's store j
+  std::vector<Table> tables;
+  int operand_count = 0;        ///< load_* indices are below this
+  bool operator==(const Program&) const = default;
+
+  int push(Op op, int a = -1, int b = -1, int c = -1, int d = -1);
+  int push_imm(Op op, std::int32_t imm, int a = -1);
+  int imm_f(float v);           ///< reuses an equal constant
+  int imm_i(std::int32_t v);
+  int load(Op op, int operand);
+};
+
+/// Types agree, args refer backwards, operand/table indices in range, outputs defined. Run on everything read from a file.
+[[nodiscard]] Status verify(const Program& p);
+/// "v0 = acc_i; v1 = i2f v0; ... ; store0 u8 v7"; parse(print(p)) == p.
+[[nodiscard]] std::string print(const Program& p);
+[[nodiscard]] Result<Program> parse(std::string_view text);
+
+/// A scalar in a program: float or int32 by the op that made it.
+union Scalar {
+  float f;
+  std::int32_t i;
+};
+
+/// The oracle: evaluates the program for one element. `acc` is the anchor's accumulator (by acc_i or acc_f), `operands` one scalar an
+/// operand (already widened as load_* says). Writes one scalar an output (before the narrowing store).
+void interpret(const Program& p, Scalar acc, std::span<const Scalar> operands, std::span<Scalar> results, std::vector<Scalar>& scratch);
+
+/// Exact clean-ups: constant folding by the oracle, common sub-expressions, dead code.
+/// Then tables: an int32 value in 0..255 that depends, through float operations with immediates only, on a single code value known to
+/// lie in 0..255 becomes one `table` (docs/semantics.md). `code_values`: instruction indices known to lie in 0..255 beyond u8 loads
+/// (quantize results are recognised by their min_i/max_i or float clamp). Returns the simplified program.
+[[nodiscard]] Program simplify(const Program& p);
+
+/// True if every operand is element-wise evaluable with these ops only ("no table", ...) helpers used by emitters:
+[[nodiscard]] bool uses(const Program& p, Op op);
+
+}  // namespace octavo::program

@@ -1,0 +1,125 @@
+// What runs: buffers, tensor references, regions. Shared by the planner (which makes them), the providers and the engine (which run them);
+// knows nothing of ONNX, protobuf or the planner.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/quantizer.h"
+#include "ir/tensor.h"
+#include "program/program.h"
+
+namespace octavo::region {
+
+using BufferId = std::int32_t;
+
+enum class BufferKind : std::uint8_t { input, output, constant, arena };
+
+/// A run of bytes. Arena buffers get `arena_offset` from the memory planner; constants live in the engine file (64-byte aligned, at least
+/// 64 readable bytes after the end); inputs and outputs belong to the caller and are exactly `bytes` long.
+/// Arena buffers are 64-byte aligned and have at least 64 readable and writable bytes before and after them.
+struct Buffer {
+  BufferKind kind = BufferKind::arena;
+  std::int64_t bytes = 0;
+  std::int64_t arena_offset = 0;  ///< arena only
+  int binding = -1;               ///< input/output only: index into Plan::inputs / Plan::outputs
+  ir::Tensor data;                ///< constant only, while planning (engine files store the bytes in a section of their own)
+  std::string name;               ///< for people
+};
+
+/// A strided window into a buffer. `dims` are logical (ONNX order: N, C, H, W); element (i0, i1, ...) is at byte
+/// offset + size_of(dtype) * sum(i_k * strides[k]). NHWC is a stride pattern, slices are offsets, broadcasts are zero strides.
+/// 8-bit activation buffers inside a plan always hold u8 codes (an s8 quantizer is stored shifted by 128).
+struct TensorRef {
+  BufferId buffer = -1;
+  std::int64_t offset = 0;  ///< bytes
+  ir::DType dtype = ir::DType::f32;
+  ir::Shape dims;
+  std::vector<std::int64_t> strides;            ///< elements
+  std::optional<ir::Quantizer> quantizer;       ///< of the stored codes; for kernels (x zero point) and for people
+  std::string value;                            ///< tensor name, for people
+};
+
+/// An extra tensor read by a program: index i of the iteration space reads element floor(i_k / div_k) in each dimension k.
+/// `ref.dims` and `ref.strides` have the rank of the iteration space; broadcast dimensions have stride 0.
+struct Operand {
+  TensorRef ref;
+  std::vector<std::int64_t> div;  ///< empty: all 1. Integer nearest upsampling has its factors here.
+};
+
+/// The heavy operation of a stage. op == ir::Op::input means "none": the program reads operands only.
+///   conv, conv_transpose: inputs[0] = x; attributes as in the IR (2-D: four pads). gemm is given as conv 1x1 on [M,K,1,1].
+///     integer: x is u8 with per-tensor quantizer; `weights` is a constant buffer s8 [O, C/g, kh, kw] (conv_transpose: [C, O/g, kh, kw]);
+///     accumulator acc_i = sum((x - zx) * (w - w_zero[o])) with padding contributing 0.
+///     float: x f32, weights f32, accumulator acc_f (summation order free).
+///   max_pool, reduce_max: 8-bit (acc_i = code) or f32 (acc_f).   avg_pool, reduce_mean, reduce_sum: u8 -> acc_i = sum(code - zx) over the
+///     window (the program divides); f32 -> acc_f = the operation's result. Windows at borders: `count` operand made by the planner.
+///   anything else: inputs in `inputs` (dense or strided f32 / s64 ...), result acc_f or acc_i by dtype, computed by the reference or a library.
+struct Anchor {
+  ir::Op op = ir::Op::input;
+  ir::Attrs attrs;
+  std::vector<TensorRef> inputs;
+  std::optional<TensorRef> weights;            ///< constant
+  std::vector<std::int32_t> weight_zero;       ///< empty: all 0; else one entry or one an output channel
+  bool integer = false;
+  [[nodiscard]] bool none() const { return op == ir::Op::input; }
+};
+
+/// prologue · anchor · epilogue. `space` is the logical shape of the anchor's result (or of the stores when there is no anchor).
+/// The program runs for each element of `space`; output j is written to stores[j] at the same index.
+struct Stage {
+  Anchor anchor;
+  ir::Shape space;
+  program::Program program;
+  std::vector<Operand> operands;
+  std::vector<TensorRef> stores;  ///< dims == space
+};
+
+/// A tactic that could have been taken, for `explain`.
+struct Alternative {
+  std::string tactic, reason;  ///< reason: why it was not taken, or why it was
+  double seconds = -1;         ///< measured; -1 unknown
+};
+
+/// One fused layer. Stage i+1's anchor input 0 is stage i's store 0 (kept in cache or registers where `tactic` says so).
+struct Region {
+  std::string name;                 ///< from the ONNX nodes: "conv1 + relu1"
+  std::vector<Stage> stages;
+  std::string tactic;               ///< chosen; empty before
+  std::vector<BufferId> packed;     ///< constant buffers made by the tactic's pack step, in its own order
+  std::set<std::string> onnx_nodes; ///< provenance
+  std::string precision;            ///< "int8", "float32", "int8->float32", "move", ...
+  std::string reason;               ///< why these nodes are one region, why this precision
+  std::vector<Alternative> alternatives;
+  std::vector<ir::ValueId> graph_inputs, graph_outputs;  ///< values of the normalized graph read and stored, parallel to refs; for `check`
+};
+
+struct Binding {
+  std::string name;
+  ir::TensorType type;                       ///< what the caller passes (NCHW dense unless a layout was asked for)
+  std::optional<ir::Quantizer> quantizer;    ///< when the binding holds codes
+};
+
+struct Plan {
+  std::string model_name;
+  std::vector<Binding> inputs, outputs;
+  std::vector<Buffer> buffers;
+  std::vector<Region> regions;               ///< in execution order
+  std::int64_t arena_bytes = 0;
+  int threads = 1;                           ///< built for; runs on any number
+};
+
+/// JSON without constant bytes, keys sorted, floats shortest round-trip: deterministic. `from_json` verifies everything (indices, ranges,
+/// that every strided access stays inside its buffer, programs) and never trusts its input.
+[[nodiscard]] std::string to_json(const Plan& plan);
+[[nodiscard]] Result<Plan> from_json(std::string_view text);
+[[nodiscard]] Status verify(const Plan& plan);
+/// 32 hex digits over regions, stages, programs, quantizers, constants' bytes, strides, tactic names, threads, memory offsets; not over names,
+/// provenance, reasons, times.
+[[nodiscard]] std::string plan_hash(const Plan& plan);
+
+}  // namespace octavo::region
