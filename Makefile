@@ -1,0 +1,35 @@
+# The commands people type. CMake does the work: see CMakePresets.json for what each preset means.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+PYTHON := .venv/bin/python
+
+.PHONY: all build setup run test test-long asan ubsan tsan format tidy clean
+all: build
+
+setup:                ## install what is missing: Debian packages, and Python packages into .venv
+	@scripts/setup.sh
+
+build: setup          ## the library, the command, the Python package and the tests, in build/release
+	@scripts/build.sh release $(JOBS)
+
+run: build            ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
+	@scripts/run_demo.sh build/release
+
+test: build           ## every test except the long ones
+	@scripts/run_tests.sh build/release $(JOBS)
+
+test-long: build      ## the same tests with long fuzzing
+	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
+
+asan ubsan tsan: setup  ## the C++ tests under a sanitizer
+	@scripts/build.sh $@ $(JOBS)
+	@scripts/run_tests.sh build/$@ $(JOBS)
+
+format:               ## clang-format over every C++ file
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+tidy: build           ## clang-tidy over the library
+	@git ls-files 'src/*.cc' | xargs clang-tidy -p build/release --quiet
+
+clean:
+	rm -rf build

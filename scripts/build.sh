@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# build.sh PRESET JOBS: configures build/PRESET once and builds it. The compiler's full output is shown when it fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+jobs=$2
+log=build/$preset.log
+mkdir -p build
+started=$SECONDS
+if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/build.ninja ]]; then
+  cmake --preset "$preset" >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: cmake --preset $preset failed" >&2; exit 1; }
+fi
+[[ -d build/$preset/bin ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
+if [[ -t 1 ]]; then
+  cmake --build "build/$preset" -j "$jobs"
+else
+  cmake --build "build/$preset" -j "$jobs" >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: the build failed (build/$preset)" >&2; exit 1; }
+fi
+echo "build: build/$preset is up to date ($((SECONDS - started)) s)"

@@ -1,0 +1,61 @@
+"""Checks that rooms (folders of src/) depend only on rooms to their left: check_rooms.py [ROOT]
+
+Reads every #include "room/..." and every octavo_room(...) line. Also checks that what an engine needs at run time includes neither
+the importer nor the planner, and that only api, cli and python see the public headers. Prints each violation; exit status 1 if any.
+"""
+import pathlib
+import re
+import sys
+
+ORDER = "base ir program region rewrite reference quant onnx passes plan tune cpu cuda engine report api cli python".split()
+RUNTIME = {"base", "ir", "program", "region", "cpu", "cuda", "engine"}
+NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "api", "cli", "python"}
+PUBLIC = {"api", "cli", "python"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def check(room, needs, where):
+    if needs == "octavo":
+        return None if room in PUBLIC else f'{where}: room "{room}" includes a public header; only {", ".join(sorted(PUBLIC))} may'
+    if needs not in ORDER:
+        return f'{where}: "{needs}" is not a room'
+    if ORDER.index(needs) > ORDER.index(room):
+        return f'{where}: room "{room}" uses "{needs}", which lies to its right'
+    if room in RUNTIME and needs in NOT_AT_RUNTIME:
+        return f'{where}: room "{room}" is needed at run time and must not use "{needs}"'
+    return None
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
+    problems, files = [], 0
+    for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
+        room = folder.name
+        if room not in ORDER:
+            problems.append(f'src/{room}: not a room; the order is in scripts/check_rooms.py')
+            continue
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cc", ".inc", ".def")):
+            files += 1
+            text = path.read_text()
+            for m in INCLUDE.finditer(text):
+                where = f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start(1)) + 1}"
+                first = m.group(1).split("/")[0]
+                if "/" not in m.group(1):
+                    # Generated headers (onnx-ml.pb.h) and headers of libraries come without a folder.
+                    if (folder / m.group(1)).exists():
+                        problems.append(f'{where}: include "{room}/{m.group(1)}": paths start at src/')
+                    continue
+                problems.append(check(room, first, where))
+        lists = folder / "CMakeLists.txt"
+        if lists.exists():
+            for m in re.finditer(r"octavo_room\(\s*(\w+)([^)]*)\)", lists.read_text()):
+                if m.group(1) != room:
+                    problems.append(f"src/{room}/CMakeLists.txt: names room {m.group(1)}")
+                for needs in m.group(2).split():
+                    problems.append(check(room, needs, f"src/{room}/CMakeLists.txt"))
+    problems = [p for p in problems if p]
+    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} rooms: each includes only rooms to its left")
+    sys.exit(1 if problems else 0)
+
+
+main()

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# run_tests.sh BUILD_DIR JOBS: runs every test through CTest (the Python tests too) and closes with "N passed, N failed, N skipped".
+# OCTAVO_TEST_DATA (default ../shared) holds real models; tests that need it skip, counted, when it is absent.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+jobs=$2
+export OCTAVO_TEST_DATA="${OCTAVO_TEST_DATA:-$PWD/../shared}"
+rm -rf "$build/junit" && mkdir -p "$build/junit"
+ctest --test-dir "$build" -j "$jobs" --output-on-failure --output-junit junit/ctest.xml --no-tests=error </dev/null
+status=$?
+python=.venv/bin/python
+[[ -x $python ]] || python=python3
+"$python" scripts/test_summary.py "$build/junit" "$OCTAVO_TEST_DATA" || status=1
+exit $status

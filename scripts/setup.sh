@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Installs what is missing and nothing else: Debian packages (as root or through sudo) and the pinned Python packages in .venv.
+# Says what it does; a second run finds nothing to do and takes a fraction of a second. Asks nothing, reads no input.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(g++ cmake ninja-build ccache libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev
+  libgtest-dev libbenchmark-dev python3-dev python3-venv)
+
+if command -v dpkg-query >/dev/null; then
+  missing=()
+  for p in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+  done
+  if ((${#missing[@]})); then
+    become=()
+    if [[ $(id -u) != 0 ]]; then
+      if ! command -v sudo >/dev/null; then
+        echo "error: setup: ${#missing[@]} Debian packages are missing, and neither root nor sudo is here to install them" >&2
+        echo "  as root, run: apt-get install ${missing[*]}" >&2
+        exit 1
+      fi
+      become=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}"
+    log=$(mktemp)
+    if ! { "${become[@]}" apt-get update -q &&
+           "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } \
+           >"$log" 2>&1 </dev/null; then
+      tail -n 20 "$log" >&2
+      echo "error: setup: apt-get failed (its last lines are above; all of it: $log)" >&2
+      exit 1
+    fi
+    rm -f "$log"
+  fi
+else
+  for tool in g++ cmake ninja protoc python3; do
+    command -v "$tool" >/dev/null || { echo "error: setup: $tool is missing, and this is not a Debian-like system: install what docs/dependencies.md lists" >&2; exit 1; }
+  done
+fi
+
+want=$({ cat requirements.txt; python3 --version; } | sha256sum | cut -d' ' -f1)
+if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null || true) != "$want" ]]; then
+  echo "setup: installing requirements.txt into .venv"
+  python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements.txt </dev/null
+  echo "$want" >.venv/requirements.sha256
+fi

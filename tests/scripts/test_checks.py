@@ -1,0 +1,113 @@
+"""The repository checks must find what they look for: each is run on a small tree with one thing wrong."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RULE = """// move-view-x: q(x) ==> x
+//   Why    less.
+//   Exact  yes.
+//   Needs  nothing.
+//   Order  any.
+struct R : Rule {
+  std::string_view name() const override { return "move-view-x"; }
+};
+"""
+
+
+def run(script, root):
+    return subprocess.run([sys.executable, ROOT / "scripts" / script, root], capture_output=True, text=True, check=False)
+
+
+def write(root, path, text):
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "path, text, complaint",
+    [
+        ("src/ir/a.h", '#include "plan/b.h"\n', 'src/ir/a.h:1: room "ir" uses "plan", which lies to its right'),
+        ("src/engine/a.cc", '\n#include "plan/b.h"\n', 'src/engine/a.cc:2: room "engine" is needed at run time and must not use "plan"'),
+        ("src/plan/a.cc", '#include "octavo/octavo.h"\n', 'room "plan" includes a public header'),
+        ("src/plan/a.cc", '#include "nowhere/b.h"\n', '"nowhere" is not a room'),
+        ("src/shed/a.cc", "", "src/shed: not a room"),
+        ("src/ir/CMakeLists.txt", "octavo_room(ir base onnx)\n", 'src/ir/CMakeLists.txt: room "ir" uses "onnx"'),
+    ],
+)
+def test_rooms_found(tmp_path, path, text, complaint):
+    write(tmp_path, path, text)
+    result = run("check_rooms.py", tmp_path)
+    assert result.returncode == 1
+    assert complaint in result.stdout
+
+
+def test_rooms_clean(tmp_path):
+    write(tmp_path, "src/plan/a.cc", '#include "ir/graph.h"\n#include "plan/a.h"\n#include <vector>\n')
+    assert run("check_rooms.py", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "path, text, complaint",
+    [
+        ("src/quant/rules/move_view_x.cc", RULE.replace("view-x", "view-y"), "the file should be move_view_y.cc"),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("//   Needs  nothing.\n", ""), 'has no "Needs" line'),
+        ("tests/quant/rules/move_view_x.irt", "run: other\n", 'does not name the rule "move-view-x"'),
+        ("tests/quant/rules/gone.irt", "run: gone\n", "tests a rule that no file in src/*/rules defines"),
+        ("docs/rules.md", "| `move-view-x` | a |\n| `gone` | b |\n", 'a row for "gone"'),
+        ("docs/rules.md", "", '0 rows for "move-view-x"'),
+    ],
+)
+def test_rules_found(tmp_path, path, text, complaint):
+    write(tmp_path, "src/quant/rules/move_view_x.cc", RULE)
+    write(tmp_path, "tests/quant/rules/move_view_x.irt", "# run: move-view-x\n")
+    write(tmp_path, "docs/rules.md", "| rule |\n|---|\n| `move-view-x` | a |\n")
+    assert run("check_rules.py", tmp_path).returncode == 0
+    write(tmp_path, path, text)
+    result = run("check_rules.py", tmp_path)
+    assert result.returncode == 1
+    assert complaint in result.stdout
+
+
+CTEST = """<testsuite>
+  <testcase name="a" status="run"><system-out></system-out></testcase>
+  <testcase name="b" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>[ RUN ] b
+x.cc:3: Skipped
+{reason}
+</system-out></testcase>
+  <testcase name="pytest_p" status="run"/>
+  {more}
+</testsuite>"""
+PYTEST = '<testsuites><testsuite><testcase name="p1"/><testcase name="p2"/></testsuite></testsuites>'
+
+
+def summary(tmp_path, reason="no AMX here", more="", models=True):
+    write(tmp_path, "junit/ctest.xml", CTEST.format(reason=reason, more=more))
+    write(tmp_path, "junit/pytest_p.xml", PYTEST)
+    if models:
+        (tmp_path / "data/models").mkdir(parents=True)
+    result = subprocess.run(
+        [sys.executable, ROOT / "scripts/test_summary.py", tmp_path / "junit", tmp_path / "data"], capture_output=True, text=True, check=False
+    )
+    return result.returncode, result.stdout.splitlines()
+
+
+def test_summary_counts_cases_and_shows_reasons(tmp_path):
+    assert summary(tmp_path) == (0, ["skipped 1: no AMX here", "3 passed, 0 failed, 1 skipped"])
+
+
+def test_summary_fails_when_data_is_there_but_tests_skip(tmp_path):
+    code, lines = summary(tmp_path, reason="OCTAVO_TEST_DATA is not there")
+    assert code == 1 and lines[-1] == "3 passed, 1 failed, 0 skipped"
+
+
+def test_summary_accepts_skips_without_data(tmp_path):
+    code, lines = summary(tmp_path, reason="OCTAVO_TEST_DATA is not there", models=False)
+    assert code == 0 and lines[-1] == "3 passed, 0 failed, 1 skipped"
+
+
+def test_summary_reports_failures(tmp_path):
+    code, lines = summary(tmp_path, more='<testcase name="c" status="fail"><failure message="x"/></testcase>')
+    assert code == 1 and lines[-2:] == ["FAILED c", "3 passed, 1 failed, 1 skipped"]
