@@ -1,0 +1,86 @@
+#include "cpu/isa.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"portable", "avx2", "avx512", "avx512vnni"};
+
+struct Features {
+  Isa isa = Isa::portable;
+  bool vbmi = false, bf16 = false;
+};
+
+Features detect() {
+  Features f;
+#if defined(__x86_64__)
+  __builtin_cpu_init();  // __builtin_cpu_supports looks at XCR0 too: the operating system must save the registers
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !f16c) return f;
+  f.isa = Isa::avx2;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return f;
+  }
+  f.isa = Isa::avx512;
+  if (!__builtin_cpu_supports("avx512vnni")) return f;
+  f.isa = Isa::avx512vnni;
+  f.vbmi = __builtin_cpu_supports("avx512vbmi") != 0;
+  f.bf16 = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1U << 5)) != 0;
+#endif
+  return f;
+}
+
+const Features& features() {
+  static const Features f = detect();  // CPUID traps under virtual machines: ask once
+  return f;
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return kNames[static_cast<std::size_t>(isa)]; }
+
+std::optional<Isa> find_isa(std::string_view name) {
+  const auto* it = std::find(kNames.begin(), kNames.end(), name);
+  if (it == kNames.end()) return std::nullopt;
+  return static_cast<Isa>(it - kNames.begin());
+}
+
+Isa detected_isa() { return features().isa; }
+
+Result<Isa> isa_cap() {
+  const char* text = std::getenv("OCTAVO_CPU");
+  if (text == nullptr || *text == '\0') return Isa::avx512vnni;
+  if (const auto isa = find_isa(text)) return *isa;
+  return fail(ErrorKind::usage, fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
+                                            "  unset it to use everything this processor has ({})",
+                                            text, fmt::join(kNames, ", "), name_of(detected_isa())));
+}
+
+Isa best_isa() {
+  const Result<Isa> cap = isa_cap();
+  return cap ? std::min(*cap, detected_isa()) : Isa::portable;
+}
+
+bool has_vbmi() { return best_isa() == Isa::avx512vnni && features().vbmi; }
+bool has_bf16() { return best_isa() == Isa::avx512vnni && features().bf16; }
+
+std::string why_not(Isa isa) {
+  const Result<Isa> cap = isa_cap();
+  if (!cap) return cap.error().message;
+  if (isa > detected_isa()) return fmt::format("needs {}, this processor has {}", name_of(isa), name_of(detected_isa()));
+  if (isa > *cap) return fmt::format("needs {}, OCTAVO_CPU allows {}", name_of(isa), name_of(*cap));
+  return {};
+}
+
+}  // namespace octavo::cpu
