@@ -2,6 +2,10 @@
 # octavo_room_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
 function(octavo_room name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(NOT sources)  # a room that is only headers so far
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
+  endif()
   add_library(octavo_${name} STATIC ${sources})
   target_include_directories(octavo_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   foreach(room ${ARGN})
