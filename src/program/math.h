@@ -76,8 +76,9 @@ struct ProgramOps {
 // Functions are in math.inc: exp, log, sigmoid, tanh, erf, gelu, mish, softplus, hard_sigmoid, hard_swish, ... Each:
 //   template <class M> typename M::F exp(M& m, typename M::F x);
 // and one generic entry used by both sides, so a unary IR op has one definition:
-//   template <class M> typename M::F unary(M& m, ir::Op op, const ir::Attrs& attrs, typename M::F x);   (every unary pointwise float op)
-//   template <class M> typename M::F binary(M& m, ir::Op op, typename M::F a, typename M::F b);         (add, sub, mul, div, max, min, prelu, pow)
+//   template <class M> typename M::F unary(M& m, ir::Op op, const ir::Attrs& attrs, typename M::F x);   (every unary pointwise
+//   float op) template <class M> typename M::F binary(M& m, ir::Op op, typename M::F a, typename M::F b);         (add, sub, mul,
+//   div, max, min, prelu, pow)
 
 }  // namespace octavo::program
 

@@ -24,16 +24,20 @@ struct OpInfo {
   std::string_view meaning;
 };
 [[nodiscard]] const OpInfo& info(Op op);
+[[nodiscard]] std::span<const OpInfo> all_ops();  ///< the rows of ops.def
+[[nodiscard]] bool has_immediate(Op op);          ///< Instr::imm means something
 
 /// One instruction; its index in Program::code is the value it defines.
 struct Instr {
   Op op = Op::imm_f;
   std::array<int, 4> args{-1, -1, -1, -1};  ///< values (earlier indices)
-  std::int32_t imm = 0;  ///< imm_i: the constant; imm_f: the float's bits; load_*: operand index; shl_i/sra_i: n; table: table index
+  std::int32_t imm =
+      0;  ///< imm_i: the constant; imm_f: the float's bits; load_*: operand index; shl_i/sra_i: n; table: table index
   bool operator==(const Instr&) const = default;
 };
 
-/// One result leaving the program. `type`: u8, s8 (the int32 value, already within range), s32, f32, f16, bf16 (rounded from the float), boolean (int32 0/1).
+/// One result leaving the program. `type`: u8, s8 (the int32 value, already within range), s32, f32, f16, bf16 (rounded from the
+/// float), boolean (int32 0/1).
 struct Output {
   int value = -1;
   ir::DType type = ir::DType::f32;
@@ -46,12 +50,12 @@ struct Program {
   std::vector<Instr> code;
   std::vector<Output> outputs;  ///< output j goes to the region's store j
   std::vector<Table> tables;
-  int operand_count = 0;        ///< load_* indices are below this
+  int operand_count = 0;  ///< load_* indices are below this
   bool operator==(const Program&) const = default;
 
   int push(Op op, int a = -1, int b = -1, int c = -1, int d = -1);
   int push_imm(Op op, std::int32_t imm, int a = -1);
-  int imm_f(float v);           ///< reuses an equal constant
+  int imm_f(float v);  ///< reuses an equal constant
   int imm_i(std::int32_t v);
   int load(Op op, int operand);
 };
@@ -68,15 +72,24 @@ union Scalar {
   std::int32_t i;
 };
 
-/// The oracle: evaluates the program for one element. `acc` is the anchor's accumulator (by acc_i or acc_f), `operands` one scalar an
-/// operand (already widened as load_* says). Writes one scalar an output (before the narrowing store).
-void interpret(const Program& p, Scalar acc, std::span<const Scalar> operands, std::span<Scalar> results, std::vector<Scalar>& scratch);
+/// The oracle: evaluates the program for one element. `acc` is the anchor's accumulator (by acc_i or acc_f), `operands` one scalar
+/// an operand (already widened as load_* says). Writes one scalar an output (before the narrowing store).
+void interpret(const Program& p, Scalar acc, std::span<const Scalar> operands, std::span<Scalar> results,
+               std::vector<Scalar>& scratch);
+/// The oracle for one operation that is no source; `p` is asked for its tables only.
+[[nodiscard]] Scalar evaluate_op(const Program& p, const Instr& instr, Scalar a, Scalar b, Scalar c, Scalar d);
+/// f2i. Outside int32 and for NaN, which programs must exclude by clamping before, the oracle gives -2^31 (as x86 does; a GPU does
+/// not).
+[[nodiscard]] std::int32_t to_int32(float v);
 
 /// Exact clean-ups: constant folding by the oracle, common sub-expressions, dead code.
-/// Then tables: an int32 value in 0..255 that depends, through float operations with immediates only, on a single code value known to
-/// lie in 0..255 becomes one `table` (docs/semantics.md). `code_values`: instruction indices known to lie in 0..255 beyond u8 loads
-/// (quantize results are recognised by their min_i/max_i or float clamp). Returns the simplified program.
-[[nodiscard]] Program simplify(const Program& p);
+/// Then tables: an int32 value that interval analysis proves to lie in 0..255 and that depends, through any operations with
+/// immediates, on one other such value only becomes one `table` of it (the first one, so inner quantize/dequantize pairs vanish
+/// into the table; a table of a table is one table). Quantize results are recognised by their clamps; `operand_is_u8[k]` tells that
+/// operand k is loaded from u8 codes, and its entry number operand_count, if there is one, that the accumulator is a u8 code
+/// (pooling); empty: unknown. Slices of one or two operations stay as they are; identity tables are dropped. Equal tables are
+/// shared.
+[[nodiscard]] Program simplify(const Program& p, const std::vector<bool>& operand_is_u8 = {});
 
 /// True if every operand is element-wise evaluable with these ops only ("no table", ...) helpers used by emitters:
 [[nodiscard]] bool uses(const Program& p, Op op);
