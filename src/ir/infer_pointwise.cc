@@ -108,7 +108,7 @@ Result<Types> infer_quantization(const Inference& at) {
       return Types{{q.type, x.shape}};
     default:
       if (x.dtype != q.type) return at.error("the codes are {}, the quantizer says {}", name_of(x.dtype), name_of(q.type));
-      return Types{{q.arith, x.shape}};
+      return Types{{DType::f32, x.shape}};  // q.arith says how the product is rounded; the IR holds it in f32, exactly
   }
 }
 

@@ -1,0 +1,118 @@
+// Which conv, conv_transpose and gemm nodes are computed in integers: see IntegerAnchor in grid.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "ir/grid.h"
+
+namespace octavo::ir {
+namespace {
+
+std::size_t idx(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+std::string called(const Graph& g, ValueId v) {
+  return g.value(v).name.empty() ? fmt::format("%{}", v) : fmt::format("\"{}\"", g.value(v).name);
+}
+
+/// The weights of a node seen as [outputs][K]: where an element's output channel is, and how many products meet in one sum.
+struct WeightLayout {
+  int axis = 0;               ///< the output-channel axis
+  std::int64_t channels = 0;  ///< its extent (per group for conv_transpose)
+  std::int64_t depth = 0;     ///< K, an upper bound for conv_transpose
+};
+
+WeightLayout layout_of(Op op, const Shape& w, std::int64_t group) {
+  if (op == Op::gemm) return {1, w[1], w[0]};
+  const std::int64_t taps = count(Shape(w.begin() + 2, w.end()));
+  if (op == Op::conv) return {0, w[0], w[1] * taps};
+  return {1, w[1], w[0] / std::max<std::int64_t>(group, 1) * taps};
+}
+
+std::int64_t reach(std::int64_t lo, std::int64_t hi, std::int64_t zp) {
+  return std::max(std::abs(lo - zp), std::abs(hi - zp));
+}
+
+/// Largest sum of |code - zero point| over the elements that share an output channel (all groups together for conv_transpose: an
+/// upper bound).
+std::int64_t largest_row(const Tensor& w, const Quantizer& q, int axis) {
+  const Shape strides = dense_strides(w.shape());
+  std::vector<std::int64_t> sums(idx(w.shape()[idx(axis)]), 0);
+  for (std::int64_t i = 0; i < w.size(); ++i) {
+    const std::int64_t c = i / strides[idx(axis)] % w.shape()[idx(axis)];
+    const std::int64_t code = w.dtype() == DType::s8 ? w.data<std::int8_t>()[idx(i)] : w.data<std::uint8_t>()[idx(i)];
+    sums[idx(c)] += std::abs(code - q.zero_at(c));
+  }
+  return sums.empty() ? 0 : *std::max_element(sums.begin(), sums.end());
+}
+
+/// The bias may join the accumulator when its codes count in units of exactly sx * sw[c].
+bool joins_accumulator(const Graph& g, const Node& n, const Quantizer& x, const Quantizer& w, std::int64_t channels,
+                       std::int64_t bound) {
+  if (n.inputs.size() < 3 || !g.is_constant(n.inputs[2])) return false;
+  const Node& bias = g.producer(n.inputs[2]);
+  if (!bias.quantizer || bias.quantizer->type != DType::s32 || bias.payload.dtype() != DType::s32) return false;
+  const Quantizer& q = *bias.quantizer;
+  const Shape& shape = bias.payload.shape();
+  if (shape.empty() || shape.back() != channels || bias.payload.size() != channels) return false;
+  if (!q.per_tensor() && q.axis != static_cast<int>(shape.size()) - 1) return false;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float unit = x.scale[0] * w.scale_at(w.per_tensor() ? 0 : c % static_cast<std::int64_t>(w.entries()));
+    if (q.zero_at(c) != 0 || std::bit_cast<std::uint32_t>(q.scale_at(c)) != std::bit_cast<std::uint32_t>(unit)) return false;
+    if (bound + std::abs(std::int64_t{bias.payload.data<std::int32_t>()[idx(c)]}) >= std::int64_t{1} << 31) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
+  const Node& n = g.node(node);
+  IntegerAnchor a;
+  const auto no = [&](std::string why) {
+    a.why_float = std::move(why);
+    return a;
+  };
+  if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm)
+    return no(fmt::format("{} has no integer form", name_of(n.op)));
+  const Quantizer* x = grids.get(n.inputs[0]);
+  if (x == nullptr) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
+  if (!x->per_tensor())
+    return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
+  if (!is_int8(x->type))
+    return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));
+  const std::string weight_name = called(g, n.inputs[1]);
+  if (!g.is_constant(n.inputs[1])) return no(fmt::format("the weights {} are computed at run time", weight_name));
+  const Node& weights = g.producer(n.inputs[1]);
+  if (!weights.quantizer) return no(fmt::format("the weights {} are not quantized", weight_name));
+  const Quantizer w = collapse_axis(*weights.quantizer);
+  if (!is_int8(w.type)) return no(fmt::format("the weights {} are {}, need 8 bits", weight_name, name_of(w.type)));
+  const WeightLayout layout = layout_of(n.op, weights.payload.shape(), get_int(n.attrs, "group", 1));
+  if (!w.per_tensor() && w.axis != layout.axis) {
+    return no(fmt::format("the weights {} are quantized along axis {}, their output channels are axis {}", weight_name, w.axis,
+                          layout.axis));
+  }
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+  std::int64_t widest = 0;
+  for (const std::int32_t zp : w.zero_point) widest = std::max(widest, reach(w.lo(), w.hi(), zp));
+  const std::int64_t x_reach = reach(x->lo(), x->hi(), x->zero_point[0]);
+  const bool small = layout.depth < kLimit / (x_reach * widest);
+  std::int64_t bound = small ? layout.depth * x_reach * widest : kLimit;
+  if (!small) {  // the type allows an overflow: look at the actual weights
+    const std::int64_t row = largest_row(weights.payload, w, layout.axis);
+    if (row >= kLimit / x_reach) {
+      return no(fmt::format("a sum of {} products may reach {} * {}, beyond int32", layout.depth, x_reach, row));
+    }
+    bound = row * x_reach;
+  }
+  a.integer = true;
+  a.x = *x;
+  a.w = w;
+  const std::int64_t group = n.op == Op::conv_transpose ? get_int(n.attrs, "group", 1) : 1;
+  a.bias_in_acc = joins_accumulator(g, n, *x, w, layout.channels * group, bound);
+  return a;
+}
+
+}  // namespace octavo::ir
