@@ -1,0 +1,182 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "engine/version.h"
+
+namespace octavo::engine {
+namespace {
+
+using region::BufferKind;
+
+/// The parts of tactic names that name what a processor must have: "cpu.conv.u8s8.avx512vnni.jit" -> avx512vnni. For people:
+/// whether this machine can run a tactic is decided by its provider.
+std::vector<std::string> required_isa(const region::Plan& plan) {
+  std::set<std::string> found;
+  for (const region::Region& r : plan.regions) {
+    std::string_view rest = r.tactic;
+    while (!rest.empty()) {
+      const std::size_t dot = std::min(rest.find('.'), rest.size());
+      const std::string_view part = rest.substr(0, dot);
+      if (part.starts_with("avx") || part.starts_with("amx") || part.starts_with("sm_")) found.emplace(part);
+      rest.remove_prefix(std::min(dot + 1, rest.size()));
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::span<const std::byte> as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+const region::Provider* find_provider(const Providers& providers, std::string_view tactic) {
+  for (const region::Provider* p : providers) {
+    if (tactic.starts_with(p->name()) && tactic.substr(p->name().size()).starts_with('.')) return p;
+  }
+  return nullptr;
+}
+
+tl::unexpected<Error> internal(std::string message) {
+  return fail(ErrorKind::internal, std::move(message));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text) {
+  std::shared_ptr<Engine> e(new Engine);
+  e->plan_ = std::move(plan);
+  e->graph_text_ = std::move(graph_text);
+  e->plan_hash_ = region::plan_hash(e->plan_);
+  OCTAVO_CHECK(e->adopt_constants());
+  OCTAVO_CHECK(region::verify(e->plan_));
+  OCTAVO_CHECK(e->instantiate(providers, "new engine"));
+  return e;
+}
+
+Status Engine::adopt_constants() {
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const region::Buffer& b = plan_.buffers[i];
+    if (b.kind != BufferKind::constant) continue;
+    const std::size_t bytes = b.data.empty() ? 0 : b.data.bytes().size();
+    if (b.bytes < 0 || static_cast<std::size_t>(b.bytes) != bytes) {
+      return internal(fmt::format("plan: constant buffer {} \"{}\" says {} bytes and has {}", i, b.name, b.bytes, bytes));
+    }
+    total += round_up(bytes) + kAlignment;
+  }
+  owned_ = AlignedBytes(total);
+  constants_.resize(plan_.buffers.size());
+  std::byte* at = owned_.data();
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    region::Buffer& b = plan_.buffers[i];
+    if (b.kind != BufferKind::constant) continue;
+    const auto bytes = static_cast<std::size_t>(b.bytes);
+    if (bytes > 0) std::memcpy(at, b.data.bytes().data(), bytes);
+    constants_[i] = {at, bytes};
+    at += round_up(bytes) + kAlignment;
+    b.data = ir::Tensor();
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, const Providers& providers) {
+  std::shared_ptr<Engine> e(new Engine);
+  OCTAVO_TRY(e->file_, MappedFile::open(path));
+  OCTAVO_CHECK(e->read(e->file_->bytes(), path));
+  OCTAVO_CHECK(e->instantiate(providers, fmt::format("engine \"{}\"", path)));
+  return e;
+}
+
+Status Engine::read(std::span<const std::byte> file, const std::string& name) {
+  const auto bad = [&](const std::string& fact) {
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));
+  };
+  OCTAVO_TRY(const std::vector<Section> sections, read_sections(file, name));
+  std::span<const std::byte> plan_json, summary_json;
+  std::set<std::pair<SectionKind, std::uint32_t>> seen;
+  for (const Section& s : sections) {
+    if (!seen.emplace(s.kind, s.id).second)
+      return bad(fmt::format("two sections of kind {} with id {}", static_cast<int>(s.kind), s.id));
+    if (s.kind != SectionKind::constant && s.id != 0)
+      return bad(fmt::format("section of kind {} has id {}, expected 0", static_cast<int>(s.kind), s.id));
+    if (s.kind == SectionKind::plan) plan_json = s.bytes;
+    if (s.kind == SectionKind::summary) summary_json = s.bytes;
+    if (s.kind == SectionKind::graph) graph_text_ = as_text(s.bytes);
+  }
+  if (plan_json.empty() || summary_json.empty()) return bad(fmt::format("no {} section", plan_json.empty() ? "plan" : "summary"));
+
+  const auto summary = nlohmann::json::parse(as_text(summary_json), nullptr, /*allow_exceptions=*/false);
+  const auto* hash =
+      summary.is_object() && summary.contains("plan_hash") ? summary["plan_hash"].get_ptr<const std::string*>() : nullptr;
+  if (hash == nullptr || hash->size() != 32) return bad("the summary section holds no plan hash of 32 digits");
+  plan_hash_ = *hash;
+
+  auto plan = region::from_json(as_text(plan_json));
+  if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
+  plan_ = std::move(*plan);
+  constants_.resize(plan_.buffers.size());
+  std::size_t found = 0;
+  for (const Section& s : sections) {
+    if (s.kind != SectionKind::constant) continue;
+    if (s.id >= plan_.buffers.size() || plan_.buffers[s.id].kind != BufferKind::constant) {
+      return bad(fmt::format("constant section {}: the plan has no such constant buffer", s.id));
+    }
+    if (static_cast<std::uint64_t>(plan_.buffers[s.id].bytes) != s.bytes.size()) {
+      return bad(fmt::format("constant {} has {} bytes, the plan says {}", s.id, s.bytes.size(), plan_.buffers[s.id].bytes));
+    }
+    constants_[s.id] = s.bytes;
+    ++found;
+  }
+  const auto wanted = static_cast<std::size_t>(std::count_if(
+      plan_.buffers.begin(), plan_.buffers.end(), [](const region::Buffer& b) { return b.kind == BufferKind::constant; }));
+  if (found != wanted) return bad(fmt::format("{} constant sections, the plan has {} constants", found, wanted));
+  return {};
+}
+
+Status Engine::instantiate(const Providers& providers, std::string_view who) {
+  core_load_ = std::make_shared<CoreLoad>(available_cores());
+  for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
+    const region::Region& r = plan_.regions[i];
+    const region::Provider* provider = find_provider(providers, r.tactic);
+    if (provider == nullptr) {
+      std::vector<std::string_view> names;
+      for (const region::Provider* p : providers) names.push_back(p->name());
+      return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name, r.tactic,
+                                  fmt::join(names, ", ")));
+    }
+    std::vector<const std::byte*> packed;
+    for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
+    auto kernel = provider->instantiate(r, plan_, packed);
+    if (!kernel) {
+      return fail(kernel.error().kind,
+                  fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic, kernel.error().message));
+    }
+    kernels_.push_back(std::move(*kernel));
+  }
+  return {};
+}
+
+Status Engine::save(const std::string& path) const {
+  const std::string plan_json = region::to_json(plan_);
+  const nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_isa(plan_)}};
+  const std::string summary_json = summary.dump();
+  std::vector<Section> sections = {{SectionKind::plan, 0, as_bytes(plan_json)}, {SectionKind::summary, 0, as_bytes(summary_json)}};
+  if (!graph_text_.empty()) sections.push_back({SectionKind::graph, 0, as_bytes(graph_text_)});
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    if (plan_.buffers[i].kind == BufferKind::constant)
+      sections.push_back({SectionKind::constant, static_cast<std::uint32_t>(i), constants_[i]});
+  }
+  return write_file(path, sections);
+}
+
+}  // namespace octavo::engine

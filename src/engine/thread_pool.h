@@ -1,0 +1,82 @@
+// A persistent pool of worker threads: one a context. The calling thread is worker 0; work is split statically.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "base/result.h"
+
+namespace octavo::engine {
+
+/// Processors this process may use (its affinity mask); at least 1.
+[[nodiscard]] int available_cores();
+
+/// How many threads of the contexts that share this object exist now. Pools stop spinning while it exceeds `cores`: a spinning
+/// worker would take the core from one that has work. Thread-safe.
+struct CoreLoad {
+  explicit CoreLoad(int core_count) : cores(core_count) {}
+  const int cores;
+  std::atomic<int> threads{0};
+  [[nodiscard]] bool crowded() const { return threads.load(std::memory_order_relaxed) > cores; }
+};
+
+/// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
+/// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
+/// `run`.
+class ThreadPool {
+ public:
+  /// `threads` >= 1, the caller included. Fails with `usage` below 1 and with `io` when the system refuses a thread.
+  [[nodiscard]] static Result<std::unique_ptr<ThreadPool>> create(int threads, std::shared_ptr<CoreLoad> load = nullptr);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  [[nodiscard]] int size() const { return size_; }
+
+  /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..size-1, each used at most once.
+  /// Worker i of k = min(tasks, size) gets [tasks*i/k, tasks*(i+1)/k). Returns when all are done; what workers wrote is visible to
+  /// the caller.
+  template <class Body>
+  void run(int tasks, Body&& body) {
+    if (size_ == 1 || tasks <= 1) {
+      if (tasks > 0) body(0, tasks, 0);
+      return;
+    }
+    using Plain = std::remove_reference_t<Body>;
+    dispatch([](void* p, int begin, int end, int worker) { (*static_cast<Plain*>(p))(begin, end, worker); },
+             const_cast<void*>(static_cast<const void*>(std::addressof(body))), tasks);
+  }
+
+ private:
+  using Call = void (*)(void*, int begin, int end, int worker);
+
+  explicit ThreadPool(int threads, std::shared_ptr<CoreLoad> load);
+  void dispatch(Call call, void* body, int tasks);
+  void work(int worker);
+  void run_share(int worker) const;
+  [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
+
+  const int size_;
+  std::shared_ptr<CoreLoad> load_;
+  std::vector<std::thread> workers_;
+
+  // The job; written by the caller before `epoch_` moves, read by workers after they saw it move.
+  Call call_ = nullptr;
+  void* body_ = nullptr;
+  int tasks_ = 0;
+
+  alignas(64) std::atomic<unsigned> epoch_{0};  ///< one more for each job; workers wait for it to change
+  alignas(64) std::atomic<int> pending_{0};     ///< workers that have not finished the job
+  alignas(64) std::atomic<int> sleepers_{0};    ///< workers waiting in `wake_`
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+};
+
+}  // namespace octavo::engine

@@ -1,0 +1,133 @@
+#include "engine/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "engine/float_environment.h"
+
+namespace octavo::engine {
+namespace {
+
+std::unique_ptr<ThreadPool> pool_of(int threads, std::shared_ptr<CoreLoad> load = nullptr) {
+  auto pool = ThreadPool::create(threads, std::move(load));
+  EXPECT_TRUE(pool) << (pool ? "" : pool.error().message);
+  return std::move(*pool);
+}
+
+TEST(ThreadPool, CoversEveryTaskOnceForEverySize) {
+  for (const int threads : {1, 2, 3, 5}) {
+    const auto pool = pool_of(threads);
+    EXPECT_EQ(pool->size(), threads);
+    for (const int tasks : {0, 1, 2, 3, 4, 5, 7, 64, 1001}) {
+      std::vector<int> hits(static_cast<std::size_t>(tasks), 0);  // not atomic: ranges must not overlap (TSan checks)
+      std::vector<int> calls(static_cast<std::size_t>(threads), 0);
+      pool->run(tasks, [&](int begin, int end, int worker) {
+        ++calls[static_cast<std::size_t>(worker)];
+        for (int i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+      });
+      for (int i = 0; i < tasks; ++i)
+        EXPECT_EQ(hits[static_cast<std::size_t>(i)], 1) << "task " << i << " of " << tasks << ", threads " << threads;
+      for (int w = 0; w < threads; ++w) EXPECT_EQ(calls[static_cast<std::size_t>(w)], w < std::min(tasks, threads) ? 1 : 0);
+    }
+  }
+}
+
+TEST(ThreadPool, SplitIsStaticAndEven) {
+  const auto pool = pool_of(3);
+  std::vector<std::pair<int, int>> ranges(3);
+  pool->run(10, [&](int begin, int end, int worker) { ranges[static_cast<std::size_t>(worker)] = {begin, end}; });
+  EXPECT_EQ(ranges, (std::vector<std::pair<int, int>>{{0, 3}, {3, 6}, {6, 10}}));
+}
+
+TEST(ThreadPool, CallerIsWorkerZero) {
+  const auto pool = pool_of(2);
+  std::thread::id zero, one;
+  pool->run(2, [&](int, int, int worker) { (worker == 0 ? zero : one) = std::this_thread::get_id(); });
+  EXPECT_EQ(zero, std::this_thread::get_id());
+  EXPECT_NE(one, std::this_thread::get_id());
+}
+
+TEST(ThreadPool, ResultsOfOneJobAreSeenByTheNext) {
+  const auto pool = pool_of(4);
+  std::vector<int> a(4096, 0), b(4096, 0);
+  for (int round = 0; round < 500; ++round) {
+    pool->run(4096, [&](int begin, int end, int) {
+      for (int i = begin; i < end; ++i) a[static_cast<std::size_t>(i)] = b[static_cast<std::size_t>(4095 - i)] + 1;
+    });
+    std::swap(a, b);
+  }
+  for (const int v : b) ASSERT_EQ(v, 500);
+}
+
+// Sleeping workers, sleeping callers and pools torn down at every stage.
+TEST(ThreadPool, WakesAfterSleepAndStops) {
+  for (int pause_us : {0, 20, 200, 2000}) {
+    const auto pool = pool_of(3);
+    for (int round = 0; round < 10; ++round) {
+      int sum[3] = {};
+      pool->run(3, [&](int begin, int, int worker) {
+        if (worker == 2) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+        sum[worker] = begin + 1;
+      });
+      EXPECT_EQ(sum[0] + sum[1] + sum[2], 6);
+      std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+    }
+  }
+  for (int i = 0; i < 50; ++i) pool_of(3);  // created and destroyed at once
+}
+
+TEST(ThreadPool, CrowdedPoolsDoNotSpinAndStillWork) {
+  const auto load = std::make_shared<CoreLoad>(1);
+  {
+    const auto a = pool_of(2, load), b = pool_of(3, load);
+    EXPECT_EQ(load->threads.load(), 5);
+    EXPECT_TRUE(load->crowded());
+    for (int round = 0; round < 100; ++round) {
+      std::vector<int> hits(6, 0);
+      a->run(6, [&](int begin, int end, int) {
+        for (int i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+      });
+      b->run(6, [&](int begin, int end, int) {
+        for (int i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+      });
+      EXPECT_EQ(hits, std::vector<int>(6, 2));
+    }
+  }
+  EXPECT_EQ(load->threads.load(), 0);
+}
+
+TEST(ThreadPool, RefusesNoThreads) {
+  const auto pool = ThreadPool::create(0);
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().kind, ErrorKind::usage);
+  EXPECT_EQ(pool.error().message, "thread pool: 0 threads asked for, needs at least 1");
+}
+
+TEST(DefaultFloatEnvironment, SetsAndRestoresFlushToZero) {
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | 0x8040U);  // flush to zero, denormals are zero
+  volatile float tiny = 1e-40F;
+  {
+    const DefaultFloatEnvironment floats;
+    EXPECT_NE(tiny * 1.0F, 0.0F);
+    // Workers of a pool created under such a setting inherit it, and must not keep it.
+    const unsigned inside = _mm_getcsr();
+    EXPECT_EQ(inside & 0x8040U, 0U);
+  }
+  EXPECT_EQ(_mm_getcsr() & 0x8040U, 0x8040U);
+  const auto pool = pool_of(2);
+  float product = 0;
+  pool->run(2, [&](int, int, int worker) {
+    if (worker == 1) product = tiny * 1.0F;
+  });
+  _mm_setcsr(saved);
+  EXPECT_NE(product, 0.0F);
+}
+
+}  // namespace
+}  // namespace octavo::engine
