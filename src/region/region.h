@@ -58,6 +58,9 @@ struct Operand {
 ///     float: x f32, weights f32, accumulator acc_f (summation order free).
 ///   max_pool, reduce_max: 8-bit (acc_i = code) or f32 (acc_f).   avg_pool, reduce_mean, reduce_sum: u8 -> acc_i = sum(code - zx) over the
 ///     window (the program divides); f32 -> acc_f = the operation's result. Windows at borders: `count` operand made by the planner.
+///   Results that a program cannot hold (s64, bool, several outputs): program.outputs is empty and the anchor writes its results to the
+///     stores itself, in order. op == reshape with an empty program is a plain copy of inputs[0] (any dtype) to stores[0].
+///   pad on u8 codes: attribute "value_code" holds the code to fill with.
 ///   anything else: inputs in `inputs` (dense or strided f32 / s64 ...), result acc_f or acc_i by dtype, computed by the reference or a library.
 struct Anchor {
   ir::Op op = ir::Op::input;
@@ -95,7 +98,10 @@ struct Region {
   std::string precision;            ///< "int8", "float32", "int8->float32", "move", ...
   std::string reason;               ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
-  std::vector<ir::ValueId> graph_inputs, graph_outputs;  ///< values of the normalized graph read and stored, parallel to refs; for `check`
+  /// Values of the normalized graph, for `check`. graph_inputs: anchor.inputs of stage 0, then the operands of stage 0, then those of later
+  /// stages (their inputs[0] is the stage before and is left out); kNone for constants that belong to the program. graph_outputs: parallel to
+  /// the last stage's stores. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
+  std::vector<ir::ValueId> graph_inputs, graph_outputs;
 };
 
 struct Binding {

@@ -1,0 +1,129 @@
+#include "plan/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+bool program_type(ir::DType t) {
+  return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16 || ir::is_int8(t);
+}
+
+}  // namespace
+
+bool is_alias(const Node& node) {
+  switch (node.op) {
+    case Op::transpose:
+    case Op::reshape:
+    case Op::expand:
+    case Op::concat: return true;
+    case Op::slice: {
+      const auto steps = ir::get_ints(node.attrs, "steps");
+      return std::all_of(steps.begin(), steps.end(), [](std::int64_t s) { return s > 0; });
+    }
+    default: return false;
+  }
+}
+
+bool in_program(const Graph& g, const Node& node) {
+  switch (node.op) {
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::where:
+    case Op::mod:
+    case Op::quantize_rt:
+    case Op::dequantize_rt: return false;
+    case Op::dequantize: return g.type(node.inputs[0]).dtype == ir::DType::u8 || g.type(node.inputs[0]).dtype == ir::DType::s8;
+    case Op::quantize: return ir::is_int8(node.quantizer->type);
+    case Op::cast:
+      return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
+             ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
+    default: break;
+  }
+  if (!ir::has_trait(node.op, ir::kPointwise)) return false;
+  if (node.op == Op::pow && !(g.is_constant(node.inputs[1]) && ir::count(g.type(node.inputs[1]).shape) == 1)) return false;
+  if (g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return g.type(v).dtype == ir::DType::f32; });
+}
+
+Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled) {
+  Grouping out;
+  out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
+  out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
+  out.notes.assign(static_cast<std::size_t>(g.node_capacity()), "");
+  const bool fuse = !disabled.contains("fuse-epilogue");
+  for (const NodeId id : g.order()) {
+    const Node& n = g.node(id);
+    if (n.op == Op::input || n.op == Op::constant) continue;
+    int latest = -1, direct = -1;
+    for (const ValueId v : n.inputs) {
+      if (v == ir::kNone) continue;
+      latest = std::max(latest, out.depends[static_cast<std::size_t>(v)]);
+      const int producer_group = out.of_node[static_cast<std::size_t>(g.value(v).producer)];
+      direct = std::max(direct, producer_group);
+    }
+    if (is_alias(n)) {
+      for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = latest;
+      continue;
+    }
+    const ir::Shape& space = g.type(n.outputs[0]).shape;
+    int group = -1;
+    if (in_program(g, n)) {
+      std::string& note = out.notes[static_cast<std::size_t>(id)];
+      if (direct < 0) {
+        note = "its operands are network inputs, constants or moved tensors";
+      } else if (!fuse) {
+        note = "fuse-epilogue is switched off";
+      } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
+        note = fmt::format("the producing region computes {}, this node {}",
+                           ir::to_string(out.groups[static_cast<std::size_t>(direct)].space), ir::to_string(space));
+      } else {
+        bool ready = true;
+        for (const ValueId v : n.inputs) {
+          if (v == ir::kNone || g.is_constant(v)) continue;
+          const bool inside = out.of_node[static_cast<std::size_t>(g.value(v).producer)] == direct;
+          if (!inside && out.depends[static_cast<std::size_t>(v)] >= direct) {
+            ready = false;
+            note = fmt::format("operand \"{}\" is only ready after the producing region", g.value(v).name);
+          }
+        }
+        const Group& target = out.groups[static_cast<std::size_t>(direct)];
+        const Node* anchor = target.anchor == ir::kNone ? nullptr : &g.node(target.anchor);
+        if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32) {
+          ready = false;
+          note = "the producing operator has a result that is not float";
+        }
+        if (ready) group = direct;
+      }
+    }
+    if (group < 0) {
+      group = static_cast<int>(out.groups.size());
+      out.groups.push_back({});
+      out.groups.back().space = space;
+      if (!in_program(g, n)) out.groups.back().anchor = id;
+    } else {
+      out.notes[static_cast<std::size_t>(id)].clear();
+    }
+    Group& target = out.groups[static_cast<std::size_t>(group)];
+    if (target.anchor != id) target.nodes.push_back(id);
+    out.of_node[static_cast<std::size_t>(id)] = group;
+    for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = group;
+  }
+  return out;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,35 @@
+// Grouping: which nodes are computed together. A group is an anchor (or none) and the pointwise nodes behind it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/grid.h"
+#include "plan/plan.h"
+
+namespace octavo::plan {
+
+struct Group {
+  ir::NodeId anchor = ir::kNone;  ///< kNone: pointwise only
+  std::vector<ir::NodeId> nodes;  ///< pointwise members, producers first (the anchor is not in the list)
+  ir::Shape space;                ///< shape of the anchor's result and of every member
+};
+
+struct Grouping {
+  std::vector<Group> groups;       ///< in execution order: a group reads only graph inputs, constants and earlier groups
+  std::vector<int> of_node;        ///< NodeId -> group, -1 for inputs, constants and alias nodes
+  std::vector<int> depends;        ///< ValueId -> latest group it needs, -1 for inputs and constants
+  std::vector<std::string> notes;  ///< NodeId -> why it did not join its producer's group (empty: it did, or had none)
+};
+
+/// transpose, reshape, slice with positive steps, expand and concat move no data by themselves: strides or slices do.
+[[nodiscard]] bool is_alias(const ir::Node& node);
+/// True if an epilogue program can compute this pointwise node.
+[[nodiscard]] bool in_program(const ir::Graph& g, const ir::Node& node);
+
+/// Greedy and always good: a pointwise node joins the latest group that directly produces one of its operands when the shapes agree
+/// and its other operands are ready before that group starts.
+[[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled);
+
+}  // namespace octavo::plan

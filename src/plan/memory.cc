@@ -1,0 +1,58 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace octavo::plan {
+
+void plan_memory(region::Plan& plan) {
+  constexpr std::int64_t kSlack = 64;
+  struct Life {
+    int first = std::numeric_limits<int>::max(), last = -1;
+  };
+  std::vector<Life> lives(plan.buffers.size());
+  const auto touch = [&](const region::TensorRef& r, int when) {
+    Life& life = lives[static_cast<std::size_t>(r.buffer)];
+    life.first = std::min(life.first, when);
+    life.last = std::max(life.last, when);
+  };
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    for (const region::Stage& s : plan.regions[i].stages) {
+      for (const auto& in : s.anchor.inputs) touch(in, static_cast<int>(i));
+      for (const auto& o : s.operands) touch(o.ref, static_cast<int>(i));
+      for (const auto& out : s.stores) touch(out, static_cast<int>(i));
+    }
+  }
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].kind == region::BufferKind::arena && lives[i].last >= 0) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
+  struct Placed {
+    std::int64_t begin, end;
+    Life life;
+  };
+  std::vector<Placed> placed;
+  plan.arena_bytes = 0;
+  for (const std::size_t i : order) {
+    const std::int64_t size = (plan.buffers[i].bytes + 2 * kSlack + 63) / 64 * 64;
+    std::vector<Placed> conflicts;
+    for (const Placed& p : placed) {
+      if (p.life.first <= lives[i].last && lives[i].first <= p.life.last) conflicts.push_back(p);
+    }
+    std::sort(conflicts.begin(), conflicts.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+    std::int64_t at = 0;
+    for (const Placed& p : conflicts) {
+      if (at + size <= p.begin) break;
+      at = std::max(at, p.end);
+    }
+    plan.buffers[i].arena_offset = at + kSlack;
+    placed.push_back({at, at + size, lives[i]});
+    plan.arena_bytes = std::max(plan.arena_bytes, at + size);
+  }
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,12 @@
+// Arena layout: buffers that are never alive together share bytes.
+#pragma once
+
+#include "region/region.h"
+
+namespace octavo::plan {
+
+/// Sets Buffer::arena_offset and Plan::arena_bytes. Largest first, lowest offset that fits between the lifetimes it meets.
+/// Each buffer is 64-byte aligned with 64 bytes of slack on both sides.
+void plan_memory(region::Plan& plan);
+
+}  // namespace octavo::plan

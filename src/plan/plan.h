@@ -1,0 +1,38 @@
+// The planner: graph in, plan out. normalize -> group -> place -> lower -> choose tactics -> lay out memory.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "region/provider.h"
+#include "region/region.h"
+#include "rewrite/rule.h"
+
+namespace octavo::plan {
+
+struct PlanOptions {
+  int threads = 1;                              ///< the thread count the plan is made for
+  std::set<std::string, std::less<>> disabled;  ///< rules and fusions to leave out, by name
+  bool verify = false;                          ///< verify the graph after every rule application
+  std::function<void(std::string_view rule, const std::string& graph_text)> dump;
+};
+
+/// A fusion or law that was considered and not done, for `explain` and the verbose log.
+struct Planned {
+  region::Plan plan;
+  ir::Graph graph;  ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
+  std::vector<rewrite::RunReport> reports;
+};
+
+/// Plans `graph` (as imported) for the given providers, in order of preference. Deterministic: the same arguments give the same
+/// plan.
+[[nodiscard]] Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers,
+                                        const PlanOptions& options);
+
+/// The names that PlanOptions::disabled accepts: laws, float rules and the planner's own fusions.
+[[nodiscard]] std::vector<std::string> rule_names();
+
+}  // namespace octavo::plan
