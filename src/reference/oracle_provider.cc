@@ -1,0 +1,300 @@
+#include "reference/oracle_provider.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/half.h"
+#include "program/program.h"
+#include "reference/evaluate.h"
+
+namespace octavo::reference {
+namespace {
+
+using ir::DType;
+using ir::Op;
+using program::Scalar;
+using region::Memory;
+using region::Stage;
+using region::TensorRef;
+
+template <class T>
+T get(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+void put(std::byte* p, T v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+std::byte* element(const Memory& m, const TensorRef& r, const ir::Shape& index) {
+  std::int64_t at = 0;
+  for (std::size_t k = 0; k < r.strides.size(); ++k) at += index[k] * r.strides[k];
+  return m.at(r) + at * static_cast<std::int64_t>(ir::size_of(r.dtype));
+}
+
+Scalar load(const std::byte* p, DType t) {
+  Scalar s{};
+  switch (t) {
+    case DType::f32: s.f = get<float>(p); break;
+    case DType::f16: s.f = f16_to_f32(get<std::uint16_t>(p)); break;
+    case DType::bf16: s.f = bf16_to_f32(get<std::uint16_t>(p)); break;
+    case DType::u8: s.i = get<std::uint8_t>(p); break;
+    case DType::s8: s.i = get<std::int8_t>(p); break;
+    default: s.i = get<std::int32_t>(p); break;
+  }
+  return s;
+}
+
+void store(std::byte* p, DType t, Scalar s) {
+  switch (t) {
+    case DType::f32: put(p, s.f); break;
+    case DType::f16: put(p, f32_to_f16(s.f)); break;
+    case DType::bf16: put(p, f32_to_bf16(s.f)); break;
+    case DType::u8: put(p, static_cast<std::uint8_t>(s.i)); break;
+    case DType::s8: put(p, static_cast<std::int8_t>(s.i)); break;
+    default: put(p, s.i); break;
+  }
+}
+
+bool next(ir::Shape& index, const ir::Shape& dims) {
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    if (++index[k] < dims[k]) return true;
+    index[k] = 0;
+  }
+  return false;
+}
+
+// Dense copy of a strided ref; codes are decoded to the floats they stand for.
+ir::Tensor gather(const Memory& m, const TensorRef& r) {
+  const bool coded = r.quantizer && r.dtype == DType::u8;
+  ir::Tensor out(coded ? DType::f32 : r.dtype, r.dims);
+  if (out.size() == 0) return out;
+  ir::Shape index(r.dims.size(), 0);
+  const std::size_t bytes = ir::size_of(out.dtype());
+  std::byte* to = out.mutable_bytes().data();
+  do {
+    const std::byte* from = element(m, r, index);
+    if (coded) {
+      const std::int64_t c = r.quantizer->per_tensor() ? 0 : index[static_cast<std::size_t>(r.quantizer->axis)];
+      put(to, ir::dequantize_one(get<std::uint8_t>(from), r.quantizer->scale_at(c), r.quantizer->zero_at(c), r.quantizer->arith));
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+    to += bytes;
+  } while (next(index, r.dims));
+  return out;
+}
+
+class Oracle final : public region::Kernel {
+ public:
+  explicit Oracle(const region::Region& r) : region_(r) {}
+  void run(const Memory& memory, int, int, const region::Worker&) const override {
+    for (const Stage& s : region_.stages) run_stage(memory, s);
+  }
+
+ private:
+  static void run_stage(const Memory& m, const Stage& s) {
+    std::vector<ir::Tensor> results;
+    const Op op = s.anchor.op;
+    const bool windowed =
+        s.anchor.integer && s.space.size() == 4 && (op == Op::conv || op == Op::conv_transpose || op == Op::avg_pool);
+    const bool summed = s.anchor.integer && (op == Op::reduce_mean || op == Op::reduce_sum);
+    if (!s.anchor.none() && !windowed && !summed) results = evaluate_anchor(m, s);
+    if (s.program.outputs.empty()) {
+      for (std::size_t i = 0; i < s.stores.size(); ++i) scatter(m, s.stores[i], results[i]);
+      return;
+    }
+    if (ir::count(s.space) == 0) return;
+    std::vector<Scalar> operands(s.operands.size()), out(s.program.outputs.size()), scratch;
+    ir::Shape index(s.space.size(), 0), divided(s.space.size(), 0);
+    std::int64_t flat = 0;
+    do {
+      Scalar acc{};
+      if (windowed)
+        acc.i = op == Op::conv ? conv(m, s, index) : op == Op::avg_pool ? window_sum(m, s, index) : deconv(m, s, index);
+      else if (summed)
+        acc.i = axis_sum(m, s, index);
+      else if (!results.empty())
+        acc = anchor_value(s, results[0], flat);
+      for (std::size_t k = 0; k < operands.size(); ++k) {
+        const region::Operand& o = s.operands[k];
+        for (std::size_t d = 0; d < index.size(); ++d) divided[d] = o.div.empty() ? index[d] : index[d] / o.div[d];
+        operands[k] = load(element(m, o.ref, divided), o.ref.dtype);
+      }
+      program::interpret(s.program, acc, operands, out, scratch);
+      for (std::size_t j = 0; j < out.size(); ++j) store(element(m, s.stores[j], index), s.stores[j].dtype, out[j]);
+      ++flat;
+    } while (next(index, s.space));
+  }
+
+  static Scalar anchor_value(const Stage& s, const ir::Tensor& t, std::int64_t flat) {
+    Scalar acc{};
+    const float v = static_cast<float>(t.at(flat));
+    const TensorRef& in = s.anchor.inputs[0];
+    if (s.anchor.integer && in.quantizer) {  // codes of one grid in and out: encoding the selected value gives its code back
+      acc.i = ir::quantize_one(v, in.quantizer->scale[0], in.quantizer->zero_point[0], 0, 255, in.quantizer->arith);
+    } else {
+      acc.f = v;
+    }
+    return acc;
+  }
+
+  static void scatter(const Memory& m, const TensorRef& r, const ir::Tensor& t) {
+    if (t.size() == 0) return;
+    ir::Shape index(r.dims.size(), 0);
+    const std::byte* from = t.bytes().data();
+    do {
+      std::memcpy(element(m, r, index), from, ir::size_of(r.dtype));
+      from += ir::size_of(r.dtype);
+    } while (next(index, r.dims));
+  }
+
+  // Float anchors and everything without a rule of its own: the graph evaluator on a one-node graph.
+  static std::vector<ir::Tensor> evaluate_anchor(const Memory& m, const Stage& s) {
+    std::vector<ir::Tensor> inputs;
+    for (const TensorRef& r : s.anchor.inputs) inputs.push_back(gather(m, r));
+    if (s.anchor.weights) inputs.push_back(gather(m, *s.anchor.weights));
+    if (s.anchor.op == Op::reshape && s.program.outputs.empty()) return inputs;
+    ir::Graph g;
+    ir::Node n;
+    n.op = s.anchor.op;
+    n.attrs = s.anchor.attrs;
+    for (const ir::Tensor& t : inputs) n.inputs.push_back(g.add_constant(t));
+    const auto types = ir::infer(g, n);
+    if (!types) return {};
+    const ir::NodeId id = g.add_node(std::move(n), *types);
+    auto result = evaluate_node(g, ir::Grids{}, id, inputs);
+    return result ? std::move(*result) : std::vector<ir::Tensor>{};
+  }
+
+  struct Window {
+    std::vector<std::int64_t> strides, pads, dilations;
+    std::int64_t group;
+    explicit Window(const ir::Attrs& a)
+        : strides(ir::get_ints(a, "strides")),
+          pads(ir::get_ints(a, "pads")),
+          dilations(ir::get_ints(a, "dilations")),
+          group(ir::get_int(a, "group", 1)) {
+      if (strides.empty()) strides = {1, 1};
+      if (pads.empty()) pads = {0, 0, 0, 0};
+      if (dilations.empty()) dilations = {1, 1};
+    }
+  };
+
+  static std::int32_t weight_zero(const Stage& s, std::int64_t channel) {
+    const auto& z = s.anchor.weight_zero;
+    return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel) % z.size()];
+  }
+
+  static std::int32_t conv(const Memory& m, const Stage& s, const ir::Shape& o) {
+    const Window w(s.anchor.attrs);
+    const TensorRef& x = s.anchor.inputs[0];
+    const TensorRef& k = *s.anchor.weights;
+    const std::int32_t zx = x.quantizer->zero_point[0], zw = weight_zero(s, o[1]);
+    const std::int64_t first = o[1] / (s.space[1] / w.group) * k.dims[1];
+    std::int32_t sum = 0;
+    for (std::int64_t c = 0; c < k.dims[1]; ++c) {
+      for (std::int64_t i = 0; i < k.dims[2]; ++i) {
+        for (std::int64_t j = 0; j < k.dims[3]; ++j) {
+          const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0],
+                             z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
+          if (y < 0 || y >= x.dims[2] || z < 0 || z >= x.dims[3]) continue;
+          sum += (get<std::uint8_t>(element(m, x, {o[0], first + c, y, z})) - zx) *
+                 (get<std::int8_t>(element(m, k, {o[1], c, i, j})) - zw);
+        }
+      }
+    }
+    return sum;
+  }
+
+  static std::int32_t deconv(const Memory& m, const Stage& s, const ir::Shape& o) {
+    const Window w(s.anchor.attrs);
+    const TensorRef& x = s.anchor.inputs[0];
+    const TensorRef& k = *s.anchor.weights;
+    const std::int64_t per_group = x.dims[1] / w.group, g = o[1] / k.dims[1], oc = o[1] % k.dims[1];
+    const std::int32_t zx = x.quantizer->zero_point[0], zw = weight_zero(s, oc);
+    std::int32_t sum = 0;
+    for (std::int64_t c = g * per_group; c < (g + 1) * per_group; ++c) {
+      for (std::int64_t i = 0; i < k.dims[2]; ++i) {
+        for (std::int64_t j = 0; j < k.dims[3]; ++j) {
+          const std::int64_t y = o[2] + w.pads[0] - i * w.dilations[0], z = o[3] + w.pads[1] - j * w.dilations[1];
+          if (y < 0 || z < 0 || y % w.strides[0] != 0 || z % w.strides[1] != 0) continue;
+          if (y / w.strides[0] >= x.dims[2] || z / w.strides[1] >= x.dims[3]) continue;
+          sum += (get<std::uint8_t>(element(m, x, {o[0], c, y / w.strides[0], z / w.strides[1]})) - zx) *
+                 (get<std::int8_t>(element(m, k, {c, oc, i, j})) - zw);
+        }
+      }
+    }
+    return sum;
+  }
+
+  static std::int32_t window_sum(const Memory& m, const Stage& s, const ir::Shape& o) {
+    const Window w(s.anchor.attrs);
+    const auto kernel = ir::get_ints(s.anchor.attrs, "kernel");
+    const TensorRef& x = s.anchor.inputs[0];
+    std::int32_t sum = 0;
+    for (std::int64_t i = 0; i < kernel[0]; ++i) {
+      for (std::int64_t j = 0; j < kernel[1]; ++j) {
+        const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0],
+                           z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
+        if (y < 0 || y >= x.dims[2] || z < 0 || z >= x.dims[3]) continue;
+        sum += get<std::uint8_t>(element(m, x, {o[0], o[1], y, z})) - x.quantizer->zero_point[0];
+      }
+    }
+    return sum;
+  }
+
+  // Reductions with keepdims 0 or 1: the kept dimensions follow in order.
+  static std::int32_t axis_sum(const Memory& m, const Stage& s, const ir::Shape& o) {
+    const TensorRef& x = s.anchor.inputs[0];
+    const auto axes = ir::get_ints(s.anchor.attrs, "axes");
+    const bool keep = ir::get_int(s.anchor.attrs, "keepdims", 1) != 0;
+    ir::Shape index(x.dims.size(), 0), extent(x.dims.size(), 1), base(x.dims.size(), 0);
+    std::size_t out = 0;
+    for (std::size_t d = 0; d < x.dims.size(); ++d) {
+      const bool reduced = axes.empty() || std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
+      if (reduced)
+        extent[d] = x.dims[d];
+      else
+        base[d] = o[out];
+      if (!reduced || keep) ++out;
+    }
+    std::int32_t sum = 0;
+    do {
+      ir::Shape at = base;
+      for (std::size_t d = 0; d < at.size(); ++d) at[d] += index[d];
+      sum += get<std::uint8_t>(element(m, x, at)) - x.quantizer->zero_point[0];
+    } while (next(index, extent));
+    return sum;
+  }
+
+  region::Region region_;
+};
+
+class OracleProvider final : public region::Provider {
+ public:
+  std::string_view name() const override { return "reference"; }
+  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
+    return {{"reference.region", "", 1.0, false}};
+  }
+  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
+    return std::vector<ir::Tensor>{};
+  }
+  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
+                                                      std::span<const std::byte* const>) const override {
+    if (r.tactic != "reference.region")
+      return fail(ErrorKind::bad_engine, "tactic \"" + r.tactic + "\" is not one of the reference's");
+    return std::make_unique<Oracle>(r);
+  }
+};
+
+}  // namespace
+
+const region::Provider& oracle_provider() {
+  static const OracleProvider provider;
+  return provider;
+}
+
+}  // namespace octavo::reference
