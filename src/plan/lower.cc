@@ -175,7 +175,15 @@ class Lowerer {
     region.graph_inputs.insert(region.graph_inputs.end(), operand_values.begin(), operand_values.end());
     adapt_rank(stage);
     region.stages.push_back(std::move(stage));
+    const std::set<ValueId> made(region.graph_outputs.begin(), region.graph_outputs.end());
     regions_.push_back(std::move(region));
+    for (const ValueId v : made) {
+      for (const Repr repr : {Repr::raw, Repr::codes}) {
+        const auto home = placement_.homes.find({v, repr});
+        if (home == placement_.homes.end()) continue;
+        for (const Copy& c : home->second.copies) emit_copy(c.from, c.to, v, v, c.reason, {});
+      }
+    }
     return {};
   }
 

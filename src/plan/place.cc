@@ -262,8 +262,17 @@ class Placer {
     Home& home = out_.homes[key];
     const std::vector<TensorRef>& forced = forced_[key];
     if (group_made(v)) {
-      home.refs = forced;
+      for (const TensorRef& want : forced) {
+        if (storable(n, want)) home.refs.push_back(want);
+      }
       if (home.refs.empty()) home.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
+      for (const TensorRef& want : forced) {
+        if (!storable(n, want)) {
+          home.copies.push_back(
+              {key, home.refs[0], want,
+               fmt::format("the target has channel stride {}, image kernels store channels side by side", want.strides[1])});
+        }
+      }
       return {};
     }
     if (n.op == Op::input) return copies_of(key, home, input_ref_.at(v), "a network input is read again as part of another tensor");
@@ -314,6 +323,16 @@ class Placer {
       r = dense;
     }
     return copies_of(key, home, relabel(*r, ref_of(key, -1, {})), "a slice or moved tensor is part of another tensor or an output");
+  }
+
+  // Image kernels keep channels in vector lanes: they store them side by side, and a copy transposes.
+  bool storable(const Node& n, const TensorRef& want) const {
+    const Group& group =
+        grouping_.groups[static_cast<std::size_t>(grouping_.of_node[static_cast<std::size_t>(g_.value(n.outputs[0]).producer)])];
+    if (group.anchor == ir::kNone || want.dims.size() < 3 || want.dims[1] == 1) return true;
+    const Op op = g_.node(group.anchor).op;
+    const bool image = op == Op::conv || op == Op::conv_transpose || op == Op::max_pool || op == Op::avg_pool;
+    return !image || want.strides[1] == 1;
   }
 
   Status copies_of(Key key, Home& home, const TensorRef& base, const char* why) {
