@@ -87,9 +87,13 @@ std::optional<Quantizer> parse_quantizer(std::string_view text) {
   Cursor in{text.substr(name_end)};
   const bool per_axis = in.take("[axis=");
   if (per_axis && (!in.number(q.axis) || !in.take("]"))) return std::nullopt;
-  if (!in.take("(") || !in.list(q.scale) || !in.take(per_axis ? ";" : ",") || !in.list(q.zero_point) || !in.take(")"))
+  if (!in.take("(")) return std::nullopt;
+  if (per_axis) {
+    if (!in.list(q.scale) || !in.take(";") || !in.list(q.zero_point)) return std::nullopt;
+  } else if (!in.number(q.scale[0]) || !in.take(",") || !in.number(q.zero_point[0])) {
     return std::nullopt;
-  if (!per_axis && (q.scale.size() != 1 || q.zero_point.size() != 1)) return std::nullopt;
+  }
+  if (!in.take(")")) return std::nullopt;
   if (in.take("@")) {
     if (!parse_dtype(in.text, q.arith) || !is_float(q.arith)) return std::nullopt;
   } else if (!in.text.empty()) {
