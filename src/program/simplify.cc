@@ -68,9 +68,9 @@ class Builder {
   [[nodiscard]] bool is_imm(int v, Op op, std::int32_t value) const { return at(v).op == op && at(v).imm == value; }
 
   int table_index(const Table& table) {
-    const auto it = std::find(out_.tables.begin(), out_.tables.end(), table);
-    if (it == out_.tables.end()) out_.tables.push_back(table);
-    return static_cast<int>(it == out_.tables.end() ? out_.tables.size() - 1 : static_cast<std::size_t>(it - out_.tables.begin()));
+    const auto at_index = static_cast<std::size_t>(std::find(out_.tables.begin(), out_.tables.end(), table) - out_.tables.begin());
+    if (at_index == out_.tables.size()) out_.tables.push_back(table);
+    return static_cast<int>(at_index);
   }
   /// The value that `instr` is always equal to, if one exists already.
   [[nodiscard]] std::optional<int> identity(const Instr& instr) const {
