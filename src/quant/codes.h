@@ -1,0 +1,24 @@
+// Helpers of the laws about constants and codes.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/grid.h"
+
+namespace octavo::quant {
+
+/// A coded constant in its canonical spelling: 8-bit codes as s8, equal per-axis entries as per tensor. Its value type is the
+/// quantizer's arithmetic type.
+ir::ValueId add_coded(ir::Graph& g, ir::Tensor codes, ir::Quantizer q, const std::string& name);
+/// Elements of a constant as floats, coded or not; f32.
+[[nodiscard]] ir::Tensor values_of(const ir::Node& constant);
+/// quantize_q of every element; `values` is f32.
+[[nodiscard]] ir::Tensor encode(const ir::Tensor& values, const ir::Quantizer& q);
+/// The same codes in another 8-bit type (u8 <-> s8, shifted by 128).
+[[nodiscard]] ir::Tensor shifted(const ir::Tensor& codes, ir::DType to);
+
+/// True if q(v) == v is known: v's grid is fixed by q, or v moves elements of operands for which that holds.
+[[nodiscard]] bool fixed_by(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, const ir::Quantizer& q);
+/// True if values of this type hold everything that `q` dequantizes to.
+[[nodiscard]] bool holds(ir::DType type, const ir::Quantizer& q);
+
+}  // namespace octavo::quant

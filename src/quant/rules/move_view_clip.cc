@@ -1,0 +1,56 @@
+// move-view-clip:  q(clip(x, lo, hi)) ==> clip(q(x), q(lo), q(hi))
+//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. drop-clip
+//          then removes the bounds that q never reaches.
+//   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max and min.
+//   Needs  scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite) bounds stay
+//          absent.
+//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "quant/rules.h"
+
+namespace octavo::quant {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct MoveViewClip final : MovingLaw {
+  std::string_view name() const override { return "move-view-clip"; }
+  std::string_view equation() const override { return "q(clip(x, lo, hi)) ==> clip(q(x), q(lo), q(hi))"; }
+  ir::Op op() const override { return ir::Op::clip; }
+  Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
+    (void)g;
+    if (auto why = not_increasing(label)) return tl::unexpected(*why);
+    const auto bound_of = [&](std::string_view key, double absent) {
+      return static_cast<float>(ir::get_float(m.attrs, key, absent));
+    };
+    const float lo = bound_of("min", -kInfinity), hi = bound_of("max", kInfinity);
+    if (!(lo <= hi)) return tl::unexpected(fmt::format("the bounds {} and {} cross: every element becomes a constant", lo, hi));
+    Moved moved = on_operands(m, label, label.q.axis);
+    for (const auto& [key, bound] : {std::pair{"min", lo}, std::pair{"max", hi}}) {
+      if (std::isinf(bound)) continue;
+      const float read = apply_label(label, bound);
+      for (std::size_t c = 1; c < label.q.entries(); ++c) {
+        const float other = apply_label(label, bound, static_cast<std::int64_t>(c));
+        if (other != read)
+          return blocked_axis(label, fmt::format("whose channels read the bound {} as {} and {}", bound, read, other));
+      }
+      moved.attrs[key] = static_cast<double>(read);
+    }
+    return moved;
+  }
+};
+
+}  // namespace
+
+const MovingLaw& move_view_clip() {
+  static const MoveViewClip law;
+  return law;
+}
+
+}  // namespace octavo::quant

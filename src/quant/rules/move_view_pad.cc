@@ -1,0 +1,48 @@
+// move-view-pad:  q(pad(x, v)) ==> pad(q(x), q(v))
+//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Exact  bit for bit: reflected and repeated elements keep their bits; the constant v becomes q(v), as it did when it was read
+//          through q.
+//   Needs  per axis: the axis is not padded, and with a constant, q(v) is the same in all channels.
+//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "quant/rules.h"
+
+namespace octavo::quant {
+namespace {
+
+struct MoveViewPad final : MovingLaw {
+  std::string_view name() const override { return "move-view-pad"; }
+  std::string_view equation() const override { return "q(pad(x, v)) ==> pad(q(x), q(v))"; }
+  ir::Op op() const override { return ir::Op::pad; }
+  Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
+    Moved moved = on_operands(m, label, label.q.axis);
+    if (!label.q.per_tensor()) {
+      const auto pads = ir::get_ints(m.attrs, "pads");
+      const auto axis = static_cast<std::size_t>(label.q.axis);
+      if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return blocked_axis(label, "which is padded");
+    }
+    (void)g;
+    if (ir::get_text(m.attrs, "mode", "constant") != "constant") return moved;
+    const auto value = static_cast<float>(ir::get_float(m.attrs, "value"));
+    const float padded = apply_label(label, value);
+    for (std::size_t c = 1; c < label.q.entries(); ++c) {
+      if (apply_label(label, value, static_cast<std::int64_t>(c)) != padded)
+        return blocked_axis(label, fmt::format("whose channels read the padding {} as {} and {}", value, padded,
+                                               apply_label(label, value, static_cast<std::int64_t>(c))));
+    }
+    moved.attrs["value"] = static_cast<double>(padded);
+    return moved;
+  }
+};
+
+}  // namespace
+
+const MovingLaw& move_view_pad() {
+  static const MoveViewPad law;
+  return law;
+}
+
+}  // namespace octavo::quant

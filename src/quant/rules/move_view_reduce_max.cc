@@ -1,0 +1,29 @@
+// move-view-reduce-max:  q(reduce_max(x)) ==> reduce_max(q(x))
+//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Exact  bit for bit on values without NaN: q is non-decreasing, so the maximum of q(x) is q of the maximum.
+//   Needs  scale > 0; per axis: the axis is not reduced.
+//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "quant/rules.h"
+
+namespace octavo::quant {
+namespace {
+
+struct MoveViewReduceMax final : MovingLaw {
+  std::string_view name() const override { return "move-view-reduce-max"; }
+  std::string_view equation() const override { return "q(reduce_max(x)) ==> reduce_max(q(x))"; }
+  ir::Op op() const override { return ir::Op::reduce_max; }
+  Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override { return push_reduce(g, m, label); }
+};
+
+}  // namespace
+
+const MovingLaw& move_view_reduce_max() {
+  static const MoveViewReduceMax law;
+  return law;
+}
+
+}  // namespace octavo::quant

@@ -1,0 +1,33 @@
+// move-view-space-to-depth:  q(space_to_depth(x)) ==> space_to_depth(q(x))
+//   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
+//   Exact  bit for bit: elements keep their bits, only their places change.
+//   Needs  per axis: the axis is the batch (channels and space are mixed).
+//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "quant/rules.h"
+
+namespace octavo::quant {
+namespace {
+
+struct MoveViewSpaceToDepth final : MovingLaw {
+  std::string_view name() const override { return "move-view-space-to-depth"; }
+  std::string_view equation() const override { return "q(space_to_depth(x)) ==> space_to_depth(q(x))"; }
+  ir::Op op() const override { return ir::Op::space_to_depth; }
+  Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
+    (void)g;
+    if (label.q.axis > 0) return blocked_axis(label, "which is mixed with others");
+    return on_operands(m, label, label.q.axis);
+  }
+};
+
+}  // namespace
+
+const MovingLaw& move_view_space_to_depth() {
+  static const MoveViewSpaceToDepth law;
+  return law;
+}
+
+}  // namespace octavo::quant

@@ -1,0 +1,44 @@
+// view-before-quantize:  quantize_q(x) ==> quantize_q(view_q(x))
+//   Why    the rounding of a typed result then moves to the producers like every other view, and meets the view of other readers;
+//          `quantize` itself only names the codes. merge-quantize takes away the views that found nothing to move through.
+//   Exact  bit for bit: q gives every one of its codes back, decided by enumeration in the arithmetic type.
+//   Needs  x is float, not constant, and not already on the grid; its type holds the values of the codes.
+//   Order  before merge-quantize, which runs after all other laws have come to rest.
+#include <fmt/format.h>
+
+#include "quant/codes.h"
+#include "quant/rules.h"
+
+namespace octavo::quant {
+namespace {
+
+struct ViewBeforeQuantize final : rewrite::Rule {
+  std::string_view name() const override { return "view-before-quantize"; }
+  std::string_view equation() const override { return "quantize_q(x) ==> quantize_q(view_q(x))"; }
+
+  rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids& grids) const override {
+    const ir::Node n = g.node(id);
+    if (n.op != ir::Op::quantize || g.is_constant(n.inputs[0])) return rewrite::no_match();
+    const ir::TensorType type = g.type(n.inputs[0]);
+    const ir::Quantizer q = ir::as_u8(ir::collapse_axis(*n.quantizer));
+    if (!ir::is_float(type.dtype) || q.type == ir::DType::s32) return rewrite::no_match();
+    if (fixed_by(g, grids, n.inputs[0], q)) return rewrite::no_match();
+    if (!holds(type.dtype, q))
+      return rewrite::refuse(
+          fmt::format("{} values would round the values of {} once more", ir::name_of(type.dtype), ir::to_string(q)));
+    if (!ir::fixes(q, q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
+    const ir::ValueId view = g.add_quantizer(ir::Op::view, n.inputs[0], q, type, n.origin);
+    g.node(id).inputs[0] = view;
+    g.touch();
+    return rewrite::applied();
+  }
+};
+
+}  // namespace
+
+const rewrite::Rule& view_before_quantize() {
+  static const ViewBeforeQuantize law;
+  return law;
+}
+
+}  // namespace octavo::quant
