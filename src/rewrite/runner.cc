@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "rewrite/rule.h"
+
+namespace octavo::rewrite {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The rules do not come to rest: names the ones applied most recently, which undo each other.
+Error endless(const ir::Graph& g, const std::deque<std::string>& recent, std::int64_t applications) {
+  std::map<std::string, int> counts;
+  for (const std::string& entry : recent) ++counts[entry];
+  std::string list;
+  for (const auto& [entry, times] : counts) list += fmt::format("{}{} ({} times)", list.empty() ? "" : ", ", entry, times);
+  return {
+      ErrorKind::internal,
+      fmt::format("rewriting graph \"{}\": still changing after {} applications; in the last {}: {}. These rules undo each other; "
+                  "disable one (--disable=NAME) and report this",
+                  g.name, applications, recent.size(), list)};
+}
+
+class Runner {
+ public:
+  Runner(ir::Graph& g, const std::vector<const Rule*>& rules, const RunOptions& options)
+      : g_(g), rules_(rules), options_(options) {}
+
+  Result<RunReport> run() {
+    OCTAVO_CHECK(check_names());
+    for (const Rule* rule : rules_) report_.stats.push_back({std::string(rule->name()), 0, 0, 0});
+    // Each law lowers a measure of the graph, so a run ends long before this: it catches rules that undo each other.
+    limit_ = 1000 + 200 * static_cast<std::int64_t>(g_.order().size());
+    for (bool changed = true; changed;) {
+      OCTAVO_TRY(changed, sweep());
+    }
+    for (auto& [key, entry] : refusals_) {
+      if (!alive(key.first)) continue;  // the reason died with its node
+      ++report_.stats[key.second].refused;
+      report_.refusals.push_back(std::move(entry));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Status check_names() const {
+    for (const std::string& name : options_.disabled) {
+      if (std::any_of(rules_.begin(), rules_.end(), [&](const Rule* r) { return r->name() == name; })) continue;
+      std::string known;
+      for (const Rule* r : rules_) known += fmt::format("{}{}", known.empty() ? "" : ", ", r->name());
+      return fail(ErrorKind::usage, fmt::format("disabling rule \"{}\": there is no such rule; the rules are: {}", name, known));
+    }
+    return {};
+  }
+
+  /// Every rule at every live node once, producers first; nodes that a rule adds are visited by the next sweep.
+  Result<bool> sweep() {
+    bool changed = false;
+    for (const ir::NodeId id : g_.order()) {
+      for (std::size_t r = 0; r < rules_.size() && alive(id); ++r) {
+        if (options_.disabled.contains(rules_[r]->name())) continue;
+        OCTAVO_TRY(const bool applied, attempt(r, id));
+        changed = changed || applied;
+      }
+    }
+    return changed;
+  }
+
+  bool alive(ir::NodeId id) const { return !g_.node(id).dead; }
+
+  Result<bool> attempt(std::size_t r, ir::NodeId id) {
+    if (stale_) {
+      grids_ = ir::find_grids(g_);
+      stale_ = false;
+    }
+    const Rule& rule = *rules_[r];
+    const auto start = Clock::now();
+    Outcome outcome = rule.apply(g_, id, grids_);
+    RuleStats& stats = report_.stats[r];
+    stats.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    const auto key = std::pair(id, r);
+    switch (outcome.kind) {
+      case Outcome::Kind::no_match: refusals_.erase(key); return false;
+      case Outcome::Kind::refused: {
+        const ir::Node& n = g_.node(id);
+        refusals_.insert_or_assign(key, LogEntry{std::string(rule.name()), describe(id), std::move(outcome.reason), n.origin});
+        return false;
+      }
+      case Outcome::Kind::applied: break;
+    }
+    refusals_.erase(key);
+    ++stats.applied;
+    stale_ = true;
+    g_.touch();
+    g_.remove_dead();
+    recent_.push_back(fmt::format("{} at {}", rule.name(), ir::name_of(g_.node(id).op)));
+    if (recent_.size() > 32) recent_.pop_front();
+    if (++applications_ > limit_) return tl::unexpected<Error>(endless(g_, recent_, applications_));
+#ifdef NDEBUG
+    const bool check = options_.verify;
+#else
+    const bool check = true;
+#endif
+    if (check) {
+      if (auto status = ir::verify(g_); !status) {
+        return fail(ErrorKind::internal,
+                    fmt::format("after rule {} ({}): {}", rule.name(), rule.equation(), status.error().message));
+      }
+    }
+    if (options_.dump) options_.dump(rule.name(), ir::print(g_, {.full_constants = false}));
+    return true;
+  }
+
+  std::string describe(ir::NodeId id) const {
+    const ir::Node& n = g_.node(id);
+    const std::string& name = n.name.empty() ? g_.value(n.outputs[0]).name : n.name;
+    return name.empty() ? fmt::format("{} #{}", ir::name_of(n.op), id) : name;
+  }
+
+  ir::Graph& g_;
+  const std::vector<const Rule*>& rules_;
+  const RunOptions& options_;
+  RunReport report_;
+  ir::Grids grids_;
+  bool stale_ = true;
+  std::map<std::pair<ir::NodeId, std::size_t>, LogEntry> refusals_;  ///< the last answer of each rule at each node
+  std::deque<std::string> recent_;
+  std::int64_t applications_ = 0, limit_ = 0;
+};
+
+}  // namespace
+
+Result<RunReport> run(ir::Graph& g, const std::vector<const Rule*>& rules, const RunOptions& options) {
+  return Runner(g, rules, options).run();
+}
+
+}  // namespace octavo::rewrite
