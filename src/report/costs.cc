@@ -1,0 +1,76 @@
+#include "report/costs.h"
+
+#include <map>
+#include <tuple>
+
+namespace octavo::report {
+namespace {
+
+using region::TensorRef;
+
+std::int64_t stored_elements(const TensorRef& ref, const std::vector<std::int64_t>& div) {
+  std::int64_t n = 1;
+  for (std::size_t d = 0; d < ref.dims.size(); ++d) {
+    if (d < ref.strides.size() && ref.strides[d] == 0) continue;
+    const std::int64_t step = d < div.size() ? div[d] : 1;
+    n *= (ref.dims[d] + step - 1) / step;
+  }
+  return n;
+}
+
+std::int64_t macs_of(const region::Stage& stage) {
+  const region::Anchor& a = stage.anchor;
+  if (!a.weights || (a.op != ir::Op::conv && a.op != ir::Op::conv_transpose)) return 0;
+  std::int64_t per_position = 1;  // conv: inputs of one output element; conv_transpose: outputs of one input element
+  for (std::size_t d = 1; d < a.weights->dims.size(); ++d) per_position *= a.weights->dims[d];
+  const ir::Shape& positions = a.op == ir::Op::conv || a.inputs.empty() ? stage.space : a.inputs[0].dims;
+  return per_position * ir::count(positions);
+}
+
+}  // namespace
+
+Costs costs_of(const region::Region& region) {
+  Costs costs;
+  std::map<std::tuple<region::BufferId, std::int64_t, bool>, std::int64_t> seen;  // a tensor read by two operands counts once
+  const auto touch = [&](const TensorRef& ref, bool written, const std::vector<std::int64_t>& div = {}) {
+    const auto bytes = stored_elements(ref, div) * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+    auto& most = seen[{ref.buffer, ref.offset, written}];
+    most = std::max(most, bytes);
+  };
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    const region::Stage& stage = region.stages[s];
+    const std::int64_t macs = macs_of(stage);
+    costs.macs += macs;
+    costs.integer = costs.integer || (macs > 0 && stage.anchor.integer);
+    for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) touch(stage.anchor.inputs[i], false);
+    if (stage.anchor.weights) touch(*stage.anchor.weights, false);
+    for (const auto& operand : stage.operands) touch(operand.ref, false, operand.div);
+    for (std::size_t i = s + 1 < region.stages.size() ? 1 : 0; i < stage.stores.size(); ++i) touch(stage.stores[i], true);
+  }
+  for (const auto& [key, bytes] : seen) costs.bytes += bytes;
+  return costs;
+}
+
+bool is_vector(std::string_view tactic) {
+  return tactic.find("portable") == std::string_view::npos && tactic.find("reference") == std::string_view::npos;
+}
+
+Totals totals_of(const region::Plan& plan) {
+  Totals t;
+  for (const auto& region : plan.regions) {
+    const Costs c = costs_of(region);
+    const bool vector = is_vector(region.tactic);
+    ++t.regions;
+    t.int8_regions += region.precision.starts_with("int8") ? 1 : 0;
+    t.float_regions += region.precision.starts_with("float") ? 1 : 0;
+    (c.integer ? t.int8_macs : t.float_macs) += c.macs;
+    t.bytes += c.bytes;
+    if (vector) {
+      (c.integer ? t.int8_macs_vector : t.float_macs_vector) += c.macs;
+      t.bytes_vector += c.bytes;
+    }
+  }
+  return t;
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,34 @@
+// What a region costs, counted from the plan: multiply-accumulates, bytes, and whether a vector kernel does it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "region/region.h"
+
+namespace octavo::report {
+
+/// Counts of one region. Bytes: every tensor read or written by its stages, weights included, each element once (broadcast and
+/// upsampled elements once, not once a use); what stays between the stages of one region is not counted.
+struct Costs {
+  std::int64_t macs = 0;  ///< of convolutions and matrix products; 0 for the rest
+  std::int64_t bytes = 0;
+  bool integer = false;  ///< the macs are 8-bit
+};
+[[nodiscard]] Costs costs_of(const region::Region& region);
+
+/// False for tactics in portable C++ and for the reference evaluator: "cpu.pool.portable", "cpu.reference.conv",
+/// "reference.region".
+[[nodiscard]] bool is_vector(std::string_view tactic);
+
+/// Sums over a plan. `*_vector` is the part that vector kernels do.
+struct Totals {
+  int regions = 0, int8_regions = 0, float_regions = 0;  ///< by Region::precision; "move" and others count as neither
+  std::int64_t int8_macs = 0, int8_macs_vector = 0;
+  std::int64_t float_macs = 0, float_macs_vector = 0;
+  std::int64_t bytes = 0, bytes_vector = 0;
+};
+[[nodiscard]] Totals totals_of(const region::Plan& plan);
+
+}  // namespace octavo::report

@@ -1,0 +1,34 @@
+// The plan for people and for programs: what runs, from which ONNX nodes, in which precision, by which tactic, and why.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "region/region.h"
+
+namespace octavo::report {
+
+/// Which regions to show. Empty: all. A region is shown if it meets every field that is set.
+struct Filter {
+  std::string region{};  ///< its name, or its number as printed
+  std::string tensor{};  ///< a tensor that it reads or stores
+  std::string node{};    ///< an ONNX node that it stands for
+  [[nodiscard]] bool empty() const { return region.empty() && tensor.empty() && node.empty(); }
+};
+
+/// Indices of the regions that the filter admits. Fails with `usage` when there is none, naming the nearest names.
+[[nodiscard]] Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter);
+
+/// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals.
+[[nodiscard]] std::string table(const region::Plan& plan);
+/// Everything about the given regions: nodes, tensors with types and scales, programs, costs, and each alternative with its
+/// refusal.
+[[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions);
+/// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
+/// constants left to hash).
+[[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions);
+/// The totals in two lines.
+[[nodiscard]] std::string summary(const region::Plan& plan);
+
+}  // namespace octavo::report

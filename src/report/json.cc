@@ -1,0 +1,79 @@
+#include <nlohmann/json.hpp>
+
+#include "program/program.h"
+#include "report/costs.h"
+#include "report/explain.h"
+
+namespace octavo::report {
+namespace {
+
+using nlohmann::json;
+
+json describe(const region::TensorRef& ref) {
+  json j = {{"name", ref.value}, {"dtype", ir::name_of(ref.dtype)}, {"shape", ref.dims}};
+  if (ref.quantizer) {
+    j["scale"] = ref.quantizer->scale;
+    j["zero_point"] = ref.quantizer->zero_point;
+    if (!ref.quantizer->per_tensor()) j["axis"] = ref.quantizer->axis;
+  }
+  return j;
+}
+
+json describe(const region::Stage& stage) {
+  json j = {{"anchor", stage.anchor.none() ? "none" : std::string(ir::name_of(stage.anchor.op))},
+            {"shape", stage.space},
+            {"program", program::print(stage.program)},
+            {"inputs", json::array()},
+            {"outputs", json::array()}};
+  for (const auto& ref : stage.anchor.inputs) j["inputs"].push_back(describe(ref));
+  for (const auto& operand : stage.operands) j["inputs"].push_back(describe(operand.ref));
+  for (const auto& ref : stage.stores) j["outputs"].push_back(describe(ref));
+  if (stage.anchor.weights) j["weights"] = describe(*stage.anchor.weights);
+  return j;
+}
+
+}  // namespace
+
+std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions) {
+  const Totals t = totals_of(plan);
+  json out = {{"model", plan.model_name},
+              {"plan_hash", plan_hash},
+              {"threads", plan.threads},
+              {"arena_bytes", plan.arena_bytes},
+              {"totals",
+               {{"regions", t.regions},
+                {"int8_regions", t.int8_regions},
+                {"float_regions", t.float_regions},
+                {"int8_macs", t.int8_macs},
+                {"int8_macs_vector", t.int8_macs_vector},
+                {"float_macs", t.float_macs},
+                {"float_macs_vector", t.float_macs_vector},
+                {"bytes", t.bytes},
+                {"bytes_vector", t.bytes_vector}}},
+              {"regions", json::array()}};
+  for (const std::size_t i : regions) {
+    const auto& r = plan.regions[i];
+    const Costs costs = costs_of(r);
+    json j = {{"index", i},
+              {"name", r.name},
+              {"onnx_nodes", r.onnx_nodes},
+              {"precision", r.precision},
+              {"tactic", r.tactic},
+              {"reason", r.reason},
+              {"macs", costs.macs},
+              {"bytes", costs.bytes},
+              {"vector", is_vector(r.tactic)},
+              {"stages", json::array()},
+              {"alternatives", json::array()}};
+    for (const auto& stage : r.stages) j["stages"].push_back(describe(stage));
+    for (const auto& a : r.alternatives) {
+      json alternative = {{"tactic", a.tactic}, {"reason", a.reason}};
+      if (a.seconds >= 0) alternative["seconds"] = a.seconds;
+      j["alternatives"].push_back(std::move(alternative));
+    }
+    out["regions"].push_back(std::move(j));
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "program/program.h"
+#include "report/costs.h"
+#include "report/explain.h"
+
+namespace octavo::report {
+namespace {
+
+using region::TensorRef;
+
+std::string percent(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string amount(std::int64_t n, std::string_view unit) {
+  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T"};
+  auto v = static_cast<double>(n);
+  std::size_t p = 0;
+  for (; v >= 1000 && p + 1 < std::size(prefixes); ++p) v /= 1000;
+  return p == 0 ? fmt::format("{} {}", n, unit) : fmt::format("{:.1f} {}{}", v, prefixes[p], unit);
+}
+
+std::string describe(const TensorRef& ref) {
+  std::string text = fmt::format("\"{}\" {}", ref.value, ir::to_string(ir::TensorType{ref.dtype, ref.dims}));
+  if (ref.quantizer) text += fmt::format(" through {}", ir::to_string(*ref.quantizer));
+  return text;
+}
+
+void line(std::string& out, std::string_view label, std::string_view text) {
+  out += fmt::format("  {:<14}{}\n", label, text);
+}
+
+}  // namespace
+
+std::string summary(const region::Plan& plan) {
+  const Totals t = totals_of(plan);
+  return fmt::format(
+      "{} regions: {} int8, {} float, {} other; planned for {} thread{}; {} of working memory\n"
+      "in vector kernels: {} of {}, {} of {}, {} of {}\n",
+      t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, plan.threads,
+      plan.threads == 1 ? "" : "s", amount(plan.arena_bytes, "B"), percent(t.int8_macs_vector, t.int8_macs),
+      amount(t.int8_macs, "int8 MAC"), percent(t.float_macs_vector, t.float_macs), amount(t.float_macs, "float MAC"),
+      percent(t.bytes_vector, t.bytes), amount(t.bytes, "B moved"));
+}
+
+std::string table(const region::Plan& plan) {
+  constexpr std::size_t widest = 60;  // a longer cell pushes the rest of its own line only
+  std::size_t precision = 9, tactic = 6, nodes = 10;
+  for (const auto& r : plan.regions) {
+    precision = std::max(precision, std::min(widest, r.precision.size()));
+    tactic = std::max(tactic, std::min(widest, r.tactic.size()));
+    nodes = std::max(nodes, std::min(widest, r.name.size()));
+  }
+  std::string out = fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", "#", "precision", precision, "tactic", tactic, "ONNX nodes",
+                                nodes, "reason");
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const auto& r = plan.regions[i];
+    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic, tactic, r.name, nodes, r.reason);
+  }
+  return out + summary(plan);
+}
+
+std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions) {
+  std::string out;
+  for (const std::size_t i : regions) {
+    const auto& r = plan.regions[i];
+    const Costs costs = costs_of(r);
+    if (!out.empty()) out += '\n';
+    out += fmt::format("region {}: {}\n", i, r.name);
+    line(out, "precision", r.precision);
+    line(out, "tactic", fmt::format("{} ({})", r.tactic, is_vector(r.tactic) ? "vector kernel" : "portable code"));
+    line(out, "reason", r.reason);
+    line(out, "ONNX nodes", fmt::format("{}", fmt::join(r.onnx_nodes, ", ")));
+    line(out, "work",
+         fmt::format("{}, {}", amount(costs.macs, costs.integer ? "int8 MAC" : "MAC"), amount(costs.bytes, "B moved")));
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      const auto& stage = r.stages[s];
+      const std::string which = r.stages.size() == 1 ? "" : fmt::format("stage {}: ", s);
+      line(out, "anchor",
+           fmt::format("{}{} over {}", which, stage.anchor.none() ? "none" : ir::name_of(stage.anchor.op),
+                       ir::to_string(stage.space)));
+      for (const auto& ref : stage.anchor.inputs) line(out, "reads", describe(ref));
+      if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
+      for (const auto& operand : stage.operands) line(out, "operand", describe(operand.ref));
+      line(out, "program", program::print(stage.program));
+      for (const auto& ref : stage.stores) line(out, "stores", describe(ref));
+    }
+    for (const auto& a : r.alternatives) {
+      const std::string time = a.seconds >= 0 ? fmt::format(", {:.1f} us", a.seconds * 1e6) : "";
+      line(out, "alternative", fmt::format("{}: {}{}", a.tactic, a.reason, time));
+    }
+  }
+  return out;
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,143 @@
+// Counts, text, JSON and selection on a plan made by hand: a convolution in two stages with pooling, and a portable transposed one.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/costs.h"
+#include "report/explain.h"
+
+namespace octavo::report {
+namespace {
+
+region::TensorRef ref(region::BufferId buffer, ir::DType type, ir::Shape dims, std::string value) {
+  region::TensorRef r;
+  r.buffer = buffer;
+  r.dtype = type;
+  r.strides = ir::dense_strides(dims);
+  r.dims = std::move(dims);
+  r.value = std::move(value);
+  return r;
+}
+
+region::Plan plan() {
+  region::Plan p;
+  p.model_name = "small.onnx";
+  p.arena_bytes = 1536;
+  region::Region conv;
+  conv.name = "conv1 + relu1 + pool1";
+  conv.onnx_nodes = {"conv1", "relu1", "pool1"};
+  conv.precision = "int8";
+  conv.tactic = "cpu.conv.u8s8.avx512vnni.jit";
+  conv.reason = "data and weights are 8-bit; pool1 fits in registers";
+  conv.alternatives = {{"cpu.conv.u8s8.amx", "the processor has no AMX", -1}, {"cpu.conv.u8s8.avx2", "slower", 0.00025}};
+  region::Stage first;
+  first.anchor.op = ir::Op::conv;
+  first.anchor.integer = true;
+  first.anchor.inputs = {ref(0, ir::DType::u8, {1, 4, 8, 8}, "image")};
+  first.anchor.inputs[0].quantizer = ir::per_tensor(ir::DType::u8, 0.5F, 3);
+  first.anchor.weights = ref(1, ir::DType::s8, {16, 4, 3, 3}, "w");
+  first.space = {1, 16, 8, 8};
+  region::Operand bias{ref(2, ir::DType::f32, {1, 16, 8, 8}, "b"), {}};
+  bias.ref.strides = {0, 1, 0, 0};
+  first.operands = {bias};
+  first.stores = {ref(3, ir::DType::u8, {1, 16, 8, 8}, "relu1")};
+  region::Stage pool;
+  pool.anchor.op = ir::Op::max_pool;
+  pool.anchor.inputs = {first.stores[0]};
+  pool.space = {1, 16, 4, 4};
+  pool.stores = {ref(4, ir::DType::u8, {1, 16, 4, 4}, "pool1")};
+  conv.stages = {first, pool};
+  region::Region up;
+  up.name = "up";
+  up.onnx_nodes = {"up"};
+  up.precision = "float32";
+  up.tactic = "cpu.conv_transpose.portable";
+  up.reason = "\"pool1\" is read in float: no Q/DQ before up";
+  region::Stage stage;
+  stage.anchor.op = ir::Op::conv_transpose;
+  stage.anchor.inputs = {ref(4, ir::DType::f32, {1, 16, 4, 4}, "pool1")};
+  stage.anchor.weights = ref(5, ir::DType::f32, {16, 2, 2, 2}, "wu");
+  stage.space = {1, 2, 8, 8};
+  stage.stores = {ref(6, ir::DType::f32, {1, 2, 8, 8}, "up")};
+  up.stages = {stage};
+  p.regions = {conv, up};
+  return p;
+}
+
+TEST(Costs, CountsMacsAndBytes) {
+  const auto p = plan();
+  const Costs conv = costs_of(p.regions[0]);
+  EXPECT_EQ(conv.macs, 16 * 8 * 8 * 4 * 9);
+  EXPECT_TRUE(conv.integer);
+  EXPECT_EQ(conv.bytes, 4 * 64 + 16 * 4 * 9 + 16 * 4 + 16 * 16)
+      << "what passes between the stages is not counted, nor is the bias twice";
+  const Costs up = costs_of(p.regions[1]);
+  EXPECT_EQ(up.macs, 16 * 4 * 4 * 2 * 4) << "each input element meets O * kh * kw weights";
+  EXPECT_FALSE(up.integer);
+  EXPECT_EQ(up.bytes, 4 * (256 + 128 + 128));
+}
+
+TEST(Costs, UpsampledOperandCountsItsOwnElements) {
+  auto p = plan();
+  auto& operand = p.regions[1].stages[0].operands.emplace_back();
+  operand.ref = ref(7, ir::DType::u8, {1, 2, 8, 8}, "small");
+  operand.div = {1, 1, 2, 2};
+  EXPECT_EQ(costs_of(p.regions[1]).bytes, 4 * (256 + 128 + 128) + 2 * 4 * 4);
+}
+
+TEST(Costs, PortableAndReferenceAreNotVector) {
+  EXPECT_TRUE(is_vector("cpu.conv.u8s8.avx512vnni.jit"));
+  EXPECT_FALSE(is_vector("cpu.pool.portable"));
+  EXPECT_FALSE(is_vector("cpu.reference.top_k"));
+  EXPECT_FALSE(is_vector("reference.region"));
+}
+
+TEST(Table, OneLineARegion) {
+  EXPECT_EQ(
+      table(plan()),
+      "   #  precision  tactic                        ONNX nodes             reason\n"
+      "   0  int8       cpu.conv.u8s8.avx512vnni.jit  conv1 + relu1 + pool1  data and weights are 8-bit; pool1 fits in registers\n"
+      "   1  float32    cpu.conv_transpose.portable   up                     \"pool1\" is read in float: no Q/DQ before up\n"
+      "2 regions: 1 int8, 1 float, 0 other; planned for 1 thread; 1.5 kB of working memory\n"
+      "in vector kernels: 100.0 % of 36.9 kint8 MAC, 0.0 % of 2.0 kfloat MAC, 36.0 % of 3.2 kB moved\n");
+}
+
+TEST(Details, ShowTensorsAndAlternatives) {
+  const auto text = details(plan(), {0});
+  EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: the processor has no AMX\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: slower, 250.0 us\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  anchor        stage 1: max_pool over [1,16,4,4]\n"), std::string::npos) << text;
+}
+
+TEST(Json, HasTheSameFacts) {
+  const auto j = nlohmann::json::parse(to_json(plan(), "abc", {0, 1}));
+  EXPECT_EQ(j["plan_hash"], "abc");
+  EXPECT_EQ(j["totals"]["int8_macs_vector"], 16 * 8 * 8 * 4 * 9);
+  EXPECT_EQ(j["regions"][0]["onnx_nodes"], nlohmann::json({"conv1", "pool1", "relu1"}));
+  EXPECT_EQ(j["regions"][0]["stages"][0]["inputs"][0]["scale"][0], 0.5);
+  EXPECT_EQ(j["regions"][0]["alternatives"][1]["seconds"], 0.00025);
+  EXPECT_FALSE(j["regions"][0]["alternatives"][0].contains("seconds"));
+  EXPECT_EQ(j["regions"][1]["vector"], false);
+}
+
+TEST(Select, ByRegionTensorAndNode) {
+  using Chosen = std::vector<std::size_t>;
+  const auto p = plan();
+  EXPECT_EQ(*select(p, {}), (Chosen{0, 1}));
+  EXPECT_EQ(*select(p, {.region = "up"}), Chosen{1});
+  EXPECT_EQ(*select(p, {.region = "0"}), Chosen{0});
+  EXPECT_EQ(*select(p, {.tensor = "pool1"}), (Chosen{0, 1}));
+  EXPECT_EQ(*select(p, {.node = "relu1"}), Chosen{0});
+  const auto none = select(p, {.node = "relu2"});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorKind::usage);
+  EXPECT_EQ(none.error().message,
+            "the plan of \"small.onnx\" has no ONNX node \"relu2\"\n  nearest: \"relu1\", \"up\", \"conv1\"\n  list all: octavo "
+            "explain MODEL");
+  EXPECT_EQ(select(p, {.tensor = "pool1", .node = "nobody"}).error().kind, ErrorKind::usage);
+}
+
+}  // namespace
+}  // namespace octavo::report
