@@ -26,7 +26,8 @@ PlanMemory::PlanMemory(const region::Plan& plan, std::uint8_t fill) {
     }
     storage_.emplace_back(static_cast<std::size_t>(b.bytes) + 2 * kSlack, std::byte{fill});
     std::byte* at = aligned(storage_.back());
-    if (b.kind == region::BufferKind::constant && b.bytes > 0) std::memcpy(at, b.data.bytes().data(), static_cast<std::size_t>(b.bytes));
+    if (b.kind == region::BufferKind::constant && b.bytes > 0)
+      std::memcpy(at, b.data.bytes().data(), static_cast<std::size_t>(b.bytes));
     memory.base.push_back(at);
   }
 }
@@ -49,12 +50,14 @@ Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::ve
     std::string why;
     for (const region::Provider* p : providers) {
       const auto offers = p->offers(r, plan);
-      const bool has = std::any_of(offers.begin(), offers.end(), [&](const region::Offer& o) { return o.tactic == r.tactic && o.refusal.empty(); });
+      const bool has = std::any_of(offers.begin(), offers.end(),
+                                   [&](const region::Offer& o) { return o.tactic == r.tactic && o.refusal.empty(); });
       if (!has) continue;
       OCTAVO_TRY(kernel, p->instantiate(r, plan, packed));
       break;
     }
-    if (!kernel) return fail(ErrorKind::internal, "no provider offers tactic \"" + r.tactic + "\" of region \"" + r.name + "\" any more");
+    if (!kernel)
+      return fail(ErrorKind::internal, "no provider offers tactic \"" + r.tactic + "\" of region \"" + r.name + "\" any more");
     std::vector<std::byte> scratch(kernel->scratch_bytes() + 64);
     const auto address = (reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64;
     const region::Worker worker{0, 1, reinterpret_cast<std::byte*>(address)};

@@ -19,9 +19,10 @@ class PlanMemory {
   std::vector<std::vector<std::byte>> storage_;
 };
 
-/// Runs every region in order; `tasks_backwards` runs the tasks of each kernel one at a time in reverse order. Returns tensors parallel to plan.outputs.
-[[nodiscard]] Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::vector<const region::Provider*>& providers,
-                                                       const std::vector<ir::Tensor>& inputs, bool tasks_backwards = false,
-                                                       const std::function<void(std::size_t region, const region::Memory&)>& after = nullptr);
+/// Runs every region in order; `tasks_backwards` runs the tasks of each kernel one at a time in reverse order. Returns tensors
+/// parallel to plan.outputs.
+[[nodiscard]] Result<std::vector<ir::Tensor>> run_plan(
+    const region::Plan& plan, const std::vector<const region::Provider*>& providers, const std::vector<ir::Tensor>& inputs,
+    bool tasks_backwards = false, const std::function<void(std::size_t region, const region::Memory&)>& after = nullptr);
 
 }  // namespace octavo::testing

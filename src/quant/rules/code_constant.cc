@@ -1,6 +1,6 @@
 // code-constant:  dequantize(codes) ==> coded constant;  quantize(constant) ==> codes;  view(constant) ==> coded constant
-//   Why    weights, whether stored as codes + DequantizeLinear or as floats + a pair, become the one thing that integer kernels
-//   read. Exact  bit for bit: the same scalar formulas run now instead of later. 8-bit codes are spelled s8 (u8 shifted by 128).
+//   Why    weights, stored as codes + DequantizeLinear or as floats + a pair, become the one thing that integer kernels read.
+//   Exact  bit for bit: the same scalar formulas run now instead of later. 8-bit codes are spelled s8 (u8 shifted by 128).
 //   Needs  the operand is a constant. An initializer that serves two readers gives each its own coded constant.
 //   Order  none; view(coded constant) is left to merge-view where the view changes nothing.
 #include "quant/codes.h"

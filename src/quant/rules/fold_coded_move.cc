@@ -1,9 +1,9 @@
-// fold-coded-move:  M(coded constant) ==> coded constant, M one of transpose, reshape, slice, concat, gather, depth_to_space,
-// space_to_depth
-//   Why    weights transposed or cut after their DequantizeLinear stay codes, which an integer anchor can read; floats would not
-//   be. Exact  bit for bit: codes move as their values would; a per-axis quantizer follows its axis. Needs  every operand is
-//   constant, the data operands are coded, and the result lies on one grid (axis not split or merged). Order  after code-constant
-//   has coded the operands. Repeating operators (expand, tile, ...) are left alone: they would enlarge constants.
+// fold-coded-move:  M(coded constant) ==> coded constant
+//   Why    weights transposed or cut after their DequantizeLinear stay codes, which an integer anchor reads; floats it cannot.
+//   Exact  bit for bit: codes move as their values would; a per-axis quantizer follows its axis.
+//   Needs  M is transpose, reshape, slice, concat, gather, depth_to_space or space_to_depth; every operand is constant, the data
+//          coded, and the result lies on one grid (an axis that is split or merged does not).
+//   Order  after code-constant. Operators that repeat (expand, tile, ...) are left alone: they would enlarge the constants.
 #include <fmt/format.h>
 
 #include <algorithm>

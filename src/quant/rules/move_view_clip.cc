@@ -7,8 +7,9 @@
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -40,7 +41,7 @@ struct MoveViewClip final : MovingLaw {
         if (other != read)
           return blocked_axis(label, fmt::format("whose channels read the bound {} as {} and {}", bound, read, other));
       }
-      moved.attrs[key] = static_cast<double>(read);
+      if (std::bit_cast<std::uint32_t>(read) != std::bit_cast<std::uint32_t>(bound)) moved.attrs[key] = static_cast<double>(read);
     }
     return moved;
   }

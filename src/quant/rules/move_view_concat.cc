@@ -4,10 +4,6 @@
 //   Exact  bit for bit: each element goes through the same q.
 //   Needs  nothing; per axis along the concatenated axis each operand gets its own entries.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

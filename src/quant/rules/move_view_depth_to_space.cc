@@ -3,10 +3,6 @@
 //   Exact  bit for bit: elements keep their bits, only their places change.
 //   Needs  per axis: the axis is the batch (channels and space are mixed).
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

@@ -3,10 +3,6 @@
 //   Exact  bit for bit: elements are repeated.
 //   Needs  per axis: x is not broadcast along the axis.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

@@ -3,10 +3,6 @@
 //   Exact  bit for bit: elements are selected, constant or run-time indices alike.
 //   Needs  per axis: the axis is not the gathered one.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

@@ -3,10 +3,6 @@
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max.
 //   Needs  scale > 0; per axis: no operand is broadcast along the axis. A constant operand becomes a coded constant.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

@@ -6,7 +6,8 @@
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <bit>
+#include <cstdint>
 
 #include "quant/rules.h"
 
@@ -33,7 +34,8 @@ struct MoveViewPad final : MovingLaw {
         return blocked_axis(label, fmt::format("whose channels read the padding {} as {} and {}", value, padded,
                                                apply_label(label, value, static_cast<std::int64_t>(c))));
     }
-    moved.attrs["value"] = static_cast<double>(padded);
+    if (std::bit_cast<std::uint32_t>(padded) != std::bit_cast<std::uint32_t>(value))
+      moved.attrs["value"] = static_cast<double>(padded);
     return moved;
   }
 };

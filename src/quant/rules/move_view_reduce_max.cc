@@ -3,10 +3,6 @@
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so the maximum of q(x) is q of the maximum.
 //   Needs  scale > 0; per axis: the axis is not reduced.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

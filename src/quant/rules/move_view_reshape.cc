@@ -6,8 +6,6 @@
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

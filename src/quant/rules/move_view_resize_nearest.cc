@@ -4,9 +4,6 @@
 //   Exact  bit for bit: elements are repeated or left out, never mixed.
 //   Needs  per axis: the axis is not resized.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <string>
 
 #include "quant/rules.h"

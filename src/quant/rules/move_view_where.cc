@@ -3,10 +3,6 @@
 //   Exact  bit for bit: each element is one of a and b.
 //   Needs  per axis: neither a nor b is broadcast along the axis.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "quant/rules.h"
 
 namespace octavo::quant {

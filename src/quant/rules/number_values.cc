@@ -1,8 +1,8 @@
-// number-values:  two nodes with equal operator, attributes, quantizer, payload and operands ==> one
+// number-values:  two nodes with equal operator, attributes, quantizer and operands ==> one
 //   Why    a pair for each consumer and a pair for the tensor are the same placement; copies made by moving laws meet again.
-//   Exact  bit for bit: the same computation on the same operands. Operands of commutative operators are compared in either order.
-//   Needs  both nodes are read by something. Constants and the order of nodes and operands are settled once at the end of
-//   normalize. Order  none.
+//   Exact  bit for bit: the same computation on the same operands. Operands of commutative operators count in either order.
+//   Needs  both nodes are read by something. Constants, and the order of nodes and operands, are settled when normalize ends.
+//   Order  none.
 #include <algorithm>
 
 #include "ir/canonical.h"
@@ -34,7 +34,10 @@ struct NumberValues final : rewrite::Rule {
 
  private:
   static bool same(const ir::Graph& g, const ir::Node& a, const ir::Node& b) {
-    if (a.op != b.op || b.dead || b.outputs.size() != 1 || !(a.attrs == b.attrs) || !(a.quantizer == b.quantizer)) return false;
+    if (a.op != b.op || b.dead || b.outputs.size() != 1 ||
+        ir::hash_attrs(ir::without_defaults(a.op, a.attrs)) != ir::hash_attrs(ir::without_defaults(b.op, b.attrs)) ||
+        !(a.quantizer == b.quantizer))
+      return false;
     if (g.type(a.outputs[0]) != g.type(b.outputs[0])) return false;
     if (a.inputs == b.inputs) return true;
     return ir::has_trait(a.op, ir::kCommute) &&
