@@ -132,7 +132,7 @@ class Placer {
       case Op::transpose: return permuted(source(0), ir::get_ints(n.attrs, "perm")).strides;
       case Op::reshape: {
         const auto r = reshaped(source(0), dims);
-        return r ? r->strides : ir::dense_strides(dims);
+        return r ? r->strides : dims.size() == 4 ? channel_last(dims) : ir::dense_strides(dims);
       }
       case Op::slice:
       case Op::concat: return strides_in_order(dims, order_of(source(0).dims, source(0).strides));
@@ -312,9 +312,10 @@ class Placer {
       case Op::expand: r = broadcast(source, g_.type(v).shape); break;
       default: r = reshaped(source, g_.type(v).shape); break;
     }
-    if (!r) {  // a reshape that no strides can show: bring the source into row-major order first
-      TensorRef dense = allocate(key, ir::dense_strides(g_.type(v).shape));
-      TensorRef as_source = *reshaped(dense, source.dims);
+    if (!r) {  // a reshape that no strides can show: copy into a layout that shows both shapes
+      TensorRef dense = allocate(key, natural_[static_cast<std::size_t>(v)]);
+      if (!reshaped(dense, source.dims)) dense.strides = ir::dense_strides(dense.dims);
+      const TensorRef as_source = *reshaped(dense, source.dims);
       home.copies.push_back({{n.inputs[0], key.second},
                              source,
                              relabel(as_source, source),

@@ -1,0 +1,180 @@
+// Plans judged without any kernel: the reference provider runs them, and the outputs must equal the graph evaluator's bit for bit.
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "reference/evaluate.h"
+#include "reference/oracle_provider.h"
+#include "support/feeds.h"
+#include "support/run_plan.h"
+
+namespace octavo {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* text;
+  int regions;  ///< expected number of regions
+  int copies;   ///< of which regions that only move data
+};
+
+// Weights and biases come from seeds; scales are chosen so that codes spread over the range.
+const Case kCases[] = {
+    {"conv_relu_requantize", R"(
+graph "g"
+x = input : f32[2,5,7,6]
+w = constant s8[9,5,3,3] q=s8[axis=0](0.01,0.02,0.03,0.01,0.02,0.03,0.01,0.02,0.03;0,0,0,0,0,0,0,0,0) seed:1
+b = constant f32[9] seed:2
+q = view x q=u8(0.03,128) from {"q"}
+y = conv q w b {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[2,1]} from {"conv"}
+r = relu y from {"relu"}
+v = view r q=u8(0.05,0) from {"v"}
+w2 = constant s8[4,9,1,1] q=s8(0.02,0) seed:3
+z = conv v w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
+output z
+)", 4, 1},
+    {"residual_unequal_scales", R"(
+graph "g"
+x = input : f32[1,4,5,5]
+w = constant s8[4,4,3,3] q=s8(0.02,0) seed:1
+q = view x q=u8(0.03,100) from {"q"}
+y = conv q w {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+v = view y q=s8(0.05,3) from {"v"}
+a = add v q from {"add"}
+r = relu a from {"relu"}
+o = view r q=u8(0.04,0) from {"o"}
+w2 = constant s8[4,4,1,1] q=s8(0.02,0) seed:3
+z = conv o w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
+s = add z r from {"add2"}
+output s
+)", 4, 1},
+    {"concat_split_resize", R"(
+graph "g"
+x = input : f32[1,3,4,4]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[8,3,3,3] q=s8(0.02,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+v = view y q=u8(0.05,128) from {"v"}
+a = slice v {starts=[0,0,0,0], ends=[1,4,4,4], steps=[1,1,1,1]} from {"split"}
+b = slice v {starts=[0,4,0,0], ends=[1,8,4,4], steps=[1,1,1,1]} from {"split"}
+w2 = constant s8[6,4,3,3] q=s8(0.02,0) seed:3
+c = conv b w2 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv2"}
+cv = view c q=u8(0.05,128) from {"cv"}
+m = max_pool a {kernel=[3,3], strides=[1,1], pads=[1,1,1,1], dilations=[1,1]} from {"pool"}
+k = concat a cv m v {axis=1} from {"cat"}
+w3 = constant s8[5,22,1,1] q=s8(0.02,0) seed:4
+z = conv k w3 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv3"}
+output z
+output k as "k"
+)", 0, -1},
+    {"deconv_silu", R"(
+graph "g"
+x = input : f32[1,4,3,5]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[4,3,3,2] q=s8[axis=1](0.01,0.02,0.03;0,0,0) seed:1
+b = constant f32[3] seed:5
+y = conv_transpose q w b {dilations=[1,1], group=1, pads=[1,0,0,1], strides=[2,3], output_padding=[1,0]} from {"deconv"}
+v = view y q=u8(0.02,128) from {"v"}
+s = sigmoid v from {"sigmoid"}
+sv = view s q=u8(0.00390625,0) from {"sv"}
+m = mul v sv from {"mul"}
+o = view m q=u8(0.02,20) from {"o"}
+w2 = constant s8[4,3,1,1] q=s8(0.02,0) seed:3
+z = conv o w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
+output z
+)", 4, 1},
+    {"classifier_tail", R"(
+graph "g"
+x = input : f32[2,8,3,3]
+q = view x q=u8(0.03,128) from {"q"}
+g1 = avg_pool q {kernel=[3,3], strides=[1,1], pads=[0,0,0,0], count_include_pad=0} from {"gap"}
+f = reshape g1 {shape=[2,8]} from {"flatten"}
+v = view f q=u8(0.01,128) from {"v"}
+w = constant s8[8,10] q=s8[axis=1](0.01,0.02,0.03,0.01,0.02,0.03,0.01,0.02,0.03,0.04;0,0,0,0,0,0,0,0,0,0) seed:2
+b = constant f32[10] seed:4
+y = gemm v w b from {"fc"}
+s = softmax y {axis=1} from {"softmax"}
+output s
+output y as "logits"
+)", 0, -1},
+    {"avg_pool_borders", R"(
+graph "g"
+x = input : f32[1,3,5,4]
+q = view x q=u8(0.03,77) from {"q"}
+p = avg_pool q {kernel=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=0} from {"avg"}
+v = view p q=u8(0.02,77) from {"v"}
+m = max_pool v {kernel=[2,2], strides=[1,1], pads=[0,0,0,0], dilations=[1,1]} from {"max"}
+output m
+)", 0, -1},
+    {"flatten_of_an_image_and_head", R"(
+graph "g"
+x = input : f32[1,3,4,4]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[6,3,3,3] q=s8(0.02,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+v = view y q=u8(0.05,128) from {"v"}
+f = reshape v {shape=[1,96]} from {"flatten"}
+w2 = constant s8[96,5] q=s8(0.02,0) seed:3
+z = gemm f w2 from {"fc"}
+h = reshape y {shape=[1,6,16]} from {"r"}
+t = transpose h {perm=[0,2,1]} from {"t"}
+h2 = reshape v {shape=[1,6,16]} from {"r2"}
+t2 = transpose h2 {perm=[0,2,1]} from {"t2"}
+c = concat t t2 {axis=1} from {"c"}
+output z
+output c
+output v as "image"
+)", 0, -1},
+    {"groups_and_squeeze_excite", R"(
+graph "g"
+x = input : f32[1,8,6,6]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[8,1,3,3] q=s8[axis=0](0.01,0.02,0.03,0.01,0.02,0.03,0.01,0.02;0,0,0,0,0,0,0,0) seed:1
+d = conv q w {dilations=[1,1], group=8, pads=[1,1,1,1], strides=[1,1]} from {"dw"}
+h = hard_swish d from {"hs"}
+v = view h q=u8(0.03,20) from {"v"}
+a = avg_pool v {kernel=[6,6], strides=[1,1], pads=[0,0,0,0], count_include_pad=0} from {"gap"}
+av = view a q=u8(0.01,3) from {"av"}
+w1 = constant s8[8,8,1,1] q=s8(0.02,0) seed:3
+e = conv av w1 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"se"}
+s = sigmoid e from {"sig"}
+m = mul v s from {"mul"}
+mv = view m q=u8(0.02,20) from {"mv"}
+w2 = constant s8[4,4,1,1] q=s8(0.02,0) seed:7
+z = conv mv w2 {dilations=[1,1], group=2, pads=[0,0,0,0], strides=[1,1]} from {"group"}
+output z
+)", 0, -1},
+};
+
+class PlanCase : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PlanCase, EqualsTheReference) {
+  const Case& c = GetParam();
+  auto graph = ir::parse(c.text);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  auto planned = plan::make_plan(*graph, providers, {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const auto feeds = testing::seeded_feeds(*graph, seed);
+    const auto want = reference::evaluate(*graph, feeds);
+    ASSERT_TRUE(want) << want.error().message;
+    const auto got = testing::run_plan(planned->plan, providers, feeds);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(testing::first_difference(*want, *got), "") << c.name << " seed " << seed;
+  }
+  int copies = 0;
+  std::string listing;
+  for (const region::Region& r : planned->plan.regions) {
+    copies += r.precision == "move";
+    listing += r.name + " [" + r.precision + "] " + r.reason + "\n";
+  }
+  if (c.regions > 0) EXPECT_EQ(static_cast<int>(planned->plan.regions.size()), c.regions) << listing;
+  if (c.copies >= 0) EXPECT_EQ(copies, c.copies) << listing;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plan, PlanCase, ::testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace octavo
