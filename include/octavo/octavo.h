@@ -1,0 +1,205 @@
+// Octavo: compiles 8-bit neural networks from ONNX and runs them. The public C++ interface; it needs no other header of the
+// project.
+//
+//   octavo::Engine engine = octavo::Engine::build("model.onnx");
+//   std::vector<float> image(3 * 224 * 224), logits(1000);
+//   engine.run({{"input", octavo::view(image, {1, 3, 224, 224})}});       // simple: allocates the results
+//   octavo::Context context(engine);                                      // fast: one context a thread, nothing is allocated in
+//   run context.run({image.data()}, {logits.data()});
+//
+// Errors leave as octavo::Exception, whose text says what was being done, what stopped it, where, and what to do next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#if defined(__GNUC__)
+#define OCTAVO_API __attribute__((visibility("default")))
+#else
+#define OCTAVO_API
+#endif
+
+namespace octavo {
+
+/// Everything this interface throws, except std::bad_alloc.
+class OCTAVO_API Exception : public std::runtime_error {
+ public:
+  enum class Kind {
+    usage,        ///< the caller asked for something that cannot be
+    bad_model,    ///< the ONNX file is corrupt or contradicts itself
+    unsupported,  ///< valid, but not covered; the text names the node and the way out
+    bad_input,    ///< names, shapes or types of arrays that do not fit
+    bad_engine,   ///< engine file damaged, foreign, or of another version
+    io,           ///< a file cannot be read or written, or the system refuses memory or threads
+    internal,     ///< a mistake of Octavo's own
+  };
+  Exception(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+enum class DType : std::uint8_t { f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean };
+[[nodiscard]] OCTAVO_API std::size_t size_of(DType type);       ///< bytes of one element
+[[nodiscard]] OCTAVO_API std::string_view name_of(DType type);  ///< "f32", "s8", "bool", ...
+
+using Shape = std::vector<std::int64_t>;  ///< outermost dimension first; -1: not known yet (symbolic)
+
+/// code = clamp(round_half_even(x / scale) + zero_point); x = (code - zero_point) * scale. One entry, or one for each index of
+/// `axis`.
+struct Quantization {
+  DType type = DType::u8;
+  std::vector<float> scale;
+  std::vector<std::int32_t> zero_point;
+  int axis = -1;  ///< -1: per tensor
+};
+
+/// A tensor as callers, layers and reports see it.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::optional<Quantization> quantization;  ///< set when the elements are codes
+};
+
+/// One region of the plan: what runs as one fused step, and why.
+struct LayerInfo {
+  struct Alternative {
+    std::string tactic, reason;
+    double seconds = -1;  ///< measured; -1: unknown
+  };
+  std::string name;  ///< from the ONNX nodes it stands for
+  std::string kind;  ///< the heavy operator ("conv", "max_pool", ...); "pointwise" or "move" when there is none
+  std::set<std::string> onnx_nodes;
+  std::vector<TensorInfo> inputs, outputs;
+  std::string tactic;     ///< "cpu.conv.u8s8.avx512vnni.jit"
+  std::string precision;  ///< "int8", "float32", "int8->float32", "move", ...
+  std::string reason;     ///< why these nodes are one layer, why in this precision
+  std::vector<Alternative> alternatives;
+};
+
+/// Dense row-major elements that somebody else owns.
+struct ConstView {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+[[nodiscard]] inline ConstView view(const std::vector<float>& v, Shape shape) {
+  return {v.data(), DType::f32, std::move(shape)};
+}
+[[nodiscard]] inline ConstView view(const std::vector<std::uint8_t>& v, Shape shape) {
+  return {v.data(), DType::u8, std::move(shape)};
+}
+[[nodiscard]] inline ConstView view(const std::vector<std::int8_t>& v, Shape shape) {
+  return {v.data(), DType::s8, std::move(shape)};
+}
+[[nodiscard]] inline ConstView view(const std::vector<std::int64_t>& v, Shape shape) {
+  return {v.data(), DType::s64, std::move(shape)};
+}
+
+/// Dense row-major elements with their storage.
+struct Array {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<std::byte> bytes;
+  template <class T>
+  [[nodiscard]] std::span<const T> as() const {
+    if (sizeof(T) != size_of(dtype)) throw Exception(Exception::Kind::usage, "Array::as: the element type has another size");
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+struct BuildOptions {
+  /// "cpu", or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never chosen silently.
+  std::string device = "cpu";
+  /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
+  std::map<std::string, Shape> shapes;
+  /// > 0: a symbolic first dimension (the batch) that `shapes` leaves open becomes this. 0: it stays open until the first run.
+  std::int64_t default_batch = 0;
+  /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
+  int threads = 0;
+  /// Laws, rules and fusions to leave out, by name (docs/rules.md).
+  std::set<std::string, std::less<>> disabled;
+};
+
+/// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running
+/// does not change it (the set of shapes built so far, and idle contexts, are guarded inside).
+class OCTAVO_API Engine {
+ public:
+  /// Imports, plans and makes kernels. A model with open dimensions is only read and checked: it is built once the shapes are
+  /// known. Errors: usage, bad_model, unsupported, io.
+  [[nodiscard]] static Engine build(const std::string& path, const BuildOptions& options = {});
+  /// `folder`: where external data lies, if the model has any.
+  [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
+                                    const std::string& folder = "");
+  /// Maps an engine file. `threads` 0: as many as it was built for. Errors: io, bad_engine, unsupported (the processor lacks
+  /// something).
+  [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
+  /// Writes the engine; equal model, options, machine and version give equal bytes. An existing file is replaced whole or not at
+  /// all. Errors: io; usage while dimensions are open; unsupported for the reference device.
+  void save(const std::string& path) const;
+
+  /// True while dimensions are open: shapes hold -1, and run() builds (or takes from its cache) what at(shapes) returns.
+  [[nodiscard]] bool open() const;
+  /// The engine for these input shapes: itself when nothing is open. Builds at most once for each set of shapes; other threads
+  /// asking for the same wait. Every input must be named. Errors: bad_input when a shape does not fit, and those of build.
+  [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes) const;
+
+  [[nodiscard]] std::vector<TensorInfo> inputs() const;   ///< in the model's order
+  [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< empty shapes' dimensions are -1 while open
+  /// In order of execution. Errors: usage while open.
+  [[nodiscard]] std::vector<LayerInfo> layers() const;
+  /// 32 hexadecimal digits over everything that runs (docs/architecture.md); not over names, reasons or times. Errors: usage while
+  /// open.
+  [[nodiscard]] std::string plan_hash() const;
+  [[nodiscard]] int threads() const;
+  [[nodiscard]] std::string device() const;
+
+  /// Runs with named arrays; every input once, no other names. Results under the outputs' names. Any number of threads at once
+  /// (each run takes an idle context or makes one). Errors: bad_input, naming the array, with both shapes or types.
+  [[nodiscard]] std::map<std::string, Array> run(const std::map<std::string, ConstView>& inputs) const;
+  /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements,
+  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+  friend class Context;
+};
+
+/// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads.
+class OCTAVO_API Context {
+ public:
+  /// `threads` 0: the engine's. Errors: usage while dimensions are open, io.
+  explicit Context(const Engine& engine, int threads = 0);
+  ~Context();
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+  /// As Engine::run with buffers; allocates nothing.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+  void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
+    run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
+  }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// "0.1.0"
+[[nodiscard]] OCTAVO_API std::string_view version();
+
+}  // namespace octavo

@@ -1,0 +1,338 @@
+#include "api/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "ir/quantizer.h"
+#include "reference/evaluate.h"
+
+namespace octavo::api {
+namespace {
+
+using region::Region;
+using region::Stage;
+using region::TensorRef;
+
+/// One tensor that crosses the region's border, with its value of the normalized graph.
+struct Crossing {
+  const TensorRef* ref;
+  ir::ValueId value;
+};
+struct Border {
+  std::vector<Crossing> in, out;
+  std::string problem;
+};
+
+/// Region::graph_inputs lists, stage by stage, the anchor's inputs (without the one that comes from the stage before) and the
+/// operands; graph_outputs the stores of the last stage. Operands that are planner-made constants have no value.
+Border border_of(const Region& r) {
+  Border b;
+  std::vector<const TensorRef*> in, out;
+  for (std::size_t s = 0; s < r.stages.size(); ++s) {
+    const Stage& stage = r.stages[s];
+    for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) in.push_back(&stage.anchor.inputs[i]);
+    for (const region::Operand& o : stage.operands) in.push_back(&o.ref);
+  }
+  for (const TensorRef& t : r.stages.back().stores) out.push_back(&t);
+  if (in.size() != r.graph_inputs.size() || out.size() != r.graph_outputs.size()) {
+    b.problem = fmt::format("the plan names {} inputs and {} outputs of the graph for {} and {} tensors", r.graph_inputs.size(),
+                            r.graph_outputs.size(), in.size(), out.size());
+    return b;
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) b.in.push_back({in[i], r.graph_inputs[i]});
+  for (std::size_t i = 0; i < out.size(); ++i) b.out.push_back({out[i], r.graph_outputs[i]});
+  return b;
+}
+
+/// Which dimensions of a broadcast reference carry the `wanted` elements; empty shape entries of 1 are dropped on both sides.
+std::optional<std::vector<bool>> carried(const TensorRef& ref, const ir::Shape& wanted) {
+  const std::int64_t count = ir::count(wanted);
+  std::vector<bool> keep(ref.dims.size(), true);
+  if (ir::count(ref.dims) == count) return keep;
+  for (std::size_t k = 0; k < keep.size(); ++k) keep[k] = ref.strides[k] != 0;
+  std::int64_t kept = 1;
+  for (std::size_t k = 0; k < keep.size(); ++k) kept *= keep[k] ? ref.dims[k] : 1;
+  if (kept == count) return keep;
+  // An expanded value (stride 0 in itself) that is broadcast further: match the shapes from the innermost dimension.
+  ir::Shape left;
+  for (const std::int64_t d : wanted) {
+    if (d != 1) left.push_back(d);
+  }
+  for (std::size_t k = ref.dims.size(); k-- > 0;) {
+    const bool match = !left.empty() && left.back() == ref.dims[k];
+    if (!match && ref.strides[k] != 0 && ref.dims[k] != 1) return std::nullopt;
+    keep[k] = match;
+    if (match) left.pop_back();
+  }
+  if (!left.empty()) return std::nullopt;
+  return keep;
+}
+
+float decode(const ir::Quantizer& q, std::int64_t code, const ir::Shape& shape, std::int64_t flat) {
+  std::int64_t channel = 0;
+  if (!q.per_tensor()) {
+    const auto axis = static_cast<std::size_t>(q.axis);
+    std::int64_t inner = 1;
+    for (std::size_t k = axis + 1; k < shape.size(); ++k) inner *= shape[k];
+    channel = flat / inner % shape[axis];
+  }
+  return ir::dequantize_one(static_cast<std::int32_t>(code), q.scale_at(channel), q.zero_at(channel), q.arith);
+}
+
+ir::Shape unflatten(std::int64_t flat, const ir::Shape& shape) {
+  ir::Shape index(shape.size());
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    index[k] = flat % shape[k];
+    flat /= shape[k];
+  }
+  return index;
+}
+
+bool same_bits(const ir::Tensor& a, const ir::Tensor& b, std::int64_t i) {
+  const std::size_t size = ir::size_of(a.dtype());
+  return std::memcmp(a.bytes().data() + static_cast<std::size_t>(i) * size, b.bytes().data() + static_cast<std::size_t>(i) * size,
+                     size) == 0;
+}
+
+/// The code of a value on the store's grid, for messages and for "off by one".
+std::int32_t code_of(const ir::Quantizer& q, double value, const ir::Shape& shape, std::int64_t flat) {
+  std::int64_t channel = 0;
+  if (!q.per_tensor()) channel = unflatten(flat, shape)[static_cast<std::size_t>(q.axis)];
+  return ir::quantize_one(static_cast<float>(value), q.scale_at(channel), q.zero_at(channel), q.lo(), q.hi(), q.arith);
+}
+
+void compare(const ir::Tensor& engine, const ir::Tensor& reference, const TensorRef& ref, bool float_accumulation,
+             const CheckOptions& options, RegionCheck& out) {
+  const ir::Shape& shape = reference.shape();
+  const bool codes = ir::is_int8(ref.dtype) && ref.quantizer.has_value();
+  const bool typed_codes = ir::is_int8(reference.dtype());
+  const bool exact = codes || !ir::is_float(reference.dtype());
+  double largest = 0;
+  if (!exact) {
+    for (std::int64_t i = 0; i < reference.size(); ++i) {
+      if (std::isfinite(reference.at(i))) largest = std::max(largest, std::abs(reference.at(i)));
+    }
+  }
+  out.elements += reference.size();
+  for (std::int64_t i = 0; i < reference.size(); ++i) {
+    if (same_bits(engine, reference, i)) continue;
+    const double e = engine.at(i), r = reference.at(i);
+    std::optional<std::int32_t> engine_code, reference_code;
+    if (exact) {
+      if (codes && !typed_codes) {
+        engine_code = code_of(*ref.quantizer, e, shape, i);
+        reference_code = code_of(*ref.quantizer, r, shape, i);
+      } else if (typed_codes) {
+        engine_code = static_cast<std::int32_t>(e);
+        reference_code = static_cast<std::int32_t>(r);
+      }
+      const bool one = engine_code && std::abs(*engine_code - *reference_code) == 1;
+      if (one && float_accumulation) {
+        ++out.allowed;
+        continue;
+      }
+      out.off_by_one += one;
+    } else {
+      if (std::isnan(e) && std::isnan(r)) continue;
+      const double error = e == r ? 0 : std::abs(e - r) / (largest > 0 ? largest : 1);
+      out.worst = std::max(out.worst, std::isnan(error) ? INFINITY : error);
+      if (error <= options.float_tolerance) continue;  // false for NaN
+    }
+    ++out.different;
+    if (!out.first) out.first = Divergence{ref.value, unflatten(i, shape), e, r, engine_code, reference_code};
+  }
+}
+
+/// A region must read what other regions have stored, through the concats, slices and reshapes that are only offsets and strides in
+/// the plan.
+void judge_reading(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tensor>& stored, const Crossing& c,
+                   const ir::Tensor& read, RegionCheck& out) {
+  auto expected = reference::evaluate_between(graph, stored, {c.value});
+  if (!expected) {
+    out.skipped = "the reference cannot evaluate its input: " + expected.error().message;
+    return;
+  }
+  for (std::int64_t i = 0; i < read.size(); ++i) {
+    if (same_bits(read, (*expected)[0], i)) continue;
+    ++out.different;
+    if (!out.first)
+      out.first = Divergence{c.ref->value, unflatten(i, read.shape()), read.at(i), (*expected)[0].at(i), {}, {}, true};
+  }
+}
+
+/// The same for the network's outputs, which may be concats or slices of what was stored. Reported with the last region.
+void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tensor>& stored, CheckReport& report) {
+  if (report.regions.empty()) return;
+  for (std::size_t k = 0; k < graph.outputs.size() && k < report.outputs.size(); ++k) {
+    TensorRef ref;
+    ref.value = graph.output_names[k];
+    judge_reading(graph, stored, {&ref, graph.outputs[k]}, report.outputs[k], report.regions.back());
+  }
+}
+
+/// Judges one region: `known` was read before it ran, `memory` is what it left.
+void judge(const ir::Graph& graph, const Region& r, const Border& border, const std::map<ir::ValueId, ir::Tensor>& known,
+           const region::Memory& memory, const CheckOptions& options, RegionCheck& out) {
+  std::vector<ir::ValueId> wanted;
+  for (const Crossing& c : border.out) wanted.push_back(c.value);
+  auto expected = reference::evaluate_between(graph, known, wanted);
+  if (!expected) {
+    out.skipped = "the reference cannot evaluate it: " + expected.error().message;
+    return;
+  }
+  const bool floats =
+      std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none() && !s.anchor.integer; });
+  for (std::size_t i = 0; i < border.out.size(); ++i) {
+    const auto got = read_value(memory, *border.out[i].ref, graph.type(wanted[i]));
+    if (!got) {
+      out.skipped = fmt::format("tensor \"{}\" is stored as {} of {}", border.out[i].ref->value,
+                                ir::to_string(border.out[i].ref->dims), ir::to_string(graph.type(wanted[i])));
+      continue;
+    }
+    compare(*got, (*expected)[i], *border.out[i].ref, floats, options, out);
+  }
+}
+
+}  // namespace
+
+std::optional<ir::Tensor> read_value(const region::Memory& memory, const region::TensorRef& ref, const ir::TensorType& type) {
+  const auto keep = carried(ref, type.shape);
+  if (!keep) return std::nullopt;
+  const bool decodes = ir::is_int8(ref.dtype) && type.dtype == ir::DType::f32;
+  if (decodes && !ref.quantizer) return std::nullopt;
+  if (!decodes && ref.dtype != type.dtype) return std::nullopt;
+  ir::Tensor out(type);
+  const std::size_t size = ir::size_of(ref.dtype);
+  const std::byte* base = memory.at(ref);
+  std::vector<std::int64_t> index(ref.dims.size(), 0);
+  for (std::int64_t flat = 0; flat < out.size(); ++flat) {
+    std::int64_t at = 0;
+    for (std::size_t k = 0; k < index.size(); ++k) at += index[k] * ref.strides[k];
+    const std::byte* from = base + at * static_cast<std::int64_t>(size);
+    if (decodes) {
+      const std::int64_t code = ref.dtype == ir::DType::u8 ? static_cast<std::int64_t>(static_cast<std::uint8_t>(*from))
+                                                           : static_cast<std::int64_t>(static_cast<std::int8_t>(*from));
+      out.mutable_data<float>()[static_cast<std::size_t>(flat)] = decode(*ref.quantizer, code, type.shape, flat);
+    } else {
+      std::memcpy(out.mutable_bytes().data() + static_cast<std::size_t>(flat) * size, from, size);
+    }
+    for (std::size_t k = index.size(); k-- > 0;) {
+      if (!(*keep)[k]) continue;
+      if (++index[k] < ref.dims[k]) break;
+      index[k] = 0;
+    }
+  }
+  return out;
+}
+
+bool CheckReport::ok() const {
+  return std::all_of(regions.begin(), regions.end(), [](const RegionCheck& r) { return r.ok(); });
+}
+
+std::string CheckReport::first_divergence() const {
+  for (const RegionCheck& r : regions) {
+    if (!r.first) continue;
+    const Divergence& d = *r.first;
+    const auto value = [](double v, const std::optional<std::int32_t>& code) {
+      return code ? fmt::format("code {} ({:.9g})", *code, v) : fmt::format("{:.9g}", v);
+    };
+    return fmt::format(
+        "region {} \"{}\" ({}): {}tensor \"{}\" at {}: engine {}, reference {}; {} of {} elements differ, {} of them by one code",
+        r.region, r.name, r.tactic, d.reading ? "reads what was not stored: " : "", d.tensor, ir::to_string(d.index),
+        value(d.engine, d.engine_code), value(d.reference, d.reference_code), r.different, r.elements, r.off_by_one);
+  }
+  return {};
+}
+
+Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, const ir::Graph& graph,
+                          const std::vector<ir::Tensor>& inputs, const CheckOptions& options) {
+  OCTAVO_TRY(const auto context, engine::Context::create(engine, options.threads));
+  const region::Plan& plan = engine->plan();
+  CheckReport report;
+  std::vector<Border> borders;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    RegionCheck r;
+    r.region = i;
+    r.name = plan.regions[i].name;
+    r.tactic = plan.regions[i].tactic;
+    borders.push_back(border_of(plan.regions[i]));
+    for (const auto* list : {&borders.back().in, &borders.back().out}) {
+      for (const Crossing& c : *list) {
+        if (c.value >= graph.value_capacity() || (c.value < 0 && list == &borders.back().out)) {
+          return fail(ErrorKind::internal,
+                      fmt::format("check: region {} \"{}\" names value {}, the graph has {}: not the graph of this plan", i, r.name,
+                                  c.value, graph.value_capacity()));
+        }
+      }
+    }
+    r.skipped = borders.back().problem;
+    report.regions.push_back(std::move(r));
+  }
+  std::map<ir::ValueId, ir::Tensor> known;   // what the current region reads
+  std::map<ir::ValueId, ir::Tensor> stored;  // what regions have stored, and the network's inputs
+  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) stored[graph.inputs[i]] = inputs[i];
+  engine::Observer observer;
+  observer.before = [&](std::size_t i, const region::Memory& memory) {
+    RegionCheck& out = report.regions[i];
+    known.clear();
+    for (const Crossing& c : borders[i].in) {
+      if (c.value == ir::kNone || known.contains(c.value) || graph.is_constant(c.value)) continue;
+      auto value = read_value(memory, *c.ref, graph.type(c.value));
+      if (!value) {
+        out.skipped = fmt::format("input \"{}\" ({}) cannot be read from {} of {}", c.ref->value,
+                                  ir::to_string(graph.type(c.value)), ir::name_of(c.ref->dtype), ir::to_string(c.ref->dims));
+        continue;
+      }
+      judge_reading(graph, stored, c, *value, out);
+      known.emplace(c.value, std::move(*value));
+    }
+  };
+  observer.after = [&](std::size_t i, const region::Memory& memory) {
+    if (report.regions[i].skipped.empty()) judge(graph, plan.regions[i], borders[i], known, memory, options, report.regions[i]);
+    for (const Crossing& c : borders[i].out) {
+      if (auto value = read_value(memory, *c.ref, graph.type(c.value))) stored.insert_or_assign(c.value, std::move(*value));
+    }
+  };
+  OCTAVO_TRY(report.outputs, run(*context, inputs, &observer));
+  judge_outputs(graph, stored, report);
+  return report;
+}
+
+std::vector<ir::Tensor> random_inputs(const region::Plan& plan, std::uint64_t seed) {
+  std::mt19937_64 random(seed);  // used directly: the standard distributions differ between libraries
+  std::vector<ir::Tensor> inputs;
+  for (const region::Binding& b : plan.inputs) {
+    ir::Tensor t(b.type);
+    const std::size_t size = ir::size_of(b.type.dtype);
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const std::uint64_t bits = random();
+      std::byte* to = t.mutable_bytes().data() + static_cast<std::size_t>(i) * size;
+      if (b.type.dtype == ir::DType::f32) {
+        const float v = static_cast<float>(bits >> 40) * 0x1p-23F - 1.0F;
+        std::memcpy(to, &v, size);
+      } else if (b.type.dtype == ir::DType::f64) {
+        const double v = static_cast<double>(bits >> 11) * 0x1p-52 - 1.0;
+        std::memcpy(to, &v, size);
+      } else if (b.type.dtype == ir::DType::f16 || b.type.dtype == ir::DType::bf16) {
+        // Sign, an exponent one to four steps below 1, random mantissa: between 1/16 and 1.
+        const int mantissa = b.type.dtype == ir::DType::f16 ? 10 : 7;
+        const std::uint64_t bias = b.type.dtype == ir::DType::f16 ? 15 : 127;
+        const auto v = static_cast<std::uint16_t>((bits >> 63) << 15 | (bias - 1 - ((bits >> 20) & 3)) << mantissa |
+                                                  (bits & ((1U << mantissa) - 1)));
+        std::memcpy(to, &v, size);
+      } else {
+        const std::uint64_t v = size == 1 && b.type.dtype != ir::DType::boolean ? bits >> 56 : bits >> 63;
+        std::memcpy(to, &v, size);
+      }
+    }
+    inputs.push_back(std::move(t));
+  }
+  return inputs;
+}
+
+}  // namespace octavo::api

@@ -1,0 +1,72 @@
+#include "api/convert.h"
+
+#include <algorithm>
+
+namespace octavo::api {
+
+void raise(const Error& error) {
+  throw Exception(static_cast<Exception::Kind>(error.kind), error.message);
+}
+void raise(ErrorKind kind, const std::string& message) {
+  raise(Error{kind, message});
+}
+
+std::optional<Quantization> to_public(const std::optional<ir::Quantizer>& q) {
+  if (!q) return std::nullopt;
+  return Quantization{to_public(q->type), q->scale, q->zero_point, q->axis};
+}
+
+TensorInfo to_public(const region::Binding& b) {
+  return {b.name, to_public(b.type.dtype), b.type.shape, to_public(b.quantizer)};
+}
+
+namespace {
+
+TensorInfo tensor_of(const region::TensorRef& r) {
+  return {r.value, to_public(r.dtype), r.dims, to_public(r.quantizer)};
+}
+
+/// Constants of the epilogue (scales, biases) are part of the layer, not inputs of it.
+bool is_constant(const region::Plan& plan, const region::TensorRef& r) {
+  return plan.buffers[static_cast<std::size_t>(r.buffer)].kind == region::BufferKind::constant;
+}
+
+}  // namespace
+
+std::string kind_of(const region::Region& r) {
+  std::string kind;
+  for (const region::Stage& s : r.stages) {
+    if (s.anchor.none()) continue;
+    kind += (kind.empty() ? "" : "+") + std::string(ir::name_of(s.anchor.op));
+  }
+  if (!kind.empty()) return kind;
+  return r.precision == "move" ? "move" : "pointwise";
+}
+
+std::vector<LayerInfo> layers_of(const region::Plan& plan) {
+  std::vector<LayerInfo> layers;
+  for (const region::Region& r : plan.regions) {
+    LayerInfo layer;
+    layer.name = r.name;
+    layer.kind = kind_of(r);
+    layer.onnx_nodes = r.onnx_nodes;
+    layer.tactic = r.tactic;
+    layer.precision = r.precision;
+    layer.reason = r.reason;
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      const region::Stage& stage = r.stages[s];
+      for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
+        if (!is_constant(plan, stage.anchor.inputs[i])) layer.inputs.push_back(tensor_of(stage.anchor.inputs[i]));
+      }
+      for (const region::Operand& o : stage.operands) {
+        if (!is_constant(plan, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
+      }
+    }
+    for (const region::TensorRef& t : r.stages.back().stores) layer.outputs.push_back(tensor_of(t));
+    for (const region::Alternative& a : r.alternatives) layer.alternatives.push_back({a.tactic, a.reason, a.seconds});
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+}  // namespace octavo::api

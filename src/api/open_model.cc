@@ -1,0 +1,116 @@
+#include "api/open_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace octavo::api {
+namespace {
+
+/// Fills in what the options bind: shapes by name, other inputs' dimensions of the same symbol, and the default batch.
+void bind_shapes(std::vector<onnx::InputInfo>& inputs, const onnx::ImportOptions& options) {
+  std::map<std::string, std::int64_t> symbols;
+  for (const onnx::InputInfo& in : inputs) {
+    const auto given = options.shapes.find(in.name);
+    if (given == options.shapes.end() || !in.has_shape || given->second.size() != in.dims.size()) continue;
+    for (std::size_t k = 0; k < in.dims.size(); ++k) {
+      if (!in.symbols[k].empty()) symbols.emplace(in.symbols[k], given->second[k]);
+    }
+  }
+  for (onnx::InputInfo& in : inputs) {
+    const auto given = options.shapes.find(in.name);
+    if (given != options.shapes.end()) {
+      in.dims = given->second;
+      in.symbols.assign(in.dims.size(), "");
+      in.has_shape = true;
+      continue;
+    }
+    for (std::size_t k = 0; k < in.dims.size(); ++k) {
+      if (in.dims[k] >= 0) continue;
+      if (const auto s = symbols.find(in.symbols[k]); !in.symbols[k].empty() && s != symbols.end())
+        in.dims[k] = s->second;
+      else if (k == 0 && options.default_batch > 0)
+        in.dims[k] = options.default_batch;
+    }
+  }
+}
+
+bool is_open(const onnx::InputInfo& in) {
+  return !in.has_shape || std::any_of(in.dims.begin(), in.dims.end(), [](std::int64_t d) { return d < 0; });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder) {
+  std::unique_ptr<OpenModel> m(new OpenModel);
+  OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
+  for (const auto& [name, shape] : options.import.shapes) {
+    if (std::any_of(m->inputs_.begin(), m->inputs_.end(), [&](const onnx::InputInfo& in) { return in.name == name; })) continue;
+    std::vector<std::string> names;
+    for (const onnx::InputInfo& in : m->inputs_) names.push_back(in.name);
+    return fail(ErrorKind::usage,
+                fmt::format("shapes: the model has no input \"{}\"; its inputs are \"{}\"", name, fmt::join(names, "\", \"")));
+  }
+  bind_shapes(m->inputs_, options.import);
+  m->open_ = std::any_of(m->inputs_.begin(), m->inputs_.end(), is_open);
+  m->model_ = std::move(model);
+  m->options_ = std::move(options);
+  m->folder_ = std::move(folder);
+  return m;
+}
+
+Status OpenModel::check(const Shapes& shapes) const {
+  for (const auto& [name, shape] : shapes) {
+    const auto in = std::find_if(inputs_.begin(), inputs_.end(), [n = &name](const onnx::InputInfo& i) { return i.name == *n; });
+    if (in == inputs_.end()) return fail(ErrorKind::bad_input, fmt::format("the model has no input \"{}\"", name));
+    bool fits = !in->has_shape || in->dims.size() == shape.size();
+    for (std::size_t k = 0; fits && in->has_shape && k < shape.size(); ++k) fits = in->dims[k] < 0 || in->dims[k] == shape[k];
+    for (const std::int64_t d : shape) fits = fits && d >= 0;
+    if (!fits)
+      return fail(ErrorKind::bad_input,
+                  fmt::format("input \"{}\" has shape {}, the model wants {}", name, ir::to_string(shape), in->shape_text()));
+  }
+  for (const onnx::InputInfo& in : inputs_) {
+    if (is_open(in) && !shapes.contains(in.name)) {
+      return fail(ErrorKind::bad_input,
+                  fmt::format("input \"{}\" {} has open dimensions and no shape was given", in.name, in.shape_text()));
+    }
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes) const {
+  OCTAVO_CHECK(check(shapes));
+  Shapes key = shapes;  // complete: every way of asking for the same shapes finds the same engine
+  for (const onnx::InputInfo& in : inputs_) {
+    if (!is_open(in)) key.insert_or_assign(in.name, in.dims);
+  }
+  {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const auto [entry, mine] = built_.try_emplace(key);
+      if (mine) break;
+      if (!entry->second.building) return entry->second.engine;
+      changed_.wait(lock);  // then look again: a failed build removes its entry
+    }
+  }
+  PipelineOptions options = options_;
+  options.import.shapes = key;
+  auto built = build_bytes(model_, options, folder_);
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+  if (!built) {
+    built_.erase(key);
+    return tl::unexpected<Error>(std::move(built).error());
+  }
+  return (built_[key] = Entry{false, std::move(built->engine)}).engine;
+}
+
+std::shared_ptr<const engine::Engine> OpenModel::only() const {
+  const std::lock_guard lock(mutex_);
+  if (built_.size() != 1 || built_.begin()->second.building) return nullptr;
+  return built_.begin()->second.engine;
+}
+
+}  // namespace octavo::api

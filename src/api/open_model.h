@@ -1,0 +1,54 @@
+// A model whose input shapes are not all known: its bytes, and the engines built so far, one for each set of shapes.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/pipeline.h"
+#include "base/result.h"
+#include "onnx/import.h"
+
+namespace octavo::api {
+
+using Shapes = std::map<std::string, ir::Shape>;
+
+class OpenModel {
+ public:
+  /// Reads the inputs; nothing is built. `options.import.shapes` binds some or all of them.
+  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::vector<std::byte> model, PipelineOptions options,
+                                                                 std::string folder);
+
+  /// False when the options leave no dimension open: `at` then needs no shapes.
+  [[nodiscard]] bool open() const { return open_; }
+  /// As declared, with the dimensions that the options bind filled in; -1 where open.
+  [[nodiscard]] const std::vector<onnx::InputInfo>& inputs() const { return inputs_; }
+
+  /// The engine for these shapes (every open input must be named), built by the first caller while others that ask for the same
+  /// wait. A failed build is not remembered. Thread-safe; different shapes build at the same time.
+  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
+  /// The only engine built so far; null when there is none or more than one.
+  [[nodiscard]] std::shared_ptr<const engine::Engine> only() const;
+
+ private:
+  struct Entry {
+    bool building = true;
+    std::shared_ptr<const engine::Engine> engine;
+  };
+  OpenModel() = default;
+  [[nodiscard]] Status check(const Shapes& shapes) const;
+
+  std::vector<std::byte> model_;
+  PipelineOptions options_;
+  std::string folder_;
+  std::vector<onnx::InputInfo> inputs_;
+  bool open_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable std::map<Shapes, Entry> built_;
+};
+
+}  // namespace octavo::api

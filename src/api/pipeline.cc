@@ -1,0 +1,113 @@
+#include "api/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cpu/provider.h"
+#include "ir/text.h"
+#include "plan/plan.h"
+#include "reference/oracle_provider.h"
+
+namespace octavo::api {
+namespace {
+
+void report(const PipelineOptions& options, std::string_view step) {
+  if (options.progress) options.progress(step);
+}
+
+Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
+  report(options, "plan");
+  plan::PlanOptions p;
+  p.threads = options.threads > 0 ? options.threads : engine::available_cores();
+  p.disabled = options.disabled;
+  p.verify = options.verify;
+  p.dump = options.dump;
+  OCTAVO_TRY(const engine::Providers usable, providers(options.device));
+  OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
+  report(options, "engine");
+  ir::PrintOptions text;
+  text.full_constants = false;
+  Built built;
+  OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text)));
+  built.graph = std::move(planned.graph);
+  built.reports = std::move(planned.reports);
+  built.model = std::move(model);
+  return built;
+}
+
+}  // namespace
+
+Result<engine::Providers> providers(std::string_view device) {
+  if (device == "cpu") return cpu::providers();
+  if (device == "reference") return engine::Providers{&reference::oracle_provider()};
+  return fail(ErrorKind::usage, fmt::format("device \"{}\" is not known; known are \"cpu\" and \"reference\"", device));
+}
+
+engine::Providers all_providers() {
+  engine::Providers all = cpu::providers();
+  all.push_back(&reference::oracle_provider());
+  return all;
+}
+
+std::string device_of(const region::Plan& plan) {
+  const bool reference = std::any_of(plan.regions.begin(), plan.regions.end(),
+                                     [](const region::Region& r) { return r.tactic.starts_with("reference."); });
+  return reference ? "reference" : "cpu";
+}
+
+Status check_options(const PipelineOptions& options) {
+  if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
+  if (options.threads >= 0) return {};
+  return fail(ErrorKind::usage, fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.threads));
+}
+
+Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
+  OCTAVO_CHECK(check_options(options));
+  report(options, "import");
+  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import));
+  return finish(std::move(model), options);
+}
+
+Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder) {
+  OCTAVO_CHECK(check_options(options));
+  report(options, "import");
+  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder));
+  return finish(std::move(model), options);
+}
+
+Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
+  OCTAVO_CHECK(check_options(options));
+  onnx::Model model;
+  model.graph = std::move(graph);
+  return finish(std::move(model), options);
+}
+
+Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
+                                    const engine::Observer* observer) {
+  const region::Plan& plan = context.engine().plan();
+  if (inputs.size() != plan.inputs.size()) {
+    return fail(ErrorKind::bad_input,
+                fmt::format("run \"{}\": {} inputs given, the model has {}", plan.model_name, inputs.size(), plan.inputs.size()));
+  }
+  std::vector<const void*> in;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const region::Binding& b = plan.inputs[i];
+    if (inputs[i].empty() || inputs[i].type() != b.type) {
+      return fail(ErrorKind::bad_input,
+                  fmt::format("run \"{}\": input \"{}\" is {}, the engine was built for {}", plan.model_name, b.name,
+                              inputs[i].empty() ? "missing" : ir::to_string(inputs[i].type()), ir::to_string(b.type)));
+    }
+    in.push_back(inputs[i].bytes().data());
+  }
+  std::vector<ir::Tensor> outputs;
+  std::vector<void*> out;
+  for (const region::Binding& b : plan.outputs) {
+    outputs.emplace_back(b.type);
+    out.push_back(outputs.back().mutable_bytes().data());
+  }
+  OCTAVO_CHECK(context.run(in, out, observer));
+  return outputs;
+}
+
+}  // namespace octavo::api

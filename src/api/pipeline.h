@@ -1,0 +1,59 @@
+// From an ONNX model to an engine in one call, keeping what the command line and the tests want to look at on the way.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "ir/graph.h"
+#include "onnx/import.h"
+#include "rewrite/rule.h"
+
+namespace octavo::api {
+
+struct PipelineOptions {
+  std::string device = "cpu";  ///< or "reference"
+  onnx::ImportOptions import;
+  int threads = 0;                              ///< 0: engine::available_cores()
+  std::set<std::string, std::less<>> disabled;  ///< plan::rule_names()
+  bool verify = false;                          ///< verify the graph after every rule application
+  std::function<void(std::string_view rule, const std::string& graph_text)> dump;
+  std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
+};
+
+struct Built {
+  onnx::Model model;                        ///< model.graph is the graph as imported
+  ir::Graph graph;                          ///< the normalized graph; the plan's graph_inputs/graph_outputs are its ValueIds
+  std::vector<rewrite::RunReport> reports;  ///< of laws and rules, in the order of the passes
+  std::shared_ptr<const engine::Engine> engine;
+};
+
+/// What plans for a device may use, in order of preference. Errors: `usage` for an unknown device, naming the known ones.
+[[nodiscard]] Result<engine::Providers> providers(std::string_view device);
+/// Every provider, for loading engine files.
+[[nodiscard]] engine::Providers all_providers();
+/// "cpu" or "reference": where an engine's regions run, told from its tactics.
+[[nodiscard]] std::string device_of(const region::Plan& plan);
+
+/// The device is known and the thread count is not negative.
+[[nodiscard]] Status check_options(const PipelineOptions& options);
+
+/// import -> make_plan -> Engine::create. Errors: those of the three, and `usage` for the options.
+[[nodiscard]] Result<Built> build_file(const std::string& path, const PipelineOptions& options = {});
+[[nodiscard]] Result<Built> build_bytes(std::span<const std::byte> model, const PipelineOptions& options = {},
+                                        const std::string& folder = "");
+/// The same from a graph, for tests: `model` holds nothing but the graph.
+[[nodiscard]] Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options = {});
+
+/// Runs a context on dense tensors, parallel to the plan's inputs; gives the outputs. `bad_input` names the input that does not
+/// fit.
+[[nodiscard]] Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
+                                                  const engine::Observer* observer = nullptr);
+
+}  // namespace octavo::api
