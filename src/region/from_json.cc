@@ -1,0 +1,242 @@
+// JSON -> Plan. The text may come from anywhere: every field is checked for kind and range before use, then `verify` checks the
+// whole.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "region/json.h"
+
+namespace octavo::region {
+namespace {
+
+using nlohmann::json;
+
+/// Remembers the first mistake and where it was; after it, every reader returns something harmless.
+class Reader {
+ public:
+  [[nodiscard]] bool failed() const { return !error_.empty(); }
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+  Plan plan(const json& j) {
+    Plan p;
+    if (!j.is_object()) return complain("not a JSON object"), p;
+    const std::int64_t format = integer(j, "format", 0, std::numeric_limits<int>::max());
+    if (format != detail::kFormat) return complain(fmt::format("format {}, this version reads {}", format, detail::kFormat)), p;
+    p.model_name = text(j, "model_name");
+    p.threads = static_cast<int>(integer(j, "threads", 1, 1 << 16));
+    p.arena_bytes = integer(j, "arena_bytes", 0, kMaxBytes);
+    each(j, "inputs", [&](const json& e) { p.inputs.push_back(binding(e)); });
+    each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });
+    each(j, "buffers", [&](const json& e) { p.buffers.push_back(buffer(e)); });
+    each(j, "regions", [&](const json& e) { p.regions.push_back(region(e)); });
+    return p;
+  }
+
+ private:
+  static constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+
+  void complain(const std::string& what) {
+    if (error_.empty()) error_ = fmt::format("{}{}{}", path_, path_.empty() ? "" : ": ", what);
+  }
+  const json* field(const json& j, const char* key) {
+    if (failed()) return nullptr;
+    if (!j.is_object()) return complain("not an object"), nullptr;
+    const auto it = j.find(key);
+    if (it == j.end()) return complain(fmt::format("field \"{}\" is missing", key)), nullptr;
+    return &*it;
+  }
+  static bool has(const json& j, const char* key) { return j.is_object() && j.contains(key); }
+
+  std::int64_t number(const json& j, std::string_view what, std::int64_t lo, std::int64_t hi) {
+    if (j.is_number_unsigned() ? j.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())
+                               : !j.is_number_integer()) {
+      complain(fmt::format("{} is not an integer", what));
+      return lo;
+    }
+    const auto v = j.get<std::int64_t>();
+    if (v < lo || v > hi) complain(fmt::format("{} is {}, must be in {}..{}", what, v, lo, hi));
+    return std::min(std::max(v, lo), hi);
+  }
+  std::int64_t integer(const json& j, const char* key, std::int64_t lo, std::int64_t hi) {
+    const json* f = field(j, key);
+    return f == nullptr ? lo : number(*f, key, lo, hi);
+  }
+  std::string text(const json& j, const char* key) {
+    const json* f = field(j, key);
+    if (f == nullptr) return {};
+    if (!f->is_string()) return complain(fmt::format("\"{}\" is not a text", key)), std::string();
+    return f->get<std::string>();
+  }
+  bool boolean(const json& j, const char* key) {
+    const json* f = field(j, key);
+    if (f == nullptr) return false;
+    if (!f->is_boolean()) return complain(fmt::format("\"{}\" is not true or false", key)), false;
+    return f->get<bool>();
+  }
+  template <class F>
+  void each(const json& j, const char* key, F&& element) {
+    const json* f = field(j, key);
+    if (f == nullptr) return;
+    if (!f->is_array()) return complain(fmt::format("\"{}\" is not a list", key));
+    const std::string outer = path_;
+    std::size_t i = 0;
+    for (const json& e : *f) {
+      path_ = fmt::format("{}{}{}[{}]", outer, outer.empty() ? "" : ".", key, i++);
+      element(e);
+      if (failed()) return;
+    }
+    path_ = outer;
+  }
+  template <class T = std::int64_t>
+  std::vector<T> integers(const json& j, const char* key, std::int64_t lo, std::int64_t hi) {
+    std::vector<T> out;
+    each(j, key, [&](const json& e) { out.push_back(static_cast<T>(number(e, "an entry", lo, hi))); });
+    return out;
+  }
+  ir::Shape dims(const json& j, const char* key) {
+    ir::Shape out = integers(j, key, 0, kMaxBytes);
+    if (out.size() > 32) complain(fmt::format("\"{}\" has {} dimensions, at most 32", key, out.size()));
+    return out;
+  }
+  ir::DType dtype(const json& j) {
+    ir::DType type{};
+    const std::string name = text(j, "dtype");
+    if (!ir::parse_dtype(name, type)) complain(fmt::format("\"{}\" is not a type", name));
+    return type;
+  }
+  std::optional<ir::Quantizer> quantizer(const json& j) {
+    if (!has(j, "quantizer")) return std::nullopt;
+    const std::string spelled = text(j, "quantizer");
+    auto q = ir::parse_quantizer(spelled);
+    if (!q) complain(fmt::format("\"{}\" is not a quantizer", spelled.substr(0, 60)));
+    return q;
+  }
+
+  double real(const json& j) {
+    if (j.is_number_float()) return j.get<double>();
+    if (j.is_object() && j.size() == 1 && has(j, "f") && j["f"].is_string()) {
+      const auto& s = j["f"].get_ref<const std::string&>();
+      if (s == "inf") return INFINITY;
+      if (s == "-inf") return -INFINITY;
+      if (s == "nan") return std::nan("");
+    }
+    complain("not a float");
+    return 0;
+  }
+  ir::Attr attr(const json& j) {
+    if (j.is_number_integer())
+      return number(j, "an attribute", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+    if (j.is_string()) return j.get<std::string>();
+    const bool empty_reals = j.is_object() && has(j, "f") && j["f"].is_array();
+    if (!j.is_array() && !empty_reals) return real(j);
+    const json& list = empty_reals ? j["f"] : j;
+    if (empty_reals || (!list.empty() && !list[0].is_number_integer())) {
+      std::vector<double> reals;
+      for (const json& e : list) reals.push_back(real(e));
+      return reals;
+    }
+    std::vector<std::int64_t> ints;
+    for (const json& e : list)
+      ints.push_back(number(e, "an attribute", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()));
+    return ints;
+  }
+
+  TensorRef tensor(const json& j) {
+    TensorRef r;
+    r.buffer = static_cast<BufferId>(integer(j, "buffer", 0, std::numeric_limits<BufferId>::max()));
+    r.offset = integer(j, "offset", 0, kMaxBytes);
+    r.dtype = dtype(j);
+    r.dims = dims(j, "dims");
+    r.strides = integers(j, "strides", -kMaxBytes, kMaxBytes);
+    r.quantizer = quantizer(j);
+    if (has(j, "value")) r.value = text(j, "value");
+    return r;
+  }
+  Anchor anchor(const json& j) {
+    Anchor a;
+    const std::string op = text(j, "op");
+    const auto found = ir::find_op(op);
+    if (!found) return complain(fmt::format("\"{}\" is not an operator", op)), a;
+    a.op = *found;
+    const json* attrs = field(j, "attrs");
+    if (attrs != nullptr && !attrs->is_object()) return complain("\"attrs\" is not an object"), a;
+    if (attrs != nullptr) {
+      for (const auto& [key, value] : attrs->items()) a.attrs.emplace(key, attr(value));
+    }
+    each(j, "inputs", [&](const json& e) { a.inputs.push_back(tensor(e)); });
+    if (has(j, "weights")) a.weights = tensor(j["weights"]);
+    if (has(j, "weight_zero")) a.weight_zero = integers<std::int32_t>(j, "weight_zero", -128, 255);
+    a.integer = boolean(j, "integer");
+    return a;
+  }
+  Stage stage(const json& j) {
+    Stage s;
+    if (const json* a = field(j, "anchor")) s.anchor = anchor(*a);
+    s.space = dims(j, "space");
+    const std::string program = text(j, "program");
+    if (failed()) return s;
+    auto parsed = program::parse(program);
+    if (!parsed) return complain(parsed.error().message), s;
+    s.program = std::move(*parsed);
+    each(j, "operands", [&](const json& e) {
+      Operand o;
+      if (const json* ref = field(e, "ref")) o.ref = tensor(*ref);
+      o.div = integers(e, "div", 1, kMaxBytes);
+      s.operands.push_back(std::move(o));
+    });
+    each(j, "stores", [&](const json& e) { s.stores.push_back(tensor(e)); });
+    return s;
+  }
+  Region region(const json& j) {
+    Region r;
+    constexpr auto kMaxId = std::numeric_limits<std::int32_t>::max();
+    r.name = text(j, "name");
+    each(j, "stages", [&](const json& e) { r.stages.push_back(stage(e)); });
+    r.tactic = text(j, "tactic");
+    r.packed = integers<BufferId>(j, "packed", 0, kMaxId);
+    each(j, "onnx_nodes",
+         [&](const json& e) { e.is_string() ? void(r.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
+    r.precision = text(j, "precision");
+    r.reason = text(j, "reason");
+    each(j, "alternatives", [&](const json& e) {
+      Alternative a{text(e, "tactic"), text(e, "reason"), -1};
+      if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
+      r.alternatives.push_back(std::move(a));
+    });
+    r.graph_inputs = integers<ir::ValueId>(j, "graph_inputs", ir::kNone, kMaxId);
+    r.graph_outputs = integers<ir::ValueId>(j, "graph_outputs", ir::kNone, kMaxId);
+    return r;
+  }
+  Binding binding(const json& j) { return {text(j, "name"), {dtype(j), dims(j, "dims")}, quantizer(j)}; }
+  Buffer buffer(const json& j) {
+    Buffer b;
+    const std::string kind = text(j, "kind");
+    const auto found = std::find(detail::kKinds.begin(), detail::kKinds.end(), kind);
+    if (found == detail::kKinds.end()) return complain(fmt::format("\"{}\" is not a kind of buffer", kind)), b;
+    b.kind = static_cast<BufferKind>(found - detail::kKinds.begin());
+    b.bytes = integer(j, "bytes", 0, kMaxBytes);
+    if (b.kind == BufferKind::arena) b.arena_offset = integer(j, "arena_offset", 0, kMaxBytes);
+    if (b.kind == BufferKind::input || b.kind == BufferKind::output)
+      b.binding = static_cast<int>(integer(j, "binding", 0, std::numeric_limits<int>::max()));
+    b.name = text(j, "name");
+    return b;
+  }
+
+  std::string path_, error_;
+};
+
+}  // namespace
+
+Result<Plan> from_json(std::string_view text) {
+  const json j = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (j.is_discarded()) return fail(ErrorKind::bad_engine, "reading a plan: the text is not JSON");
+  Reader reader;
+  Plan plan = reader.plan(j);
+  if (reader.failed()) return fail(ErrorKind::bad_engine, "reading a plan: " + reader.error());
+  if (auto status = verify(plan); !status) return fail(ErrorKind::bad_engine, "reading a plan: " + status.error().message);
+  return plan;
+}
+
+}  // namespace octavo::region

@@ -1,0 +1,98 @@
+#include "base/hash.h"
+
+#include <bit>
+
+#include "ir/canonical.h"
+#include "region/region.h"
+
+namespace octavo::region {
+namespace {
+
+/// Collects the fields of a plan as length-prefixed text, so that no two different plans give the same text.
+class Digest {
+ public:
+  void number(std::int64_t v) {
+    text_ += std::to_string(v);
+    text_ += ';';
+  }
+  void word(std::string_view s) {
+    number(static_cast<std::int64_t>(s.size()));
+    text_ += s;
+  }
+  template <class T>
+  void list(const std::vector<T>& values) {
+    number(static_cast<std::int64_t>(values.size()));
+    for (const T& v : values) number(static_cast<std::int64_t>(v));
+  }
+  void quantizer(const std::optional<ir::Quantizer>& q) { word(q ? ir::to_string(*q) : ""); }
+  void tensor(const TensorRef& r) {
+    number(r.buffer);
+    number(r.offset);
+    word(ir::name_of(r.dtype));
+    list(r.dims);
+    list(r.strides);
+    quantizer(r.quantizer);
+  }
+  void tensors(const std::vector<TensorRef>& refs) {
+    number(static_cast<std::int64_t>(refs.size()));
+    for (const TensorRef& r : refs) tensor(r);
+  }
+  void stage(const Stage& s) {
+    word(ir::name_of(s.anchor.op));
+    number(static_cast<std::int64_t>(ir::hash_attrs(ir::without_defaults(s.anchor.op, s.anchor.attrs))));
+    tensors(s.anchor.inputs);
+    number(s.anchor.weights ? 1 : 0);
+    if (s.anchor.weights) tensor(*s.anchor.weights);
+    list(s.anchor.weight_zero);
+    number(s.anchor.integer ? 1 : 0);
+    list(s.space);
+    word(program::print(s.program));
+    number(static_cast<std::int64_t>(s.operands.size()));
+    for (const Operand& o : s.operands) {
+      tensor(o.ref);
+      list(o.div);
+    }
+    tensors(s.stores);
+  }
+  void bindings(const std::vector<Binding>& list_of) {
+    number(static_cast<std::int64_t>(list_of.size()));
+    for (const Binding& b : list_of) {
+      word(ir::to_string(b.type));
+      quantizer(b.quantizer);
+    }
+  }
+  [[nodiscard]] std::string result() const { return hash128_hex(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string plan_hash(const Plan& plan) {
+  Digest d;
+  d.bindings(plan.inputs);
+  d.bindings(plan.outputs);
+  d.number(static_cast<std::int64_t>(plan.buffers.size()));
+  for (const Buffer& b : plan.buffers) {
+    d.number(static_cast<std::int64_t>(b.kind));
+    d.number(b.bytes);
+    d.number(b.kind == BufferKind::arena ? b.arena_offset : b.binding);
+    if (b.kind == BufferKind::constant && !b.data.empty()) {
+      const auto bytes = b.data.bytes();
+      d.word(hash128_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    }
+  }
+  d.number(static_cast<std::int64_t>(plan.regions.size()));
+  for (const Region& r : plan.regions) {
+    d.number(static_cast<std::int64_t>(r.stages.size()));
+    for (const Stage& s : r.stages) d.stage(s);
+    d.word(r.tactic);
+    d.list(r.packed);
+  }
+  d.number(plan.arena_bytes);
+  d.number(plan.threads);
+  return d.result();
+}
+
+}  // namespace octavo::region

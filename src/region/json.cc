@@ -1,0 +1,119 @@
+// Plan -> JSON. Keys are sorted (std::map) and numbers are the shortest that read back to the same bits, so equal plans give equal
+// text. Quantizers and programs are in their own text forms; a float attribute that is not finite is {"f": "inf"}.
+#include "region/json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace octavo::region {
+namespace {
+
+using nlohmann::json;
+
+json real(double v) {
+  if (std::isfinite(v)) return v;
+  return json{{"f", std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"}};
+}
+
+json attr(const ir::Attr& a) {
+  if (const auto* i = std::get_if<std::int64_t>(&a)) return *i;
+  if (const auto* d = std::get_if<double>(&a)) return real(*d);
+  if (const auto* s = std::get_if<std::string>(&a)) return *s;
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&a)) return *list;
+  json out = json::array();
+  for (const double d : std::get<std::vector<double>>(a)) out.push_back(real(d));
+  if (out.empty()) return json{{"f", out}};  // [] alone is a list of integers
+  return out;
+}
+
+json tensor(const TensorRef& r) {
+  json out{{"buffer", r.buffer}, {"offset", r.offset}, {"dtype", ir::name_of(r.dtype)}, {"dims", r.dims}, {"strides", r.strides}};
+  if (r.quantizer) out["quantizer"] = ir::to_string(*r.quantizer);
+  if (!r.value.empty()) out["value"] = r.value;
+  return out;
+}
+
+json tensors(const std::vector<TensorRef>& refs) {
+  json out = json::array();
+  for (const TensorRef& r : refs) out.push_back(tensor(r));
+  return out;
+}
+
+json anchor(const Anchor& a) {
+  json attrs = json::object();
+  for (const auto& [key, value] : a.attrs) attrs[key] = attr(value);
+  json out{{"op", ir::name_of(a.op)}, {"attrs", attrs}, {"inputs", tensors(a.inputs)}, {"integer", a.integer}};
+  if (a.weights) out["weights"] = tensor(*a.weights);
+  if (!a.weight_zero.empty()) out["weight_zero"] = a.weight_zero;
+  return out;
+}
+
+json stage(const Stage& s) {
+  json operands = json::array();
+  for (const Operand& o : s.operands) {
+    operands.push_back({{"ref", tensor(o.ref)}, {"div", o.div}});
+  }
+  return {{"anchor", anchor(s.anchor)},
+          {"space", s.space},
+          {"program", program::print(s.program)},
+          {"operands", operands},
+          {"stores", tensors(s.stores)}};
+}
+
+json region(const Region& r) {
+  json stages = json::array(), alternatives = json::array();
+  for (const Stage& s : r.stages) stages.push_back(stage(s));
+  for (const Alternative& a : r.alternatives) {
+    alternatives.push_back({{"tactic", a.tactic}, {"reason", a.reason}, {"seconds", real(a.seconds)}});
+  }
+  return {{"name", r.name},
+          {"stages", stages},
+          {"tactic", r.tactic},
+          {"packed", r.packed},
+          {"reason", r.reason},
+          {"onnx_nodes", r.onnx_nodes},
+          {"precision", r.precision},
+          {"alternatives", alternatives},
+          {"graph_inputs", r.graph_inputs},
+          {"graph_outputs", r.graph_outputs}};
+}
+
+json bindings(const std::vector<Binding>& list) {
+  json out = json::array();
+  for (const Binding& b : list) {
+    json one{{"name", b.name}, {"dtype", ir::name_of(b.type.dtype)}, {"dims", b.type.shape}};
+    if (b.quantizer) one["quantizer"] = ir::to_string(*b.quantizer);
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+json buffer(const Buffer& b) {
+  json out{{"kind", detail::name_of(b.kind)}, {"bytes", b.bytes}, {"name", b.name}};
+  if (b.kind == BufferKind::arena) out["arena_offset"] = b.arena_offset;
+  if (b.binding >= 0) out["binding"] = b.binding;
+  return out;
+}
+
+}  // namespace
+
+std::string_view detail::name_of(BufferKind kind) {
+  return kKinds[static_cast<std::size_t>(kind)];
+}
+
+std::string to_json(const Plan& plan) {
+  json buffers = json::array(), regions = json::array();
+  for (const Buffer& b : plan.buffers) buffers.push_back(buffer(b));
+  for (const Region& r : plan.regions) regions.push_back(region(r));
+  const json out{{"format", detail::kFormat},
+                 {"model_name", plan.model_name},
+                 {"inputs", bindings(plan.inputs)},
+                 {"outputs", bindings(plan.outputs)},
+                 {"buffers", buffers},
+                 {"regions", regions},
+                 {"arena_bytes", plan.arena_bytes},
+                 {"threads", plan.threads}};
+  return out.dump(1, ' ', false, json::error_handler_t::replace);  // names that are not UTF-8 must not throw
+}
+
+}  // namespace octavo::region

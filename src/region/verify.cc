@@ -1,0 +1,297 @@
+// Everything that kernels rely on without looking: indices, ranks, and that no address they can form leaves its buffer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/infer.h"
+#include "region/region.h"
+
+namespace octavo::region {
+namespace {
+
+using Wide = __int128;  // strides and extents come from files: products of two of them stay exact
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+
+tl::unexpected<Error> bad(std::string what) {
+  return fail(ErrorKind::internal, std::move(what));
+}
+
+/// Element counts of a shape from a file: dimensions >= 0, and the product of those that are not 0 within 2^48.
+Status check_shape(const ir::Shape& shape, std::string_view what) {
+  std::int64_t n = 1;
+  if (shape.size() > 32) return bad(fmt::format("{} has rank {}, at most 32", what, shape.size()));
+  for (const std::int64_t d : shape) {
+    if (d < 0 || (d > 0 && n > kMaxBytes / d))
+      return bad(fmt::format("{} is {}: negative or too large", what, ir::to_string(shape)));
+    n *= std::max<std::int64_t>(d, 1);
+  }
+  return {};
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Plan& plan) : plan_(plan), used_(plan.buffers.size(), 0) {}
+
+  Status run() {
+    if (plan_.threads < 1) return bad(fmt::format("the plan is for {} threads", plan_.threads));
+    if (plan_.arena_bytes < 0 || plan_.arena_bytes > kMaxBytes) return bad(fmt::format("arena of {} bytes", plan_.arena_bytes));
+    OCTAVO_CHECK(bindings(plan_.inputs, "input"));
+    OCTAVO_CHECK(bindings(plan_.outputs, "output"));
+    for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
+      if (auto status = region(plan_.regions[i]); !status) {
+        return bad(fmt::format("region {} \"{}\": {}", i, plan_.regions[i].name, status.error().message));
+      }
+    }
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) OCTAVO_CHECK(buffer(i));
+    return every_binding_once();
+  }
+
+ private:
+  static Status bindings(const std::vector<Binding>& list, std::string_view kind) {
+    for (const Binding& b : list) {
+      const std::string what = fmt::format("{} \"{}\"", kind, b.name);
+      OCTAVO_CHECK(check_shape(b.type.shape, what));
+      if (b.quantizer) {
+        if (auto status = ir::detail::check_quantizer(*b.quantizer, b.type.shape); !status)
+          return bad(what + ": " + status.error().message);
+      }
+    }
+    return {};
+  }
+
+  Status buffer(std::size_t i) const {
+    const Buffer& b = plan_.buffers[i];
+    const auto at = [&](std::string what) { return bad(fmt::format("buffer {} \"{}\": {}", i, b.name, what)); };
+    if (b.bytes < 0 || b.bytes > kMaxBytes) return at(fmt::format("{} bytes", b.bytes));
+    switch (b.kind) {
+      case BufferKind::input:
+      case BufferKind::output: {
+        const auto& list = b.kind == BufferKind::input ? plan_.inputs : plan_.outputs;
+        if (b.binding < 0 || static_cast<std::size_t>(b.binding) >= list.size())
+          return at(fmt::format("binding {} of {}", b.binding, list.size()));
+        const ir::TensorType& type = list[static_cast<std::size_t>(b.binding)].type;
+        const Wide needed = Wide{ir::count(type.shape)} * static_cast<std::int64_t>(ir::size_of(type.dtype));
+        if (needed != b.bytes) return at(fmt::format("{} bytes, its binding {} has another size", b.bytes, ir::to_string(type)));
+        return {};
+      }
+      case BufferKind::constant:
+        if (!b.data.empty() && static_cast<std::int64_t>(b.data.bytes().size()) != b.bytes) {
+          return at(fmt::format("says {} bytes, holds {}", b.bytes, b.data.bytes().size()));
+        }
+        return {};
+      case BufferKind::arena:
+        if (!used_[i]) return {};  // the memory planner gives a place to what is used
+        if (b.arena_offset < 64 || b.arena_offset % 64 != 0 || b.arena_offset > plan_.arena_bytes - b.bytes - 64) {
+          return at(fmt::format("{} bytes at {} of an arena of {}: must be 64-byte aligned with 64 bytes before and after it",
+                                b.bytes, b.arena_offset, plan_.arena_bytes));
+        }
+        return {};
+    }
+    return at("unknown kind");
+  }
+
+  Status every_binding_once() const {
+    std::vector<int> in(plan_.inputs.size(), 0), out(plan_.outputs.size(), 0);
+    for (const Buffer& b : plan_.buffers) {
+      if (b.kind == BufferKind::input) ++in[static_cast<std::size_t>(b.binding)];
+      if (b.kind == BufferKind::output) ++out[static_cast<std::size_t>(b.binding)];
+    }
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (in[i] > 1) return bad(fmt::format("input \"{}\" has {} buffers, needs at most 1", plan_.inputs[i].name, in[i]));
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (out[i] != 1) return bad(fmt::format("output \"{}\" has {} buffers, needs 1", plan_.outputs[i].name, out[i]));
+    }
+    return {};
+  }
+
+  /// Every element of `extents` addressed through `r` lies in the buffer.
+  Status reach(const TensorRef& r, const ir::Shape& extents, std::string_view what) {
+    if (r.buffer < 0 || static_cast<std::size_t>(r.buffer) >= plan_.buffers.size()) {
+      return bad(fmt::format("{} names buffer {} of {}", what, r.buffer, plan_.buffers.size()));
+    }
+    used_[static_cast<std::size_t>(r.buffer)] = 1;
+    if (r.strides.size() != extents.size() || r.dims.size() != extents.size()) {
+      return bad(
+          fmt::format("{} has {} dimensions and {} strides, needs {}", what, r.dims.size(), r.strides.size(), extents.size()));
+    }
+    OCTAVO_CHECK(check_shape(r.dims, what));
+    OCTAVO_CHECK(check_shape(extents, what));
+    const auto size = static_cast<std::int64_t>(ir::size_of(r.dtype));
+    const Buffer& b = plan_.buffers[static_cast<std::size_t>(r.buffer)];
+    if (r.offset < 0 || r.offset > b.bytes || r.offset % size != 0) {
+      return bad(fmt::format("{}: offset {} in a buffer of {} bytes, elements of {}", what, r.offset, b.bytes, size));
+    }
+    Wide lo = r.offset, hi = Wide{r.offset} + size;
+    for (std::size_t k = 0; k < extents.size(); ++k) {
+      if (extents[k] == 0) return {};  // no element, no access
+      if (r.strides[k] < -kMaxBytes || r.strides[k] > kMaxBytes) return bad(fmt::format("{}: stride {}", what, r.strides[k]));
+      const Wide span = Wide{extents[k] - 1} * r.strides[k] * size;
+      (span < 0 ? lo : hi) += span;
+    }
+    if (lo < 0 || hi > b.bytes) {
+      return bad(fmt::format("{}: dims {} strides {} at offset {} leave buffer {} \"{}\" of {} bytes", what, ir::to_string(extents),
+                             ir::to_string(r.strides), r.offset, r.buffer, b.name, b.bytes));
+    }
+    return {};
+  }
+
+  Status tensor(const TensorRef& r, std::string_view what) {
+    OCTAVO_CHECK(reach(r, r.dims, what));
+    if (!r.quantizer) return {};
+    const ir::Quantizer& q = *r.quantizer;
+    // An axis other than its own would be caught by no address check, so the entries must fit the dimension they name.
+    if (auto status = ir::detail::check_quantizer(q, r.dims); !status)
+      return bad(fmt::format("{}: {}", what, status.error().message));
+    return {};
+  }
+
+  Status anchor(const Stage& s) {
+    const Anchor& a = s.anchor;
+    if (a.none()) {
+      if (!a.inputs.empty() || a.weights) return bad("a stage without an anchor has anchor inputs");
+      return {};
+    }
+    for (std::size_t i = 0; i < a.inputs.size(); ++i) OCTAVO_CHECK(tensor(a.inputs[i], fmt::format("anchor input {}", i)));
+    if (a.weights) {
+      OCTAVO_CHECK(tensor(*a.weights, "weights"));
+      if (plan_.buffers[static_cast<std::size_t>(a.weights->buffer)].kind != BufferKind::constant)
+        return bad("the weights are not in a constant buffer");
+    }
+    const bool weighted = a.op == ir::Op::conv || a.op == ir::Op::conv_transpose;
+    if (weighted && (!a.weights || a.inputs.size() != 1))
+      return bad(fmt::format("{} needs one input and weights", ir::name_of(a.op)));
+    if (a.integer) {
+      if (!weighted) return bad(fmt::format("{} is marked integer", ir::name_of(a.op)));
+      const TensorRef& x = a.inputs[0];
+      if (x.dtype != ir::DType::u8 || !x.quantizer || !x.quantizer->per_tensor())
+        return bad("an integer anchor reads u8 codes of a per-tensor quantizer");
+      if (a.weights->dtype != ir::DType::s8)
+        return bad(fmt::format("an integer anchor has {} weights, needs s8", ir::name_of(a.weights->dtype)));
+    }
+    const auto channels = s.space.size() > 1 ? s.space[1] : 0;
+    if (!a.weight_zero.empty() && a.weight_zero.size() != 1 && static_cast<std::int64_t>(a.weight_zero.size()) != channels) {
+      return bad(fmt::format("{} weight zero points for {} output channels", a.weight_zero.size(), channels));
+    }
+    return shapes(s);
+  }
+
+  /// The attributes, the operands' shapes and the results' shapes agree by the rules of the IR: kernels walk windows by them.
+  Status shapes(const Stage& s) const {
+    const Anchor& a = s.anchor;
+    if (a.op == ir::Op::reshape) {  // a plain copy
+      if (a.inputs.size() != 1 || a.inputs[0].dims != s.space) return bad("a copy needs one input of the stage's shape");
+      return {};
+    }
+    ir::Graph g;
+    ir::Node n;
+    n.op = a.op;
+    n.attrs = a.attrs;
+    const auto add = [&](const TensorRef& r) {
+      n.inputs.push_back(g.add_input("", {r.quantizer ? ir::DType::f32 : r.dtype, r.dims}));  // codes stand for floats
+    };
+    for (const TensorRef& r : a.inputs) add(r);
+    if (a.weights) n.inputs.push_back(g.add_input("", {ir::DType::f32, a.weights->dims}));
+    const auto types = ir::infer(g, n);
+    if (!types) return bad(types.error().message);
+    if ((*types)[0].shape != s.space) {
+      return bad(
+          fmt::format("the anchor's result is {}, the stage's space {}", ir::to_string((*types)[0].shape), ir::to_string(s.space)));
+    }
+    if (!s.program.outputs.empty()) return {};
+    if (s.stores.size() > types->size()) return bad(fmt::format("{} stores for {} results", s.stores.size(), types->size()));
+    for (std::size_t i = 0; i < s.stores.size(); ++i) {
+      if (s.stores[i].dims != (*types)[i].shape) {
+        return bad(
+            fmt::format("store {} is {}, the result {}", i, ir::to_string(s.stores[i].dims), ir::to_string((*types)[i].shape)));
+      }
+    }
+    return {};
+  }
+
+  Status stage(const Stage& s) {
+    OCTAVO_CHECK(check_shape(s.space, "the space"));
+    OCTAVO_CHECK(anchor(s));
+    const program::Program& p = s.program;
+    OCTAVO_CHECK(program::verify(p));
+    if (p.operand_count != static_cast<int>(s.operands.size()))
+      return bad(fmt::format("the program reads {} operands, there are {}", p.operand_count, s.operands.size()));
+    for (const program::Instr& i : p.code) OCTAVO_CHECK(instruction(s, i));
+    for (std::size_t k = 0; k < s.operands.size(); ++k) OCTAVO_CHECK(operand(s, k));
+    if (s.stores.empty()) return bad("the stage stores nothing");
+    const bool by_anchor = p.outputs.empty();  // results that a program cannot hold
+    if (by_anchor && s.anchor.none()) return bad("neither an anchor nor a program makes the result");
+    if (!by_anchor && p.outputs.size() != s.stores.size())
+      return bad(fmt::format("{} program outputs, {} stores", p.outputs.size(), s.stores.size()));
+    for (std::size_t j = 0; j < s.stores.size(); ++j) {
+      const TensorRef& r = s.stores[j];
+      const std::string what = fmt::format("store {}", j);
+      OCTAVO_CHECK(tensor(r, what));
+      const BufferKind kind = plan_.buffers[static_cast<std::size_t>(r.buffer)].kind;
+      if (kind != BufferKind::arena && kind != BufferKind::output) return bad(what + " writes to an input or a constant");
+      if (by_anchor) continue;
+      if (r.dims != s.space) return bad(fmt::format("{} is {}, the space {}", what, ir::to_string(r.dims), ir::to_string(s.space)));
+      if (r.dtype != p.outputs[j].type)
+        return bad(fmt::format("{} holds {}, the program makes {}", what, ir::name_of(r.dtype), ir::name_of(p.outputs[j].type)));
+    }
+    return {};
+  }
+
+  static Status instruction(const Stage& s, const program::Instr& i) {
+    const bool acc = i.op == program::Op::acc_i || i.op == program::Op::acc_f;
+    if (acc && s.anchor.none()) return bad("the program reads an accumulator, but there is no anchor");
+    const bool weighted = s.anchor.op == ir::Op::conv || s.anchor.op == ir::Op::conv_transpose;
+    if (acc && weighted && s.anchor.integer != (i.op == program::Op::acc_i))
+      return bad("the program reads the accumulator in the wrong type");
+    if (i.op != program::Op::load_i && i.op != program::Op::load_f) return {};
+    if (i.imm < 0 || static_cast<std::size_t>(i.imm) >= s.operands.size())
+      return bad(fmt::format("the program loads operand {} of {}", i.imm, s.operands.size()));
+    const ir::DType t = s.operands[static_cast<std::size_t>(i.imm)].ref.dtype;
+    const bool real = t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16;
+    const bool whole = ir::is_int8(t) || t == ir::DType::s32 || t == ir::DType::boolean;
+    if (i.op == program::Op::load_f ? !real : !whole)
+      return bad(fmt::format("{} of operand {}, which is {}", program::info(i.op).name, i.imm, ir::name_of(t)));
+    return {};
+  }
+
+  Status operand(const Stage& s, std::size_t k) {
+    const Operand& o = s.operands[k];
+    const std::string what = fmt::format("operand {}", k);
+    if (!o.div.empty() && o.div.size() != s.space.size())
+      return bad(fmt::format("{} has {} divisors for rank {}", what, o.div.size(), s.space.size()));
+    ir::Shape extents = s.space;
+    for (std::size_t d = 0; d < o.div.size(); ++d) {
+      if (o.div[d] < 1) return bad(fmt::format("{} divides by {}", what, o.div[d]));
+      extents[d] = extents[d] == 0 ? 0 : (extents[d] - 1) / o.div[d] + 1;
+    }
+    return reach(o.ref, extents, what);
+  }
+
+  Status region(const Region& r) {
+    if (r.stages.empty()) return bad("it has no stage");
+    for (std::size_t i = 0; i < r.stages.size(); ++i) {
+      if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
+    }
+    for (const BufferId id : r.packed) {
+      if (id < 0 || static_cast<std::size_t>(id) >= plan_.buffers.size() ||
+          plan_.buffers[static_cast<std::size_t>(id)].kind != BufferKind::constant) {
+        return bad(fmt::format("packed buffer {} is not a constant", id));
+      }
+    }
+    return {};
+  }
+
+  const Plan& plan_;
+  std::vector<char> used_;
+};
+
+}  // namespace
+
+Status verify(const Plan& plan) {
+  if (auto status = Verifier(plan).run(); !status) {
+    return fail(status.error().kind, fmt::format("verifying the plan of \"{}\": {}", plan.model_name, status.error().message));
+  }
+  return {};
+}
+
+}  // namespace octavo::region
