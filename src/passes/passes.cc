@@ -1,0 +1,13 @@
+#include "passes/passes.h"
+
+#include "passes/rules.h"
+
+namespace octavo::passes {
+
+const std::vector<const rewrite::Rule*>& float_rules() {
+  static const std::vector<const rewrite::Rule*> list{&drop_identity(), &merge_transpose(), &merge_reshape(), &fold_constants(),
+                                                      &fold_batch_norm()};
+  return list;
+}
+
+}  // namespace octavo::passes

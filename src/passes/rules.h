@@ -1,0 +1,14 @@
+// The float rules, one a file in rules/. `float_rules` (passes.h) lists them in order.
+#pragma once
+
+#include "rewrite/rule.h"
+
+namespace octavo::passes {
+
+[[nodiscard]] const rewrite::Rule& drop_identity();
+[[nodiscard]] const rewrite::Rule& merge_transpose();
+[[nodiscard]] const rewrite::Rule& merge_reshape();
+[[nodiscard]] const rewrite::Rule& fold_constants();
+[[nodiscard]] const rewrite::Rule& fold_batch_norm();
+
+}  // namespace octavo::passes
