@@ -48,7 +48,9 @@ const Features& features() {
 
 }  // namespace
 
-std::string_view name_of(Isa isa) { return kNames[static_cast<std::size_t>(isa)]; }
+std::string_view name_of(Isa isa) {
+  return kNames[static_cast<std::size_t>(isa)];
+}
 
 std::optional<Isa> find_isa(std::string_view name) {
   const auto* it = std::find(kNames.begin(), kNames.end(), name);
@@ -56,15 +58,18 @@ std::optional<Isa> find_isa(std::string_view name) {
   return static_cast<Isa>(it - kNames.begin());
 }
 
-Isa detected_isa() { return features().isa; }
+Isa detected_isa() {
+  return features().isa;
+}
 
 Result<Isa> isa_cap() {
   const char* text = std::getenv("OCTAVO_CPU");
   if (text == nullptr || *text == '\0') return Isa::avx512vnni;
   if (const auto isa = find_isa(text)) return *isa;
-  return fail(ErrorKind::usage, fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
-                                            "  unset it to use everything this processor has ({})",
-                                            text, fmt::join(kNames, ", "), name_of(detected_isa())));
+  return fail(ErrorKind::usage,
+              fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
+                          "  unset it to use everything this processor has ({})",
+                          text, fmt::join(kNames, ", "), name_of(detected_isa())));
 }
 
 Isa best_isa() {
@@ -72,8 +77,12 @@ Isa best_isa() {
   return cap ? std::min(*cap, detected_isa()) : Isa::portable;
 }
 
-bool has_vbmi() { return best_isa() == Isa::avx512vnni && features().vbmi; }
-bool has_bf16() { return best_isa() == Isa::avx512vnni && features().bf16; }
+bool has_vbmi() {
+  return best_isa() == Isa::avx512vnni && features().vbmi;
+}
+bool has_bf16() {
+  return best_isa() == Isa::avx512vnni && features().bf16;
+}
 
 std::string why_not(Isa isa) {
   const Result<Isa> cap = isa_cap();

@@ -11,7 +11,7 @@ namespace octavo::cpu {
 
 /// Levels, each including the ones before. avx2: AVX2 + FMA + F16C. avx512: + AVX-512 F, BW, DQ, VL. avx512vnni: + VNNI.
 enum class Isa { portable, avx2, avx512, avx512vnni };
-[[nodiscard]] std::string_view name_of(Isa isa);                     ///< "portable", "avx2", "avx512", "avx512vnni"
+[[nodiscard]] std::string_view name_of(Isa isa);  ///< "portable", "avx2", "avx512", "avx512vnni"
 [[nodiscard]] std::optional<Isa> find_isa(std::string_view name);
 
 /// The level of the processor (CPUID and what the operating system saves), not capped. Cached after the first call.

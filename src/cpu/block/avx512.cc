@@ -1,0 +1,24 @@
+// The block kernels for avx512. See block.h and CMakeLists.txt.
+#include "cpu/block/block.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+namespace octavo::cpu {
+namespace {
+
+#include "cpu/block/conv.inc"
+#include "cpu/block/program.inc"
+#include "cpu/block/reduce.inc"
+#include "cpu/block/vec_avx512.inc"
+
+}  // namespace
+
+const KernelTable& avx512_table() {
+  static const KernelTable table{"avx512", kLanes,   kConvChannels, kConvPixels, run_block,
+                                 conv_i16, conv_f32, depthwise,     reduce,      widen};
+  return table;
+}
+
+}  // namespace octavo::cpu
+#endif

@@ -1,0 +1,20 @@
+// The block kernels for portable. See block.h and CMakeLists.txt.
+#include "cpu/block/block.h"
+
+namespace octavo::cpu {
+namespace {
+
+#include "cpu/block/conv.inc"
+#include "cpu/block/program.inc"
+#include "cpu/block/reduce.inc"
+#include "cpu/block/vec_portable.inc"
+
+}  // namespace
+
+const KernelTable& portable_table() {
+  static const KernelTable table{"portable", kLanes,   kConvChannels, kConvPixels, run_block,
+                                 conv_i16,   conv_f32, depthwise,     reduce,      widen};
+  return table;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,49 @@
+// A program compiled for the block interpreter: slots instead of values, common sequences fused.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "cpu/block/block.h"
+#include "cpu/isa.h"
+#include "program/program.h"
+#include "region/region.h"
+
+namespace octavo::cpu {
+
+/// The block kernels of an instruction set; nullptr when this build has none for it. avx512vnni and avx512 share one table.
+[[nodiscard]] const KernelTable* kernel_table(Isa isa);
+
+/// The memory type that programs can load or store; ErrorKind::unsupported for s64 and others.
+[[nodiscard]] Result<Elem> elem_of(ir::DType type);
+[[nodiscard]] std::int64_t bytes_of(Elem elem);
+
+/// Owns what a BlockCode points to. Slot 0 is the anchor's accumulator (acc_i or acc_f). Immutable; shared by threads.
+class Code {
+ public:
+  /// `loads`: memory type of each operand.
+  static Result<Code> compile(const program::Program& p, const std::vector<Elem>& loads);
+
+  [[nodiscard]] BlockCode view() const;
+  [[nodiscard]] std::size_t slot_bytes() const { return static_cast<std::size_t>(slots_) * kBlock * 4; }
+  /// Writes the immediates into a worker's slots; once a run, before the first block.
+  void prepare(std::int32_t* slots) const;
+  /// The program only hands on the accumulator or operand 0 (and nothing else): output 0, no arithmetic.
+  [[nodiscard]] bool identity() const { return identity_; }
+  [[nodiscard]] std::size_t step_count() const { return steps_.size(); }
+
+ private:
+  struct Constant {
+    int slot;
+    std::int32_t bits;
+  };
+  std::vector<Step> steps_;
+  std::vector<StoreStep> stores_;
+  std::vector<Constant> constants_;
+  std::vector<std::uint8_t> tables_;
+  int slots_ = 1;
+  bool identity_ = false;
+};
+
+}  // namespace octavo::cpu

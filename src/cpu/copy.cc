@@ -1,0 +1,245 @@
+// cpu.copy.strided: regions that only move elements between strided tensors, any type. Runs along memory are copied as such; a
+// transpose goes by blocks of 16 x 16 bytes or 4 x 4 words in registers; the rest element by element. Compiled once: baseline SSE2
+// is enough to be limited by memory.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/family.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+struct Move {
+  std::vector<std::int64_t> dims, from, to;  // strides in bytes; the last dimension is the inner one
+  std::int64_t from_offset = 0, to_offset = 0;
+  region::BufferId from_buffer = -1, to_buffer = -1;
+  std::int64_t size = 1;  // bytes of an element: 1, 2 or 4
+};
+
+// 8-byte elements are two words; other types are their bits.
+region::TensorRef as_words(const region::TensorRef& ref) {
+  region::TensorRef r = ref;
+  switch (ir::size_of(ref.dtype)) {
+    case 1: r.dtype = ir::DType::u8; break;
+    case 2: r.dtype = ir::DType::f16; break;
+    case 4: r.dtype = ir::DType::s32; break;
+    default:
+      r.dtype = ir::DType::s32;
+      r.dims.push_back(2);
+      for (auto& s : r.strides) s *= 2;
+      r.strides.push_back(1);
+  }
+  return r;
+}
+
+Result<Move> find_move(const Stage& stage) {
+  const bool anchored = !stage.anchor.none();
+  const region::TensorRef& source = anchored ? stage.anchor.inputs[0] : stage.operands[0].ref;
+  std::vector<std::int64_t> div = anchored ? std::vector<std::int64_t>{} : stage.operands[0].div;
+  Stage words;
+  words.operands.push_back({as_words(source), div});
+  words.stores.push_back(as_words(stage.stores[0]));
+  if (anchored && source.dims != stage.stores[0].dims) {
+    return fail(ErrorKind::unsupported, fmt::format("copying {} to {} needs equal shapes", ir::to_string(source.dims),
+                                                    ir::to_string(stage.stores[0].dims)));
+  }
+  words.space = stage.space;
+  if (words.stores[0].dims.size() > stage.space.size()) {
+    words.space.push_back(2);
+    if (!div.empty()) words.operands[0].div.push_back(1);
+  }
+  OCTAVO_TRY(Space space, Space::of(words));
+  space.split_divisions();
+  space.order_and_join();
+  if (std::any_of(space.loads[0].div.begin(), space.loads[0].div.end(), [](auto d) { return d != 1; })) {
+    return fail(ErrorKind::unsupported, "a repetition does not divide the extent of its dimension");
+  }
+  if (space.dims.empty()) {
+    space.dims = {1};
+    space.loads[0].strides = space.stores[0].strides = {0};
+  }
+  const Access &from = space.loads[0], &to = space.stores[0];
+  return Move{space.dims, from.strides, to.strides, from.offset, to.offset, from.buffer, to.buffer, bytes_of(from.elem)};
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t n) {
+#if defined(__SSE2__)
+  if (n >= 16 && n <= 256) {
+    const auto word = [&](std::int64_t i) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    };
+    for (std::int64_t i = 0; i + 16 <= n; i += 16) word(i);
+    word(n - 16);
+    return;
+  }
+#endif
+  std::memcpy(to, from, static_cast<std::size_t>(n));
+}
+
+#if defined(__SSE2__)
+// 16 rows of 16 bytes, rows and columns exchanged.
+void transpose_16x16(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_row) {
+  __m128i a[16], b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * from_row));
+  for (int round = 0; round < 4; ++round) {  // each round interleaves row i with row i + 8
+    for (int i = 0; i < 8; ++i) {
+      b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
+      b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
+    }
+    std::copy(b, b + 16, a);
+  }
+  for (int i = 0; i < 16; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * to_row), a[i]);
+}
+void transpose_4x4_words(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_row) {
+  const auto row = [&](int i) { return _mm_loadu_ps(reinterpret_cast<const float*>(from + i * from_row)); };
+  __m128 r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
+  _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+  const auto put = [&](int i, __m128 v) { _mm_storeu_ps(reinterpret_cast<float*>(to + i * to_row), v); };
+  put(0, r0);
+  put(1, r1);
+  put(2, r2);
+  put(3, r3);
+}
+#endif
+
+template <class T>
+void copy_elements(std::byte* to, const std::byte* from, std::int64_t n, std::int64_t to_step, std::int64_t from_step) {
+  for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, sizeof(T));
+}
+void copy_strided(std::byte* to, const std::byte* from, std::int64_t n, std::int64_t to_step, std::int64_t from_step,
+                  std::int64_t size) {
+  if (to_step == size && from_step == size) return copy_bytes(to, from, n * size);
+  if (size == 1) return copy_elements<std::uint8_t>(to, from, n, to_step, from_step);
+  if (size == 2) return copy_elements<std::uint16_t>(to, from, n, to_step, from_step);
+  return copy_elements<std::uint32_t>(to, from, n, to_step, from_step);
+}
+
+// `to` runs along the inner dimension, `from` along `other` dimension.
+struct Transpose {
+  std::int64_t inner, outer;                // extents
+  std::int64_t from_inner, to_outer, size;  // strides in bytes (from's along outer and to's along inner are `size`)
+};
+void transpose(std::byte* to, const std::byte* from, const Transpose& t) {
+  std::int64_t o = 0;
+  [[maybe_unused]] const std::int64_t block = t.size == 1 ? 16 : 4;
+#if defined(__SSE2__)
+  if (t.size != 2) {
+    for (; o + block <= t.outer; o += block) {
+      std::int64_t i = 0;
+      for (; i + block <= t.inner; i += block) {
+        std::byte* const d = to + o * t.to_outer + i * t.size;
+        const std::byte* const s = from + o * t.size + i * t.from_inner;
+        if (t.size == 1) {
+          transpose_16x16(d, t.to_outer, s, t.from_inner);
+        } else {
+          transpose_4x4_words(d, t.to_outer, s, t.from_inner);
+        }
+      }
+      for (std::int64_t k = o; k < o + block; ++k) {
+        copy_strided(to + k * t.to_outer + i * t.size, from + k * t.size + i * t.from_inner, t.inner - i, t.size, t.from_inner,
+                     t.size);
+      }
+    }
+  }
+#endif
+  for (; o < t.outer; ++o) copy_strided(to + o * t.to_outer, from + o * t.size, t.inner, t.size, t.from_inner, t.size);
+}
+
+class CopyKernel final : public Kernel {
+ public:
+  explicit CopyKernel(Move move) : m_(std::move(move)) {
+    const std::size_t inner = m_.dims.size() - 1;
+    if (m_.from[inner] != m_.size && m_.to[inner] == m_.size) {
+      for (std::size_t k = 0; k < inner; ++k) {
+        if (m_.from[k] == m_.size && m_.dims[k] > 1) other_ = static_cast<int>(k);
+      }
+    }
+    // Tasks cut the outermost dimension that is not part of the transpose; one run when there is none.
+    std::int64_t bytes = m_.size;
+    for (const auto d : m_.dims) bytes *= d;
+    for (std::size_t k = 0; k < m_.dims.size(); ++k) {
+      if (cut_ < 0 || m_.dims[k] > m_.dims[static_cast<std::size_t>(cut_)]) {
+        if (k != inner || m_.dims.size() == 1) cut_ = static_cast<int>(k);
+      }
+      if (cut_ >= 0 && m_.dims[static_cast<std::size_t>(cut_)] >= 16) break;
+    }
+    tasks_ = static_cast<int>(
+        std::clamp<std::int64_t>(bytes / 65536, 1, std::clamp<std::int64_t>(m_.dims[static_cast<std::size_t>(cut_)], 1, 64)));
+    empty_ = bytes == 0;
+  }
+
+  int tasks() const override { return tasks_; }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker&) const override {
+    if (empty_) return;
+    std::vector<std::int64_t> dims = m_.dims;
+    const auto cut = static_cast<std::size_t>(cut_);
+    const std::int64_t begin = m_.dims[cut] * task_begin / tasks_, end = m_.dims[cut] * task_end / tasks_;
+    if (begin == end) return;
+    dims[cut] = end - begin;
+    walk(memory.base[static_cast<std::size_t>(m_.to_buffer)] + m_.to_offset + begin * m_.to[cut],
+         memory.base[static_cast<std::size_t>(m_.from_buffer)] + m_.from_offset + begin * m_.from[cut], dims, 0);
+  }
+
+ private:
+  void walk(std::byte* to, const std::byte* from, const std::vector<std::int64_t>& dims, std::size_t k) const {
+    const std::size_t inner = dims.size() - 1;
+    if (static_cast<int>(k) == other_) return walk(to, from, dims, k + 1);
+    if (k == inner) {
+      if (other_ >= 0) {
+        const auto o = static_cast<std::size_t>(other_);
+        return transpose(to, from, {dims[inner], dims[o], m_.from[inner], m_.to[o], m_.size});
+      }
+      return copy_strided(to, from, dims[inner], m_.to[inner], m_.from[inner], m_.size);
+    }
+    for (std::int64_t i = 0; i < dims[k]; ++i) walk(to + i * m_.to[k], from + i * m_.from[k], dims, k + 1);
+  }
+
+  Move m_;
+  int other_ = -1;  // the dimension that `from` walks contiguously when it is not the inner one
+  int cut_ = -1;
+  int tasks_ = 1;
+  bool empty_ = false;
+};
+
+class CopyFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.copy.strided"; }
+  bool per_isa() const override { return false; }
+
+  bool about(const Region& r) const override {
+    if (r.stages.size() != 1 || only(r).stores.size() != 1) return false;
+    const Stage& s = only(r);
+    if (s.anchor.op == ir::Op::reshape && s.program.code.empty()) return !s.anchor.inputs.empty();
+    if (!s.anchor.none() || s.operands.size() != 1 || s.program.outputs.size() != 1) return false;
+    const program::Instr& t = s.program.code[static_cast<std::size_t>(s.program.outputs[0].value)];
+    return (t.op == program::Op::load_i || t.op == program::Op::load_f) && s.operands[0].ref.dtype == s.stores[0].dtype;
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const Result<Move> move = find_move(only(r));
+    return move ? "" : move.error().message;
+  }
+  double cost(const Region& r, Isa) const override {
+    const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));
+    const Result<Move> move = find_move(only(r));
+    const bool run = move && move->from.back() == move->size && move->to.back() == move->size;
+    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.2e-9);
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+    OCTAVO_TRY(Move move, find_move(only(r)));
+    return std::make_unique<CopyKernel>(std::move(move));
+  }
+};
+
+}  // namespace
+
+const Family& copy_family() {
+  static const CopyFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,71 @@
+// A family: one way to compute one kind of region, for every instruction set it was written for.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu/access.h"
+#include "cpu/isa.h"
+#include "region/provider.h"
+
+namespace octavo::cpu {
+
+using region::Kernel;
+using region::Memory;
+using region::Offer;
+using region::Plan;
+using region::Region;
+using region::Stage;
+using region::Worker;
+using Packed = std::span<const std::byte* const>;
+
+class Family {
+ public:
+  virtual ~Family() = default;
+  /// Tactic names start with this: "cpu.pointwise.block".
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// The kinds of regions this family is about; for others it is silent. `why`: why a region of its kind is refused; empty: taken.
+  [[nodiscard]] virtual bool about(const Region& region) const = 0;
+  [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
+  /// Estimated seconds on one thread.
+  [[nodiscard]] virtual double cost(const Region& region, Isa isa) const = 0;
+  /// Instruction sets with code of their own; `kAnyIsa` for code that is compiled once.
+  [[nodiscard]] virtual bool per_isa() const { return true; }
+  [[nodiscard]] virtual bool vector(Isa isa) const { return isa != Isa::portable; }
+  [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Region&, const Plan&, Isa) const {
+    return std::vector<ir::Tensor>{};
+  }
+  [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Isa isa,
+                                                                    Packed packed) const = 0;
+};
+
+/// The levels that block kernels are compiled for, best first.
+inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};
+/// How much slower than avx512 block code runs, for estimates.
+[[nodiscard]] constexpr double slowdown(Isa isa) {
+  return isa >= Isa::avx512 ? 1.0 : isa == Isa::avx2 ? 1.7 : 8.0;
+}
+inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for a 4 GHz processor
+
+/// A stage whose only stage count, anchor and program are as asked; helper for `about`.
+[[nodiscard]] inline const Stage& only(const Region& r) {
+  return r.stages.front();
+}
+
+// The families, in the order they are asked. Static storage.
+[[nodiscard]] const Family& copy_family();
+[[nodiscard]] const Family& pointwise_family();
+[[nodiscard]] const Family& move_family();
+[[nodiscard]] const Family& reduce_family();
+[[nodiscard]] const Family& conv_family();
+[[nodiscard]] const Family& depthwise_family();
+[[nodiscard]] const Family& conv_f32_family();
+[[nodiscard]] const Family& softmax_family();
+[[nodiscard]] const Family& reference_family();
+
+}  // namespace octavo::cpu

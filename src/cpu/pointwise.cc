@@ -1,0 +1,181 @@
+// cpu.pointwise.block.<isa>: regions without an anchor. Dimensions are joined where every access allows, then one dimension is
+// walked by columns and one by rows of blocks; the pair is chosen so that as many accesses as possible run along memory (a
+// 3-channel NCHW input becomes rows = channels, columns = pixels, and its store interleaves them).
+#include <algorithm>
+#include <limits>
+
+#include "cpu/family.h"
+
+namespace octavo::cpu {
+namespace {
+
+struct Shape2 {
+  int row_dim = 1, col_dim = 0;
+  int rows = 1, cols = 1;                                   // of a block
+  double cycles = std::numeric_limits<double>::infinity();  // for the whole space
+};
+
+// Rough cycles an element of one access in a block, on avx512; only ratios matter.
+double access_cycles(const Access& a, bool store, const Shape2& s) {
+  const std::int64_t row = a.strides[static_cast<std::size_t>(s.row_dim)], col = a.strides[static_cast<std::size_t>(s.col_dim)];
+  const std::int64_t size = bytes_of(a.elem);
+  const double row_cost = 4.0 / s.cols;
+  if ((col == size && (s.rows == 1 || row == size * s.cols)) || (col == 0 && row == 0)) return 0.1;
+  if (col == size || col == 0) return s.cols < 16 ? 1.0 : 0.1 + row_cost;
+  if (row == size) return store && size == 1 && s.rows >= 2 && s.rows <= 4 && col == s.rows ? 0.25 : 1.0 + 4.0 / s.rows;
+  return 2.0;
+}
+
+Shape2 choose_shape(const Space& space, std::size_t steps) {
+  Shape2 best;
+  double total = 1;
+  for (const auto d : space.dims) total *= static_cast<double>(d);
+  const int rank = static_cast<int>(space.dims.size());
+  for (int col = 0; col < rank; ++col) {
+    if (std::any_of(space.loads.begin(), space.loads.end(),
+                    [&](const Access& a) { return a.div[static_cast<std::size_t>(col)] != 1; }))
+      continue;
+    for (int row = 0; row < rank; ++row) {
+      if (row == col) continue;
+      const std::int64_t c = space.dims[static_cast<std::size_t>(col)], r = space.dims[static_cast<std::size_t>(row)];
+      for (const std::int64_t limit : {std::int64_t{kBlock}, std::int64_t{64}, std::int64_t{16}}) {
+        Shape2 s{row, col, 1, static_cast<int>(std::min(c, limit))};
+        s.rows = static_cast<int>(std::min<std::int64_t>(r, kBlock / s.cols));
+        double each = 0.12 * static_cast<double>(steps);
+        for (const Access& a : space.loads) each += access_cycles(a, false, s);
+        for (const Access& a : space.stores) each += access_cycles(a, true, s);
+        const double blocks = total / (static_cast<double>(c) * static_cast<double>(r)) *
+                              static_cast<double>((c + s.cols - 1) / s.cols) * static_cast<double>((r + s.rows - 1) / s.rows);
+        s.cycles = each * total + blocks * (60.0 + 15.0 * static_cast<double>(space.loads.size() + space.stores.size()));
+        if (s.cycles < best.cycles) best = s;
+      }
+    }
+  }
+  return best;
+}
+
+Result<Space> joined_space(const Stage& stage) {
+  OCTAVO_TRY(Space space, Space::of(stage));
+  space.split_divisions();
+  space.order_and_join();
+  while (space.dims.size() < 2) {  // a row and a column dimension always exist
+    space.dims.push_back(1);
+    for (auto* list : {&space.loads, &space.stores}) {
+      for (Access& a : *list) {
+        a.strides.push_back(0);
+        a.div.push_back(1);
+      }
+    }
+  }
+  // Should every dimension be divided by some operand, the columns are a dimension of one.
+  const auto divided = [&](std::size_t k) {
+    return std::any_of(space.loads.begin(), space.loads.end(), [&](const Access& a) { return a.div[k] != 1; });
+  };
+  bool free = false;
+  for (std::size_t k = 0; k < space.dims.size(); ++k) free = free || !divided(k);
+  if (!free) {
+    space.dims.push_back(1);
+    for (auto* list : {&space.loads, &space.stores}) {
+      for (Access& a : *list) {
+        a.strides.push_back(0);
+        a.div.push_back(1);
+      }
+    }
+  }
+  return space;
+}
+
+class PointwiseKernel final : public Kernel {
+ public:
+  PointwiseKernel(Epilogue epilogue, const Shape2& shape) : epilogue_(std::move(epilogue)), shape_(shape) {
+    const auto& dims = epilogue_.space().dims;
+    counts_.assign(dims.begin(), dims.end());
+    steps_.assign(dims.size(), 1);
+    const auto tile = [&](int dim, int size) {
+      auto& n = counts_[static_cast<std::size_t>(dim)];
+      n = (n + size - 1) / size;
+      steps_[static_cast<std::size_t>(dim)] = size;
+    };
+    tile(shape.row_dim, shape.rows);
+    tile(shape.col_dim, shape.cols);
+    blocks_ = 1;
+    std::int64_t elements = 1;
+    for (const auto n : counts_) blocks_ *= n;
+    for (const auto n : dims) elements *= n;
+    tasks_ = static_cast<int>(
+        std::clamp<std::int64_t>(elements / 16384, 1, std::max<std::int64_t>(1, std::min<std::int64_t>(blocks_, 256))));
+    if (elements == 0) blocks_ = 0;
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override { return epilogue_.scratch_bytes(); }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    const std::int64_t begin = blocks_ * task_begin / tasks_, end = blocks_ * task_end / tasks_;
+    if (begin == end) return;
+    epilogue_.prepare(worker.scratch);
+    const auto& dims = epilogue_.space().dims;
+    const auto row = static_cast<std::size_t>(shape_.row_dim), col = static_cast<std::size_t>(shape_.col_dim);
+    Index origin{};
+    std::int64_t rest = begin;
+    for (std::size_t k = dims.size(); k-- > 0;) {
+      origin[k] = rest % counts_[k] * steps_[k];
+      rest /= counts_[k];
+    }
+    for (std::int64_t b = begin; b < end; ++b) {
+      const auto rows = static_cast<int>(std::min<std::int64_t>(shape_.rows, dims[row] - origin[row]));
+      const auto cols = static_cast<int>(std::min<std::int64_t>(shape_.cols, dims[col] - origin[col]));
+      epilogue_.run(memory, worker.scratch, origin, rows, cols);
+      for (std::size_t k = dims.size(); k-- > 0;) {
+        origin[k] += steps_[k];
+        if (origin[k] < dims[k]) break;
+        origin[k] = 0;
+      }
+    }
+  }
+
+ private:
+  Epilogue epilogue_;
+  Shape2 shape_;
+  std::vector<std::int64_t> counts_, steps_;  // blocks along each dimension, and their extents
+  std::int64_t blocks_ = 1;
+  int tasks_ = 1;
+};
+
+class PointwiseFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.pointwise.block"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.none() && !only(r).program.outputs.empty();
+  }
+
+  std::string why_not(const Region& r, const Plan&) const override {
+    const Result<Space> space = joined_space(only(r));
+    return space ? "" : space.error().message;
+  }
+
+  double cost(const Region& r, Isa isa) const override {
+    const Result<Space> space = joined_space(only(r));
+    return space ? choose_shape(*space, only(r).program.code.size()).cycles * slowdown(isa) * kSecondsPerCycle : 0;
+  }
+
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Space space, joined_space(only(r)));
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(only(r).program, loads));
+    const Shape2 shape = choose_shape(space, code.step_count());
+    OCTAVO_TRY(Epilogue epilogue,
+               Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), shape.row_dim, shape.col_dim));
+    return std::make_unique<PointwiseKernel>(std::move(epilogue), shape);
+  }
+};
+
+}  // namespace
+
+const Family& pointwise_family() {
+  static const PointwiseFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

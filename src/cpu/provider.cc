@@ -1,0 +1,108 @@
+#include "cpu/provider.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cpu/family.h"
+#if defined(__x86_64__) && __has_include("cpu/avx512/provider.h")
+#include "cpu/avx512/provider.h"
+#define OCTAVO_HAVE_AVX512_PROVIDER 1
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+const std::vector<const Family*>& families() {
+  static const std::vector<const Family*> list{&copy_family(), &pointwise_family()};
+  return list;
+}
+
+std::string tactic_name(const Family& f, Isa isa) {
+  return f.per_isa() ? fmt::format("{}.{}", f.name(), name_of(isa)) : std::string(f.name());
+}
+
+struct Found {
+  const Family* family;
+  Isa isa;
+};
+// The family and instruction set that a tactic names, by rebuilding the names: the spelling lives in one place.
+Result<Found> find_tactic(std::string_view tactic) {
+  for (const Family* f : families()) {
+    for (const Isa isa : kBlockIsas) {
+      if (tactic_name(*f, isa) == tactic) return Found{f, f->per_isa() ? isa : Isa::portable};
+    }
+  }
+  return fail(ErrorKind::unsupported, fmt::format("CPU kernels: no tactic \"{}\" in this build", tactic));
+}
+
+class CpuProvider final : public region::Provider {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
+    std::vector<Offer> out;
+    for (const Family* f : families()) {
+      if (!f->about(region)) continue;
+      const std::string refusal = f->why_not(region, plan);
+      for (const Isa isa : kBlockIsas) {
+        Offer o;
+        o.tactic = tactic_name(*f, isa);
+        o.refusal = refusal;
+        if (o.refusal.empty() && f->per_isa()) o.refusal = why_not_here(isa);
+        if (o.refusal.empty()) o.cost = f->cost(region, isa);
+        o.vector = f->per_isa() ? f->vector(isa) : f->vector(Isa::avx512);
+        out.push_back(std::move(o));
+        if (!f->per_isa()) break;
+      }
+    }
+    return out;
+  }
+
+  Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan, std::string_view tactic) const override {
+    OCTAVO_TRY(const Found found, find_tactic(tactic));
+    return found.family->pack(region, plan, found.isa);
+  }
+
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Packed packed) const override {
+    OCTAVO_TRY(const Found found, find_tactic(region.tactic));
+    const std::string refusal = found.family->per_isa() ? why_not_here(found.isa) : std::string();
+    if (!refusal.empty()) {
+      return fail(ErrorKind::unsupported,
+                  fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
+                              region.tactic, refusal));
+    }
+    if (!found.family->about(region)) {
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("loading region \"{}\": tactic {} is not for this kind of region", region.name, region.tactic));
+    }
+    if (const std::string why = found.family->why_not(region, plan); !why.empty()) {
+      return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic, why));
+    }
+    return found.family->instantiate(region, plan, found.isa, packed);
+  }
+
+ private:
+  static std::string why_not_here(Isa isa) {
+    if (kernel_table(isa) == nullptr) return fmt::format("this build has no {} kernels", name_of(isa));
+    return why_not(isa);
+  }
+};
+
+}  // namespace
+
+const region::Provider& cpu_provider() {
+  static const CpuProvider provider;
+  return provider;
+}
+
+const std::vector<const region::Provider*>& providers() {
+#ifdef OCTAVO_HAVE_AVX512_PROVIDER
+  static const std::vector<const region::Provider*> list{&avx512_provider(), &cpu_provider()};
+#else
+  static const std::vector<const region::Provider*> list{&cpu_provider()};
+#endif
+  return list;
+}
+
+}  // namespace octavo::cpu

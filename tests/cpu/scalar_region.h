@@ -1,0 +1,65 @@
+// Brute force for tests of kernels: one element at a time, straight from the contract in region/region.h. And a scene: a plan with
+// one region and its memory, twice, so that what a kernel wrote can be compared byte for byte with what it should have written, and
+// with what it should have left alone.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "region/provider.h"
+#include "region/region.h"
+
+namespace octavo::testing {
+
+/// Runs every stage in order on `memory`. Anchors: none, conv, conv_transpose (1 to 3 spatial dimensions), max_pool, avg_pool,
+/// reduce_*, pad, resize_nearest, gather, tile, slice, depth_to_space, space_to_depth, reshape (plain copy). Others abort the test
+/// program.
+void scalar_region(const region::Region& region, const region::Memory& memory);
+
+/// One region, its buffers and its constants. Everything random comes from `seed`.
+class Scene {
+ public:
+  explicit Scene(std::uint32_t seed) : seed_(seed), rng_(seed) { region_.stages.emplace_back(); }
+
+  region::Region& region() { return region_; }
+  region::Stage& stage() { return region_.stages[0]; }
+  region::Plan& plan() { return plan_; }
+  std::mt19937& rng() { return rng_; }
+  int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
+
+  /// A new buffer and a reference to all of it. `order`: dimensions from outermost to innermost in memory (empty: as given). `gap`:
+  /// elements of other data after each innermost row (a slice of a wider tensor). Codes: half of them extremes. Floats: in [-scale,
+  /// scale].
+  region::TensorRef tensor(ir::DType dtype, ir::Shape dims, region::BufferKind kind = region::BufferKind::arena,
+                           std::vector<int> order = {}, int gap = 0, float scale = 4.0F);
+  /// NHWC strides for NCHW dims.
+  region::TensorRef nhwc(ir::DType dtype, ir::Shape dims, region::BufferKind kind = region::BufferKind::arena, int gap = 0);
+  /// A constant along one dimension of a space of `rank` dimensions.
+  region::TensorRef along(ir::DType dtype, const ir::Shape& space, int axis, float scale = 1.0F);
+  /// f32 constants with the given values, zero strides elsewhere.
+  region::TensorRef constant_along(const std::vector<float>& values, const ir::Shape& space, int axis);
+
+  /// An int8 epilogue for an integer accumulator: fma(float(acc), scale[c], bias[c]), / out scale, clamp, + zero point, stored as
+  /// u8.
+  void requantize(int channel_axis, float acc_scale, ir::DType out = ir::DType::u8);
+
+  /// Runs the tactic of this provider alone and the brute force. Returns "" or the first difference with how to repeat it;
+  /// "skip: ..." when the tactic was refused because of the instruction set. `tolerance` 0: every byte; else floats may differ by
+  /// tolerance * (1 + |expected|).
+  std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0);
+  std::uint32_t seed() const { return seed_; }
+
+  std::vector<std::vector<std::byte>> memory;  ///< initial contents, with guards before and after
+
+ private:
+  [[nodiscard]] region::Memory addresses(std::vector<std::vector<std::byte>>& bytes) const;
+
+  std::uint32_t seed_;
+  std::mt19937 rng_;
+  region::Region region_;
+  region::Plan plan_;
+};
+
+}  // namespace octavo::testing
