@@ -7,10 +7,13 @@
 namespace octavo::cpu {
 namespace {
 
-#include "cpu/block/conv.inc"
-#include "cpu/block/program.inc"
-#include "cpu/block/reduce.inc"
+// In this order: each uses the ones before.
+// clang-format off
 #include "cpu/block/vec_avx512.inc"
+#include "cpu/block/program.inc"
+#include "cpu/block/conv.inc"
+#include "cpu/block/reduce.inc"
+// clang-format on
 
 }  // namespace
 
