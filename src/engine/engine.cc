@@ -40,10 +40,12 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 }
 
 const region::Provider* find_provider(const Providers& providers, std::string_view tactic) {
+  const region::Provider* found = nullptr;
   for (const region::Provider* p : providers) {
-    if (tactic.starts_with(p->name()) && tactic.substr(p->name().size()).starts_with('.')) return p;
+    if (!tactic.starts_with(p->name()) || !tactic.substr(p->name().size()).starts_with('.')) continue;
+    if (found == nullptr || p->name().size() > found->name().size()) found = p;
   }
-  return nullptr;
+  return found;
 }
 
 tl::unexpected<Error> internal(std::string message) {

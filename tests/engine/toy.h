@@ -45,7 +45,8 @@ inline region::Plan plan(float weight = 3.0F) {
   buffer(region::BufferKind::constant, kColumns * 4, -1, "b");
   p.buffers[3].data = ir::Tensor::of<float>({kColumns}, {weight, 2.0F, -1.0F, 0.5F, 0.0F});
   p.buffers[4].data = ir::Tensor::of<float>({kColumns}, {1.0F, -1.0F, 0.25F, 1e6F, 7.0F});
-  p.arena_bytes = 192;
+  p.buffers[2].arena_offset = 64;
+  p.arena_bytes = 256;
 
   const auto region = [&](program::Op op, region::BufferId from, region::BufferId constant, region::BufferId to, std::string name) {
     region::Stage s;

@@ -1,0 +1,353 @@
+// The compiled part of the Python package: Engine, load, build. Argument handling that is easier in Python is in
+// octavo/__init__.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+
+#include "octavo/octavo.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using octavo::DType;
+using octavo::Engine;
+using octavo::Exception;
+
+/// NumPy's name of an element type; bfloat16 is ml_dtypes' where that package is installed, else its bits as uint16.
+struct Names {
+  DType type;
+  const char* numpy;
+};
+constexpr std::array<Names, 13> kNames = {{{DType::f32, "float32"},
+                                           {DType::f16, "float16"},
+                                           {DType::bf16, "bfloat16"},
+                                           {DType::f64, "float64"},
+                                           {DType::s8, "int8"},
+                                           {DType::u8, "uint8"},
+                                           {DType::s16, "int16"},
+                                           {DType::u16, "uint16"},
+                                           {DType::s32, "int32"},
+                                           {DType::u32, "uint32"},
+                                           {DType::s64, "int64"},
+                                           {DType::u64, "uint64"},
+                                           {DType::boolean, "bool"}}};
+
+const char* numpy_name(DType type) {
+  return kNames[static_cast<std::size_t>(type)].numpy;
+}
+
+nb::object numpy_dtype(DType type) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  if (type != DType::bf16) return numpy.attr("dtype")(numpy_name(type));
+  try {
+    return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_ImportError)) throw;
+    return numpy.attr("dtype")("uint16");
+  }
+}
+
+[[noreturn]] void bad_input(const std::string& message) {
+  throw Exception(Exception::Kind::bad_input, message);
+}
+
+std::string shape_text(const octavo::Shape& shape) {
+  std::string out = "(";
+  for (const auto d : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(d);
+  return out + ")";
+}
+
+/// One array as NumPy sees it, held for the length of a run. No copy when it is C-contiguous, aligned and in native byte order.
+struct Held {
+  nb::object array;
+  Py_buffer buffer{};
+  bool have = false;
+  octavo::ConstView view;
+
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    if (have) PyBuffer_Release(&buffer);
+  }
+
+  void take(const nb::object& numpy, const std::string& name, const nb::handle& value) {
+    array = numpy.attr("require")(value, "requirements"_a = "CA");  // asarray with order C and alignment, 0-d kept
+    nb::object dtype = array.attr("dtype");
+    if (!nb::cast<bool>(dtype.attr("isnative"))) {
+      array = array.attr("astype")(dtype.attr("newbyteorder")("="));
+      dtype = array.attr("dtype");
+    }
+    const std::string type = nb::cast<std::string>(dtype.attr("name"));
+    bool known = false;
+    for (const Names& n : kNames) {
+      if (type != n.numpy) continue;
+      view.dtype = n.type;
+      known = true;
+    }
+    if (!known) bad_input("run: input \"" + name + "\" has dtype " + type + ", which no model input can have");
+    view.shape = nb::cast<octavo::Shape>(array.attr("shape"));
+    if (view.dtype == DType::bf16) array = array.attr("view")("uint16");
+    if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+    have = true;
+    view.data = buffer.buf;
+  }
+};
+
+/// A new array that the engine writes into.
+struct Made {
+  nb::object array;
+  Py_buffer buffer{};
+  bool have = false;
+
+  Made() = default;
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+  ~Made() {
+    if (have) PyBuffer_Release(&buffer);
+  }
+
+  void make(const nb::object& numpy, const octavo::TensorInfo& info) {
+    const nb::object dtype = numpy_dtype(info.dtype);
+    nb::object raw =
+        numpy.attr("empty")(nb::tuple(nb::cast(info.shape)), info.dtype == DType::bf16 ? nb::object(nb::str("uint16")) : dtype);
+    if (PyObject_GetBuffer(raw.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) throw nb::python_error();
+    have = true;
+    array = info.dtype == DType::bf16 ? nb::object(raw.attr("view")(dtype)) : raw;
+  }
+};
+
+nb::dict run(const Engine& engine, const nb::object& inputs) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  const nb::dict given = nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(inputs));
+  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
+  std::vector<Held> held(wanted.size());
+  std::map<std::string, octavo::Shape> shapes;
+  std::vector<const void*> in;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const octavo::TensorInfo& w = wanted[i];
+    if (!given.contains(w.name.c_str())) {
+      bad_input("run: input \"" + w.name + "\" is missing; it wants " + numpy_name(w.dtype) + " " + shape_text(w.shape));
+    }
+    Held& h = held[i];
+    h.take(numpy, w.name, given[w.name.c_str()]);
+    const bool bits = w.dtype == DType::bf16 && h.view.dtype == DType::u16;  // bfloat16 without ml_dtypes
+    if (h.view.dtype != w.dtype && !bits) {
+      bad_input("run: input \"" + w.name + "\" is " + numpy_name(h.view.dtype) + ", the model wants " + numpy_name(w.dtype) +
+                "; convert it with .astype(\"" + numpy_name(w.dtype) + "\")");
+    }
+    if (!engine.open() && h.view.shape != w.shape) {
+      bad_input("run: input \"" + w.name + "\" has shape " + shape_text(h.view.shape) + ", the engine was built for " +
+                shape_text(w.shape));
+    }
+    shapes[w.name] = h.view.shape;
+    in.push_back(h.view.data);
+  }
+  if (given.size() != wanted.size()) {
+    for (const auto& [key, value] : given) {
+      const std::string name = nb::cast<std::string>(nb::str(key));
+      if (!shapes.contains(name)) bad_input("run: the model has no input \"" + name + "\"");
+    }
+  }
+  std::optional<Engine> bound;
+  {
+    const nb::gil_scoped_release release;  // building for new shapes takes seconds
+    bound = engine.open() ? engine.at(shapes) : engine;
+  }
+  const std::vector<octavo::TensorInfo> results = bound->outputs();
+  std::vector<Made> made(results.size());
+  std::vector<void*> out;
+  nb::dict answer;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    made[i].make(numpy, results[i]);
+    out.push_back(made[i].buffer.buf);
+    answer[results[i].name.c_str()] = made[i].array;
+  }
+  {
+    const nb::gil_scoped_release release;
+    bound->run(in, out);
+  }
+  return answer;
+}
+
+/// {"name", "dtype", "shape", "scale", "zero_point", "axis"}: scale and zero_point are a number, a list (per axis), or None.
+nb::dict describe(const octavo::TensorInfo& t) {
+  nb::dict d;
+  d["name"] = t.name;
+  d["dtype"] = numpy_name(t.dtype);
+  nb::list shape;
+  for (const auto n : t.shape) shape.append(n < 0 ? nb::none() : nb::object(nb::int_(n)));
+  d["shape"] = nb::tuple(shape);
+  d["scale"] = d["zero_point"] = d["axis"] = nb::none();
+  if (const auto& q = t.quantization) {
+    if (q->axis < 0) {
+      d["scale"] = q->scale[0];
+      d["zero_point"] = q->zero_point[0];
+    } else {
+      d["scale"] = nb::cast(q->scale);
+      d["zero_point"] = nb::cast(q->zero_point);
+      d["axis"] = q->axis;
+    }
+  }
+  return d;
+}
+
+nb::list describe(const std::vector<octavo::TensorInfo>& tensors) {
+  nb::list out;
+  for (const octavo::TensorInfo& t : tensors) out.append(describe(t));
+  return out;
+}
+
+nb::list layers(const Engine& engine) {
+  nb::list out;
+  for (const octavo::LayerInfo& l : engine.layers()) {
+    nb::dict d;
+    d["name"] = l.name;
+    d["kind"] = l.kind;
+    nb::list nodes;
+    for (const std::string& n : l.onnx_nodes) nodes.append(n);
+    d["onnx_nodes"] = nodes;
+    d["inputs"] = describe(l.inputs);
+    d["outputs"] = describe(l.outputs);
+    d["tactic"] = l.tactic;
+    d["precision"] = l.precision;
+    d["reason"] = l.reason;
+    nb::list alternatives;
+    for (const auto& a : l.alternatives) {
+      nb::dict other;
+      other["tactic"] = a.tactic;
+      other["reason"] = a.reason;
+      other["seconds"] = a.seconds < 0 ? nb::none() : nb::object(nb::float_(a.seconds));
+      alternatives.append(other);
+    }
+    d["alternatives"] = alternatives;
+    out.append(d);
+  }
+  return out;
+}
+
+octavo::BuildOptions options_of(const std::string& device, const std::map<std::string, octavo::Shape>& shapes, int threads,
+                                std::int64_t default_batch, const std::vector<std::string>& disable) {
+  octavo::BuildOptions o;
+  o.device = device;
+  o.shapes = shapes;
+  o.threads = threads;
+  o.default_batch = default_batch;
+  o.disabled.insert(disable.begin(), disable.end());
+  return o;
+}
+
+Engine build_file(const std::string& path, const std::string& device, const std::map<std::string, octavo::Shape>& shapes,
+                  int threads, std::int64_t default_batch, const std::vector<std::string>& disable) {
+  const octavo::BuildOptions options = options_of(device, shapes, threads, default_batch, disable);
+  const nb::gil_scoped_release release;
+  return Engine::build(path, options);
+}
+
+Engine build_bytes(const nb::bytes& model, const std::string& device, const std::map<std::string, octavo::Shape>& shapes,
+                   int threads, std::int64_t default_batch, const std::vector<std::string>& disable) {
+  const octavo::BuildOptions options = options_of(device, shapes, threads, default_batch, disable);
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
+  const nb::gil_scoped_release release;
+  return Engine::build(bytes, options);
+}
+
+std::string path_of(const nb::object& path) {
+  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+}
+
+Engine load(const nb::object& path, std::optional<int> threads) {
+  const std::string name = path_of(path);
+  if (threads && *threads < 1)
+    throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  const nb::gil_scoped_release release;
+  return Engine::load(name, threads.value_or(0));
+}
+
+constexpr const char* kLoadDoc =
+    "Loads an engine file that Engine.save wrote. The file is mapped, not read, and checked whole.\n\n"
+    "threads: threads to run with; None: as many as it was built for.\n"
+    "Raises FileError; EngineFileError (damaged, foreign, other version); UnsupportedError (the processor lacks something).";
+
+}  // namespace
+
+NB_MODULE(_octavo, m) {
+  m.doc() = "The compiled part of octavo.";
+  m.attr("__version__") = nb::str(octavo::version().data(), octavo::version().size());
+  nb::set_leak_warnings(false);  // interpreters that exit while engines live in globals are not a leak worth a message
+
+  static nb::object errors = nb::module_::import_("octavo._errors").attr("BY_KIND");
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Exception& e) {
+      PyErr_SetString(nb::object(errors[static_cast<std::size_t>(e.kind())]).ptr(), e.what());
+    }
+  });
+
+  nb::class_<Engine>(
+      m, "Engine",
+      "A compiled model. Immutable: any number of Python threads may run it at once.\n\nMake one with octavo.build or octavo.load.")
+      .def("run", &run, "inputs"_a,
+           "Runs the model: {input name: array} -> {output name: numpy.ndarray}.\n\n"
+           "inputs    every input of the model, as anything numpy.asarray takes. C-contiguous arrays of the right dtype are used "
+           "in place; others\n"
+           "          are copied first. dtypes are never converted.\n"
+           "returns   new arrays, which the engine wrote directly.\n"
+           "shapes    must be those the engine was built for. If the model left dimensions open, the arrays bind them, and a new "
+           "set of shapes is\n"
+           "          built first (seconds, once).\n"
+           "threads   the GIL is released; concurrent calls each use their own buffers. Inputs must not change meanwhile.\n"
+           "Raises InputError, naming the input, with both shapes or dtypes.")
+      .def(
+          "at",
+          [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes) {
+            const nb::gil_scoped_release release;
+            return e.at(shapes);
+          },
+          "shapes"_a,
+          "The engine for these input shapes, {name: shape}; builds it when it is new. Raises InputError, and what build raises.")
+      .def(
+          "save",
+          [](const Engine& e, const nb::object& path) {
+            const std::string name = path_of(path);
+            const nb::gil_scoped_release release;
+            e.save(name);
+          },
+          "path"_a,
+          "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. Raises "
+          "FileError.")
+      .def_static("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc)
+      .def_prop_ro("open", &Engine::open, "True while input dimensions are bound only by the arrays of a run.")
+      .def_prop_ro(
+          "inputs", [](const Engine& e) { return describe(e.inputs()); },
+          "List of dicts: name, dtype (NumPy's name), shape (None where open), and scale, zero_point, axis when the elements are "
+          "codes.")
+      .def_prop_ro(
+          "outputs", [](const Engine& e) { return describe(e.outputs()); },
+          "As inputs. Raises UsageError while dimensions are open.")
+      .def_prop_ro("layers", &layers,
+                   "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
+                   "shape, scale, zero_point,\n"
+                   "axis), tactic, precision, reason, alternatives (tactic, reason, seconds).")
+      .def_prop_ro("plan_hash", &Engine::plan_hash,
+                   "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
+      .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")
+      .def_prop_ro("device", &Engine::device, "\"cpu\" or \"reference\".")
+      .def("__repr__", [](const Engine& e) {
+        std::string text = "<octavo.Engine on " + e.device() + ":";
+        for (const octavo::TensorInfo& t : e.inputs()) text += " " + t.name + " " + numpy_name(t.dtype) + shape_text(t.shape);
+        return text + (e.open() ? ", shapes open>" : ", plan " + e.plan_hash().substr(0, 8) + ">");
+      });
+
+  m.def("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc);
+  m.def("_build_file", &build_file);
+  m.def("_build_bytes", &build_bytes);
+}
