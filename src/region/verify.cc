@@ -146,6 +146,13 @@ class Verifier {
     return {};
   }
 
+  /// Weights that the tactic has packed for itself are not kept: only their type and shape remain.
+  Status weights(const TensorRef& r) {
+    const bool known = r.buffer >= 0 && static_cast<std::size_t>(r.buffer) < plan_.buffers.size();
+    if (!known || !packed_ || plan_.buffers[static_cast<std::size_t>(r.buffer)].bytes != 0) return tensor(r, "weights");
+    return check_shape(r.dims, "weights");
+  }
+
   Status anchor(const Stage& s) {
     const Anchor& a = s.anchor;
     if (a.none()) {
@@ -154,19 +161,19 @@ class Verifier {
     }
     for (std::size_t i = 0; i < a.inputs.size(); ++i) OCTAVO_CHECK(tensor(a.inputs[i], fmt::format("anchor input {}", i)));
     if (a.weights) {
-      OCTAVO_CHECK(tensor(*a.weights, "weights"));
+      OCTAVO_CHECK(weights(*a.weights));
       if (plan_.buffers[static_cast<std::size_t>(a.weights->buffer)].kind != BufferKind::constant)
         return bad("the weights are not in a constant buffer");
     }
     const bool weighted = a.op == ir::Op::conv || a.op == ir::Op::conv_transpose;
     if (weighted && (!a.weights || a.inputs.size() != 1))
       return bad(fmt::format("{} needs one input and weights", ir::name_of(a.op)));
-    if (a.integer) {
-      if (!weighted) return bad(fmt::format("{} is marked integer", ir::name_of(a.op)));
+    if (a.integer) {  // weighted: codes are multiplied; others select, move or add them
+      if (a.inputs.empty()) return bad(fmt::format("{} is marked integer and has no input", ir::name_of(a.op)));
       const TensorRef& x = a.inputs[0];
       if (x.dtype != ir::DType::u8 || !x.quantizer || !x.quantizer->per_tensor())
         return bad("an integer anchor reads u8 codes of a per-tensor quantizer");
-      if (a.weights->dtype != ir::DType::s8)
+      if (weighted && a.weights->dtype != ir::DType::s8)
         return bad(fmt::format("an integer anchor has {} weights, needs s8", ir::name_of(a.weights->dtype)));
     }
     const auto channels = s.space.size() > 1 ? s.space[1] : 0;
@@ -269,6 +276,7 @@ class Verifier {
 
   Status region(const Region& r) {
     if (r.stages.empty()) return bad("it has no stage");
+    packed_ = !r.packed.empty();
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
       if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
     }
@@ -283,6 +291,7 @@ class Verifier {
 
   const Plan& plan_;
   std::vector<char> used_;
+  bool packed_ = false;  ///< the region under check has packed constants
 };
 
 }  // namespace
