@@ -1,0 +1,94 @@
+#include "onnx/import.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "onnx/importer.h"
+
+namespace octavo::onnx {
+namespace {
+
+constexpr std::size_t kMostBytes = (std::size_t{1} << 31) - 1;  // protobuf's own limit
+
+Status parse(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
+  if (bytes.empty()) return fail(ErrorKind::bad_model, fmt::format("reading {}: the file is empty", name));
+  if (bytes.size() > kMostBytes) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data "
+                            "(onnx.save(..., save_as_external_data=True))",
+                            name, bytes.size()));
+  }
+  google::protobuf::io::ArrayInputStream raw(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(&raw);
+  stream.SetTotalBytesLimit(static_cast<int>(kMostBytes));
+  if (!out.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes that are not a whole ONNX model (damaged, truncated, or another kind of file)",
+                            name, bytes.size()));
+  }
+  if (!out.has_graph() || (out.opset_import_size() == 0 && out.ir_version() == 0)) {
+    return fail(ErrorKind::bad_model, fmt::format("reading {}: no ONNX model in it (no {}); is it another kind of file?", name,
+                                                  out.has_graph() ? "opset and IR version" : "graph"));
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> read_file(const std::string& path) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return fail(ErrorKind::io, fmt::format("reading {}: no such file", path));
+  if (std::filesystem::is_directory(path, code))
+    return fail(ErrorKind::io, fmt::format("reading {}: it is a folder, not an ONNX file", path));
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: cannot open it (permissions?)", path));
+  const std::streamoff size = in.tellg();
+  if (size < 0) return fail(ErrorKind::io, fmt::format("reading {}: not a regular file", path));
+  if (static_cast<std::uint64_t>(size) > kMostBytes) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data", path, size));
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+  in.seekg(0);
+  in.read(reinterpret_cast<char*>(bytes.data()), size);
+  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: the read failed after {} of {} bytes", path, in.gcount(), size));
+  return bytes;
+}
+
+std::string display(const ImportOptions& options) {
+  return options.display_name.empty() ? std::string("the model") : options.display_name;
+}
+
+}  // namespace
+
+Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse(bytes, display(options), model));
+  auto out = Importer(model, options, base_dir).run();
+  if (!out) return fail(out.error().kind, fmt::format("importing {}: {}", display(options), out.error().message));
+  return out;
+}
+
+Result<Model> import_file(const std::string& path, const ImportOptions& options) {
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_file(path));
+  ImportOptions named = options;
+  if (named.display_name.empty()) named.display_name = path;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return import_bytes(bytes, named, parent.empty() ? "." : parent.string());
+}
+
+Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse(bytes, "the model", model));
+  return declared_inputs(model.graph());
+}
+
+Result<std::vector<InputInfo>> inputs_of_file(const std::string& path) {
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_file(path));
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse(bytes, path, model));
+  return declared_inputs(model.graph());
+}
+
+}  // namespace octavo::onnx

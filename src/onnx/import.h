@@ -1,0 +1,80 @@
+// ONNX in: reads a model, binds its shapes and lowers every operator into ir/ops.def with static shapes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace octavo::onnx {
+
+/// One input of the model as the file declares it (initializers that are also listed as inputs are not inputs).
+struct InputInfo {
+  std::string name;
+  ir::DType dtype = ir::DType::f32;
+  bool has_shape = false;            ///< false: the file does not even say the rank
+  ir::Shape dims;                    ///< -1 where symbolic
+  std::vector<std::string> symbols;  ///< parallel to dims: the symbol ("N", "batch_size"), or "" when fixed or unnamed
+  [[nodiscard]] bool symbolic() const;
+  /// "[N,3,224,224]", "?" for an unnamed dimension.
+  [[nodiscard]] std::string shape_text() const;
+};
+
+struct ImportOptions {
+  std::map<std::string, ir::Shape> shapes;  ///< by input name; fixed dimensions of the file must agree
+  /// Used for a symbolic first dimension (batch) that no shape binds; <= 0: not used, such a dimension is an error. Every other
+  /// symbolic dimension needs a shape, or a shape of another input that binds the same symbol.
+  std::int64_t default_batch = 1;
+  std::string display_name;  ///< how errors call the model; import_file sets it to the path
+};
+
+struct Model {
+  ir::Graph graph;  ///< verified; inputs and outputs in the model's order, under their ONNX names and types
+  std::int64_t ir_version = 0;
+  std::int64_t opset = 0;                      ///< of the default domain
+  std::map<std::string, std::int64_t> opsets;  ///< by domain; "" is the default one
+  std::string producer, producer_version;
+  int node_count = 0;             ///< ONNX nodes in the file
+  std::vector<InputInfo> inputs;  ///< as declared
+  /// Decisions the user may want to know: substituted scales, a bound batch, skipped casts. In the order of the nodes.
+  std::vector<std::string> notes;
+  /// ONNX nodes that no IR node stands for, and why ("folded into a constant", "no effect at inference", "reaches no output").
+  std::vector<std::pair<std::string, std::string>> absorbed;
+  /// ONNX tensor names that are another name of a value (Identity, Dropout, Cast between float types): alias -> the value's name.
+  std::map<std::string, std::string> aliases;
+};
+
+/// Reads and lowers a model. Opset 7 to the newest this version knows.
+///
+/// Types    float16, bfloat16 and float64 become f32 inside (intermediates are f32, more exact than fp16); graph inputs and outputs
+/// keep their
+///          declared type, with a `cast` next to them. QuantizeLinear/DequantizeLinear keep the arithmetic type of their scale.
+/// Shapes   all static afterwards; shape arithmetic and everything else that depends on constants alone is evaluated by the
+/// reference. Origin   each node carries the name of its ONNX node, or "Type_index" when unnamed ("_index" is appended to a name
+/// used twice). Errors   io: the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or
+/// do not fit.
+///          unsupported: one text that lists every node not covered (first ten and the count) with place, inputs and what can be
+///          done.
+/// Never throws, whatever the bytes. Reentrant. External data is read from the folder of the file and nowhere else.
+[[nodiscard]] Result<Model> import_file(const std::string& path, const ImportOptions& options = {});
+[[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
+                                         const std::string& base_dir = "");
+
+/// Names, types and dimensions of the inputs without lowering anything, so that a caller can bind shapes at first use.
+[[nodiscard]] Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes);
+[[nodiscard]] Result<std::vector<InputInfo>> inputs_of_file(const std::string& path);
+
+/// The oldest and newest opset of the default domain that import accepts.
+inline constexpr std::int64_t kOldestOpset = 7;
+inline constexpr std::int64_t kNewestOpset = 28;
+
+/// Operators that import covers, as "Conv" or "com.microsoft.QLinearAdd", sorted.
+[[nodiscard]] std::vector<std::string> supported_operators();
+
+}  // namespace octavo::onnx

@@ -1,0 +1,417 @@
+#include "onnx/importer.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "ir/verify.h"
+#include "onnx/registry.h"
+#include "onnx/tensor_proto.h"
+
+namespace octavo::onnx {
+namespace {
+
+constexpr std::string_view kFolded = "folded into a constant";
+constexpr std::string_view kNoEffect = "no effect at inference";
+constexpr std::string_view kUnread = "reaches no output";
+
+}  // namespace
+
+void collect_reads(const pb::NodeProto& node, std::vector<std::string>& out) {
+  for (const std::string& name : node.input()) {
+    if (!name.empty()) out.push_back(name);
+  }
+  for (const pb::AttributeProto& a : node.attribute()) {
+    if (!a.has_g()) continue;
+    std::unordered_set<std::string> inner;
+    std::vector<std::string> reads;
+    for (const auto& i : a.g().input()) inner.insert(i.name());
+    for (const auto& t : a.g().initializer()) inner.insert(t.name());
+    for (const auto& n : a.g().node()) {
+      collect_reads(n, reads);
+      for (const std::string& o : n.output()) inner.insert(o);
+    }
+    for (const auto& o : a.g().output()) reads.push_back(o.name());
+    for (std::string& name : reads) {
+      if (!inner.contains(name)) out.push_back(std::move(name));
+    }
+  }
+}
+
+DType Importer::declared(const std::string& tensor_name, DType fallback) const {
+  const auto it = declared_.find(tensor_name);
+  return it == declared_.end() ? fallback : it->second;
+}
+
+Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) const {
+  OCTAVO_TRY(Tensor t, read_tensor(proto, base_dir_));
+  type = t.dtype();
+  return ir::is_float(t.dtype()) ? t.to_f32() : t;
+}
+
+std::int64_t Importer::opset_of(const std::string& domain) const {
+  const auto it = out_.opsets.find(domain == "ai.onnx" ? "" : domain);
+  return it == out_.opsets.end() ? 0 : it->second;
+}
+
+Status Importer::read_header() {
+  out_.ir_version = model_.ir_version();
+  out_.producer = model_.producer_name();
+  out_.producer_version = model_.producer_version();
+  out_.graph.name = model_.graph().name();
+  out_.node_count = model_.graph().node_size();
+  for (const auto& set : model_.opset_import()) out_.opsets[set.domain() == "ai.onnx" ? "" : set.domain()] = set.version();
+  if (!out_.opsets.contains("")) {
+    if (out_.ir_version >= 3 || !out_.opsets.empty()) {
+      // Models of other domains only are legal; nothing in them is ours unless a node says so.
+      out_.opsets.emplace("", kNewestOpset);
+      note("the file imports no opset of the default domain; the newest is assumed");
+    } else {
+      out_.opsets.emplace("", 1);
+    }
+  }
+  out_.opset = out_.opsets[""];
+  if (out_.opset < kOldestOpset) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("the model uses opset {}; opsets {} to {} are covered. Convert it: onnx.version_converter."
+                            "convert_version(model, 13)",
+                            out_.opset, kOldestOpset, kNewestOpset));
+  }
+  if (out_.opset > kNewestOpset) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("the model uses opset {}, newer than this version knows ({} to {}). Export with "
+                            "opset_version={} or less",
+                            out_.opset, kOldestOpset, kNewestOpset, kNewestOpset));
+  }
+  if (model_.training_info_size() > 0) note("training information in the file is not used");
+  return {};
+}
+
+Status Importer::declare_inputs() {
+  OCTAVO_TRY(out_.inputs, declared_inputs(model_.graph()));
+  OCTAVO_TRY(const std::vector<Shape> shapes, bind_shapes(out_.inputs, options_));
+  ir::Graph& g = graph();
+  for (std::size_t i = 0; i < out_.inputs.size(); ++i) {
+    const InputInfo& info = out_.inputs[i];
+    OCTAVO_CHECK(checked_count(shapes[i], fmt::format("input \"{}\"", info.name)));
+    if (info.symbolic() && !options_.shapes.contains(info.name)) {
+      note(fmt::format("input \"{}\" {} is bound to {}", info.name, info.shape_text(), ir::to_string(shapes[i])));
+    }
+    ValueId v = g.add_input(info.name, {info.dtype, shapes[i]});
+    if (ir::is_float(info.dtype) && info.dtype != DType::f32) {
+      declared_[info.name] = info.dtype;
+      v = g.add(Op::cast, {v}, {DType::f32, shapes[i]}, {{"to", std::string("f32")}}, {"input:" + info.name}, info.name + ".f32");
+    }
+    values_[info.name] = v;
+  }
+  return {};
+}
+
+Status Importer::add_initializers(const pb::GraphProto& graph_proto) {
+  for (const pb::TensorProto& t : graph_proto.initializer()) {
+    if (t.name().empty()) return fail(ErrorKind::bad_model, "an initializer has no name");
+    if (depth_ == 0 && initializers_.contains(t.name()))
+      return fail(ErrorKind::bad_model, fmt::format("initializer \"{}\" is defined twice", t.name()));
+    initializers_[t.name()] = &t;
+    values_.erase(t.name());
+  }
+  if (graph_proto.sparse_initializer_size() > 0) {
+    return fail(ErrorKind::unsupported, fmt::format("initializer \"{}\" is sparse; store it as a dense tensor",
+                                                    graph_proto.sparse_initializer(0).values().name()));
+  }
+  return {};
+}
+
+std::string Importer::unique_name(const pb::NodeProto& node, int index, const std::string& prefix) {
+  std::string name = prefix + (node.name().empty() ? fmt::format("{}_{}", node.op_type(), index) : node.name());
+  if (node_names_.contains(name)) name = fmt::format("{}_{}", name, index);
+  while (!node_names_.insert(name).second) name += "_";
+  return name;
+}
+
+Result<std::vector<int>> Importer::sort_nodes(const pb::GraphProto& graph_proto, bool all_live) {
+  const int n = graph_proto.node_size();
+  std::unordered_map<std::string, int> producer;
+  for (int i = 0; i < n; ++i) {
+    for (const std::string& o : graph_proto.node(i).output()) {
+      if (o.empty()) continue;
+      const auto [it, fresh] = producer.try_emplace(o, i);
+      if (!fresh || (depth_ == 0 && (values_.contains(o) || initializers_.contains(o)))) {
+        return fail(ErrorKind::bad_model,
+                    fmt::format("tensor \"{}\" is defined twice: by node {} ({}) and {}", o, i, graph_proto.node(i).op_type(),
+                                fresh ? std::string("as an input or initializer") : fmt::format("by node {}", it->second)));
+      }
+    }
+  }
+  std::vector<std::vector<std::string>> reads(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) collect_reads(graph_proto.node(i), reads[static_cast<std::size_t>(i)]);
+  std::vector<char> live(static_cast<std::size_t>(n), all_live ? 1 : 0);
+  std::vector<int> stack;
+  const auto want = [&](const std::string& tensor_name) {
+    read_.insert(tensor_name);
+    const auto it = producer.find(tensor_name);
+    if (it == producer.end() || live[static_cast<std::size_t>(it->second)] != 0) return;
+    live[static_cast<std::size_t>(it->second)] = 1;
+    stack.push_back(it->second);
+  };
+  for (const auto& o : graph_proto.output()) want(o.name());
+  if (all_live) {
+    for (const auto& names : reads) read_.insert(names.begin(), names.end());
+  }
+  while (!stack.empty()) {
+    const int i = stack.back();
+    stack.pop_back();
+    for (const std::string& name : reads[static_cast<std::size_t>(i)]) want(name);
+  }
+  // Kahn's algorithm, the smallest index first: the file's own order when that is sound.
+  std::vector<int> waits(static_cast<std::size_t>(n), 0);
+  std::vector<std::vector<int>> readers(static_cast<std::size_t>(n));
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  int wanted = 0;
+  for (int i = 0; i < n; ++i) {
+    if (live[static_cast<std::size_t>(i)] == 0) continue;
+    ++wanted;
+    for (const std::string& name : reads[static_cast<std::size_t>(i)]) {
+      if (const auto it = producer.find(name); it != producer.end()) {
+        readers[static_cast<std::size_t>(it->second)].push_back(i);
+        ++waits[static_cast<std::size_t>(i)];
+      } else if (!values_.contains(name) && !initializers_.contains(name)) {
+        return fail(ErrorKind::bad_model, fmt::format("node {} ({} \"{}\") reads tensor \"{}\", which nothing defines", i,
+                                                      graph_proto.node(i).op_type(), graph_proto.node(i).name(), name));
+      }
+    }
+    if (waits[static_cast<std::size_t>(i)] == 0) ready.push(i);
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int i = ready.top();
+    ready.pop();
+    order.push_back(i);
+    for (const int r : readers[static_cast<std::size_t>(i)]) {
+      if (--waits[static_cast<std::size_t>(r)] == 0) ready.push(r);
+    }
+  }
+  if (static_cast<int>(order.size()) != wanted) {
+    const auto stuck = std::find_if(waits.begin(), waits.end(), [](int w) { return w > 0; }) - waits.begin();
+    return fail(ErrorKind::bad_model,
+                fmt::format("the graph has a cycle through node {} ({} \"{}\")", stuck,
+                            graph_proto.node(static_cast<int>(stuck)).op_type(), graph_proto.node(static_cast<int>(stuck)).name()));
+  }
+  for (int i = 0; i < n; ++i) {
+    if (live[static_cast<std::size_t>(i)] == 0) fates_.emplace_back(unique_name(graph_proto.node(i), i, ""), kUnread);
+  }
+  return order;
+}
+
+Result<ValueId> Importer::resolve(const std::string& tensor_name) {
+  if (const auto it = values_.find(tensor_name); it != values_.end()) return it->second;
+  const auto init = initializers_.find(tensor_name);
+  if (init == initializers_.end())
+    return fail(ErrorKind::bad_model, fmt::format("tensor \"{}\" is read, but nothing defines it", tensor_name));
+  DType type{};
+  OCTAVO_TRY(Tensor t, tensor(*init->second, type));
+  if (ir::is_float(type) && type != DType::f32) declared_[tensor_name] = type;
+  return values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
+}
+
+void Importer::record_problem(const NodeContext& node, std::string reason) {
+  Problem p{node.name(), node.proto().op_type(), node.proto().domain(), std::move(reason), node.opset(), node.index(), {}};
+  for (const std::string& name : node.proto().input()) {
+    if (name.empty()) continue;
+    const auto it = values_.find(name);
+    p.inputs.push_back(it == values_.end() ? name : name + " " + ir::to_string(graph().type(it->second)));
+  }
+  problems_.push_back(std::move(p));
+  for (const std::string& name : node.proto().output()) poisoned_.insert(name);
+}
+
+Status Importer::bind_results(NodeContext& node) {
+  ir::Graph& g = graph();
+  bool all_constant = true, all_passed = true;
+  DType float_type = DType::f32;  // results are of the first float operand's type unless the handler says otherwise
+  for (std::size_t i = 0; i < node.operands(); ++i) {
+    if (node.has(i) && ir::is_float(node.type(i).dtype)) {
+      float_type = node.declared(i);
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    const std::string& name = node.proto().output(static_cast<int>(i));
+    if (name.empty()) continue;
+    const ValueId v = node.outputs_[i];
+    if (v == ir::kNone) {
+      if (!node.wants(i)) continue;
+      return fail(ErrorKind::unsupported,
+                  fmt::format("its output {} (\"{}\") is read, but only the output before it is covered", i, name));
+    }
+    ir::Value& value = g.value(v);
+    if (value.name.empty()) {
+      value.name = name;
+      ir::Node& n = g.node(value.producer);
+      if (n.op == Op::constant) n.name = name;
+    } else if (value.name != name) {
+      out_.aliases[name] = value.name;
+    }
+    values_[name] = v;
+    const DType declared_type = node.declared_[i].value_or(float_type);
+    if (ir::is_float(value.type.dtype) && declared_type != DType::f32) declared_[name] = declared_type;
+    all_constant = all_constant && g.is_constant(v);
+    all_passed = all_passed && std::find(node.inputs_.begin(), node.inputs_.end(), v) != node.inputs_.end();
+  }
+  fates_.emplace_back(node.name(), all_passed ? kNoEffect : all_constant ? kFolded : std::string_view());
+  return {};
+}
+
+Status Importer::lower_node(NodeContext& node) {
+  const pb::NodeProto& proto = node.proto();
+  const OpRow* row = find_row(proto.domain(), proto.op_type(), node.opset());
+  if (!row) {
+    record_problem(node, advice(proto.domain(), proto.op_type()));
+    return {};
+  }
+  for (const std::string& name : proto.input()) {
+    if (poisoned_.contains(name)) {
+      for (const std::string& o : proto.output()) poisoned_.insert(o);
+      return {};
+    }
+  }
+  const auto attempt = [&]() -> Status {
+    for (const std::string& name : proto.input()) {
+      ValueId v = ir::kNone;
+      if (!name.empty()) {
+        OCTAVO_TRY(v, resolve(name));
+      }
+      node.inputs_.push_back(v);
+    }
+    while (!node.inputs_.empty() && node.inputs_.back() == ir::kNone) node.inputs_.pop_back();
+    const int given = static_cast<int>(node.inputs_.size());
+    if (given < row->min_inputs || (row->max_inputs >= 0 && given > row->max_inputs)) {
+      return node.bad("{} inputs, the operator takes {}", given,
+                      row->max_inputs < 0                  ? fmt::format("{} or more", row->min_inputs)
+                      : row->min_inputs == row->max_inputs ? std::to_string(row->min_inputs)
+                                                           : fmt::format("{} to {}", row->min_inputs, row->max_inputs));
+    }
+    for (int i = 0; i < row->min_inputs; ++i) {
+      if (!node.has(static_cast<std::size_t>(i))) return node.bad("input {} is missing", i);
+    }
+    OCTAVO_CHECK(row->handler(node));
+    OCTAVO_CHECK(node.finish_attributes());
+    return bind_results(node);
+  };
+  Status status = attempt();
+  if (!status && status.error().kind == ErrorKind::unsupported) {
+    record_problem(node, status.error().message);
+    return {};
+  }
+  return status;
+}
+
+Status Importer::lower_nodes(const pb::GraphProto& graph_proto, const std::vector<int>& order, const std::string& prefix) {
+  for (const int i : order) {
+    const pb::NodeProto& proto = graph_proto.node(i);
+    NodeContext node(*this, proto, unique_name(proto, i, prefix), i, opset_of(proto.domain()));
+    OCTAVO_CHECK(lower_node(node));
+  }
+  return {};
+}
+
+Result<std::vector<ValueId>> Importer::inline_graph(const pb::GraphProto& branch, const std::string& prefix) {
+  constexpr int kDeepest = 16;
+  if (depth_ >= kDeepest) return fail(ErrorKind::unsupported, "branches nested more than 16 deep");
+  ++depth_;
+  const auto attempt = [&]() -> Result<std::vector<ValueId>> {
+    OCTAVO_CHECK(add_initializers(branch));
+    OCTAVO_TRY(const std::vector<int> order, sort_nodes(branch, true));
+    OCTAVO_CHECK(lower_nodes(branch, order, prefix));
+    std::vector<ValueId> out;
+    for (const auto& o : branch.output()) {
+      if (poisoned_.contains(o.name()))
+        return fail(ErrorKind::unsupported, "a node in the chosen branch is not covered (listed by itself)");
+      OCTAVO_TRY(const ValueId v, resolve(o.name()));
+      out.push_back(v);
+    }
+    return out;
+  };
+  auto out = attempt();
+  --depth_;
+  return out;
+}
+
+Status Importer::bind_outputs() {
+  ir::Graph& g = graph();
+  if (model_.graph().output_size() == 0) return fail(ErrorKind::bad_model, "the graph has no outputs");
+  for (const pb::ValueInfoProto& output : model_.graph().output()) {
+    const std::string& name = output.name();
+    OCTAVO_TRY(ValueId v, resolve(name));
+    const TensorType type = g.type(v);
+    DType want = declared(name, type.dtype);
+    if (output.type().has_tensor_type() && output.type().tensor_type().elem_type() != 0) {
+      const auto file_type = dtype_of(output.type().tensor_type().elem_type());
+      if (!file_type || (*file_type != type.dtype && !(ir::is_float(*file_type) && ir::is_float(type.dtype)))) {
+        return fail(ErrorKind::bad_model,
+                    fmt::format("output \"{}\" is declared as {}, but it is computed as {}", name,
+                                onnx_type_name(output.type().tensor_type().elem_type()), ir::to_string(type)));
+      }
+      want = *file_type;
+    }
+    const auto& dims = output.type().tensor_type().shape().dim();
+    bool differs = output.type().tensor_type().has_shape() && dims.size() != static_cast<int>(type.shape.size());
+    for (int i = 0; !differs && i < dims.size(); ++i) {
+      differs =
+          dims[i].has_dim_value() && dims[i].dim_value() > 0 && dims[i].dim_value() != type.shape[static_cast<std::size_t>(i)];
+    }
+    if (differs)
+      note(fmt::format("output \"{}\" has the shape {}, not the one the file declares", name, ir::to_string(type.shape)));
+    if (want != type.dtype) {
+      v = g.add(Op::cast, {v}, {want, type.shape}, {{"to", std::string(ir::name_of(want))}}, {"output:" + name},
+                name + "." + std::string(ir::name_of(want)));
+    }
+    g.outputs.push_back(v);
+    g.output_names.push_back(name);
+  }
+  return {};
+}
+
+Error Importer::problem_report() const {
+  constexpr std::size_t kMostListed = 10;
+  std::string text = fmt::format("{} of {} nodes cannot be compiled:", problems_.size(), model_.graph().node_size());
+  for (std::size_t i = 0; i < std::min(problems_.size(), kMostListed); ++i) {
+    const Problem& p = problems_[i];
+    std::string inputs;
+    for (const std::string& in : p.inputs) inputs += (inputs.empty() ? "" : ", ") + in;
+    text += fmt::format("\n  {} ({}opset {}), node \"{}\", index {}: {}\n    inputs: {}", p.type,
+                        p.domain.empty() ? "" : "domain " + p.domain + ", ", p.opset, p.node, p.index, p.reason,
+                        inputs.empty() ? "none" : inputs);
+  }
+  if (problems_.size() > kMostListed) text += fmt::format("\n  ... and {} more", problems_.size() - kMostListed);
+  std::map<std::string, int> types;
+  for (const Problem& p : problems_) ++types[(p.domain.empty() ? "" : p.domain + ".") + p.type];
+  text += "\n  by operator:";
+  for (const auto& [type, times] : types) text += fmt::format(" {} x{}", type, times);
+  return {ErrorKind::unsupported, std::move(text)};
+}
+
+void Importer::list_absorbed() {
+  std::unordered_set<std::string> standing;
+  for (const ir::NodeId id : graph().order()) standing.insert(graph().node(id).origin.begin(), graph().node(id).origin.end());
+  for (auto& [name, fate] : fates_) {
+    if (!standing.contains(name)) out_.absorbed.emplace_back(name, fate.empty() ? std::string(kUnread) : fate);
+  }
+}
+
+Result<Model> Importer::run() {
+  OCTAVO_CHECK(read_header());
+  OCTAVO_CHECK(declare_inputs());
+  OCTAVO_CHECK(add_initializers(model_.graph()));
+  OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
+  OCTAVO_CHECK(lower_nodes(model_.graph(), order, ""));
+  if (!problems_.empty()) return tl::unexpected<Error>(problem_report());
+  OCTAVO_CHECK(bind_outputs());
+  graph().remove_dead();
+  list_absorbed();
+  if (auto status = ir::verify(graph()); !status) {
+    return fail(ErrorKind::internal, "the imported graph does not verify (please report this model): " + status.error().message);
+  }
+  return std::move(out_);
+}
+
+}  // namespace octavo::onnx

@@ -1,0 +1,83 @@
+// Gemm, MatMul.
+#include <array>
+
+#include "onnx/registry.h"
+
+namespace octavo::onnx {
+namespace {
+
+/// v * factor: folded when v is constant. One rounding an element.
+Result<ValueId> scaled(NodeContext& n, ValueId v, float factor) {
+  if (factor == 1.0F) return v;
+  return n.emit(Op::mul, {v, n.scalar(factor)});
+}
+
+Result<ValueId> transposed(NodeContext& n, ValueId v, bool yes) {
+  if (!yes) return v;
+  return n.emit(Op::transpose, {v}, {{"perm", Ints{1, 0}}});
+}
+
+bool plain_constant(NodeContext& n, ValueId v) {
+  return n.graph().is_constant(v) && !n.graph().producer(v).quantizer;
+}
+
+/// y = alpha * A' B' + beta * C.
+Status gemm(NodeContext& n) {
+  OCTAVO_CHECK(n.need_rank(0, 2, 2));
+  OCTAVO_CHECK(n.need_rank(1, 2, 2));
+  const float alpha = n.attr_float("alpha", 1.0F);
+  const float beta = n.attr_float("beta", 1.0F);
+  OCTAVO_TRY(const ValueId a, transposed(n, n.in(0), n.attr_int("transA", 0) != 0));
+  OCTAVO_TRY(ValueId b, transposed(n, n.in(1), n.attr_int("transB", 0) != 0));
+  ValueId c = n.in(2);
+  if (c != ir::kNone) {
+    OCTAVO_TRY(c, scaled(n, c, beta));
+  }
+  if (alpha != 1.0F && plain_constant(n, b)) {
+    OCTAVO_TRY(b, scaled(n, b, alpha));
+  } else if (alpha != 1.0F) {
+    OCTAVO_TRY(ValueId y, n.emit(Op::gemm, {a, b}));
+    OCTAVO_TRY(y, scaled(n, y, alpha));
+    if (c == ir::kNone) return n.result(y);
+    return n.result(n.emit(Op::add, {y, c}));
+  }
+  if (c == ir::kNone) return n.result(n.emit(Op::gemm, {a, b}));
+  // A bias of one entry an output channel is the anchor's own; any other is added afterwards.
+  const std::int64_t channels = n.shape_of(b)[1];
+  const Shape bias = n.shape_of(c);
+  const std::int64_t entries = ir::count(bias);
+  const bool row = !bias.empty() && bias.back() == channels && entries == channels;
+  if (row) {
+    OCTAVO_TRY(c, n.reshape(c, {channels}));
+  } else if (entries == 1 && bias.size() <= 2) {
+    OCTAVO_TRY(c, n.reshape(c, {1}));
+    OCTAVO_TRY(c, n.emit(Op::expand, {c}, {{"shape", Ints{channels}}}));
+  } else {
+    OCTAVO_TRY(const ValueId y, n.emit(Op::gemm, {a, b}));
+    const Shape shape = n.shape_of(y);
+    OCTAVO_TRY(const ValueId sum, n.emit(Op::add, {y, c}));
+    if (n.shape_of(sum) != shape)
+      return n.bad("C is {}, which does not broadcast to the result {}", ir::to_string(bias), ir::to_string(shape));
+    return n.result(sum);
+  }
+  return n.result(n.emit(Op::gemm, {a, b, c}));
+}
+
+/// Rank 2 by a rank-2 weight is a gemm; everything else is a batched product.
+Status matmul(NodeContext& n) {
+  const bool gemm_like = n.rank(0) == 2 && n.rank(1) == 2 && n.is_weight(n.in(1));
+  return n.result(n.emit(gemm_like ? Op::gemm : Op::matmul, {n.in(0), n.in(1)}));
+}
+
+constexpr std::array kRows{
+    OpRow{"Gemm", "", 7, 0, 2, 3, gemm},
+    OpRow{"MatMul", "", 1, 0, 2, 2, matmul},
+};
+
+}  // namespace
+
+Family gemm_ops() {
+  return kRows;
+}
+
+}  // namespace octavo::onnx
