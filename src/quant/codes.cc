@@ -64,10 +64,7 @@ ir::ValueId add_coded(ir::Graph& g, Tensor codes, Quantizer q, const std::string
     q = ir::as_s8(q);
   }
   q = ir::collapse_axis(q);
-  const DType type = q.arith;
-  const ir::ValueId v = g.add_constant(std::move(codes), name, std::move(q));
-  g.value(v).type.dtype = type;
-  return v;
+  return g.add_constant(std::move(codes), name, std::move(q));
 }
 
 Tensor values_of(const ir::Node& constant) {
@@ -106,6 +103,17 @@ Tensor shifted(const Tensor& codes, DType to) {
 bool fixed_by(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, const Quantizer& q) {
   std::map<std::pair<ir::ValueId, std::string>, bool> known;
   return fixed(g, grids, v, q, known);
+}
+
+bool gives_back(const Quantizer& q) {
+  if (q.type == DType::s32) return false;
+  for (std::size_t c = 0; c < q.entries(); ++c) {
+    for (std::int64_t code = q.lo(); code <= q.hi(); ++code) {
+      const float x = ir::dequantize_one(static_cast<std::int32_t>(code), q.scale[c], q.zero_point[c], q.arith);
+      if (ir::quantize_one(x, q.scale[c], q.zero_point[c], q.lo(), q.hi(), q.arith) != code) return false;
+    }
+  }
+  return true;
 }
 
 bool holds(DType type, const Quantizer& q) {

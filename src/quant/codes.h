@@ -6,8 +6,7 @@
 
 namespace octavo::quant {
 
-/// A coded constant in its canonical spelling: 8-bit codes as s8, equal per-axis entries as per tensor. Its value type is the
-/// quantizer's arithmetic type.
+/// A coded constant in its canonical spelling: 8-bit codes as s8, equal per-axis entries as per tensor.
 ir::ValueId add_coded(ir::Graph& g, ir::Tensor codes, ir::Quantizer q, const std::string& name);
 /// Elements of a constant as floats, coded or not; f32.
 [[nodiscard]] ir::Tensor values_of(const ir::Node& constant);
@@ -18,6 +17,9 @@ ir::ValueId add_coded(ir::Graph& g, ir::Tensor codes, ir::Quantizer q, const std
 
 /// True if q(v) == v is known: v's grid is fixed by q, or v moves elements of operands for which that holds.
 [[nodiscard]] bool fixed_by(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, const ir::Quantizer& q);
+/// True if quantize_q(dequantize_q(c)) == c for every code c, by enumeration (8 and 16 bits). Stronger than ir::fixes(q, q): two
+/// codes may have one value, in bf16 or where the product overflows.
+[[nodiscard]] bool gives_back(const ir::Quantizer& q);
 /// True if values of this type hold everything that `q` dequantizes to.
 [[nodiscard]] bool holds(ir::DType type, const ir::Quantizer& q);
 

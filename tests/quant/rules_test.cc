@@ -15,8 +15,8 @@ TEST_P(LawText, Holds) {
   testing::run_irt(GetParam(), quant::laws());
 }
 
-INSTANTIATE_TEST_SUITE_P(Quant, LawText, ::testing::ValuesIn(testing::irt_files("tests/quant/rules")), [](const auto& info) {
-  const std::string stem = info.param.substr(info.param.rfind('/') + 1);
+INSTANTIATE_TEST_SUITE_P(Quant, LawText, ::testing::ValuesIn(testing::irt_files("tests/quant/rules")), [](const auto& file) {
+  const std::string stem = file.param.substr(file.param.rfind('/') + 1);
   return stem.substr(0, stem.rfind('.'));
 });
 

@@ -25,7 +25,7 @@ struct Case {
   int line = 0;
   std::vector<std::string> head;  ///< lines before `in`, as written
   std::vector<std::string> in, out, why;
-  bool same = false, unverified = false, values_differ = false;
+  bool same = false, unverified = false, negated = false, values_differ = false;
 };
 
 struct File {
@@ -75,7 +75,8 @@ File read(const fs::path& path) {
       if (!text.empty()) section->push_back(text);
     } else if (c.in.empty()) {
       if (!text.empty()) c.head.push_back(line);
-      c.unverified = c.unverified || text == "unverified";
+      c.negated = c.negated || text == "scales negated";
+      c.unverified = c.unverified || c.negated || text == "unverified";
       c.values_differ = c.values_differ || text.starts_with("values differ:");
     }
   }
@@ -119,11 +120,19 @@ void give_origins(ir::Graph& g) {
   }
 }
 
+void negate_scales(ir::Graph& g) {
+  for (ir::NodeId id = 0; id < g.node_capacity(); ++id) {
+    if (!g.node(id).quantizer) continue;
+    for (float& scale : g.node(id).quantizer->scale) scale = -scale;
+  }
+}
+
 void run_case(Case& c, const std::vector<const rewrite::Rule*>& rules, bool update) {
   auto parsed = ir::parse(joined(c.in));
   ASSERT_TRUE(parsed) << parsed.error().message;
   ir::Graph before = std::move(*parsed);
   give_origins(before);
+  if (c.negated) negate_scales(before);
   if (!c.unverified) {
     const Status status = ir::verify(before);
     ASSERT_TRUE(status) << "the graph of `in`: " << status.error().message;

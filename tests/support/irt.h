@@ -10,8 +10,10 @@
 //     out                                       what print() gives afterwards, without origins; `out same` when nothing changes
 //       ...
 //     why ...                                   one line a refusal, in node order; none when there are none
-//   Before `in`, a case may say: `unverified` (the graph breaks a rule of ir::verify on purpose; nothing is evaluated), or
-//   `values differ: REASON` (the reference computes other bits on purpose).
+//   Before `in`, a case may say:
+//     unverified               the graph breaks a rule of ir::verify on purpose; nothing is evaluated
+//     scales negated           all scales are negated after reading (the reader refuses them); unverified
+//     values differ: REASON    the reference computes other bits, on purpose
 //
 // For each case four things are checked: the text and the reasons; that a second run changes nothing; that ir::verify accepts the
 // result; that reference::evaluate gives the same bytes before and after on seeded data with extremes and ties (rules that claim to

@@ -5,6 +5,7 @@
 //   Order  after all other laws have come to rest: view-before-quantize is its inverse.
 #include <fmt/format.h>
 
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -22,7 +23,7 @@ struct MergeQuantize final : rewrite::Rule {
     if (!(a == b))
       return rewrite::refuse(
           fmt::format("viewed through {}, quantized by {}: both roundings are demanded", ir::to_string(b), ir::to_string(a)));
-    if (!ir::fixes(a, a)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(a)));
+    if (!gives_back(a)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(a)));
     n.origin.insert(view.origin.begin(), view.origin.end());
     n.inputs[0] = view.inputs[0];
     g.touch();

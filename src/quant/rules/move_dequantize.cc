@@ -25,7 +25,7 @@ struct MoveDequantize final : rewrite::Rule {
     std::vector<ir::ValueId> operands = g.node(below).inputs;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
-      const ir::TensorType type{n.quantizer->arith, g.type(operands[i]).shape};
+      const ir::TensorType type{ir::DType::f32, g.type(operands[i]).shape};
       operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *moved->operands[i], type, n.origin);
     }
     g.replace_uses(n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);

@@ -28,7 +28,7 @@ struct MoveRecode final : rewrite::Rule {
       if (!moved->operands[i]) continue;
       const ir::Shape shape = g.type(operands[i]).shape;
       operands[i] = g.add_quantizer(ir::Op::quantize, operands[i], *q.quantizer, {q.quantizer->type, shape}, q.origin);
-      operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *n.quantizer, {n.quantizer->arith, shape}, n.origin);
+      operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *n.quantizer, {ir::DType::f32, shape}, n.origin);
     }
     g.replace_uses(n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);
     return rewrite::applied();

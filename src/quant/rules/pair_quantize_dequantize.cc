@@ -1,8 +1,8 @@
 // pair-quantize-dequantize:  dequantize_q(quantize_q(x)) ==> view_q(x)
 //   Why    the pair says how its reader sees x and is no computation of its own; as a view it can move, merge and vanish.
 //   Exact  bit for bit: the definition of a view. u8 with zero point z + 128 stands for s8 with z.
-//   Needs  equal scale, zero point, axis and arithmetic type; x and the result of one float type. Unequal parameters read the codes
-//          as other values: both nodes stay.
+//   Needs  equal scale, zero point, axis and arithmetic type. Unequal parameters read the codes as other values: both nodes stay.
+//          A float16 or bfloat16 x is cast to the float32 of the result first, which is exact.
 //   Order  none; quantize stays when something else reads its codes.
 #include <fmt/format.h>
 
@@ -24,12 +24,15 @@ struct PairQuantizeDequantize final : rewrite::Rule {
     if (!(to == from))
       return rewrite::refuse(fmt::format("quantized by {}, read back by {}", ir::to_string(to), ir::to_string(from)));
     const ir::TensorType x = g.type(q.inputs[0]), y = g.type(dq.outputs[0]);
-    if (x != y) return rewrite::refuse(fmt::format("quantizes {}, gives back {}", ir::to_string(x), ir::to_string(y)));
+    if (!ir::is_float(x.dtype) || x.dtype == ir::DType::f64)
+      return rewrite::refuse(fmt::format("quantizes {}, gives back {}", ir::to_string(x), ir::to_string(y)));
     if (to.type == ir::DType::s32) return rewrite::refuse("s32 codes are no view");
 
     std::set<std::string> origin = dq.origin;
     origin.insert(q.origin.begin(), q.origin.end());
-    const ir::ValueId view = g.add_quantizer(ir::Op::view, q.inputs[0], ir::as_u8(to), y, std::move(origin));
+    ir::ValueId in = q.inputs[0];
+    if (x.dtype != y.dtype) in = ir::add_inferred(g, ir::Op::cast, {in}, {{"to", std::string(ir::name_of(y.dtype))}}, origin);
+    const ir::ValueId view = g.add_quantizer(ir::Op::view, in, ir::as_u8(to), y, std::move(origin));
     g.replace_uses(g.node(id).outputs[0], view, /*join_origin=*/false);
     return rewrite::applied();
   }

@@ -6,6 +6,7 @@
 //   Order  none; drop-requantize takes the other direction only where no operand is a `quantize`.
 #include <fmt/format.h>
 
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -36,19 +37,18 @@ struct SinkQuantize final : rewrite::Rule {
 
     std::vector<ir::ValueId> operands = m.inputs;
     bool gives_back = moved->attrs != m.attrs;  // a code went through dequantize and must come back through quantize
-    ir::DType type = q->arith;
+    ir::DType type = ir::DType::f32;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
       if (p.op == ir::Op::quantize) type = g.type(p.inputs[0]).dtype;
       gives_back = gives_back || p.op != ir::Op::quantize;
     }
-    if (gives_back && !ir::fixes(*q, *q))
-      return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
+    if (gives_back && !gives_back(*q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
-      const ir::DType have = p.op == ir::Op::quantize ? g.type(p.inputs[0]).dtype : q->arith;
+      const ir::DType have = p.op == ir::Op::quantize ? g.type(p.inputs[0]).dtype : ir::DType::f32;
       if (have != type || !ir::is_float(have))
         return rewrite::refuse(fmt::format("operands are {} and {} before quantization", ir::name_of(type), ir::name_of(have)));
     }
@@ -57,7 +57,7 @@ struct SinkQuantize final : rewrite::Rule {
       if (g.producer(operands[i]).op == ir::Op::quantize) {
         operands[i] = g.producer(operands[i]).inputs[0];
       } else {
-        operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *q, {q->arith, g.type(operands[i]).shape}, origin);
+        operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *q, {ir::DType::f32, g.type(operands[i]).shape}, origin);
       }
     }
     const ir::ValueId y = copy_moved(g, id, *moved, std::move(operands));

@@ -26,7 +26,7 @@ struct ViewBeforeQuantize final : rewrite::Rule {
     if (!holds(type.dtype, q))
       return rewrite::refuse(
           fmt::format("{} values would round the values of {} once more", ir::name_of(type.dtype), ir::to_string(q)));
-    if (!ir::fixes(q, q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
+    if (!gives_back(q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
     const ir::ValueId view = g.add_quantizer(ir::Op::view, n.inputs[0], q, type, n.origin);
     g.node(id).inputs[0] = view;
     g.touch();
