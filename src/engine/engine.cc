@@ -39,13 +39,14 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-const region::Provider* find_provider(const Providers& providers, std::string_view tactic) {
-  const region::Provider* found = nullptr;
+/// The provider that lists the tactic for this region, taken or refused: a refusal is repeated, with its reason, by `instantiate`.
+const region::Provider* find_provider(const Providers& providers, const region::Region& region, const region::Plan& plan) {
   for (const region::Provider* p : providers) {
-    if (!tactic.starts_with(p->name()) || !tactic.substr(p->name().size()).starts_with('.')) continue;
-    if (found == nullptr || p->name().size() > found->name().size()) found = p;
+    for (const region::Offer& o : p->offers(region, plan)) {
+      if (o.tactic == region.tactic) return p;
+    }
   }
-  return found;
+  return nullptr;
 }
 
 tl::unexpected<Error> internal(std::string message) {
@@ -149,7 +150,7 @@ Status Engine::instantiate(const Providers& providers, std::string_view who) {
   core_load_ = std::make_shared<CoreLoad>(available_cores());
   for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
     const region::Region& r = plan_.regions[i];
-    const region::Provider* provider = find_provider(providers, r.tactic);
+    const region::Provider* provider = find_provider(providers, r, plan_);
     if (provider == nullptr) {
       std::vector<std::string_view> names;
       for (const region::Provider* p : providers) names.push_back(p->name());

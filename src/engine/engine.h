@@ -23,9 +23,8 @@ using Providers = std::vector<const region::Provider*>;
 class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
-  /// the engine was built or loaded) and instantiates one kernel a region, with the provider whose name() is the longest that
-  /// begins the tactic's name
-  /// ("cpu" for "cpu.conv..."). `graph_text` is kept for `explain`. The providers are not used after the call.
+  /// the engine was built or loaded) and instantiates one kernel a region, with the first
+  /// provider whose offers name its tactic. `graph_text` is kept for `explain`. The providers are not used after the call.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,

@@ -87,7 +87,9 @@ TEST(Engine, RunDoesNotAllocate) {
   };
   struct QuietProvider final : region::Provider {
     std::string_view name() const override { return "toy"; }
-    std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override { return {}; }
+    std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
+      return {{"toy.oracle", "", 0, false}};
+    }
     Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
       return std::vector<ir::Tensor>{};
     }

@@ -100,7 +100,7 @@ class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "toy"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"toy.oracle", "", 1.0, false}};
+    return {{"toy.avx1024", "this machine lacks toy.avx1024", 0.5, true}, {"toy.oracle", "", 1.0, false}};
   }
   Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
     return std::vector<ir::Tensor>{};
