@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+
+#include "cli/commands.h"
+#include "cpu/isa.h"
+#include "engine/version.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  octavo run model.onnx --input photo.jpg --preset torch --labels classes.txt\n"
+    "  octavo build model.onnx -o model.octavo --threads 4\n"
+    "  octavo bench model.octavo --json\n"
+    "  octavo explain model.onnx --node conv1\n"
+    "  octavo check model.onnx --input photo.jpg --preset torch\n"
+    "\n"
+    "Exit codes: 0 success, 1 check found a difference, 2 usage, 3 damaged model, 4 unsupported model, 5 bad input, 6 bad engine "
+    "file,\n"
+    "7 file cannot be read or written, 70 a mistake of Octavo's own.";
+
+int print_error(const Error& error) {
+  fmt::print(stderr, "error: {}\n", error.message);
+  return exit_code(error.kind);
+}
+
+int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
+  std::string command = "octavo";
+  for (const auto* sub : app.get_subcommands()) command += " " + sub->get_name();
+  return print_error({ErrorKind::usage, fmt::format("{}\n  see: {} --help", e.what(), command)});
+}
+
+}  // namespace
+
+int run_main(int argc, const char* const* argv) {
+  CLI::App app("Compiles 8-bit neural networks from ONNX and runs them on this processor.", "octavo");
+  app.footer(kFooter);
+  app.set_version_flag("--version", fmt::format("octavo {} ({})", engine::kVersion, cpu::name_of(cpu::detected_isa())));
+  app.require_subcommand(1);
+  struct Entry {
+    const char *name, *help;
+    Command (*add)(CLI::App&);
+  };
+  const Entry entries[] = {
+      {"build", "Compile a model and write an engine file", add_build},
+      {"run", "Run a model on pictures or arrays", add_run},
+      {"bench", "Measure the time a run takes", add_bench},
+      {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
+      {"check", "Judge each region of a model against the reference, bit for bit", add_check}};
+  std::vector<std::pair<CLI::App*, Command>> commands;
+  for (const Entry& entry : entries) {
+    CLI::App* sub = app.add_subcommand(entry.name, entry.help);
+    commands.emplace_back(sub, entry.add(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return parse_failed(app, e);
+  }
+  try {
+    for (const auto& [sub, command] : commands) {
+      if (!sub->parsed()) continue;
+      const auto result = command();
+      return result ? *result : print_error(result.error());
+    }
+  } catch (const std::bad_alloc&) {
+    return print_error({ErrorKind::io, "out of memory"});
+  }
+  return 0;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "api/check.h"
+#include "cli/commands.h"
+#include "cli/model.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::int64_t batch = 0;
+  double seconds = 3;
+  bool json = false, regions = false;
+};
+
+struct Times {
+  std::vector<double> sorted;  ///< seconds of each run
+  double total = 0;
+  [[nodiscard]] double quantile(double q) const {
+    return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+  }
+};
+
+struct Buffers {
+  std::vector<ir::Tensor> inputs, outputs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+};
+
+Buffers buffers_for(const region::Plan& plan) {
+  Buffers b;
+  b.inputs = api::random_inputs(plan, 1);
+  for (const auto& t : b.inputs) b.in.push_back(t.bytes().data());
+  for (const auto& binding : plan.outputs) b.outputs.emplace_back(binding.type);
+  for (auto& t : b.outputs) b.out.push_back(t.mutable_bytes().data());
+  return b;
+}
+
+/// At least 10 runs and `seconds`, after warming up for a tenth of that.
+Result<Times> measure(engine::Context& context, const Buffers& b, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
+  const auto warm = Clock::now();
+  do {
+    OCTAVO_CHECK(context.run(b.in, b.out));
+  } while (since(warm) < seconds / 10);
+  Times times;
+  const auto start = Clock::now();
+  while (times.sorted.size() < 10 || since(start) < seconds) {
+    const auto one = Clock::now();
+    OCTAVO_CHECK(context.run(b.in, b.out));
+    times.sorted.push_back(since(one));
+  }
+  times.total = since(start);
+  std::ranges::sort(times.sorted);
+  return times;
+}
+
+void print_regions(const region::Plan& plan, const engine::Profile& profile) {
+  double sum = 0;
+  for (const auto& r : profile.regions) sum += r.median;
+  fmt::print("{:>4}  {:>10}  {:>6}  {}\n", "#", "median us", "share", "region (tactic)");
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const double t = profile.regions[i].median;
+    fmt::print("{:>4}  {:>10.1f}  {:>5.1f}%  {} ({})\n", i, t * 1e6, 100 * t / sum, plan.regions[i].name, plan.regions[i].tactic);
+  }
+}
+
+Result<int> bench(const Options& o) {
+  std::optional<Progress> progress(std::in_place, o.model.verbose);
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
+  const auto& plan = loaded.engine->plan();
+  const std::int64_t batch = plan.inputs.empty() || plan.inputs[0].type.shape.empty() ? 1 : plan.inputs[0].type.shape[0];
+  if (o.batch > 0 && o.batch != batch) {
+    return fail(ErrorKind::usage, fmt::format("--batch {}: the batch of \"{}\" is fixed at {}", o.batch, o.model.path, batch));
+  }
+  OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
+  const Buffers buffers = buffers_for(plan);
+  progress->step(fmt::format("measure for {} s", o.seconds));
+  OCTAVO_TRY(const auto times, measure(*context, buffers, o.seconds));
+  progress.reset();
+
+  const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
+  const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
+  const double rate = static_cast<double>(batch) * static_cast<double>(times.sorted.size()) / times.total;
+  if (o.json) {
+    const nlohmann::json result = {{"model", o.model.path},         {"plan_hash", loaded.engine->plan_hash()},
+                                   {"threads", context->threads()}, {"batch", batch},
+                                   {"runs", times.sorted.size()},   {"median_ms", median * 1e3},
+                                   {"p99_ms", p99 * 1e3},           {"mean_ms", mean * 1e3},
+                                   {"min_ms", least * 1e3},         {"images_per_second", rate}};
+    fmt::print("{}\n", result.dump());
+    return 0;
+  }
+  fmt::print("{}: batch {}, {} thread{}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
+             o.model.path, batch, context->threads(), context->threads() == 1 ? "" : "s", median * 1e3, p99 * 1e3, least * 1e3,
+             rate, times.sorted.size());
+  if (o.regions) {
+    const int runs = std::clamp(static_cast<int>(o.seconds / median), 3, 200);
+    OCTAVO_TRY(const auto profile, context->profile(buffers.in, buffers.out, runs));
+    print_regions(plan, profile);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, true);
+  app.add_option("--batch", o->batch, "Batch, when the model leaves it open")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{65536}))
+      ->type_name("N");
+  app.add_option("--seconds", o->seconds, "How long to measure (default 3)")->check(CLI::Range(0.01, 86400.0))->type_name("S");
+  app.add_flag("--regions", o->regions, "The time of each region as well");
+  app.add_flag("--json", o->json, "One line of JSON");
+  app.footer("Inputs are random. Example: octavo bench model.onnx --threads 1 --seconds 5 --regions");
+  return [o] { return bench(*o); };
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,95 @@
+#include "cli/model.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "onnx/import.h"
+
+namespace octavo::cli {
+namespace {
+
+/// By the first bytes; a file that cannot be read is left to whoever reads it next.
+bool is_engine_file(const std::string& path) {
+  char magic[8] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::memcmp(magic, "OCTAVO\0\n", sizeof magic) == 0;
+}
+
+void log_decisions(const api::Built& built) {
+  for (const auto& note : built.model.notes) fmt::print(stderr, "import: {}\n", note);
+  for (const auto& report : built.reports) {
+    for (const auto& rule : report.stats) {
+      if (rule.applied + rule.refused == 0) continue;
+      fmt::print(stderr, "rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
+    }
+    for (const auto& refusal : report.refusals)
+      fmt::print(stderr, "rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, refusal.reason);
+  }
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
+  auto* model = app.add_option(engines ? "model,--onnx,--loadEngine" : "model,--onnx", o.path,
+                               engines ? "ONNX model, or engine file" : "ONNX model");
+  model->required()->type_name(engines ? "MODEL|ENGINE" : "MODEL");
+  app.add_option("--shapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
+      ->type_name("SHAPES");
+  app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+  app.add_option("--device", o.device, "cpu, or reference: the slow evaluator that defines the results")->type_name("NAME");
+  app.add_option("--disable", o.disable, "Rules and fusions to leave out, by name (docs/rules.md)")
+      ->delimiter(',')
+      ->type_name("RULE");
+  app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
+}
+
+Result<Declared> declared_inputs(const ModelOptions& options) {
+  Declared declared;
+  declared.is_engine = is_engine_file(options.path);
+  if (declared.is_engine) {
+    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers()));
+    for (const auto& binding : engine->plan().inputs)
+      declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
+  } else {
+    OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
+    for (const auto& input : inputs) declared.inputs.push_back({input.name, input.shape_text(), {input.dtype, input.dims}});
+  }
+  return declared;
+}
+
+Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch) {
+  Loaded loaded;
+  loaded.threads = options.threads;
+  if (is_engine_file(options.path)) {
+    if (!options.shapes.empty() || !options.disable.empty()) {
+      return fail(ErrorKind::usage, fmt::format("--shapes and --disable belong to building; \"{}\" is an engine, already built\n"
+                                                "  give them to: octavo build MODEL.onnx -o {}",
+                                                options.path, options.path));
+    }
+    progress.step(fmt::format("load {}", options.path));
+    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers()));
+    return loaded;
+  }
+  api::PipelineOptions build;
+  build.device = options.device;
+  build.threads = options.threads;
+  build.disabled.insert(options.disable.begin(), options.disable.end());
+  build.import.default_batch = batch;
+  build.import.shapes = shapes;
+  if (!options.shapes.empty()) {
+    OCTAVO_TRY(auto given, parse_shapes(options.shapes));
+    given.insert(shapes.begin(), shapes.end());
+    build.import.shapes = std::move(given);
+  }
+  build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
+  OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
+  loaded.engine = loaded.built->engine;
+  if (options.verbose) log_decisions(*loaded.built);
+  return loaded;
+}
+
+}  // namespace octavo::cli

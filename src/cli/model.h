@@ -1,0 +1,48 @@
+// MODEL or ENGINE: the options that all subcommands share, and getting from a file to an engine.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/pipeline.h"
+#include "base/result.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "engine/engine.h"
+
+namespace octavo::cli {
+
+struct ModelOptions {
+  std::string path, shapes, device = "cpu";
+  int threads = 0;
+  std::vector<std::string> disable;
+  bool verbose = false;
+};
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable and --verbose.
+void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
+
+/// What the file declares, before anything is built. -1: not known yet.
+struct InputDeclaration {
+  std::string name, shape_text;
+  ir::TensorType type;
+};
+struct Declared {
+  bool is_engine = false;
+  std::vector<InputDeclaration> inputs;
+};
+[[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);
+
+struct Loaded {
+  std::shared_ptr<const engine::Engine> engine;
+  std::optional<api::Built> built;  ///< absent when an engine file was loaded
+  int threads = 0;                  ///< to run with; 0: the engine's
+};
+/// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` > 0 binds an
+/// open first dimension. With --verbose, says on stderr what import and the rules decided.
+[[nodiscard]] Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes = {},
+                                  std::int64_t batch = 1);
+
+}  // namespace octavo::cli
