@@ -14,7 +14,7 @@ namespace octavo::cpu {
 namespace {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&copy_family(), &pointwise_family()};
+  static const std::vector<const Family*> list{&copy_family(), &pointwise_family(), &conv_family(), &conv_f32_family()};
   return list;
 }
 

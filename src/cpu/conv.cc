@@ -1,0 +1,417 @@
+// cpu.conv.u8s8.block.<isa> and cpu.conv.f32.block.<isa>: convolutions and transposed convolutions of any kernel, stride, dilation,
+// padding, groups. A task is a band of output rows of one image. Its input rows are copied once into a padded strip (int16 codes
+// minus the zero point, so padding is 0; or floats); then tiles of pixels x channels accumulate in registers and the epilogue runs
+// over each tile. These are the kernels for processors without VNNI and for whatever the generated kernels refuse.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/family.h"
+#include "cpu/window.h"
+
+namespace octavo::cpu {
+namespace {
+
+// How the weights are laid out and walked; the same at pack and at load.
+struct Layout {
+  Image image;
+  std::int64_t group = 1, cg = 1, og = 1;  // channels of a group: in, out
+  std::int64_t cp = 1;                     // strip elements a pixel (int8: even)
+  std::int64_t lanes = 16, blocks = 1;     // output channels of a tile, tiles of a group
+  std::vector<Phase> d, h, w;
+  [[nodiscard]] std::int64_t taps() const { return image.depth.kernel * image.height.kernel * image.width.kernel; }
+  [[nodiscard]] std::int64_t block_elements() const { return taps() * cp * lanes; }
+};
+
+Result<Layout> layout_of(const Stage& s, Isa isa) {
+  const auto& weights = s.anchor.weights->dims;
+  if (weights.size() < 3)
+    return fail(ErrorKind::unsupported, fmt::format("weights {} are not a convolution's", ir::to_string(weights)));
+  Layout l;
+  OCTAVO_TRY(l.image, Image::of(s, {weights.begin() + 2, weights.end()}));
+  l.group = ir::get_int(s.anchor.attrs, "group", 1);
+  const std::int64_t c = s.anchor.inputs[0].dims[1], o = s.space[1];
+  if (l.group < 1 || c % l.group != 0 || o % l.group != 0) {
+    return fail(ErrorKind::bad_engine, fmt::format("{} groups do not divide {} input and {} output channels", l.group, c, o));
+  }
+  l.cg = c / l.group;
+  l.og = o / l.group;
+  const bool transposed = s.anchor.op == ir::Op::conv_transpose;
+  if (weights[0] != (transposed ? c : o) || weights[1] != (transposed ? l.og : l.cg)) {
+    return fail(ErrorKind::bad_engine, fmt::format("weights {} do not fit {} input and {} output channels in {} groups",
+                                                   ir::to_string(weights), c, o, l.group));
+  }
+  l.cp = s.anchor.integer ? (l.cg + 1) / 2 * 2 : l.cg;
+  l.lanes = kernel_table(isa)->conv_channels;
+  l.blocks = (l.og + l.lanes - 1) / l.lanes;
+  l.d = l.image.depth.phases();
+  l.h = l.image.height.phases();
+  l.w = l.image.width.phases();
+  return l;
+}
+
+// Order of packed weights: group, channel block, phases d h w, taps d h w, input channel (int8: pairs), channel of the block.
+template <class T, class From>
+ir::Tensor pack_weights(const Stage& s, const Layout& l, ir::DType type, const From* from, const std::vector<std::int32_t>& zero) {
+  ir::Tensor out(type, {l.group, l.blocks, l.block_elements()});
+  T* to = out.mutable_data<T>().data();
+  const bool transposed = s.anchor.op == ir::Op::conv_transpose;
+  const std::int64_t pair = s.anchor.integer ? 2 : 1;
+  const Image& im = l.image;
+  const std::int64_t kernel = l.taps();
+  for (std::int64_t g = 0; g < l.group; ++g) {
+    for (std::int64_t b = 0; b < l.blocks; ++b) {
+      for (const Phase& pd : l.d) {
+        for (const Phase& ph : l.h) {
+          for (const Phase& pw : l.w) {
+            for (const Tap& td : pd.taps) {
+              for (const Tap& th : ph.taps) {
+                for (const Tap& tw : pw.taps) {
+                  const std::int64_t k = (td.k * im.height.kernel + th.k) * im.width.kernel + tw.k;
+                  for (std::int64_t c = 0; c < l.cg; ++c) {
+                    for (std::int64_t lane = 0; lane < std::min(l.lanes, l.og - b * l.lanes); ++lane) {
+                      const std::int64_t o = b * l.lanes + lane;
+                      const std::int64_t row = transposed ? (g * l.cg + c) * l.og + o : (g * l.og + o) * l.cg + c;
+                      const auto channel = static_cast<std::size_t>(g * l.og + o);
+                      const std::int32_t z = zero.empty() ? 0 : zero.size() == 1 ? zero[0] : zero[channel];
+                      to[c / pair * pair * l.lanes + lane * pair + c % pair] =
+                          static_cast<T>(static_cast<T>(from[row * kernel + k]) - static_cast<T>(z));
+                    }
+                  }
+                  to += l.cp * l.lanes;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// One (depth, height, width) phase: its taps as runs of the strip, and where its weights begin.
+struct Part {
+  std::size_t d, h, w;
+  std::vector<TapRun> runs;  // offsets from strip row in_step * j - row_min, pixel 0
+  std::int64_t weight = 0;   // elements from the block's start
+};
+
+class ConvKernel final : public Kernel {
+ public:
+  ConvKernel(const KernelTable& table, Layout layout, Epilogue epilogue, const Stage& s, const std::byte* weights)
+      : table_(table), l_(std::move(layout)), epilogue_(std::move(epilogue)), weights_(weights), integer_(s.anchor.integer) {
+    const region::TensorRef& x = s.anchor.inputs[0];
+    x_ = x;
+    zx_ = x.quantizer ? x.quantizer->zero_point[0] : 0;
+    element_ = integer_ ? 2 : 4;
+    const auto range = [](const std::vector<Phase>& phases, std::int64_t& lo, std::int64_t& hi) {
+      bool any = false;
+      for (const Phase& p : phases) {
+        for (const Tap& t : p.taps) {
+          const std::int64_t last = (p.count - 1) * p.in_step + t.shift;
+          lo = any ? std::min(lo, t.shift) : t.shift;
+          hi = any ? std::max(hi, last) : last;
+          any = true;
+        }
+      }
+    };
+    std::int64_t w_max = 0;
+    range(l_.w, w_min_, w_max);
+    strip_w_ = w_max - w_min_ + 1;
+    for (const Phase& p : l_.d) slices_ = std::max(slices_, static_cast<std::int64_t>(p.taps.size()));
+    choose_bands();
+    make_parts();
+  }
+
+  int tasks() const override { return static_cast<int>(l_.image.batch * l_.image.depth.out * bands_ * splits_); }
+  std::size_t scratch_bytes() const override {
+    const std::size_t strip = static_cast<std::size_t>(slices_ * strip_h_ * strip_w_ * l_.cp * element_);
+    return (epilogue_.scratch_bytes() + 63) / 64 * 64 + strip + 64;
+  }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    epilogue_.prepare(worker.scratch);
+    for (std::int64_t t = task_begin; t < task_end; ++t) {
+      std::int64_t rest = t;
+      const std::int64_t split = rest % splits_;
+      rest /= splits_;
+      const std::int64_t band = rest % bands_;
+      rest /= bands_;
+      run_band(memory, worker.scratch, rest / l_.image.depth.out, rest % l_.image.depth.out, band, split);
+    }
+  }
+
+ private:
+  void choose_bands() {
+    const std::int64_t rows = l_.image.height.out;
+    band_rows_ = std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
+    while (true) {
+      strip_h_ = 1;
+      for (std::int64_t b = 0; b * band_rows_ < rows; ++b) {
+        std::int64_t lo = 0, hi = 0;
+        strip_range(b, lo, hi);
+        strip_h_ = std::max(strip_h_, hi - lo + 1);
+      }
+      if (band_rows_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= 512 * 1024) break;
+      band_rows_ = (band_rows_ + 1) / 2;
+    }
+    bands_ = (rows + band_rows_ - 1) / band_rows_;
+    const std::int64_t pieces = l_.image.batch * l_.image.depth.out * bands_, blocks = l_.group * l_.blocks;
+    splits_ = std::clamp<std::int64_t>(8 / pieces, 1, blocks);
+  }
+
+  // Rows j of a phase whose outputs lie in the band.
+  static void rows_of(const Phase& p, std::int64_t begin, std::int64_t end, std::int64_t& j0, std::int64_t& j1) {
+    j0 = std::max<std::int64_t>(0, (begin - p.first + p.step - 1) / p.step);
+    j1 = end <= p.first ? 0 : std::min(p.count, (end - p.first + p.step - 1) / p.step);
+  }
+  void strip_range(std::int64_t band, std::int64_t& lo, std::int64_t& hi) const {
+    const std::int64_t begin = band * band_rows_, end = std::min(begin + band_rows_, l_.image.height.out);
+    bool any = false;
+    for (const Phase& p : l_.h) {
+      std::int64_t j0, j1;
+      rows_of(p, begin, end, j0, j1);
+      if (j0 >= j1 || p.taps.empty()) continue;
+      const std::int64_t first = j0 * p.in_step + p.taps.front().shift, last = (j1 - 1) * p.in_step + p.taps.back().shift;
+      lo = any ? std::min(lo, first) : first;
+      hi = any ? std::max(hi, last) : last;
+      any = true;
+    }
+  }
+
+  void make_parts() {
+    std::int64_t weight = 0;
+    for (std::size_t d = 0; d < l_.d.size(); ++d) {
+      for (std::size_t h = 0; h < l_.h.size(); ++h) {
+        for (std::size_t w = 0; w < l_.w.size(); ++w) {
+          Part part{d, h, w, {}, weight};
+          for (std::size_t slice = 0; slice < l_.d[d].taps.size(); ++slice) {
+            for (const Tap& th : l_.h[h].taps) {
+              for (const Tap& tw : l_.w[w].taps) {
+                const std::int64_t offset =
+                    ((static_cast<std::int64_t>(slice) * strip_h_ + th.shift) * strip_w_ + tw.shift - w_min_) * l_.cp;
+                weight += l_.cp * l_.lanes;
+                if (!part.runs.empty() && part.runs.back().offset + part.runs.back().length == offset) {
+                  part.runs.back().length += static_cast<std::int32_t>(l_.cp);
+                } else {
+                  part.runs.push_back({offset, static_cast<std::int32_t>(l_.cp)});
+                }
+              }
+            }
+          }
+          parts_.push_back(std::move(part));
+        }
+      }
+    }
+  }
+
+  void fill_row(std::byte* to, const std::byte* from) const {
+    const Image& im = l_.image;
+    const std::int64_t begin = std::max<std::int64_t>(0, w_min_), end = std::min(im.width.in, w_min_ + strip_w_);
+    const auto pixel = [&](std::int64_t w) { return to + (w - w_min_) * l_.cp * element_; };
+    const std::byte* const row_end = to + strip_w_ * l_.cp * element_;
+    std::memset(to, 0, static_cast<std::size_t>((begin < end ? pixel(begin) : row_end) - to));
+    if (begin >= end) return;
+    std::memset(pixel(end), 0, static_cast<std::size_t>(row_end - pixel(end)));
+    const std::int64_t size = integer_ ? 1 : 4;
+    if (im.xc == size && l_.cp == l_.cg && im.xw == l_.cg * size) {
+      return fill_channels(pixel(begin), from + begin * im.xw, (end - begin) * l_.cg);
+    }
+    for (std::int64_t w = begin; w < end; ++w) {
+      std::byte* const p = pixel(w);
+      const std::byte* const x = from + w * im.xw;
+      if (im.xc == size || l_.cg == 1) {
+        fill_channels(p, x, l_.cg);
+      } else {
+        for (std::int64_t c = 0; c < l_.cg; ++c) fill_channels(p + c * element_, x + c * im.xc, 1);
+      }
+      if (l_.cp != l_.cg) std::memset(p + l_.cg * element_, 0, static_cast<std::size_t>(element_));
+    }
+  }
+  void fill_channels(std::byte* to, const std::byte* from, std::int64_t n) const {
+    if (!integer_) {
+      std::memcpy(to, from, static_cast<std::size_t>(n) * 4);
+    } else if (n < 8) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        reinterpret_cast<std::int16_t*>(to)[i] = static_cast<std::int16_t>(std::to_integer<std::int32_t>(from[i]) - zx_);
+      }
+    } else {
+      table_.widen(reinterpret_cast<std::int16_t*>(to), reinterpret_cast<const std::uint8_t*>(from), n, zx_);
+    }
+  }
+
+  void run_band(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t od, std::int64_t band,
+                std::int64_t split) const {
+    const Image& im = l_.image;
+    std::byte* strip = scratch + (epilogue_.scratch_bytes() + 63) / 64 * 64;
+    std::int64_t row_min = 0, row_max = -1;
+    strip_range(band, row_min, row_max);
+    const auto phase_d = static_cast<std::size_t>(od % static_cast<std::int64_t>(l_.d.size()));
+    const Phase& pd = l_.d[phase_d];
+    const std::int64_t begin = band * band_rows_, end = std::min(begin + band_rows_, im.height.out);
+    const std::int64_t all = l_.group * l_.blocks, first = all * split / splits_, last = all * (split + 1) / splits_;
+    std::int64_t filled = -1;
+    for (std::int64_t block = first; block < last; ++block) {
+      const std::int64_t g = block / l_.blocks, b = block % l_.blocks;
+      if (g != filled) {
+        const std::byte* x = memory.at(x_) + n * im.xn + g * l_.cg * im.xc;
+        for (std::size_t slice = 0; slice < pd.taps.size(); ++slice) {
+          const std::int64_t id = od / pd.step * pd.in_step + pd.taps[slice].shift;
+          for (std::int64_t h = row_min; h <= row_max; ++h) {
+            std::byte* to = strip + ((static_cast<std::int64_t>(slice) * strip_h_ + h - row_min) * strip_w_) * l_.cp * element_;
+            if (id < 0 || id >= im.depth.in || h < 0 || h >= im.height.in) {
+              std::memset(to, 0, static_cast<std::size_t>(strip_w_ * l_.cp * element_));
+            } else {
+              fill_row(to, x + id * im.xd + h * im.xh);
+            }
+          }
+        }
+        filled = g;
+      }
+      const std::byte* w = weights_ + block * l_.block_elements() * element_;
+      const auto cols = static_cast<int>(std::min(l_.lanes, l_.og - b * l_.lanes));
+      for (const Part& part : parts_) {
+        if (part.d != phase_d) continue;
+        const Phase& ph = l_.h[part.h];
+        std::int64_t j0, j1;
+        rows_of(ph, begin, end, j0, j1);
+        for (std::int64_t j = j0; j < j1; ++j) {
+          Index origin{};
+          set(origin, im.n, n);
+          set(origin, im.c, g * l_.og + b * l_.lanes);
+          set(origin, im.d, od);
+          set(origin, im.h, ph.first + ph.step * j);
+          const std::byte* row = strip + (ph.in_step * j - row_min) * strip_w_ * l_.cp * element_;
+          run_row(memory, scratch, origin, part, row, w + part.weight * element_, cols);
+        }
+      }
+    }
+  }
+
+  static void set(Index& origin, int dim, std::int64_t value) {
+    if (dim >= 0) origin[static_cast<std::size_t>(dim)] = value;
+  }
+
+  void run_row(const Memory& memory, std::byte* scratch, Index origin, const Part& part, const std::byte* row, const std::byte* w,
+               int cols) const {
+    const Phase& pw = l_.w[part.w];
+    ConvTile t;
+    t.pixel_step = pw.in_step * l_.cp;
+    t.runs = part.runs.data();
+    t.run_count = static_cast<int>(part.runs.size());
+    t.w = w;
+    t.acc = Epilogue::acc(scratch);
+    auto* acc = Epilogue::acc(scratch);
+    for (std::int64_t p = 0; p < pw.count; p += table_.conv_pixels) {
+      t.pixels = static_cast<int>(std::min<std::int64_t>(table_.conv_pixels, pw.count - p));
+      t.x = row + p * t.pixel_step * element_;
+      if (integer_) {
+        table_.conv_i16(t);
+      } else {
+        table_.conv_f32(t);
+      }
+      if (cols < l_.lanes) {  // a block has no gaps between its rows
+        for (int r = 1; r < t.pixels; ++r) std::memmove(acc + r * cols, acc + r * l_.lanes, static_cast<std::size_t>(cols) * 4);
+      }
+      set(origin, l_.image.w, pw.first + pw.step * p);
+      epilogue_.run(memory, scratch, origin, t.pixels, cols, pw.step);
+    }
+  }
+
+  const KernelTable& table_;
+  Layout l_;
+  Epilogue epilogue_;
+  const std::byte* weights_;
+  bool integer_;
+  region::TensorRef x_;
+  std::int32_t zx_ = 0;
+  std::int64_t element_ = 2;
+  std::int64_t w_min_ = 0, strip_w_ = 1, strip_h_ = 1, slices_ = 1;
+  std::int64_t band_rows_ = 1, bands_ = 1, splits_ = 1;
+  std::vector<Part> parts_;
+};
+
+class ConvFamily final : public Family {
+ public:
+  explicit ConvFamily(bool integer) : integer_(integer) {}
+  std::string_view name() const override { return integer_ ? "cpu.conv.u8s8.block" : "cpu.conv.f32.block"; }
+
+  bool about(const Region& r) const override {
+    const region::Anchor& a = only(r).anchor;
+    return r.stages.size() == 1 && (a.op == ir::Op::conv || a.op == ir::Op::conv_transpose) && a.integer == integer_ && a.weights &&
+           !a.inputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const region::Anchor& a = only(r).anchor;
+    const ir::DType want = integer_ ? ir::DType::u8 : ir::DType::f32, want_w = integer_ ? ir::DType::s8 : ir::DType::f32;
+    if (a.inputs[0].dtype != want || a.weights->dtype != want_w) {
+      return fmt::format("needs {} input and {} weights, has {} and {}", ir::name_of(want), ir::name_of(want_w),
+                         ir::name_of(a.inputs[0].dtype), ir::name_of(a.weights->dtype));
+    }
+    if (const auto l = layout_of(only(r), Isa::portable); !l) return l.error().message;
+    const auto e = epilogue(only(r), Isa::portable);
+    return e ? "" : e.error().message;
+  }
+  double cost(const Region& r, Isa isa) const override {
+    const Stage& s = only(r);
+    const auto& w = s.anchor.weights->dims;
+    double macs = static_cast<double>(ir::count(s.space)) * static_cast<double>(ir::count(w)) / static_cast<double>(s.space[1]);
+    if (s.anchor.op == ir::Op::conv_transpose) {
+      macs =
+          static_cast<double>(ir::count(s.anchor.inputs[0].dims)) * static_cast<double>(ir::count(w)) / static_cast<double>(w[0]);
+    }
+    const double group = static_cast<double>(ir::get_int(s.anchor.attrs, "group", 1));
+    const double waste = std::max(1.0, 16.0 * group / static_cast<double>(s.space[1]));  // lanes without a channel
+    const double each = integer_ ? 40.0 : 22.0;
+    return (macs * waste / each + static_cast<double>(ir::count(s.space)) * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
+  }
+
+  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa isa) const override {
+    const Stage& s = only(r);
+    OCTAVO_TRY(const Layout l, layout_of(s, isa));
+    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(s.anchor.weights->buffer)];
+    const region::TensorRef& w = *s.anchor.weights;
+    if (w.strides != ir::dense_strides(w.dims)) return fail(ErrorKind::internal, "packing weights: they are not dense");
+    const std::byte* from = b.data.bytes().data() + w.offset;
+    std::vector<ir::Tensor> out;
+    if (integer_) {
+      out.push_back(
+          pack_weights<std::int16_t>(s, l, ir::DType::s16, reinterpret_cast<const std::int8_t*>(from), s.anchor.weight_zero));
+    } else {
+      out.push_back(pack_weights<float>(s, l, ir::DType::f32, reinterpret_cast<const float*>(from), {}));
+    }
+    return out;
+  }
+
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
+    if (packed.size() != 1)
+      return fail(ErrorKind::bad_engine, fmt::format("{} needs one packed constant, has {}", name(), packed.size()));
+    OCTAVO_TRY(Layout l, layout_of(only(r), isa));
+    OCTAVO_TRY(Epilogue e, epilogue(only(r), isa));
+    return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), only(r), packed[0]);
+  }
+
+ private:
+  static Result<Epilogue> epilogue(const Stage& s, Isa isa) {
+    OCTAVO_TRY(Space space, Space::of(s));
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+    OCTAVO_TRY(const Layout l, layout_of(s, isa));
+    return Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), l.image.w, l.image.c);
+  }
+  bool integer_;
+};
+
+}  // namespace
+
+const Family& conv_family() {
+  static const ConvFamily family(true);
+  return family;
+}
+const Family& conv_f32_family() {
+  static const ConvFamily family(false);
+  return family;
+}
+
+}  // namespace octavo::cpu

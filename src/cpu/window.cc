@@ -1,0 +1,80 @@
+#include "cpu/window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace octavo::cpu {
+
+std::vector<Phase> Window::phases() const {
+  std::vector<Phase> list;
+  const std::int64_t n = transposed ? std::min(stride, out) : 1;
+  for (std::int64_t p = 0; p < n; ++p) {
+    Phase phase;
+    phase.first = p;
+    phase.step = transposed ? stride : 1;
+    phase.in_step = transposed ? 1 : stride;
+    phase.count = (out - p + phase.step - 1) / phase.step;
+    for (std::int64_t k = 0; k < kernel; ++k) {
+      if (!transposed) {
+        phase.taps.push_back({k, k * dilation - pad});
+      } else if ((p + pad - k * dilation) % stride == 0) {
+        phase.taps.push_back({k, (p + pad - k * dilation) / stride});
+      }
+    }
+    std::sort(phase.taps.begin(), phase.taps.end(), [](const Tap& a, const Tap& b) { return a.shift < b.shift; });
+    list.push_back(std::move(phase));
+  }
+  return list;
+}
+
+Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64_t>& kernel) {
+  const region::Anchor& a = stage.anchor;
+  const std::size_t rank = stage.space.size();
+  const region::TensorRef& x = a.inputs[0];
+  if (rank < 3 || rank > 5 || x.dims.size() != rank || kernel.size() != rank - 2) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("windows are known in 1 to 3 spatial dimensions; this is {} to {} with kernel {}",
+                            ir::to_string(x.dims), ir::to_string(stage.space), ir::to_string(kernel)));
+  }
+  const std::size_t spatial = rank - 2;
+  const auto list = [&](const char* key, std::size_t n, std::int64_t fallback) {
+    auto v = ir::get_ints(a.attrs, key);
+    if (v.empty()) v.assign(n, fallback);
+    return v;
+  };
+  const auto strides = list("strides", spatial, 1), dilations = list("dilations", spatial, 1), pads = list("pads", 2 * spatial, 0);
+  if (strides.size() != spatial || dilations.size() != spatial || pads.size() != 2 * spatial) {
+    return fail(ErrorKind::bad_engine,
+                fmt::format("{}: strides, dilations or pads do not have {} spatial dimensions", ir::name_of(a.op), spatial));
+  }
+  Image im;
+  im.n = 0;
+  im.c = 1;
+  im.batch = stage.space[0];
+  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  im.xn = x.strides[0] * size;
+  im.xc = x.strides[1] * size;
+  Window* const windows[] = {&im.depth, &im.height, &im.width};
+  int* const dims[] = {&im.d, &im.h, &im.w};
+  std::int64_t* const steps[] = {&im.xd, &im.xh, &im.xw};
+  for (std::size_t k = 0; k < spatial; ++k) {
+    const std::size_t slot = 3 - spatial + k;
+    *windows[slot] = {
+        x.dims[2 + k], stage.space[2 + k], kernel[k], strides[k], dilations[k], pads[k], a.op == ir::Op::conv_transpose};
+    *dims[slot] = static_cast<int>(2 + k);
+    *steps[slot] = x.strides[2 + k] * size;
+  }
+  const auto single = [](const Window& w) { return w.in == 1 && w.out == 1 && w.kernel == 1 && w.pad == 0; };
+  if (im.batch > 1 && single(im.depth) && single(im.height) && single(im.width)) {
+    std::swap(im.n, im.w);
+    std::swap(im.xn, im.xw);
+    im.width.in = im.width.out = im.batch;
+    im.width.stride = 1;
+    im.width.transposed = false;
+    im.batch = 1;
+  }
+  return im;
+}
+
+}  // namespace octavo::cpu
