@@ -1,0 +1,98 @@
+// resize_linear and resize_cubic: separable, the last dimension first, fp32 between the passes.
+//   The source coordinate of output o is computed in double (modes below) and the weights are rounded to fp32 once.
+//   linear  x clamped into [0, D-1]; y = fma(v[i+1], w, v[i] * (1 - w)) with w the fraction
+//   cubic   taps i-1..i+2, clamped to the border (exclude_outside: left out, the others rescaled); y = fma over the taps in order
+#include <algorithm>
+#include <cmath>
+
+#include "reference/detail.h"
+
+namespace octavo::reference {
+namespace {
+
+/// Source elements and weights of one output coordinate.
+struct Tap {
+  Ints from;
+  std::vector<float> weight;
+};
+
+Result<double> source(const Args& a, std::string_view mode, double o, double in, double out, double scale) {
+  if (mode == "half_pixel") return (o + 0.5) / scale - 0.5;
+  if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
+  if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
+  if (mode == "asymmetric") return o / scale;
+  if (mode == "half_pixel_symmetric") {  // as half_pixel, centred when the output extent was rounded
+    const double centre = in / 2, offset = centre * (1 - out / (scale * in));
+    return offset + (o + 0.5) / scale - 0.5;
+  }
+  return a.error(ErrorKind::unsupported,
+                 "coordinate mode \"{}\" is not defined here (half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, "
+                 "asymmetric are)",
+                 mode);
+}
+
+Tap linear(double x, std::int64_t extent) {
+  const double inside = std::clamp(x, 0.0, static_cast<double>(extent - 1));
+  const auto low = static_cast<std::int64_t>(std::floor(inside));
+  const std::int64_t high = std::min(low + 1, extent - 1);
+  const auto w = static_cast<float>(inside - static_cast<double>(low));
+  return {{low, high}, {1.0F - w, w}};
+}
+
+Tap cubic(double x, std::int64_t extent, double coefficient, bool exclude_outside) {
+  const double floor = std::floor(x), t = x - floor, A = coefficient;
+  const auto near = [A](double d) { return ((A + 2) * d - (A + 3)) * d * d + 1; };
+  const auto far = [A](double d) { return ((A * d - 5 * A) * d + 8 * A) * d - 4 * A; };
+  double w[4] = {far(t + 1), near(t), near(1 - t), far(2 - t)};
+  Tap tap;
+  double sum = 0;
+  for (int k = 0; k < 4; ++k) {
+    const std::int64_t i = static_cast<std::int64_t>(floor) - 1 + k;
+    if (exclude_outside && (i < 0 || i >= extent)) w[k] = 0;
+    sum += w[k];
+    tap.from.push_back(std::clamp<std::int64_t>(i, 0, extent - 1));
+  }
+  for (const double v : w) tap.weight.push_back(static_cast<float>(exclude_outside ? v / sum : v));
+  return tap;
+}
+
+}  // namespace
+
+Result<Tensors> eval_resize(const Args& a) {
+  const Shape& x = a.shape(0);
+  const Shape& y = a.out().shape;
+  const std::string mode = ir::get_text(a.n.attrs, "coordinate_mode", "half_pixel");
+  const std::vector<double> scales = ir::get_floats(a.n.attrs, "scales");
+  const double coefficient = ir::get_float(a.n.attrs, "cubic_coeff_a", -0.75);
+  const bool exclude = ir::get_int(a.n.attrs, "exclude_outside") != 0;
+  std::vector<float> data = floats(a.in[0]);
+  Shape now = x;
+  for (std::size_t d = x.size(); d-- > 0;) {
+    const double in = static_cast<double>(x[d]), out = static_cast<double>(y[d]);
+    const double scale = scales.empty() ? out / in : scales[d];
+    if (x[d] == y[d] && scale == 1) continue;
+    std::vector<Tap> taps;
+    for (std::int64_t o = 0; o < y[d]; ++o) {
+      OCTAVO_TRY(const double at, source(a, mode, static_cast<double>(o), in, out, scale));
+      taps.push_back(a.n.op == Op::resize_linear ? linear(at, x[d]) : cubic(at, x[d], coefficient, exclude));
+    }
+    const std::int64_t inner = ir::dense_strides(now)[d], outer = ir::count(now) / (inner * now[d]);
+    now[d] = y[d];
+    std::vector<float> next(idx(ir::count(now)));
+    for (std::int64_t i = 0; i < outer; ++i) {
+      for (std::int64_t o = 0; o < y[d]; ++o) {
+        const Tap& tap = taps[idx(o)];
+        for (std::int64_t k = 0; k < inner; ++k) {
+          const auto v = [&](std::size_t t) { return data[idx((i * x[d] + tap.from[t]) * inner + k)]; };
+          float sum = v(0) * tap.weight[0];
+          for (std::size_t t = 1; t < tap.from.size(); ++t) sum = std::fma(v(t), tap.weight[t], sum);
+          next[idx((i * y[d] + o) * inner + k)] = sum;
+        }
+      }
+    }
+    data = std::move(next);
+  }
+  return Tensors{from_floats(data, a.out())};
+}
+
+}  // namespace octavo::reference
