@@ -1,0 +1,258 @@
+#include "cpu/avx512/conv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <tuple>
+
+#include "cpu/avx512/conv_code.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+struct TaskItem {
+  int phase = 0;
+  std::int64_t image = 0, band = 0;
+  int first_block = 0, last_block = 0;
+};
+
+class ConvKernel final : public region::Kernel {
+ public:
+  ConvKernel(const region::Region& region, ConvPlan plan, std::span<const std::byte* const> packed, bool vbmi)
+      : plan_(std::move(plan)),
+        stage_(region.stages.front()),
+        weights_(packed[0]),
+        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
+    stage_.anchor.weights.reset();
+    generate(vbmi);
+    make_tables();
+    make_tasks();
+  }
+
+  [[nodiscard]] int tasks() const override { return static_cast<int>(tasks_.size()); }
+  [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_; }
+
+  void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
+    const TaskItem* copied = nullptr;
+    for (int t = begin; t < end; ++t) {
+      const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
+      const Phase& ph = plan_.phases[static_cast<std::size_t>(task.phase)];
+      const bool same =
+          copied != nullptr && copied->phase == task.phase && copied->image == task.image && copied->band == task.band;
+      if (ph.copies && !same) copy_rows(memory, ph, task, worker.scratch);
+      copied = &task;
+      run_band(memory, ph, task, worker.scratch);
+    }
+  }
+
+ private:
+  using Key = std::tuple<int, int, int, int>;  // phase, pixels, vectors, tail
+
+  [[nodiscard]] std::int64_t band_pixels(const Phase& ph, std::int64_t band) const {
+    const std::int64_t start = band * ph.band_rows * ph.row_pixels;
+    return std::min(ph.band_rows * ph.row_pixels, ph.pixels - start);
+  }
+
+  void generate(bool vbmi) {
+    ConstantPool pool(code_);
+    std::map<Key, std::size_t> at;
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
+      const Phase& ph = plan_.phases[i];
+      for (const Block& b : ph.blocks) {
+        for (std::int64_t band : {std::int64_t{0}, ph.bands - 1}) {
+          const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors));
+          for (int pixels : {t.big, t.small_count > 0 ? t.small : t.big}) {
+            const Key key{static_cast<int>(i), pixels, b.vectors, b.tail};
+            if (at.count(key) != 0) continue;
+            at[key] = emit_conv_tile(code_, pool, plan_, ph, Tile{pixels, b.vectors, b.tail}, vbmi);
+          }
+        }
+      }
+    }
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    for (const auto& [key, offset] : at)
+      functions_[key] = reinterpret_cast<TileFn>(reinterpret_cast<std::uintptr_t>(code_.getCode() + offset));
+  }
+
+  void make_tables() {
+    for (const Phase& ph : plan_.phases) {
+      std::vector<std::int32_t> table;
+      const std::int64_t pixels = band_pixels(ph, 0);
+      const int columns = plan_.epilogue.columns;
+      table.resize(static_cast<std::size_t>(pixels * columns));
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        const std::int64_t j = ph.flat ? 0 : i / ph.row_pixels, k = ph.flat ? i : i % ph.row_pixels;
+        auto* row = table.data() + i * columns;
+        row[0] = static_cast<std::int32_t>(j * ph.y.step * ph.row_step + k * ph.x.step * ph.pixel_step);
+        for (int s = 0; s < plan_.epilogue.stream_count(); ++s) {
+          const int column = plan_.epilogue.stream(s).column;
+          if (column < 0) continue;
+          row[column] =
+              static_cast<std::int32_t>(pixel_offset(stage_, plan_, ph, s, j, k) - pixel_offset(stage_, plan_, ph, s, 0, 0));
+        }
+      }
+      tables_.push_back(std::move(table));
+    }
+  }
+
+  void make_tasks() {
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
+      const Phase& ph = plan_.phases[i];
+      const auto blocks = static_cast<int>(ph.blocks.size());
+      for (std::int64_t n = 0; n < plan_.images; ++n) {
+        for (std::int64_t b = 0; b < ph.bands; ++b) {
+          for (int part = 0; part < ph.parts; ++part) {
+            tasks_.push_back({static_cast<int>(i), n, b, blocks * part / ph.parts, blocks * (part + 1) / ph.parts});
+          }
+        }
+      }
+      if (ph.copies) {
+        const auto rows = static_cast<std::size_t>(ph.y.extent(ph.band_rows));
+        scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes(plan_.shape.c)) + 64);
+      }
+    }
+  }
+
+  /// The band's input rows, padded with the zero point on all sides that the taps reach.
+  void copy_rows(const region::Memory& memory, const Phase& ph, const TaskItem& task, std::byte* to) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const ConvShape& s = plan_.shape;
+    const std::byte* image = memory.at(x) + task.image * x.strides[0];
+    const std::int64_t first = task.band * ph.band_rows, rows = std::min(ph.band_rows, ph.rows - first);
+    const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), y1 = y0 + ph.y.extent(rows);
+    const std::int64_t x0 = ph.x.lowest(), x1 = x0 + ph.x.extent(ph.x.count);
+    const auto row_bytes = static_cast<std::size_t>(ph.strip_row_bytes(s.c));
+    const std::int64_t from = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(s.w, from, x1);
+    const auto left = static_cast<std::size_t>((from - x0) * s.c), middle = static_cast<std::size_t>((until - from) * s.c);
+    for (std::int64_t y = y0; y < y1; ++y, to += row_bytes) {
+      if (y < 0 || y >= s.h || middle == 0) {
+        std::memset(to, plan_.zero, row_bytes);
+        continue;
+      }
+      const std::byte* row = image + y * x.strides[2] + from * x.strides[3];
+      std::memset(to, plan_.zero, left);
+      if (x.strides[3] == s.c) {
+        std::memcpy(to + left, row, middle);
+      } else {
+        for (std::int64_t k = 0; k < until - from; ++k) {
+          std::memcpy(to + left + static_cast<std::size_t>(k * s.c), row + k * x.strides[3], static_cast<std::size_t>(s.c));
+        }
+      }
+      std::memset(to + left + middle, plan_.zero, row_bytes - left - middle);
+    }
+  }
+
+  void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const std::int64_t first = task.band * ph.band_rows;
+    const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
+    const std::byte* origin = strip;
+    if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.x.step * ph.pixel_step;
+    std::array<std::byte*, kMaxStreams> base{};
+    std::array<std::int64_t, kMaxStreams> channel{};
+    const int streams = plan_.epilogue.stream_count();
+    for (int s = 0; s < streams; ++s) {
+      const auto n = static_cast<std::size_t>(s);
+      const bool operand = n < stage_.operands.size();
+      const auto& ref = operand ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
+      const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
+      const Stream& stream = plan_.epilogue.stream(s);
+      base[n] = memory.at(ref) + (plan_.batch_is_pixels ? 0 : task.image * ref.strides[0] * size);
+      if (stream.column >= 0) base[n] += pixel_offset(stage_, plan_, ph, s, j, k);
+      channel[n] = stream.access == Access::channel || stream.access == Access::full ? size : 0;
+    }
+    const std::int64_t pixels = band_pixels(ph, task.band);
+    const int columns = plan_.epilogue.columns;
+    for (int b = task.first_block; b < task.last_block; ++b) {
+      const Block& block = ph.blocks[static_cast<std::size_t>(b)];
+      TileArgs args;
+      args.table = tables_[static_cast<std::size_t>(task.phase)].data();
+      args.x = origin + block.group * plan_.ic;
+      args.weights = weights_ + block.weights;
+      args.init = init_ + block.init;
+      for (int s = 0; s < streams; ++s) {
+        const auto n = static_cast<std::size_t>(s);
+        args.stream[n] = base[n] + block.first_channel * channel[n];
+      }
+      const Tiling t = tile_pixels(pixels, most_pixels(block.vectors));
+      args.tiles = t.big_count;
+      functions_.at({task.phase, t.big, block.vectors, block.tail})(&args);
+      if (t.small_count == 0) continue;
+      args.table =
+          tables_[static_cast<std::size_t>(task.phase)].data() + static_cast<std::ptrdiff_t>(t.big) * t.big_count * columns;
+      args.tiles = t.small_count;
+      functions_.at({task.phase, t.small, block.vectors, block.tail})(&args);
+    }
+  }
+
+  ConvPlan plan_;
+  region::Stage stage_;
+  const std::byte* weights_;
+  const std::int32_t* init_;
+  Code code_;
+  std::map<Key, TileFn> functions_;
+  std::vector<std::vector<std::int32_t>> tables_;
+  std::vector<TaskItem> tasks_;
+  std::size_t scratch_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  const auto& ref = *region.stages.front().anchor.weights;
+  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  ir::Tensor weights(ir::DType::s8, {conv.weight_bytes}), init(ir::DType::s32, {conv.init_count});
+  auto wp = weights.mutable_data<std::int8_t>();
+  auto ip = init.mutable_data<std::int32_t>();
+  const ConvShape& s = conv.shape;
+  for (const Phase& ph : conv.phases) {
+    for (const Block& b : ph.blocks) {
+      auto* to = wp.data() + b.weights;
+      std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors) * 16, 0);
+      const std::size_t taps_x = ph.x.offset.size();
+      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group.
+      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
+      for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
+        const std::int64_t ky = ph.y.tap[seg / per_row];
+        for (std::int64_t k = 0; k < ph.quads * 4; ++k) {
+          const auto column = static_cast<std::size_t>(k / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
+          const std::int64_t in = k % conv.ic;
+          auto* quad = to + ((static_cast<std::int64_t>(seg) * ph.quads + k / 4) * b.vectors) * 64 + k % 4;
+          for (std::int64_t c = 0; c < b.channels; ++c) {
+            if (k >= ph.segment_bytes) break;
+            const std::int64_t out = b.first_channel + c;
+            if (out / s.oc() != (b.group * conv.merge) + in / s.ic()) continue;  // another group of the merged ones
+            const auto value = w[s.weight_index(out, in % s.ic(), ky, ph.x.tap[column])];
+            quad[c * 4] = value;
+            sums[static_cast<std::size_t>(c)] += value;
+          }
+        }
+      }
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        ip[static_cast<std::size_t>(b.init) + c] = static_cast<std::int32_t>(-static_cast<std::int64_t>(conv.zero) * sums[c]);
+      }
+    }
+  }
+  return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
+}
+
+Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
+                                                  std::span<const std::byte* const> packed, bool vbmi) {
+  if (packed.size() != 2) {
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\", tactic {}: {} packed constants, needs 2", region.name, region.tactic, packed.size()));
+  }
+  try {
+    return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi);
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+  }
+}
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,21 @@
+// The generated integer convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8, vpdpbusd.
+//
+// Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes];
+// [1] s32 initial accumulators -zx * sum(w), 16 per vector.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/avx512/conv_plan.h"
+#include "region/provider.h"
+
+namespace octavo::cpu::avx512 {
+
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan,
+                                                        const ConvPlan& conv);
+[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
+                                                                std::span<const std::byte* const> packed, bool vbmi);
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,161 @@
+#include "cpu/avx512/conv_code.h"
+
+#include <algorithm>
+#include <array>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using Xbyak::Reg64;
+using Xbyak::Zmm;
+
+constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
+constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
+constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
+constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
+constexpr int kWalk = static_cast<int>(offsetof(TileArgs, walk));
+constexpr int kWalkEnd = static_cast<int>(offsetof(TileArgs, walk_end));
+constexpr std::int32_t kLastSegment = 0x7fffffff;
+
+/// Dots in straight-line code: enough to hide the loop, few enough that decoded code fits the micro-op cache beside the epilogue.
+constexpr int kUnrolledDots = 192, kStraightDots = 768;
+
+class ConvTile {
+ public:
+  ConvTile(Code& c, const Phase& phase, const Tile& tile) : c_(c), ph_(phase), t_(tile) {}
+
+  void reduce() {
+    const int dots = t_.accs();
+    const auto total = static_cast<std::int64_t>(ph_.segments.size()) * ph_.quads;
+    if (total == 0) return;
+    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    if (total * dots <= kStraightDots) {
+      std::int64_t done = 0;
+      for (auto segment : ph_.segments) {
+        for (std::int64_t q = 0; q < ph_.quads; ++q, ++done) quad(static_cast<int>(segment + 4 * q), static_cast<int>(done), false);
+      }
+      return;
+    }
+    const int most = static_cast<int>(std::clamp<std::int64_t>(kUnrolledDots / dots, 1, ph_.quads));
+    int unroll = most;
+    while (unroll > most / 2 && ph_.quads % unroll != 0) --unroll;
+    if (ph_.quads % unroll != 0) unroll = most;
+    const auto loops = ph_.quads / unroll;
+    const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = t_.vectors * 64;
+    const bool walks = ph_.segments.size() > 1;
+    Xbyak::Label next_segment, inner;
+    if (loops > 1) {
+      c_.lea(k_, c_.ptr[w_ + static_cast<int>(loops * unroll * quad_bytes)]);
+      c_.mov(c_.ptr[c_.rdi + kWalkEnd], k_);
+    }
+    if (walks) {
+      c_.lea(k_, c_.ptr[c_.rip + segments_]);
+      c_.mov(c_.ptr[c_.rdi + kWalk], k_);
+    }
+    c_.mov(k_, ph_.segments.front());
+    if (walks) c_.L(next_segment);
+    if (loops > 1) c_.align(32);
+    c_.L(inner);
+    for (int u = 0; u < unroll; ++u) quad(4 * u, u, true);
+    c_.add(k_, 4 * unroll);
+    c_.add(w_, unroll * quad_bytes);
+    if (loops > 1) {
+      c_.cmp(w_, c_.ptr[c_.rdi + kWalkEnd]);
+      c_.jb(inner, Xbyak::CodeGenerator::T_NEAR);
+    }
+    for (int u = 0; u < rest; ++u) quad(4 * u, u, true);
+    if (!walks) return;
+    if (rest > 0) c_.add(w_, rest * quad_bytes);
+    if (loops > 1) c_.add(c_.qword[c_.rdi + kWalkEnd], static_cast<int>(ph_.quads * quad_bytes));
+    c_.mov(k_, c_.ptr[c_.rdi + kWalk]);
+    c_.add(k_, 8);
+    c_.mov(c_.ptr[c_.rdi + kWalk], k_);
+    c_.mov(k_, c_.ptr[k_]);
+    c_.cmp(k_, kLastSegment);
+    c_.jne(next_segment, Xbyak::CodeGenerator::T_NEAR);
+  }
+
+  void pointers(int columns) {
+    c_.mov(k_, c_.ptr[c_.rdi + kTable]);
+    c_.mov(w_, c_.ptr[c_.rdi + kX]);
+    for (int p = 0; p < t_.pixels; ++p) {
+      c_.movsxd(x(p), c_.dword[k_ + p * columns * 4]);
+      c_.add(x(p), w_);
+    }
+  }
+
+  void start(bool has_init) {
+    if (!has_init) {
+      for (int r = 0; r < t_.accs(); ++r) c_.vpxord(Zmm(r), Zmm(r), Zmm(r));
+      return;
+    }
+    c_.mov(k_, c_.ptr[c_.rdi + kInit]);
+    for (int v = 0; v < t_.vectors; ++v) c_.vmovdqu32(Zmm(t_.acc(0, v)), c_.ptr[k_ + v * 64]);
+    for (int p = 1; p < t_.pixels; ++p) {
+      for (int v = 0; v < t_.vectors; ++v) c_.vmovdqa32(Zmm(t_.acc(p, v)), Zmm(t_.acc(0, v)));
+    }
+  }
+
+  /// The segment offsets after the first, read by the walk.
+  void data() {
+    c_.align(8);
+    c_.L(segments_);
+    for (auto s : ph_.segments) c_.dq(static_cast<std::uint64_t>(s));
+    c_.dq(static_cast<std::uint64_t>(kLastSegment));
+  }
+
+ private:
+  [[nodiscard]] Reg64 x(int p) const {
+    const std::array<Reg64, 12> regs{c_.rax, c_.rbx, c_.rcx, c_.rdx, c_.rsi, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
+    return regs[static_cast<std::size_t>(p)];
+  }
+
+  /// Four bytes of every pixel against four weights of every channel. `index` counts quads from w_.
+  void quad(int displacement, int index, bool indexed) {
+    const int first_weight = 32 - t_.vectors, temps = first_weight - t_.accs();
+    for (int v = 0; v < t_.vectors; ++v) c_.vmovdqu32(Zmm(first_weight + v), c_.ptr[w_ + (index * t_.vectors + v) * 64]);
+    for (int p = 0; p < t_.pixels; ++p) {
+      const Zmm input(t_.accs() + next_temp_++ % temps);
+      if (indexed) {
+        c_.vpbroadcastd(input, c_.ptr[x(p) + k_ + displacement]);
+      } else {
+        c_.vpbroadcastd(input, c_.ptr[x(p) + displacement]);
+      }
+      for (int v = 0; v < t_.vectors; ++v) c_.vpdpbusd(Zmm(t_.acc(p, v)), input, Zmm(first_weight + v));
+    }
+  }
+
+  Code& c_;
+  const Phase& ph_;
+  Tile t_;
+  const Reg64 w_ = Xbyak::util::rbp, k_ = Xbyak::util::r15;
+  int next_temp_ = 0;
+  Xbyak::Label segments_;
+};
+
+}  // namespace
+
+std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Phase& phase, const Tile& tile, bool vbmi) {
+  Emitter emitter(c, pool, plan.epilogue, vbmi);
+  ConvTile t(c, phase, tile);
+  c.align(64);
+  const std::size_t start = c.getSize();
+  enter(c, emitter.stack_bytes());
+  emitter.masks(tile);
+  Xbyak::Label next;
+  c.align(16);
+  c.L(next);
+  t.pointers(plan.epilogue.columns);
+  t.start(plan.zero != 0);
+  t.reduce();
+  emitter.emit(tile);
+  c.add(c.qword[c.rdi + kTable], tile.pixels * plan.epilogue.columns * 4);
+  c.dec(c.qword[c.rdi + kTiles]);
+  c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
+  leave(c, emitter.stack_bytes());
+  t.data();
+  return start;
+}
+
+}  // namespace octavo::cpu::avx512

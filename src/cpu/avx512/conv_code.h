@@ -1,0 +1,15 @@
+// Code generation for one tile shape of a convolution phase.
+#pragma once
+
+#include <cstddef>
+
+#include "cpu/avx512/conv_plan.h"
+#include "cpu/avx512/emitter.h"
+
+namespace octavo::cpu::avx512 {
+
+/// Emits a TileFn for tiles of this shape; returns its offset in the code. It reads x pixels at args.x + table[pixel][0], the
+/// block's weights ([segment][quad][vector][16 channels][4 bytes]) and initial values, and runs the epilogue on every tile.
+std::size_t emit_conv_tile(Code& code, ConstantPool& pool, const ConvPlan& plan, const Phase& phase, const Tile& tile, bool vbmi);
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,279 @@
+#include "cpu/avx512/conv_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Sub-grid `phase` of an axis. conv: input = out * stride + k * dilation - pad. conv_transpose: out = input * stride + k *
+/// dilation - pad.
+Axis make_axis(bool transposed, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t pad,
+               std::int64_t phase) {
+  Axis a;
+  if (!transposed) {
+    a.step = stride;
+    a.count = out;
+    for (std::int64_t k = 0; k < kernel; ++k) {
+      a.offset.push_back(k * dilation - pad);
+      a.tap.push_back(k);
+    }
+    return a;
+  }
+  a.first = phase;
+  a.stride = stride;
+  a.count = phase < out ? ceil_div(out - phase, stride) : 0;
+  for (std::int64_t k = kernel; k-- > 0;) {
+    const std::int64_t from = phase + pad - k * dilation;
+    if (from % stride != 0) continue;
+    a.offset.push_back(from / stride);
+    a.tap.push_back(k);
+  }
+  return a;
+}
+
+bool consecutive(const Axis& a) {
+  for (std::size_t i = 1; i < a.offset.size(); ++i) {
+    if (a.offset[i] != a.offset[i - 1] + 1) return false;
+  }
+  return true;
+}
+
+bool inside(const Axis& a, std::int64_t size) {
+  return a.offset.empty() || (a.lowest() >= 0 && a.step * (a.count - 1) + a.highest() < size);
+}
+
+/// How many groups to compute as one dense group with zero weights between them: small groups leave lanes empty otherwise.
+std::int64_t choose_merge(const ConvShape& s) {
+  std::int64_t best = 1;
+  double best_cost = 1e300;
+  for (std::int64_t m = 1; m <= s.groups; ++m) {
+    if (s.groups % m != 0) continue;
+    if (m > 1 && (m * s.oc() > 64 || m * s.ic() > 256)) break;
+    const double vectors = static_cast<double>(ceil_div(m * s.oc(), 16));
+    const double blocks = static_cast<double>(ceil_div(m * s.oc(), 64));
+    const double dots = vectors * static_cast<double>(ceil_div(m * s.ic(), 4) * s.kh * s.kw);
+    const double cost = static_cast<double>(s.groups / m) * (dots / 2 + vectors * 4 + blocks * 4);
+    if (cost < best_cost) best_cost = cost, best = m;
+  }
+  return best;
+}
+
+void make_blocks(ConvPlan& p, Phase& ph) {
+  const std::int64_t vectors = ceil_div(p.oc, 16), blocks = ceil_div(vectors, 4);
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    std::int64_t first = 0;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      Block k;
+      k.group = g;
+      k.vectors = static_cast<int>((vectors * (b + 1)) / blocks - (vectors * b) / blocks);
+      k.first_channel = g * p.oc + first;
+      k.channels = std::min<std::int64_t>(k.vectors * 16, p.oc - first);
+      k.tail = static_cast<int>(k.channels - (k.vectors - 1) * 16);
+      k.weights = p.weight_bytes;
+      k.init = p.init_count;
+      first += k.channels;
+      p.weight_bytes += static_cast<std::int64_t>(ph.segments.size()) * ph.quads * k.vectors * 64;
+      p.init_count += k.vectors * 16;
+      ph.blocks.push_back(k);
+    }
+  }
+}
+
+bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
+  if (ph.y.count > 1 && ph.y.step * ph.row_step != ph.x.count * ph.x.step * ph.pixel_step) return false;
+  for (int s = 0; s < p.epilogue.stream_count(); ++s) {
+    if (p.epilogue.stream(s).column < 0) continue;
+    const auto k = static_cast<std::size_t>(s);
+    if (k < stage.operands.size() && !stage.operands[k].div.empty()) {
+      for (auto d : stage.operands[k].div) {
+        if (d != 1) return false;
+      }
+    }
+    const std::int64_t origin = pixel_offset(stage, p, ph, s, 0, 0);
+    const std::int64_t down = pixel_offset(stage, p, ph, s, 1, 0) - origin, right = pixel_offset(stage, p, ph, s, 0, 1) - origin;
+    if (ph.y.count > 1 && down != ph.x.count * right) return false;
+  }
+  return true;
+}
+
+void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
+  std::int64_t align = 1;  // band starts at which every divided operand starts a new element, so one pixel table serves all bands
+  for (const auto& o : stage.operands) {
+    if (o.div.size() != 4 || o.ref.strides[2] == 0) continue;
+    align = std::lcm(align, o.div[2] / std::gcd(o.div[2], ph.y.stride));
+  }
+  std::int64_t out_bytes = 0;
+  for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
+  const std::int64_t row_bytes = ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
+  const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
+  // All weights pass once a band: heavy weights want few bands, light ones want bands that stay in L2 together with their outputs.
+  const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
+  std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
+  const double work = p.shape.macs() / static_cast<double>(phases) + static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
+  const auto want =
+      threads <= 1 ? 1 : std::max<std::int64_t>(1, std::min<std::int64_t>(4 * threads, static_cast<std::int64_t>(work / 2e6)));
+  std::int64_t bands = ceil_div(ph.rows, rows);
+  if (p.images * bands < want) {
+    const bool split_channels = all_weights > p.shape.c * p.shape.h * p.shape.w && ph.blocks.size() > 1;
+    if (split_channels) {
+      ph.parts =
+          static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(ph.blocks.size()), ceil_div(want, p.images * bands)));
+    }
+    bands = std::min(ph.rows, std::max(bands, ceil_div(want, p.images * ph.parts)));
+  }
+  rows = ceil_div(ph.rows, bands);
+  ph.band_rows = std::min(ph.rows, ceil_div(rows, align) * align);
+  ph.bands = ceil_div(ph.rows, ph.band_rows);
+}
+
+}  // namespace
+
+double ConvShape::macs() const {
+  const std::int64_t pixels = transposed ? h * w : out_h * out_w;
+  return static_cast<double>(n * pixels * o) * static_cast<double>(ic() * kh * kw);
+}
+
+std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const {
+  if (!transposed) return ((out * ic() + in) * kh + y) * kw + x;
+  const std::int64_t g = out / oc();
+  return (((g * ic() + in) * oc() + out % oc()) * kh + y) * kw + x;
+}
+
+std::string read_conv(const region::Region& region, ConvShape& s) {
+  if (region.stages.size() != 1) return fmt::format("{} stages, needs 1", region.stages.size());
+  const auto& stage = region.stages.front();
+  const auto& a = stage.anchor;
+  if (!a.integer) return "not an integer anchor";
+  s.transposed = a.op == ir::Op::conv_transpose;
+  if (a.inputs.empty() || !a.weights) return "no input or no weights";
+  const auto& x = a.inputs.front();
+  const auto& w = *a.weights;
+  if (x.dims.size() != 4 || w.dims.size() != 4 || stage.space.size() != 4) {
+    return fmt::format("input {} and weights {}: needs rank 4", ir::to_string(x.dims), ir::to_string(w.dims));
+  }
+  if (x.dtype != ir::DType::u8 || w.dtype != ir::DType::s8) {
+    return fmt::format("input {} and weights {}, needs u8 and s8", ir::name_of(x.dtype), ir::name_of(w.dtype));
+  }
+  if (w.strides != ir::dense_strides(w.dims)) return "the weights are not dense";
+  if (!x.quantizer || !x.quantizer->per_tensor()) return "the input has no per-tensor quantizer";
+  for (auto z : a.weight_zero) {
+    if (z != 0) return fmt::format("weight zero point {}, needs 0", z);
+  }
+  if (x.dims[1] != 1 && x.strides[1] != 1) return fmt::format("input channel stride {}, needs 1", x.strides[1]);
+  s.groups = ir::get_int(a.attrs, "group", 1);
+  s.n = x.dims[0], s.c = x.dims[1], s.h = x.dims[2], s.w = x.dims[3];
+  s.o = stage.space[1], s.out_h = stage.space[2], s.out_w = stage.space[3];
+  s.kh = w.dims[2], s.kw = w.dims[3];
+  if (const auto v = ir::get_ints(a.attrs, "strides"); v.size() == 2) s.stride = {v[0], v[1]};
+  if (const auto v = ir::get_ints(a.attrs, "dilations"); v.size() == 2) s.dilation = {v[0], v[1]};
+  if (const auto v = ir::get_ints(a.attrs, "pads"); v.size() == 4) s.pads = {v[0], v[1], v[2], v[3]};
+  if (stage.space[0] != s.n || s.groups < 1 || s.c % s.groups != 0 || s.o % s.groups != 0) return "shapes do not fit together";
+  if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return "empty tensor";
+  return "";
+}
+
+Tiling tile_pixels(std::int64_t pixels, int most) {
+  Tiling t;
+  const std::int64_t tiles = ceil_div(pixels, most), base = pixels / tiles, rest = pixels % tiles;
+  t.big = static_cast<int>(rest > 0 ? base + 1 : base);
+  t.big_count = static_cast<int>(rest > 0 ? rest : tiles);
+  t.small = static_cast<int>(base);
+  t.small_count = static_cast<int>(rest > 0 ? tiles - rest : 0);
+  return t;
+}
+
+int most_pixels(int vectors) {
+  return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
+}
+
+std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j,
+                          std::int64_t k) {
+  const auto s = static_cast<std::size_t>(stream);
+  const bool operand = s < stage.operands.size();
+  const region::TensorRef& ref = operand ? stage.operands[s].ref : stage.stores[s - stage.operands.size()];
+  const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
+  if (plan.batch_is_pixels) return k * ref.strides[0] * size;
+  std::int64_t y = phase.y.first + phase.y.stride * j, x = phase.x.first + phase.x.stride * k;
+  if (operand && stage.operands[s].div.size() == 4) y /= stage.operands[s].div[2], x /= stage.operands[s].div[3];
+  return (y * ref.strides[2] + x * ref.strides[3]) * size;
+}
+
+std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& p) {
+  p = ConvPlan{};
+  if (auto why = read_conv(region, p.shape); !why.empty()) return why;
+  const auto& stage = region.stages.front();
+  const ConvShape& s = p.shape;
+  const auto& x = stage.anchor.inputs.front();
+  p.zero = x.quantizer->zero_point.front();
+  p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
+                      s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
+  if (auto why = lower(stage, p.batch_is_pixels, vbmi, p.epilogue); !why.empty()) return why;
+  p.images = p.batch_is_pixels ? 1 : s.n;
+  p.merge = choose_merge(s);
+  p.groups = s.groups / p.merge;
+  p.ic = s.ic() * p.merge;
+  p.oc = s.oc() * p.merge;
+
+  const auto kind = plan.buffers[static_cast<std::size_t>(x.buffer)].kind;
+  const bool slack = kind == region::BufferKind::arena || kind == region::BufferKind::constant;
+  const std::int64_t phases_h = s.transposed ? s.stride[0] : 1, phases_w = s.transposed ? s.stride[1] : 1;
+  for (std::int64_t fy = 0; fy < phases_h; ++fy) {
+    for (std::int64_t fx = 0; fx < phases_w; ++fx) {
+      Phase ph;
+      ph.y = make_axis(s.transposed, s.out_h, s.kh, s.stride[0], s.dilation[0], s.pads[0], fy);
+      ph.x = make_axis(s.transposed, s.out_w, s.kw, s.stride[1], s.dilation[1], s.pads[1], fx);
+      if (ph.y.count == 0 || ph.x.count == 0) continue;
+      if (p.batch_is_pixels) ph.x.count = s.n;
+      if (ph.y.offset.empty() || ph.x.offset.empty()) ph.y.offset.clear(), ph.x.offset.clear();  // no taps reach this phase
+      const bool taps = !ph.y.offset.empty();
+      const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
+      const std::int64_t dense = s.c;  // pixel stride of the strip
+      const std::int64_t x_pixel = p.batch_is_pixels ? x.strides[0] : x.strides[3];
+      // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
+      const bool run = consecutive(ph.x) && p.groups == 1;
+      const std::int64_t ragged = (run && x_pixel == p.ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic % 4;
+      ph.copies = taps && (padded || (!slack && ragged != 0)) && !p.batch_is_pixels;
+      if (p.batch_is_pixels && !slack && ragged != 0) return "input rows without slack and channels not a multiple of 4";
+      ph.pixel_step = ph.copies ? dense : x_pixel;
+      ph.row_step = ph.copies ? ph.strip_row_bytes(dense) : x.strides[2];
+      const bool joined = run && ph.pixel_step == p.ic && ph.x.offset.size() > 1;
+      const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
+      for (auto dy : ph.y.offset) {
+        for (std::size_t t = 0; t < ph.x.offset.size(); t += joined ? ph.x.offset.size() : 1) {
+          ph.segments.push_back((dy - y0) * ph.row_step + (ph.x.offset[t] - x0) * ph.pixel_step);
+        }
+      }
+      ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic : 0;
+      ph.quads = ceil_div(ph.segment_bytes, 4);
+      ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
+      ph.pixels = ph.y.count * ph.x.count;
+      ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, 24) : ph.x.count;
+      ph.rows = ceil_div(ph.pixels, ph.row_pixels);
+      make_blocks(p, ph);
+      choose_bands(stage, p, ph, phases_h * phases_w, plan.threads);
+      p.phases.push_back(std::move(ph));
+    }
+  }
+  // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
+  double clocks = 0;
+  for (const auto& ph : p.phases) {
+    for (const auto& b : ph.blocks) {
+      const double dots = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * b.vectors;
+      const double per_pixel = dots / 1.7 + b.vectors * (1.5 + 0.25 * static_cast<double>(p.epilogue.code.size())) + 3;
+      clocks += per_pixel * static_cast<double>(ph.pixels * p.images);
+    }
+    if (ph.copies) clocks += static_cast<double>(p.images * s.c * s.h * s.w) / 16;
+  }
+  clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
+  p.seconds = clocks / 4.5e9 + 3e-7;
+  return "";
+}
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,91 @@
+// Geometry and decisions of the generated convolution: phases, reduction, channel blocks, pixel bands, tasks. Everything here
+// follows from the region and the plan alone, so packing (at build) and code generation (at load) agree.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cpu/avx512/lower.h"
+#include "region/region.h"
+
+namespace octavo::cpu::avx512 {
+
+/// A convolution as written: conv or conv_transpose, 2-D.
+struct ConvShape {
+  bool transposed = false;
+  std::int64_t n = 1, c = 1, h = 1, w = 1, o = 1, out_h = 1, out_w = 1;
+  std::int64_t groups = 1, kh = 1, kw = 1;
+  std::array<std::int64_t, 2> stride{1, 1}, dilation{1, 1};
+  std::array<std::int64_t, 4> pads{0, 0, 0, 0};  ///< top, left, bottom, right
+  [[nodiscard]] std::int64_t ic() const { return c / groups; }
+  [[nodiscard]] std::int64_t oc() const { return o / groups; }
+  [[nodiscard]] double macs() const;
+  /// Index into the weight tensor of output channel o (global), input channel i (of its group).
+  [[nodiscard]] std::int64_t weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const;
+};
+/// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
+[[nodiscard]] std::string read_conv(const region::Region& region, ConvShape& shape);
+
+/// One axis of a phase: which input positions each output position reads. Input index = step * j + offset[t], with kernel index
+/// tap[t]; output index = first + stride * j. Offsets ascend.
+struct Axis {
+  std::vector<std::int64_t> offset, tap;
+  std::int64_t step = 1, first = 0, stride = 1, count = 0;
+  [[nodiscard]] std::int64_t lowest() const { return offset.empty() ? 0 : offset.front(); }
+  [[nodiscard]] std::int64_t highest() const { return offset.empty() ? 0 : offset.back(); }
+  /// Input positions from lowest of j = 0 to highest of j = rows - 1.
+  [[nodiscard]] std::int64_t extent(std::int64_t rows) const { return step * (rows - 1) + highest() - lowest() + 1; }
+};
+
+/// Up to 64 output channels of one (merged) group.
+struct Block {
+  std::int64_t first_channel = 0, channels = 0, group = 0;
+  int vectors = 1, tail = 16;
+  std::int64_t weights = 0;  ///< offset into the packed weights, bytes
+  std::int64_t init = 0;     ///< offset into the packed initial values, elements
+};
+
+/// Pixel tiles of a band: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
+struct Tiling {
+  int big = 0, big_count = 0, small = 0, small_count = 0;
+};
+[[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
+/// The most pixels of a tile with so many vectors: accumulators and address registers both fit.
+[[nodiscard]] int most_pixels(int vectors);
+
+/// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
+struct Phase {
+  Axis y, x;
+  bool copies = false;                        ///< input rows go through the padded strip in scratch
+  bool flat = false;                          ///< pixels are one line: `pixels` of them, linear in every stream
+  std::int64_t row_step = 0, pixel_step = 0;  ///< bytes between input rows and pixels, as read
+  std::vector<std::int64_t> segments;         ///< byte offsets from a pixel's address; each segment is reduced over `segment_bytes`
+  std::int64_t segment_bytes = 0, quads = 0;
+  std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
+  std::int64_t band_rows = 0, bands = 0;
+  int parts = 1;  ///< tasks that share a band, each with some blocks
+  std::vector<Block> blocks;
+  [[nodiscard]] std::int64_t strip_row_bytes(std::int64_t channels) const { return x.extent(x.count) * channels; }
+};
+
+struct ConvPlan {
+  ConvShape shape;
+  Epilogue epilogue;
+  bool batch_is_pixels = false;
+  std::int64_t images = 1;
+  std::int64_t merge = 1, groups = 1, ic = 1, oc = 1;  ///< after merging groups
+  std::int32_t zero = 0;                               ///< of x
+  std::vector<Phase> phases;
+  std::int64_t weight_bytes = 0, init_count = 0;
+  double seconds = 0;
+};
+/// Empty, or the refusal.
+[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& out);
+
+/// Byte offset of pixel (row j, column k) of the phase's output grid in stream s, relative to the tensor's first element.
+[[nodiscard]] std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream,
+                                        std::int64_t j, std::int64_t k);
+
+}  // namespace octavo::cpu::avx512

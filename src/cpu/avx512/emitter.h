@@ -1,0 +1,135 @@
+// Emits a lowered epilogue program for a tile of pixels x 16-channel vectors whose accumulators are in zmm registers.
+//
+// Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k4 and every zmm
+// may be changed. Order of lanes: lane i of vector v is channel 16 v + i of the block.
+#pragma once
+
+#define XBYAK_NO_OP_NAMES
+#include <xbyak/xbyak.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cpu/avx512/lower.h"
+
+namespace octavo::cpu::avx512 {
+
+/// What generated tile functions receive. They advance table and count, and use `walk`, `walk_end` as they like.
+struct TileArgs {
+  const std::int32_t* table = nullptr;  ///< pixel table: Epilogue::columns byte offsets a pixel
+  std::int64_t tiles = 0;               ///< >= 1
+  const std::byte* x = nullptr;
+  const std::byte* weights = nullptr;
+  const std::int32_t* init = nullptr;  ///< first accumulator values of the block's channels
+  const std::byte* walk_end = nullptr;
+  const std::int64_t* walk = nullptr;
+  std::array<std::byte*, kMaxStreams>
+      stream{};  ///< operands, then stores: address of (first pixel's base, first channel of the block)
+};
+using TileFn = void (*)(TileArgs*);
+
+class Code : public Xbyak::CodeGenerator {
+ public:
+  Code() : CodeGenerator(1 << 16, Xbyak::AutoGrow) {}
+};
+
+struct Tile {
+  int pixels = 1, vectors = 1;
+  int tail = 16;                                                         ///< channels in the last vector, 1..16
+  [[nodiscard]] int acc(int p, int v) const { return p * vectors + v; }  ///< zmm index; accumulators are zmm0, zmm1, ...
+  [[nodiscard]] int accs() const { return pixels * vectors; }
+};
+
+/// Callee-saved registers and spill space around a generated function. Clobbers rax.
+void enter(Code& c, int stack_bytes);
+void leave(Code& c, int stack_bytes);
+
+/// Read-only data behind the code, reached relative to rip.
+class ConstantPool {
+ public:
+  explicit ConstantPool(Code& code) : c_(code) {}
+  Xbyak::Address each_lane(std::int32_t bits) { return c_.ptr_b[c_.rip + dwords_[bits]]; }  ///< as a {1to16} operand
+  Xbyak::Address one(std::int32_t bits) { return c_.ptr[c_.rip + dwords_[bits]]; }          ///< the four bytes
+  Xbyak::Address block(const std::array<std::uint8_t, 64>& v) { return c_.ptr[c_.rip + blocks_[v]]; }
+  /// `wide`: 256 int32 entries, for gathers. Otherwise 256 bytes.
+  Xbyak::Address table(const program::Table& t, bool wide, int byte_offset) {
+    return c_.ptr[c_.rip + tables_[{t, wide}] + byte_offset];
+  }
+  void emit();  ///< once, after the last instruction
+
+ private:
+  Code& c_;
+  std::map<std::int32_t, Xbyak::Label> dwords_;
+  std::map<std::array<std::uint8_t, 64>, Xbyak::Label> blocks_;
+  std::map<std::pair<program::Table, bool>, Xbyak::Label> tables_;
+};
+
+class Emitter {
+ public:
+  Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool vbmi);
+
+  [[nodiscard]] int stack_bytes() const { return static_cast<int>(e_.code.size()) * 64; }
+  /// Sets the tail masks k1 (dwords of the last vector) and k3 (bytes of a pixel). Once a function.
+  void masks(const Tile& tile);
+  /// The epilogue of one tile; reads the table at [rdi + table].
+  void emit(const Tile& tile);
+
+ private:
+  /// Where a value is. `home`: where it can be fetched again without a spill store.
+  enum class Home : std::uint8_t { none, constant, memory, stack };
+  struct Place {
+    int reg = -1;
+    Home home = Home::none;
+    bool hoisted = false;
+  };
+
+  // emitter.cc: values and registers
+  int evaluate(int p, int v);  ///< returns the register of the packed value, owned by the caller (-1 without one)
+  void place_sources(int v);
+  void compute(int i);
+  void hoist();
+  [[nodiscard]] int width() const;
+  int take(int value);
+  void release(int reg);
+  int in_register(int value);
+  template <class F>
+  void with_source(int value, F f);
+  int destination(int i, std::initializer_list<int> args);
+  [[nodiscard]] bool dies(int value) const;
+  [[nodiscard]] int next_use(int value) const;
+
+  // emitter_ops.cc: instruction sequences
+  void load_into(int reg, int value, int p, int v);
+  void table(int dst, int index, int which);
+  void canonical_nan(int dst, int src);
+  void round_bf16(int dst, int src);
+  void store(int j, int reg);
+  void pack(const std::vector<std::pair<int, int>>& group, std::array<int, 4> regs);
+  Xbyak::Reg64 pointer(int stream, int pixel);
+  Xbyak::Address element(int stream, int p, int v);
+  [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != 16; }
+  [[nodiscard]] const Stream& operand_of(int value) const {
+    return e_.operands[static_cast<std::size_t>(e_.code[static_cast<std::size_t>(value)].imm)];
+  }
+
+  Code& c_;
+  ConstantPool& pool_;
+  const Epilogue& e_;
+  bool vbmi_;
+
+  Tile tile_;
+  int p_ = 0, v_ = 0, now_ = 0;
+  std::vector<std::vector<int>> uses_;  ///< instructions that read each value; code.size() stands for the outputs
+  std::vector<Place> place_;
+  std::map<std::pair<int, int>, int> hoisted_;  ///< (value, vector or -1 for all) -> zmm
+  std::vector<int> free_;
+  std::array<int, 32> owner_{};  ///< value in each zmm; -1: not ours to move
+  std::array<bool, 32> pinned_{};
+  int order_reg_ = -1;  ///< the pack permutation, when hoisted
+  std::vector<int> pointer_pixel_;
+};
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,304 @@
+// Loads, stores, tables, packing: the instruction sequences of the emitter.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "cpu/avx512/emitter.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using ir::DType;
+using Xbyak::Reg64;
+using Xbyak::Xmm;
+using Xbyak::Ymm;
+using Xbyak::Zmm;
+
+constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
+
+std::array<std::uint8_t, 64> words(std::int32_t value) {
+  std::array<std::uint8_t, 64> out{};
+  const auto w = static_cast<std::uint16_t>(value);
+  for (std::size_t i = 0; i < 64; i += 2) {
+    out[i] = static_cast<std::uint8_t>(w & 255U);
+    out[i + 1] = static_cast<std::uint8_t>(w >> 8U);
+  }
+  return out;
+}
+
+/// After two rounds of in-lane packs, dword 4 L + v holds lane L of vector v; this index puts vector v's lanes together.
+std::array<std::uint8_t, 64> natural_order() {
+  std::array<std::uint8_t, 64> idx{};
+  for (std::size_t v = 0; v < 4; ++v) {
+    for (std::size_t lane = 0; lane < 4; ++lane) idx[(4 * v + lane) * 4] = static_cast<std::uint8_t>(4 * lane + v);
+  }
+  return idx;
+}
+
+}  // namespace
+
+void enter(Code& c, int stack_bytes) {
+  for (const auto& r : {c.rbx, c.rbp, c.r12, c.r13, c.r14, c.r15}) c.push(r);
+  if (stack_bytes > 0) c.sub(c.rsp, stack_bytes);
+}
+
+void leave(Code& c, int stack_bytes) {
+  if (stack_bytes > 0) c.add(c.rsp, stack_bytes);
+  for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
+  c.vzeroupper();
+  c.ret();
+}
+
+void ConstantPool::emit() {
+  c_.align(64);
+  for (auto& [bytes, label] : blocks_) {
+    c_.L(label);
+    for (auto b : bytes) c_.db(b);
+  }
+  for (auto& [key, label] : tables_) {
+    c_.L(label);
+    for (auto b : key.first) {
+      c_.db(b);
+      if (key.second) c_.db(0), c_.db(0), c_.db(0);
+    }
+  }
+  for (auto& [bits, label] : dwords_) {
+    c_.L(label);
+    c_.dd(static_cast<std::uint32_t>(bits));
+  }
+}
+
+void Emitter::masks(const Tile& tile) {
+  if (tile.tail != 16) {
+    c_.mov(c_.eax, (1U << static_cast<unsigned>(tile.tail)) - 1U);
+    c_.kmovd(c_.k1, c_.eax);
+    const int bytes = (tile.vectors - 1) * 16 + tile.tail;
+    c_.mov(c_.rax, (std::uint64_t{1} << static_cast<unsigned>(bytes)) - 1U);
+    c_.kmovq(c_.k3, c_.rax);
+  }
+  c_.mov(c_.rax, std::uint64_t{0x1111111111111111});
+  c_.kmovq(c_.k4, c_.rax);
+}
+
+Reg64 Emitter::pointer(int stream, int pixel) {
+  const std::array<Reg64, 12> regs{c_.rbx, c_.rcx, c_.rdx, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14, c_.r15, c_.rbp};
+  const Stream& s = e_.stream(stream);
+  const auto k = static_cast<std::size_t>(stream);
+  const int wanted = s.column < 0 ? 0 : pixel;
+  const bool cached = k < regs.size();
+  const Reg64 r = cached ? regs[k] : c_.rax;
+  if (cached && pointer_pixel_[k] == wanted) return r;
+  if (s.column < 0) {
+    c_.mov(r, c_.ptr[c_.rdi + kStream + stream * 8]);
+  } else {
+    c_.movsxd(r, c_.dword[c_.rsi + (pixel * e_.columns + s.column) * 4]);
+    c_.add(r, c_.ptr[c_.rdi + kStream + stream * 8]);
+  }
+  pointer_pixel_[k] = wanted;
+  return r;
+}
+
+Xbyak::Address Emitter::element(int stream, int p, int v) {
+  const Stream& s = e_.stream(stream);
+  const Reg64 r = pointer(stream, p);
+  const bool vector = s.access == Access::channel || s.access == Access::full;
+  return c_.ptr[r + (vector ? v * 16 * static_cast<int>(ir::size_of(s.dtype)) : 0)];
+}
+
+void Emitter::load_into(int reg, int value, int p, int v) {
+  const Stream& s = operand_of(value);
+  const auto from = element(e_.code[static_cast<std::size_t>(value)].imm, p, v);
+  if (s.access == Access::channel || s.access == Access::full) {
+    const Zmm to = masked(v) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
+    switch (s.dtype) {
+      case DType::u8:
+      case DType::boolean: c_.vpmovzxbd(to, from); break;
+      case DType::s8: c_.vpmovsxbd(to, from); break;
+      case DType::f16: c_.vcvtph2ps(to, from); break;
+      case DType::bf16:
+        c_.vpmovzxwd(to, from);
+        c_.vpslld(Zmm(reg), Zmm(reg), 16);
+        break;
+      default: c_.vmovups(to, from); break;
+    }
+    return;
+  }
+  const auto where = from.getRegExp();
+  switch (s.dtype) {
+    case DType::u8:
+    case DType::boolean:
+      c_.movzx(c_.eax, c_.byte[where]);
+      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      break;
+    case DType::s8:
+      c_.movsx(c_.eax, c_.byte[where]);
+      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      break;
+    case DType::f16:
+      c_.movzx(c_.eax, c_.word[where]);
+      c_.vmovd(Xmm(reg), c_.eax);
+      c_.vcvtph2ps(Xmm(reg), Xmm(reg));
+      c_.vbroadcastss(Zmm(reg), Xmm(reg));
+      break;
+    case DType::bf16:
+      c_.movzx(c_.eax, c_.word[where]);
+      c_.shl(c_.eax, 16);
+      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      break;
+    default: c_.vpbroadcastd(Zmm(reg), from); break;
+  }
+}
+
+void Emitter::table(int dst, int index, int which) {
+  const auto& t = e_.tables[static_cast<std::size_t>(which)];
+  if (!vbmi_) {
+    c_.lea(c_.rax, pool_.table(t, true, 0));
+    const int clean = take(-1);  // interpret() looks at the low byte only
+    c_.vpandd(Zmm(clean), Zmm(index), pool_.each_lane(255));
+    c_.vpxord(Zmm(dst), Zmm(dst), Zmm(dst));
+    c_.kxnorw(c_.k2, c_.k2, c_.k2);
+    c_.vpgatherdd(Zmm(dst) | c_.k2, c_.ptr[c_.rax + Zmm(clean) * 4]);
+    release(clean);
+    return;
+  }
+  const int high = take(-1);
+  c_.vmovdqa64(Zmm(dst), pool_.table(t, false, 0));
+  c_.vpermt2b(Zmm(dst), Zmm(index), pool_.table(t, false, 64));
+  c_.vmovdqa64(Zmm(high), pool_.table(t, false, 128));
+  c_.vpermt2b(Zmm(high), Zmm(index), pool_.table(t, false, 192));
+  c_.vpmovb2m(c_.k2, Zmm(index));
+  c_.vmovdqu8(Zmm(dst) | c_.k2, Zmm(high));
+  c_.vmovdqu8(Zmm(dst) | c_.k4 | Xbyak::util::T_z, Zmm(dst));
+  release(high);
+}
+
+void Emitter::canonical_nan(int dst, int src) {
+  c_.vpandd(Zmm(dst), Zmm(src), pool_.each_lane(INT32_MIN));
+  c_.vpord(Zmm(dst), Zmm(dst), pool_.each_lane(0x7fc00000));
+  c_.vcmpps(c_.k2, Zmm(src), Zmm(src), 7);  // ordered
+  c_.vmovaps(Zmm(dst) | c_.k2, Zmm(src));
+}
+
+void Emitter::round_bf16(int dst, int src) {
+  const int nan = take(-1);
+  c_.vpord(Zmm(nan), Zmm(src), pool_.each_lane(0x00400000));
+  c_.vpsrld(Zmm(dst), Zmm(src), 16);
+  c_.vpandd(Zmm(dst), Zmm(dst), pool_.each_lane(1));
+  c_.vpaddd(Zmm(dst), Zmm(dst), pool_.each_lane(0x7fff));
+  c_.vpaddd(Zmm(dst), Zmm(dst), Zmm(src));
+  c_.vcmpps(c_.k2, Zmm(src), Zmm(src), 3);  // unordered
+  c_.vmovdqa32(Zmm(dst) | c_.k2, Zmm(nan));
+  c_.vpandd(Zmm(dst), Zmm(dst), pool_.each_lane(static_cast<std::int32_t>(0xffff0000U)));
+  release(nan);
+}
+
+void Emitter::store(int j, int reg) {
+  const int s = static_cast<int>(e_.operands.size()) + j;
+  auto to = element(s, p_, v_);
+  if (masked(v_)) to = to | c_.k1;
+  switch (e_.stores[static_cast<std::size_t>(j)].dtype) {
+    case DType::u8:
+    case DType::s8:
+    case DType::boolean: c_.vpmovdb(to, Zmm(reg)); break;
+    case DType::f16: {
+      const int t = take(-1);
+      canonical_nan(t, reg);
+      c_.vcvtps2ph(to, Zmm(t), 0);
+      release(t);
+      break;
+    }
+    case DType::bf16: {
+      const int t = take(-1);
+      round_bf16(t, reg);
+      c_.vpsrld(Zmm(t), Zmm(t), 16);
+      c_.vpmovdw(to, Zmm(t));
+      release(t);
+      break;
+    }
+    default: c_.vmovups(to, Zmm(reg)); break;
+  }
+}
+
+void Emitter::pack(const std::vector<std::pair<int, int>>& group, std::array<int, 4> regs) {
+  const Pack& k = e_.pack;
+  const std::size_t n = group.size();
+  const auto add_zero = [&](int r) {
+    if (k.zero != 0) c_.vpaddsw(Zmm(r), Zmm(r), pool_.block(words(k.zero)));
+  };
+  const int a = regs[0];
+  c_.vpackssdw(Zmm(a), Zmm(a), Zmm(n > 1 ? regs[1] : a));
+  add_zero(a);
+  int c = a;
+  if (n > 2) {
+    c = regs[2];
+    c_.vpackssdw(Zmm(c), Zmm(c), Zmm(n > 3 ? regs[3] : c));
+    add_zero(c);
+  }
+  if (k.is_signed) {
+    c_.vpacksswb(Zmm(a), Zmm(a), Zmm(c));
+  } else {
+    c_.vpackuswb(Zmm(a), Zmm(a), Zmm(c));
+  }
+  for (std::size_t i = 1; i < n; ++i) release(regs[i]);
+  if (order_reg_ >= 0) {
+    c_.vpermd(Zmm(a), Zmm(order_reg_), Zmm(a));
+  } else {
+    const int order = take(-1);
+    c_.vmovdqa64(Zmm(order), pool_.block(natural_order()));
+    c_.vpermd(Zmm(a), Zmm(order), Zmm(a));
+    release(order);
+  }
+  int out = a;
+  if (k.table >= 0) {
+    const auto& t = e_.tables[static_cast<std::size_t>(k.table)];
+    const int high = take(-1);
+    out = take(-1);
+    c_.vmovdqa64(Zmm(out), pool_.table(t, false, 0));
+    c_.vpermt2b(Zmm(out), Zmm(a), pool_.table(t, false, 64));
+    c_.vmovdqa64(Zmm(high), pool_.table(t, false, 128));
+    c_.vpermt2b(Zmm(high), Zmm(a), pool_.table(t, false, 192));
+    c_.vpmovb2m(c_.k2, Zmm(a));
+    c_.vmovdqu8(Zmm(out) | c_.k2, Zmm(high));
+    release(high);
+    release(a);
+  }
+  const int stream = static_cast<int>(e_.operands.size()) + k.output;
+  const int per_pixel = tile_.vectors;
+  for (std::size_t i = 0; i < n; i += static_cast<std::size_t>(per_pixel)) {
+    const auto to = c_.ptr[pointer(stream, group[i].first)];
+    const auto chunk = static_cast<std::uint8_t>(i);
+    int from = out;  // the pixel's bytes at the bottom of a register
+    const bool whole = tile_.tail == 16;
+    if (i > 0 && (!whole || per_pixel == 2)) {
+      if (!whole) from = take(-1);
+      if (per_pixel == 2) {
+        if (whole) {
+          c_.vextracti64x4(to, Zmm(out), 1);
+          continue;
+        }
+        c_.vextracti64x4(Ymm(from), Zmm(out), 1);
+      } else {
+        c_.vextracti32x4(Xmm(from), Zmm(out), chunk);
+      }
+    }
+    if (!whole) {
+      c_.vmovdqu8(to | c_.k3, Zmm(from));
+      if (from != out) release(from);
+    } else if (per_pixel == 4) {
+      c_.vmovdqu64(to, Zmm(out));
+    } else if (per_pixel == 3) {
+      c_.vmovdqu64(to, Ymm(out));
+      c_.vextracti32x4(c_.ptr[to.getRegExp() + 32], Zmm(out), 2);
+    } else if (per_pixel == 2) {
+      c_.vmovdqu64(to, Ymm(out));
+    } else if (i == 0) {
+      c_.vmovdqu64(to, Xmm(out));
+    } else {
+      c_.vextracti32x4(to, Zmm(out), chunk);
+    }
+  }
+  release(out);
+}
+
+}  // namespace octavo::cpu::avx512

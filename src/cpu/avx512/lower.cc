@@ -1,0 +1,272 @@
+#include "cpu/avx512/lower.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using program::Op;
+
+bool storable(ir::DType t) {
+  return t == ir::DType::u8 || t == ir::DType::s8 || t == ir::DType::s32 || t == ir::DType::f32 || t == ir::DType::f16 ||
+         t == ir::DType::bf16 || t == ir::DType::boolean;
+}
+
+bool loadable(Op op, ir::DType t) {
+  if (op == Op::load_i) return t == ir::DType::u8 || t == ir::DType::s8 || t == ir::DType::s32 || t == ir::DType::boolean;
+  return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16;
+}
+
+/// Strides with those of extent 1 set to 0 (they never matter).
+std::array<std::int64_t, 4> effective(const region::TensorRef& ref, const ir::Shape& space) {
+  std::array<std::int64_t, 4> s{};
+  for (std::size_t k = 0; k < 4; ++k) s[k] = space[k] == 1 ? 0 : ref.strides[k];
+  return s;
+}
+
+std::string address(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
+                    bool batch_is_pixels, bool is_store, std::string_view what, Stream& out, int& columns) {
+  if (ref.strides.size() != 4) return fmt::format("{} has rank {}, needs 4", what, ref.strides.size());
+  const auto s = effective(ref, space);
+  out.dtype = ref.dtype;
+  for (std::size_t k : {0, 1}) {
+    if (div.size() == 4 && div[k] != 1 && s[k] != 0) return fmt::format("{} divides index {} by {}", what, k, div[k]);
+  }
+  const bool by_pixel = s[2] != 0 || s[3] != 0 || (batch_is_pixels && s[0] != 0);
+  const bool one_channel = space[1] == 1;
+  if (s[1] != 1 && s[1] != 0) return fmt::format("{} has channel stride {}, needs 1", what, s[1]);
+  if (is_store && s[1] == 0 && !one_channel) return fmt::format("{} has channel stride 0", what);
+  const bool wide = s[1] == 1 || is_store;
+  if (is_store || by_pixel) {
+    out.access = wide ? Access::full : Access::pixel;
+    out.column = columns++;
+  } else {
+    out.access = wide ? Access::channel : Access::uniform;
+  }
+  return "";
+}
+
+class Lowering {
+ public:
+  Lowering(Epilogue& e, bool vbmi) : e_(e), vbmi_(vbmi) {}
+
+  void run(const program::Program& p) {
+    std::vector<int> same(p.code.size());  // bit casts are the same register
+    int acc = -1;
+    for (std::size_t i = 0; i < p.code.size(); ++i) {
+      const auto& in = p.code[i];
+      if (in.op == Op::bits_f || in.op == Op::bits_i) {
+        same[i] = same[static_cast<std::size_t>(in.args[0])];
+        continue;
+      }
+      const bool is_acc = in.op == Op::acc_i || in.op == Op::acc_f;
+      if (is_acc && acc >= 0) {
+        same[i] = acc;
+        continue;
+      }
+      Instr out{in.op, in.args, in.imm, false};
+      for (int& a : out.args) {
+        if (a >= 0) a = same[static_cast<std::size_t>(a)];
+      }
+      same[i] = push(out);
+      if (is_acc) acc = same[i];
+    }
+    e_.outputs = p.outputs;
+    for (auto& o : e_.outputs) o.value = same[static_cast<std::size_t>(o.value)];
+    e_.tables = p.tables;
+    choose_pack();
+    remove_dead();
+  }
+
+ private:
+  int push(const Instr& i) {
+    e_.code.push_back(i);
+    return static_cast<int>(e_.code.size()) - 1;
+  }
+  const Instr& at(int v) const { return e_.code[static_cast<std::size_t>(v)]; }
+  std::optional<float> imm_f(int v) const {
+    if (at(v).op != Op::imm_f) return std::nullopt;
+    return std::bit_cast<float>(at(v).imm);
+  }
+  std::optional<std::int32_t> imm_i(int v) const {
+    if (at(v).op != Op::imm_i) return std::nullopt;
+    return at(v).imm;
+  }
+
+  void choose_pack() {
+    for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
+      const auto type = e_.outputs[j].type;
+      if ((type != ir::DType::u8 && type != ir::DType::s8) || e_.stores[j].access != Access::full) continue;
+      e_.pack.output = static_cast<int>(j);
+      e_.pack.is_signed = type == ir::DType::s8;
+      e_.pack.value = e_.outputs[j].value;
+      simplify_pack();
+      return;
+    }
+  }
+
+  // The packs saturate, so clamps to the type's range are free; see tests/cpu/avx512_epilogue_test.cc for NaN and infinities.
+  void simplify_pack() {
+    Pack& k = e_.pack;
+    if (vbmi_ && !k.is_signed && at(k.value).op == Op::table) {
+      k.table = at(k.value).imm;
+      k.value = at(k.value).args[0];
+    }
+    const std::int32_t lo = k.is_signed ? -128 : 0, hi = k.is_signed ? 127 : 255;
+    for (bool again = true; again;) {
+      again = false;
+      const Instr& v = at(k.value);
+      for (int side = 0; side < 2 && !again; ++side) {
+        if (v.op != Op::min_i && v.op != Op::max_i) break;
+        const auto c = imm_i(v.args[static_cast<std::size_t>(side)]);
+        if (!c || *c != (v.op == Op::min_i ? hi : lo)) continue;
+        k.value = v.args[static_cast<std::size_t>(1 - side)];
+        again = true;
+      }
+    }
+    std::int32_t zero = 0;
+    int rounded = k.value;
+    if (at(k.value).op == Op::add_i) {
+      for (std::size_t side = 0; side < 2; ++side) {
+        const auto c = imm_i(at(k.value).args[side]);
+        if (!c || *c < -1024 || *c > 1024) continue;
+        zero = *c;
+        rounded = at(k.value).args[1 - side];
+        break;
+      }
+      if (rounded == k.value) return;
+    }
+    if (at(rounded).op != Op::f2i) return;
+    const auto clamp = float_clamp(at(rounded).args[0]);
+    if (!clamp) return;
+    // The upper bound keeps the conversion in range, so the int32 sum cannot wrap and 16-bit saturating arithmetic is the same.
+    if (clamp->hi + static_cast<float>(zero) > 32767.0F) return;
+    int value = at(rounded).args[0];
+    if (clamp->has_lo) {
+      if (clamp->lo < -2147483648.0F || clamp->lo + static_cast<float>(zero) < -32768.0F) return;
+      if (clamp->lo + static_cast<float>(zero) <= static_cast<float>(lo)) {
+        Instr m{Op::min, {clamp->x, clamp->hi_value, -1, -1}, 0, clamp->nan_is_lo};
+        value = push(m);
+      }
+    } else if (zero < 0) {
+      return;  // without a lower clamp INT_MIN + zero would wrap
+    }
+    k.value = push(Instr{Op::f2i, {value, -1, -1, -1}, 0, false});
+    k.zero = zero;
+  }
+
+  struct Clamp {
+    int x = -1, hi_value = -1;
+    float lo = 0, hi = 0;
+    bool has_lo = false, nan_is_lo = false;
+  };
+
+  /// min(max(x, lo), hi) in either nesting and operand order, or min(x, hi) alone. lo <= hi.
+  std::optional<Clamp> float_clamp(int v) const {
+    Clamp c;
+    const auto split = [this](int value, Op op, int& x, int& bound, bool& nan_to_bound) {
+      if (at(value).op != op) return false;
+      for (std::size_t side = 0; side < 2; ++side) {
+        const auto imm = imm_f(at(value).args[side]);
+        if (!imm || std::isnan(*imm)) continue;
+        x = at(value).args[1 - side];
+        bound = at(value).args[side];
+        nan_to_bound = side == 1;  // max(NaN, b) = b; max(b, NaN) = NaN
+        return true;
+      }
+      return false;
+    };
+    int inner = -1, lo_value = -1;
+    bool outer_nan = false, inner_nan = false;
+    if (split(v, Op::min, inner, c.hi_value, outer_nan)) {
+      c.hi = *imm_f(c.hi_value);
+      c.x = inner;
+      if (split(inner, Op::max, c.x, lo_value, inner_nan)) {
+        c.has_lo = true;
+        c.lo = *imm_f(lo_value);
+        c.nan_is_lo = inner_nan || !outer_nan;  // a NaN that passes both converts to INT_MIN, which packs to lo as well
+      }
+      return c.has_lo && c.lo > c.hi ? std::nullopt : std::optional(c);
+    }
+    if (split(v, Op::max, inner, lo_value, outer_nan) && split(inner, Op::min, c.x, c.hi_value, inner_nan)) {
+      c.has_lo = true;
+      c.lo = *imm_f(lo_value);
+      c.hi = *imm_f(c.hi_value);
+      c.nan_is_lo = !inner_nan;
+      return c.lo > c.hi ? std::nullopt : std::optional(c);
+    }
+    return std::nullopt;
+  }
+
+  void remove_dead() {
+    std::vector<char> live(e_.code.size(), 0);
+    for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
+      const int v = static_cast<int>(j) == e_.pack.output ? e_.pack.value : e_.outputs[j].value;
+      live[static_cast<std::size_t>(v)] = 1;
+    }
+    for (std::size_t i = e_.code.size(); i-- > 0;) {
+      if (live[i] == 0) continue;
+      for (int a : e_.code[i].args) {
+        if (a >= 0) live[static_cast<std::size_t>(a)] = 1;
+      }
+    }
+    std::vector<int> moved(e_.code.size(), -1);
+    std::vector<Instr> kept;
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      if (live[i] == 0) continue;
+      Instr n = e_.code[i];
+      for (int& a : n.args) {
+        if (a >= 0) a = moved[static_cast<std::size_t>(a)];
+      }
+      moved[i] = static_cast<int>(kept.size());
+      kept.push_back(n);
+    }
+    e_.code = std::move(kept);
+    for (auto& o : e_.outputs) o.value = moved[static_cast<std::size_t>(o.value)];  // -1 for the packed one if replaced
+    if (e_.pack.value >= 0) e_.pack.value = moved[static_cast<std::size_t>(e_.pack.value)];
+  }
+
+  Epilogue& e_;
+  bool vbmi_;
+};
+
+}  // namespace
+
+std::string lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out) {
+  const auto& p = stage.program;
+  out = Epilogue{};
+  if (stage.space.size() != 4)
+    return fmt::format("iteration space {} has rank {}, needs 4", ir::to_string(stage.space), stage.space.size());
+  if (stage.operands.size() + stage.stores.size() > kMaxStreams) {
+    return fmt::format("{} operands and stores, at most {}", stage.operands.size() + stage.stores.size(), kMaxStreams);
+  }
+  for (const auto& in : p.code) {
+    if (in.op != Op::load_i && in.op != Op::load_f) continue;
+    const auto t = stage.operands[static_cast<std::size_t>(in.imm)].ref.dtype;
+    if (!loadable(in.op, t)) return fmt::format("operand {} has type {}", in.imm, ir::name_of(t));
+  }
+  for (std::size_t k = 0; k < stage.operands.size(); ++k) {
+    const auto& o = stage.operands[k];
+    auto why = address(o.ref, o.div, stage.space, batch_is_pixels, false, fmt::format("operand {}", k), out.operands.emplace_back(),
+                       out.columns);
+    if (!why.empty()) return why;
+  }
+  for (std::size_t j = 0; j < stage.stores.size(); ++j) {
+    const auto& s = stage.stores[j];
+    if (!storable(s.dtype)) return fmt::format("store {} has type {}", j, ir::name_of(s.dtype));
+    if (s.dtype != p.outputs[j].type) {
+      return fmt::format("store {} has type {}, the program gives {}", j, ir::name_of(s.dtype), ir::name_of(p.outputs[j].type));
+    }
+    auto why =
+        address(s, {}, stage.space, batch_is_pixels, true, fmt::format("store {}", j), out.stores.emplace_back(), out.columns);
+    if (!why.empty()) return why;
+  }
+  Lowering(out, vbmi).run(p);
+  return "";
+}
+
+}  // namespace octavo::cpu::avx512

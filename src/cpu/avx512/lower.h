@@ -1,0 +1,69 @@
+// Between the program and the emitter: how every operand and store is addressed, and the exact simplifications that the x86 pack
+// instructions allow. Refuses what the emitter cannot do.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "region/region.h"
+
+namespace octavo::cpu::avx512 {
+
+/// Shape of an operand seen from a tile of pixels x 16-channel vectors.
+enum class Access : std::uint8_t {
+  uniform,  ///< one value for everything
+  channel,  ///< one value a channel, the same for all pixels of a call
+  pixel,    ///< one value a pixel, the same for all channels
+  full,     ///< channel stride 1, any pixel offsets
+};
+
+struct Stream {
+  Access access = Access::full;
+  ir::DType dtype = ir::DType::f32;
+  int column = -1;  ///< of the pixel table; -1 for uniform and channel
+};
+
+/// A program instruction after lowering; bit casts are gone. `reversed` (min only): computed as vminps(b, a), which lets a NaN
+/// pass.
+struct Instr {
+  program::Op op = program::Op::imm_i;
+  std::array<int, 4> args{-1, -1, -1, -1};
+  std::int32_t imm = 0;
+  bool reversed = false;
+};
+
+/// The one 8-bit output that is packed four vectors at a time: saturate(value + zero), then the table.
+struct Pack {
+  int output = -1;  ///< -1: none
+  int value = -1;
+  bool is_signed = false;
+  std::int32_t zero = 0;  ///< added after saturation to 16 bits
+  int table = -1;         ///< looked up in the packed bytes (needs VBMI)
+};
+
+/// What the emitter needs of a stage. Streams are operands first, then stores.
+struct Epilogue {
+  std::vector<Instr> code;
+  std::vector<program::Output> outputs;
+  std::vector<program::Table> tables;
+  std::vector<Stream> operands, stores;
+  int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
+  Pack pack;
+
+  [[nodiscard]] int stream_count() const { return static_cast<int>(operands.size() + stores.size()); }
+  [[nodiscard]] const Stream& stream(int s) const {
+    const auto k = static_cast<std::size_t>(s);
+    return k < operands.size() ? operands[k] : stores[k - operands.size()];
+  }
+};
+
+inline constexpr int kMaxStreams = 28;
+
+/// Fills `out` for a stage of rank 4 (N, C, H, W), or returns why it cannot be done (empty: fine). `batch_is_pixels`: H*W == 1 and
+/// the images of the batch are the pixels of a tile.
+[[nodiscard]] std::string lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out);
+
+}  // namespace octavo::cpu::avx512

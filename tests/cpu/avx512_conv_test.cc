@@ -1,0 +1,265 @@
+// Generated convolutions against brute force: shapes around the tile sizes, strides, dilations, groups, pads, zero points,
+// epilogues.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cpu/avx512/provider.h"
+#include "cpu/scalar_region.h"
+
+namespace octavo::testing {
+namespace {
+
+using ir::DType;
+using program::Op;
+using region::BufferKind;
+using Ints = std::vector<std::int64_t>;
+
+struct Conv {
+  std::int64_t n = 1, c = 16, h = 5, w = 7, o = 16;
+  Ints kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads{0, 0, 0, 0};
+  std::int64_t groups = 1;
+  int zero = 7, gap = 0;
+  bool transposed = false;
+  BufferKind kind = BufferKind::arena;
+  int threads = 1;
+};
+
+std::string text(const Conv& k) {
+  return fmt::format("{} n{} c{} {}x{} o{} k{}x{} s{}x{} d{}x{} p{},{},{},{} g{} zx{} gap{} threads{}",
+                     k.transposed ? "convT" : "conv", k.n, k.c, k.h, k.w, k.o, k.kernel[0], k.kernel[1], k.strides[0], k.strides[1],
+                     k.dilations[0], k.dilations[1], k.pads[0], k.pads[1], k.pads[2], k.pads[3], k.groups, k.zero, k.gap,
+                     k.threads);
+}
+
+std::int64_t out_size(const Conv& k, std::size_t d) {
+  const std::int64_t in = d == 0 ? k.h : k.w, pad = k.pads[d] + k.pads[d + 2], reach = k.dilations[d] * (k.kernel[d] - 1) + 1;
+  return k.transposed ? (in - 1) * k.strides[d] + reach - pad : (in + pad - reach) / k.strides[d] + 1;
+}
+
+/// Anchor and space; the epilogue is the caller's.
+void build(Scene& s, const Conv& k) {
+  auto& st = s.stage();
+  auto& a = st.anchor;
+  a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
+  a.integer = true;
+  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
+  auto x = s.nhwc(DType::u8, {k.n, k.c, k.h, k.w}, k.kind, k.gap);
+  x.quantizer = ir::per_tensor(DType::u8, 0.02F, k.zero);
+  a.inputs = {x};
+  const ir::Shape w = k.transposed ? ir::Shape{k.c, k.o / k.groups, k.kernel[0], k.kernel[1]}
+                                   : ir::Shape{k.o, k.c / k.groups, k.kernel[0], k.kernel[1]};
+  a.weights = s.tensor(DType::s8, w, BufferKind::constant);
+  st.space = {k.n, k.o, out_size(k, 0), out_size(k, 1)};
+  s.plan().threads = k.threads;
+}
+
+void plain(Scene& s, const Conv& k) {
+  build(s, k);
+  s.requantize(1, 2e-4F);
+  s.stage().stores = {s.nhwc(DType::u8, s.stage().space, BufferKind::arena, k.gap)};
+}
+
+std::string run(Scene& s, const Conv& k) {
+  const std::string why =
+      s.compare(cpu::avx512_provider(), k.transposed ? "cpu.conv_transpose.u8s8.avx512vnni.jit" : "cpu.conv.u8s8.avx512vnni.jit");
+  return why.empty() ? why : why + "; " + text(k);
+}
+
+#define EXPECT_RUNS(expr)                                               \
+  do {                                                                  \
+    const std::string difference = (expr);                              \
+    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
+    ASSERT_EQ(difference, "");                                          \
+  } while (false)
+
+TEST(Avx512Conv, ChannelAndPixelTails) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t o : {1, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 129}) {
+    for (const std::int64_t w : {1, 2, 5, 6, 7, 11, 12, 13, 25}) {
+      for (const std::int64_t c : {1, 3, 4, 17}) {
+        Conv k;
+        k.o = o, k.w = w, k.c = c, k.h = 1 + static_cast<std::int64_t>(seed % 3), k.gap = static_cast<int>(seed % 2) * 5;
+        Scene s(seed++);
+        plain(s, k);
+        EXPECT_RUNS(run(s, k));
+      }
+    }
+  }
+}
+
+TEST(Avx512Conv, KernelsStridesDilationsPads) {
+  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.n = s.pick(1, 2), k.h = s.pick(1, 12), k.w = s.pick(1, 16);
+    k.groups = s.pick(0, 2) == 0 ? s.pick(2, 6) : 1;
+    k.c = s.pick(1, k.groups > 1 ? 9 : 40) * k.groups;
+    k.o = s.pick(1, k.groups > 1 ? 20 : 70) * k.groups;
+    k.kernel = {s.pick(1, 5), s.pick(1, 5)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+    k.pads = {s.pick(0, 3), s.pick(0, 3), s.pick(0, 3), s.pick(0, 3)};
+    const int zeros[] = {0, 128, 255, 7};
+    k.zero = zeros[s.pick(0, 3)];
+    k.gap = s.pick(0, 1) * 3;
+    k.kind = s.pick(0, 3) == 0 ? BufferKind::input : BufferKind::arena;
+    k.threads = s.pick(1, 4);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    plain(s, k);
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+TEST(Avx512Conv, Transposed) {
+  for (std::uint32_t seed = 1; seed <= 250; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.transposed = true;
+    k.n = s.pick(1, 2), k.h = s.pick(1, 7), k.w = s.pick(1, 8);
+    k.groups = s.pick(0, 2) == 0 ? s.pick(2, 4) : 1;
+    k.c = s.pick(1, 20) * k.groups, k.o = s.pick(1, k.groups > 1 ? 9 : 70) * k.groups;
+    k.kernel = {s.pick(1, 4), s.pick(1, 4)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+    k.pads = {s.pick(0, 1), s.pick(0, 1), s.pick(0, 1), s.pick(0, 1)};
+    k.gap = s.pick(0, 1) * 3;
+    k.threads = s.pick(1, 3);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    plain(s, k);
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+TEST(Avx512Conv, LongReductionsRunInLoops) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t c : {64, 200, 252, 256, 260, 515}) {
+    for (const std::int64_t kernel : {1, 3}) {
+      for (const std::int64_t dilation : {1, 2}) {
+        Conv k;
+        k.c = c, k.o = 70, k.h = 5, k.w = 5;
+        k.kernel = {kernel, kernel}, k.pads = {dilation, 1, 1, dilation}, k.dilations = {dilation, dilation};
+        Scene s(seed++);
+        plain(s, k);
+        EXPECT_RUNS(run(s, k));
+      }
+    }
+  }
+}
+
+TEST(Avx512Conv, RowsOfAGemmAreThePixels) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t rows : {1, 2, 5, 6, 7, 12, 13}) {
+    for (const std::int64_t c : {4, 100, 512}) {
+      for (const std::int64_t o : {1, 10, 64, 100}) {
+        Conv k;
+        k.n = rows, k.c = c, k.o = o, k.h = 1, k.w = 1, k.threads = 1 + static_cast<int>(seed % 3);
+        Scene s(seed++);
+        plain(s, k);
+        EXPECT_RUNS(run(s, k));
+      }
+    }
+  }
+}
+
+/// Residuals, per-image factors, upsampled operands, several stores of all types.
+TEST(Avx512Conv, Operands) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.n = s.pick(1, 3), k.h = s.pick(1, 6), k.w = s.pick(1, 14), k.c = s.pick(1, 20), k.o = s.pick(1, 80), k.threads = s.pick(1, 3);
+    k.transposed = s.pick(0, 4) == 0;
+    if (k.transposed) k.strides = {2, 2}, k.kernel = {2, 3};
+    if (!k.transposed && s.pick(0, 1) == 0) k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+    if (s.pick(0, 4) == 0) k.h = k.w = 1, k.kernel = {1, 1}, k.strides = {1, 1}, k.pads = {0, 0, 0, 0};
+    build(s, k);
+    auto& st = s.stage();
+    s.requantize(1, 2e-4F);
+    auto& p = st.program;
+    int v = 1;  // i2f of the accumulator
+    for (std::size_t i = 0; i < p.code.size(); ++i) {
+      if (p.code[i].op == Op::fma) v = static_cast<int>(i);
+    }
+    const ir::Shape full = st.space, image{full[0], full[1], 1, 1}, map{full[0], 1, full[2], full[3]}, one{1, 1, 1, 1};
+    const auto broadcast = [&](region::TensorRef r) {
+      for (std::size_t d = 0; d < 4; ++d) {
+        if (r.dims[d] == 1) r.strides[d] = 0;
+      }
+      r.dims = full;
+      return r;
+    };
+    const DType types[] = {DType::u8, DType::s8, DType::s32, DType::f32, DType::f16, DType::bf16};
+    const int operands = s.pick(1, 4);
+    for (int i = 0; i < operands; ++i) {
+      const DType t = types[s.pick(0, 5)];
+      region::Operand o;
+      switch (s.pick(0, 4)) {
+        case 0: o.ref = s.nhwc(t, full, s.pick(0, 1) == 0 ? BufferKind::arena : BufferKind::input, s.pick(0, 1) * 4); break;
+        case 1: o.ref = broadcast(s.nhwc(t, image)); break;
+        case 2: o.ref = broadcast(s.tensor(t, map)); break;
+        case 3: o.ref = broadcast(s.tensor(t, one)); break;
+        default: {
+          const std::int64_t dy = s.pick(1, 3), dx = s.pick(1, 3);
+          o.ref = s.nhwc(t, {full[0], full[1], (full[2] + dy - 1) / dy, (full[3] + dx - 1) / dx});
+          o.ref.dims = full;
+          o.div = {1, 1, dy, dx};
+        }
+      }
+      const bool is_int = t == DType::u8 || t == DType::s8 || t == DType::s32;
+      int r = p.load(is_int ? Op::load_i : Op::load_f, static_cast<int>(st.operands.size()));
+      if (is_int) r = p.push(Op::i2f, p.push(Op::sub_i, r, p.imm_i(5)));
+      st.operands.push_back(std::move(o));
+      p.operand_count = static_cast<int>(st.operands.size());
+      v = s.pick(0, 1) == 0 ? p.push(Op::add, v, p.push(Op::mul, r, p.imm_f(0.01F))) : p.push(Op::fma, r, p.imm_f(0.03F), v);
+    }
+    int q = p.push(Op::max, p.push(Op::div, v, p.imm_f(0.7F)), p.imm_f(-9));
+    q = p.push(Op::add_i, p.push(Op::f2i, p.push(Op::min, q, p.imm_f(246))), p.imm_i(9));
+    const int s8 = p.push(Op::max_i, p.push(Op::min_i, p.push(Op::sub_i, q, p.imm_i(128)), p.imm_i(127)), p.imm_i(-128));
+    std::vector<program::Output> all{p.outputs[0],    {q, DType::u8},   {s8, DType::s8}, {v, DType::f32},
+                                     {v, DType::f16}, {v, DType::bf16}, {q, DType::s32}};
+    std::shuffle(all.begin(), all.end(), s.rng());
+    p.outputs.assign(all.begin(), all.begin() + s.pick(1, 4));
+    st.stores.clear();
+    for (const auto& o : p.outputs)
+      st.stores.push_back(s.nhwc(o.type, full, s.pick(0, 2) == 0 ? BufferKind::output : BufferKind::arena, s.pick(0, 1) * 7));
+    EXPECT_RUNS(run(s, k) + "");
+  }
+}
+
+TEST(Avx512Conv, RefusesWithReasons) {
+  Conv k;
+  const auto reason = [](Scene& s) {
+    const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
+    return offers.empty() ? std::string("none") : offers.front().refusal;
+  };
+  {
+    Scene s(1);
+    plain(s, k);
+    if (reason(s).find("needs avx") == 0) GTEST_SKIP() << reason(s);
+    EXPECT_EQ(reason(s), "");
+    s.stage().anchor.weight_zero = {3};
+    EXPECT_EQ(reason(s), "weight zero point 3, needs 0");
+  }
+  {
+    Scene s(2);
+    plain(s, k);
+    s.stage().stores[0].strides[1] = 35;
+    EXPECT_EQ(reason(s), "store 0 has channel stride 35, needs 1");
+  }
+  {
+    Scene s(3);
+    plain(s, k);
+    s.stage().anchor.integer = false;
+    EXPECT_EQ(reason(s), "not an integer anchor");
+  }
+  {
+    Scene s(4);
+    plain(s, k);
+    s.stage().anchor.inputs[0].strides[1] = 9;
+    EXPECT_EQ(reason(s), "input channel stride 9, needs 1");
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
