@@ -8,7 +8,7 @@ import re
 import sys
 
 ORDER = "base ir program region rewrite reference quant onnx passes plan tune cpu cuda engine report api cli python".split()
-RUNTIME = {"base", "ir", "program", "region", "cpu", "cuda", "engine"}
+RUNTIME = {"base", "ir", "program", "region", "reference", "cpu", "cuda", "engine"}
 NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "api", "cli", "python"}
 PUBLIC = {"api", "cli", "python"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

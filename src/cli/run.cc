@@ -101,9 +101,9 @@ Result<int> run(const Options& o) {
       continue;
     }
     for (std::int64_t row = 0; row < classes->first; ++row) {
-      const std::string which =
-          classes->first == 1 ? feeds[f].name : fmt::format("{}{}row {}", feeds[f].name, feeds[f].name.empty() ? "" : ", ", row);
-      if (!which.empty()) fmt::print("{}\n", which);
+      std::string which = feeds[f].name;
+      if (classes->first > 1) which += fmt::format("{}row {}", which.empty() ? "" : ", ", row);
+      if (!which.empty()) fmt::print("{}{}", which, o.top == 1 ? "" : "\n");
       print_top(results[f][0], row, classes->second, o.top, labels);
     }
   }

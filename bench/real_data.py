@@ -1,0 +1,128 @@
+"""The real models of the test data: which there are, how their pictures are prepared, and their Q/DQ variants.
+
+OCTAVO_TEST_DATA (default ../shared) holds models/, images/ and bench/placements.py; its own README names sources and licences.
+"""
+import csv
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared")).resolve()
+IMAGENET_MEAN, IMAGENET_STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    file: str
+    input: str
+    recipe: str  # a function below
+    pictures: str  # imagenet, cifar10, coco, text
+    shape: tuple = ()  # bound shape of one run, where the file leaves it open
+    dtype: type = np.float32
+    placements: tuple = ()  # styles of placements.py
+
+
+MODELS = (
+    Model("mobilenetv2-12-qdq.onnx", "input", "torch", "imagenet", (1, 3, 224, 224)),
+    Model("mobilenetv2_qdq_perchannel_s8.onnx", "image", "torch", "imagenet"),
+    Model("mobilenetv1_025_224_fp32.onnx", "input", "tf", "imagenet", (1, 3, 224, 224)),
+    Model("squeezenet11_fp16.onnx", "data_0", "caffe", "imagenet", dtype=np.float16),
+    Model("resnet20_cifar10_fp32.onnx", "input", "cifar", "cifar10", (1, 3, 32, 32), placements=("residual", "outputs")),
+    Model("resnet56_cifar10_fp32.onnx", "input", "cifar", "cifar10", (1, 3, 32, 32), placements=("residual", "outputs")),
+    Model("tinycnn_cifar_fp32.onnx", "input", "cifar", "cifar10"),
+    Model("tinycnn_cifar_qoperator.onnx", "input", "cifar", "cifar10"),
+    Model("yolox_nano_416.onnx", "images", "yolox", "coco", placements=("outputs",)),
+    Model("nanodet_m_416.onnx", "input.1", "nanodet", "coco", placements=("outputs",)),
+    Model("unet_small.onnx", "input", "grey", "coco", (1, 1, 224, 224), placements=("outputs",)),
+    Model("ppocrv3_det_op14.onnx", "x", "text", "text", (1, 3, 320, 480), placements=("outputs",)),
+)
+
+
+def crop224(image):
+    w, h = image.size
+    image = image.resize((256 if w <= h else 256 * w // h, 256 if h <= w else 256 * h // w), Image.BILINEAR)
+    left, top = (image.width - 224) // 2, (image.height - 224) // 2
+    return np.asarray(image.crop((left, top, left + 224, top + 224)), np.float32)
+
+
+def torch(image):
+    return (crop224(image) / 255 - IMAGENET_MEAN) / IMAGENET_STD
+
+
+def tf(image):
+    return crop224(image) / np.float32(127.5) - 1
+
+
+def caffe(image):
+    return crop224(image)[..., ::-1] - np.float32([104, 117, 123])
+
+
+def cifar(image):
+    return (np.asarray(image, np.float32) / 255 - IMAGENET_MEAN) / IMAGENET_STD
+
+
+def yolox(image):
+    scale = min(416 / image.width, 416 / image.height)
+    canvas = np.full((416, 416, 3), 114, np.float32)
+    small = np.asarray(image.resize((int(image.width * scale), int(image.height * scale)), Image.BILINEAR), np.float32)
+    canvas[: small.shape[0], : small.shape[1]] = small[..., ::-1]
+    return canvas
+
+
+def nanodet(image):
+    bgr = np.asarray(image.resize((416, 416), Image.BILINEAR), np.float32)[..., ::-1]
+    return (bgr - np.float32([103.53, 116.28, 123.675])) / np.float32([57.375, 57.12, 58.395])
+
+
+def grey(image):
+    return np.asarray(image.convert("L").resize((224, 224), Image.BILINEAR), np.float32)[..., None] / 255
+
+
+def text(image):
+    return (np.asarray(image.resize((480, 320), Image.BILINEAR), np.float32) / 255 - IMAGENET_MEAN) / IMAGENET_STD
+
+
+RECIPES = {f.__name__: f for f in (torch, tf, caffe, cifar, yolox, nanodet, grey, text)}
+
+
+def pictures(kind, limit=None):
+    """(paths, labels or None)"""
+    folder = DATA / "images" / kind
+    if kind == "imagenet":
+        rows = list(csv.DictReader(open(folder / "labels.csv", newline="", encoding="utf-8")))[:limit]
+        return [folder / r["file"] for r in rows], np.array([int(r["class_index"]) for r in rows])
+    if kind == "cifar10":
+        classes = sorted(p.name for p in folder.iterdir() if p.is_dir())
+        paths = [p for name in classes for p in sorted((folder / name).glob("*.jpg"))][:limit]
+        return paths, np.array([classes.index(p.parent.name) for p in paths])
+    return sorted(folder.glob("*.jpg"))[: limit or (8 if kind == "coco" else None)], None
+
+
+def feed(model, limit=None):
+    """(array [n, C, H, W] in the model's input type, labels or None)"""
+    paths, labels = pictures(model.pictures, limit)
+    arrays = [RECIPES[model.recipe](Image.open(p).convert("RGB")).transpose(2, 0, 1) for p in paths]
+    return np.ascontiguousarray(np.stack(arrays)).astype(model.dtype), labels
+
+
+def variants(model, folder):
+    """[(name, path)]: the file itself, and its Q/DQ variants, calibrated on some of its pictures, in `folder`."""
+    source = DATA / "models" / model.file
+    found = [(source.stem, source)]
+    for style in model.placements:
+        path = folder / f"{source.stem}_{style}.onnx"
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            calibration = folder / f"{source.stem}_calibration.npz"
+            array, _ = feed(model)
+            np.savez(calibration, **{model.input: array[:: max(1, len(array) // 16)]})
+            command = [sys.executable, DATA / "bench/placements.py", source, path, style, "--calib", calibration]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found.append((path.stem, path))
+    return found
