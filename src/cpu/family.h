@@ -61,6 +61,8 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
 [[nodiscard]] const Family& copy_family();
 [[nodiscard]] const Family& pointwise_family();
 [[nodiscard]] const Family& move_family();
+[[nodiscard]] const Family& max_pool_family();
+[[nodiscard]] const Family& avg_pool_family();
 [[nodiscard]] const Family& reduce_family();
 [[nodiscard]] const Family& conv_family();
 [[nodiscard]] const Family& depthwise_family();

@@ -14,7 +14,8 @@ namespace octavo::cpu {
 namespace {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&copy_family(), &pointwise_family(), &conv_family(), &conv_f32_family()};
+  static const std::vector<const Family*> list{&copy_family(),     &pointwise_family(), &conv_family(),  &conv_f32_family(),
+                                               &max_pool_family(), &avg_pool_family(),  &reduce_family()};
   return list;
 }
 

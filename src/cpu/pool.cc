@@ -1,0 +1,204 @@
+// cpu.max_pool.block.<isa>, cpu.avg_pool.block.<isa>: pooling of codes (maximum, or exact integer sum) and floats, vectors over
+// channels. A window is read as rows of taps inside the image; when the program hands the codes on unchanged, they go from register
+// to store.
+#include <algorithm>
+#include <limits>
+
+#include "cpu/family.h"
+#include "cpu/window.h"
+
+namespace octavo::cpu {
+namespace {
+
+struct Parts {
+  Image image;
+  Epilogue epilogue;
+};
+
+Result<Parts> parts_of(const Stage& s, Isa isa) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  const auto kernel = ir::get_ints(s.anchor.attrs, "kernel");
+  Parts out;
+  OCTAVO_TRY(out.image, Image::of(s, kernel));
+  if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
+    return fail(ErrorKind::unsupported, fmt::format("pooling kernels read u8 or f32, the input is {}", ir::name_of(x.dtype)));
+  }
+  OCTAVO_TRY(Space space, Space::of(s));
+  std::vector<Elem> loads;
+  for (const Access& a : space.loads) loads.push_back(a.elem);
+  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+  OCTAVO_TRY(out.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), out.image.w, out.image.c));
+  return out;
+}
+
+class PoolKernel final : public Kernel {
+ public:
+  PoolKernel(const KernelTable& table, Parts s, const Stage& stage)
+      : table_(table), im_(s.image), epilogue_(std::move(s.epilogue)), x_(stage.anchor.inputs[0]) {
+    max_ = stage.anchor.op == ir::Op::max_pool;
+    include_pad_ = ir::get_int(stage.anchor.attrs, "count_include_pad") != 0;
+    codes_ = x_.dtype == ir::DType::u8;
+    zero_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
+    const auto pads = ir::get_ints(stage.anchor.attrs, "pads");
+    const std::size_t spatial = pads.size() / 2;
+    std::int64_t* const ends[] = {&end_pad_[0], &end_pad_[1], &end_pad_[2]};
+    for (std::size_t k = 0; k < spatial && k < 3; ++k) *ends[3 - spatial + k] = pads[spatial + k];
+    channels_ = stage.space[1];
+    const Access& store = epilogue_.space().stores[0];
+    direct_ = codes_ && max_ && epilogue_.code().identity() && store.elem == Elem::u8 &&
+              (store.strides[static_cast<std::size_t>(im_.c)] == 1 || channels_ == 1);
+    rows_ = im_.batch * im_.depth.out * im_.height.out;
+    const std::int64_t elements = rows_ * im_.width.out * channels_;
+    tasks_ = static_cast<int>(std::clamp<std::int64_t>(elements / 8192, 1, std::max<std::int64_t>(rows_, 1)));
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override {
+    return (epilogue_.scratch_bytes() + 63) / 64 * 64 + static_cast<std::size_t>(im_.depth.kernel * im_.height.kernel) * 8;
+  }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    epilogue_.prepare(worker.scratch);
+    auto* taps = reinterpret_cast<std::int64_t*>(worker.scratch + (epilogue_.scratch_bytes() + 63) / 64 * 64);
+    for (std::int64_t r = rows_ * task_begin / tasks_; r < rows_ * task_end / tasks_; ++r) {
+      const std::int64_t oh = r % im_.height.out, rest = r / im_.height.out;
+      run_row(memory, worker.scratch, taps, rest / im_.depth.out, rest % im_.depth.out, oh);
+    }
+  }
+
+ private:
+  // Kernel positions [first, last) of output o that lie inside the input, and how many count for an average.
+  struct Range {
+    std::int64_t first, last, counted;
+  };
+  static Range range_of(const Window& w, std::int64_t o, std::int64_t end_pad, bool include_pad) {
+    const std::int64_t origin = o * w.stride - w.pad;
+    const std::int64_t first = origin >= 0 ? 0 : (-origin + w.dilation - 1) / w.dilation;
+    const auto below = [&](std::int64_t limit) {  // positions whose input index is below `limit`
+      return std::clamp<std::int64_t>((limit - origin + w.dilation - 1) / w.dilation, 0, w.kernel);
+    };
+    const std::int64_t last = origin >= w.in ? 0 : below(w.in);
+    const std::int64_t padded = below(w.in + end_pad);
+    return {std::min(first, last), last, include_pad ? padded : std::max<std::int64_t>(0, last - first)};
+  }
+
+  void run_row(const Memory& memory, std::byte* scratch, std::int64_t* taps, std::int64_t n, std::int64_t od,
+               std::int64_t oh) const {
+    const Range d = range_of(im_.depth, od, end_pad_[0], include_pad_), h = range_of(im_.height, oh, end_pad_[1], include_pad_);
+    int rows = 0;
+    for (std::int64_t kd = d.first; kd < d.last; ++kd) {
+      for (std::int64_t kh = h.first; kh < h.last; ++kh)
+        taps[rows++] = kd * im_.depth.dilation * im_.xd + kh * im_.height.dilation * im_.xh;
+    }
+    const std::byte* x = memory.at(x_) + n * im_.xn + (od * im_.depth.stride - im_.depth.pad) * im_.xd +
+                         (oh * im_.height.stride - im_.height.pad) * im_.xh;
+    Index origin{};
+    origin[static_cast<std::size_t>(im_.n)] = n;
+    if (im_.d >= 0) origin[static_cast<std::size_t>(im_.d)] = od;
+    if (im_.h >= 0) origin[static_cast<std::size_t>(im_.h)] = oh;
+    ReduceTile t;
+    t.kind = max_ ? Reduce::max : Reduce::sum;
+    t.elem = codes_ ? Elem::u8 : Elem::f32;
+    t.outer = taps;
+    t.inner_step = im_.width.dilation * im_.xw;
+    t.col = im_.xc;
+    t.zero = zero_;
+    t.bytes = direct_;
+    const Access& store = epilogue_.space().stores[0];
+    std::byte* to = nullptr;
+    if (direct_) {
+      to = memory.base[static_cast<std::size_t>(store.buffer)] + store.offset;
+      for (std::size_t k = 0; k < store.strides.size(); ++k) to += origin[k] * store.strides[k];
+    }
+    const std::int64_t cols = direct_ ? channels_ : std::min<std::int64_t>(channels_, kBlock);
+    const std::int64_t pixels = direct_ ? 1 : kBlock / cols;
+    for (std::int64_t w = 0; w < im_.width.out; w += pixels) {
+      const auto count = static_cast<int>(std::min(pixels, im_.width.out - w));
+      for (std::int64_t c = 0; c < channels_; c += cols) {
+        t.cols = static_cast<int>(std::min(cols, channels_ - c));
+        for (int p = 0; p < count; ++p) {
+          const Range k = range_of(im_.width, w + p, end_pad_[2], include_pad_);
+          t.base = x + ((w + p) * im_.width.stride - im_.width.pad + k.first * im_.width.dilation) * im_.xw + c * im_.xc;
+          t.inner_count = static_cast<int>(k.last - k.first);
+          t.outer_count = rows;
+          t.acc = direct_ ? static_cast<void*>(to + (w + p) * store.strides[static_cast<std::size_t>(im_.w)])
+                          : static_cast<void*>(Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
+          one(t, d.counted * h.counted * k.counted);
+        }
+        if (direct_) continue;
+        origin[static_cast<std::size_t>(im_.w)] = w;
+        origin[static_cast<std::size_t>(im_.c)] = c;
+        epilogue_.run(memory, scratch, origin, count, t.cols);
+      }
+    }
+  }
+
+  void one(const ReduceTile& t, std::int64_t counted) const {
+    auto* floats = static_cast<float*>(t.acc);
+    if (t.outer_count == 0 || t.inner_count == 0) {  // a window wholly in the padding
+      if (t.bytes) {
+        std::fill_n(static_cast<std::uint8_t*>(t.acc), t.cols, std::uint8_t{0});
+      } else if (codes_) {
+        std::fill_n(static_cast<std::int32_t*>(t.acc), t.cols, 0);
+      } else {
+        std::fill_n(floats, t.cols, max_ ? -std::numeric_limits<float>::infinity() : 0.0F);
+      }
+      return;
+    }
+    table_.reduce(t);
+    if (codes_ || max_) return;
+    for (int c = 0; c < t.cols; ++c) floats[c] /= static_cast<float>(counted);
+  }
+
+  const KernelTable& table_;
+  Image im_;
+  Epilogue epilogue_;
+  region::TensorRef x_;
+  bool max_ = true, include_pad_ = false, codes_ = true, direct_ = false;
+  std::int32_t zero_ = 0;
+  std::int64_t end_pad_[3] = {0, 0, 0};
+  std::int64_t channels_ = 1, rows_ = 1;
+  int tasks_ = 1;
+};
+
+class PoolFamily final : public Family {
+ public:
+  explicit PoolFamily(bool max) : max_(max) {}
+  std::string_view name() const override { return max_ ? "cpu.max_pool.block" : "cpu.avg_pool.block"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == (max_ ? ir::Op::max_pool : ir::Op::avg_pool) &&
+           only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto s = parts_of(only(r), Isa::portable);
+    return s ? "" : s.error().message;
+  }
+  double cost(const Region& r, Isa isa) const override {
+    const Stage& s = only(r);
+    double reads = static_cast<double>(ir::count(s.space));
+    for (const auto k : ir::get_ints(s.anchor.attrs, "kernel")) reads *= static_cast<double>(k);
+    const bool channels = s.anchor.inputs[0].strides[1] == 1;
+    return (reads * (channels ? 0.08 : 2.0) + static_cast<double>(ir::count(s.space)) * 0.5) * slowdown(isa) * kSecondsPerCycle +
+           0.3e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Parts s, parts_of(only(r), isa));
+    return std::make_unique<PoolKernel>(*kernel_table(isa), std::move(s), only(r));
+  }
+
+ private:
+  bool max_;
+};
+
+}  // namespace
+
+const Family& max_pool_family() {
+  static const PoolFamily family(true);
+  return family;
+}
+const Family& avg_pool_family() {
+  static const PoolFamily family(false);
+  return family;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,213 @@
+// cpu.reduce.block.<isa>: maximum, minimum, sum and mean over any axes, of codes (exact integers) and floats (in row-major order,
+// as the reference adds). Vectors over the kept dimension that lies closest in memory.
+#include <algorithm>
+
+#include "cpu/family.h"
+
+namespace octavo::cpu {
+namespace {
+
+struct Setting {
+  Epilogue epilogue;
+  std::vector<std::int64_t> x_strides;  // bytes, for each dimension of the epilogue's space; 0 for dimensions of one
+  std::vector<std::int64_t> outer;      // byte offsets of all reduced positions but the innermost dimension's
+  std::int64_t inner_count = 1, inner_step = 0, count = 1;
+  int row_dim = 0, col_dim = 1;
+};
+
+Result<Setting> plan_of(const Stage& s, Isa isa) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
+    return fail(ErrorKind::unsupported, fmt::format("reductions read u8 or f32, the input is {}", ir::name_of(x.dtype)));
+  }
+  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const auto rank = static_cast<std::int64_t>(x.dims.size());
+  std::vector<char> reduced(x.dims.size(), 0);
+  const auto axes = ir::get_ints(s.anchor.attrs, "axes");
+  for (const std::int64_t a : axes) {
+    if (a < -rank || a >= rank) return fail(ErrorKind::bad_engine, fmt::format("reduction axis {} of a rank {} tensor", a, rank));
+    reduced[static_cast<std::size_t>(a < 0 ? a + rank : a)] = 1;
+  }
+  if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
+  OCTAVO_TRY(Space space, Space::of(s));
+  Setting p;
+  p.x_strides.assign(space.dims.size(), 0);
+  const bool keep = s.space.size() == x.dims.size();
+  std::size_t next = 0;
+  struct Dim {
+    std::int64_t extent, stride;
+  };
+  std::vector<Dim> over;
+  for (std::size_t k = 0; k < x.dims.size(); ++k) {
+    const std::size_t at = keep ? k : next;
+    if (reduced[k] == 0 || keep) ++next;
+    if (reduced[k] != 0) {
+      p.count *= x.dims[k];
+      if (keep && s.space[k] != 1) return fail(ErrorKind::bad_engine, "a reduced dimension has an extent in the result");
+      if (x.dims[k] == 1) continue;
+      const Dim d{x.dims[k], x.strides[k] * size};
+      if (!over.empty() && over.back().stride == d.stride * d.extent) {
+        over.back() = {over.back().extent * d.extent, d.stride};
+      } else {
+        over.push_back(d);
+      }
+      continue;
+    }
+    if (at >= s.space.size() || s.space[at] != x.dims[k]) {
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("reducing {} does not give {}", ir::to_string(x.dims), ir::to_string(s.space)));
+    }
+    p.x_strides[at] = x.dims[k] == 1 ? 0 : x.strides[k] * size;
+  }
+  if (p.count == 0) return fail(ErrorKind::unsupported, "a reduction over no elements");
+  if (!over.empty()) {
+    p.inner_count = over.back().extent;
+    p.inner_step = over.back().stride;
+    over.pop_back();
+  }
+  p.outer = {0};
+  for (const Dim& d : over) {
+    std::vector<std::int64_t> wider;
+    for (const std::int64_t o : p.outer) {
+      for (std::int64_t i = 0; i < d.extent; ++i) wider.push_back(o + i * d.stride);
+    }
+    p.outer = std::move(wider);
+  }
+  while (space.dims.size() < 2) {
+    space.dims.push_back(1);
+    p.x_strides.push_back(0);
+    for (auto* list : {&space.loads, &space.stores}) {
+      for (Access& a : *list) {
+        a.strides.push_back(0);
+        a.div.push_back(1);
+      }
+    }
+  }
+  const auto usable = [&](std::size_t k) {
+    return std::all_of(space.loads.begin(), space.loads.end(), [&](const Access& a) { return a.div[k] == 1; });
+  };
+  int col = -1;
+  for (std::size_t k = 0; k < space.dims.size(); ++k) {
+    if (!usable(k) || (p.x_strides[k] == 0 && col >= 0)) continue;
+    const bool better =
+        col < 0 || p.x_strides[static_cast<std::size_t>(col)] == 0 || p.x_strides[k] < p.x_strides[static_cast<std::size_t>(col)];
+    if (better) col = static_cast<int>(k);
+  }
+  if (col < 0) return fail(ErrorKind::unsupported, "every dimension is repeated by some operand");
+  int row = col == 0 ? 1 : 0;
+  for (std::size_t k = 0; k < space.dims.size(); ++k) {
+    if (static_cast<int>(k) != col && space.dims[k] > space.dims[static_cast<std::size_t>(row)]) row = static_cast<int>(k);
+  }
+  p.row_dim = row;
+  p.col_dim = col;
+  std::vector<Elem> loads;
+  for (const Access& a : space.loads) loads.push_back(a.elem);
+  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), row, col));
+  return p;
+}
+
+class ReduceKernel final : public Kernel {
+ public:
+  ReduceKernel(const KernelTable& table, Setting plan, const Stage& s)
+      : table_(table), p_(std::move(plan)), x_(s.anchor.inputs[0]) {
+    const ir::Op op = s.anchor.op;
+    kind_ = op == ir::Op::reduce_max ? Reduce::max : op == ir::Op::reduce_min ? Reduce::min : Reduce::sum;
+    mean_ = op == ir::Op::reduce_mean && x_.dtype == ir::DType::f32;
+    zero_ = x_.dtype == ir::DType::u8 && x_.quantizer ? x_.quantizer->zero_point[0] : 0;
+    const auto& dims = p_.epilogue.space().dims;
+    cols_ = std::min<std::int64_t>(kBlock, dims[static_cast<std::size_t>(p_.col_dim)]);
+    rows_ = std::min(kBlock / cols_, dims[static_cast<std::size_t>(p_.row_dim)]);
+    counts_ = dims;
+    counts_[static_cast<std::size_t>(p_.col_dim)] = (dims[static_cast<std::size_t>(p_.col_dim)] + cols_ - 1) / cols_;
+    counts_[static_cast<std::size_t>(p_.row_dim)] = (dims[static_cast<std::size_t>(p_.row_dim)] + rows_ - 1) / rows_;
+    std::int64_t elements = p_.count;
+    for (const auto n : counts_) blocks_ *= n;
+    for (const auto n : dims) elements *= n;
+    tasks_ = static_cast<int>(std::clamp<std::int64_t>(elements / 16384, 1, std::clamp<std::int64_t>(blocks_, 1, 256)));
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override { return p_.epilogue.scratch_bytes(); }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    p_.epilogue.prepare(worker.scratch);
+    const auto& dims = p_.epilogue.space().dims;
+    const auto row = static_cast<std::size_t>(p_.row_dim), col = static_cast<std::size_t>(p_.col_dim);
+    for (std::int64_t b = blocks_ * task_begin / tasks_; b < blocks_ * task_end / tasks_; ++b) {
+      Index origin{};
+      std::int64_t rest = b;
+      for (std::size_t k = dims.size(); k-- > 0;) {
+        origin[k] = rest % counts_[k] * (k == row ? rows_ : k == col ? cols_ : 1);
+        rest /= counts_[k];
+      }
+      const auto rows = static_cast<int>(std::min(rows_, dims[row] - origin[row]));
+      ReduceTile t;
+      t.kind = kind_;
+      t.elem = x_.dtype == ir::DType::u8 ? Elem::u8 : Elem::f32;
+      t.outer = p_.outer.data();
+      t.outer_count = static_cast<int>(p_.outer.size());
+      t.inner_count = static_cast<int>(p_.inner_count);
+      t.inner_step = p_.inner_step;
+      t.col = p_.x_strides[col];
+      t.zero = zero_;
+      t.cols = static_cast<int>(std::min(cols_, dims[col] - origin[col]));
+      const std::byte* x = memory.at(x_);
+      for (std::size_t k = 0; k < dims.size(); ++k) x += origin[k] * p_.x_strides[k];
+      for (int r = 0; r < rows; ++r) {
+        t.base = x + r * p_.x_strides[row];
+        t.acc = Epilogue::acc(worker.scratch) + static_cast<std::ptrdiff_t>(r) * t.cols;
+        table_.reduce(t);
+        for (int c = 0; mean_ && c < t.cols; ++c) static_cast<float*>(t.acc)[c] /= static_cast<float>(p_.count);
+      }
+      p_.epilogue.run(memory, worker.scratch, origin, rows, t.cols);
+    }
+  }
+
+ private:
+  const KernelTable& table_;
+  Setting p_;
+  region::TensorRef x_;
+  Reduce kind_ = Reduce::max;
+  bool mean_ = false;
+  std::int32_t zero_ = 0;
+  std::int64_t cols_ = 1, rows_ = 1, blocks_ = 1;
+  std::vector<std::int64_t> counts_;
+  int tasks_ = 1;
+};
+
+class ReduceFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.reduce.block"; }
+  bool about(const Region& r) const override {
+    const ir::Op op = only(r).anchor.op;
+    return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&
+           (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum);
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto p = plan_of(only(r), Isa::portable);
+    return p ? "" : p.error().message;
+  }
+  double cost(const Region& r, Isa isa) const override {
+    const auto p = plan_of(only(r), Isa::portable);
+    const auto reads = static_cast<double>(ir::count(only(r).anchor.inputs[0].dims));
+    const auto size = static_cast<std::int64_t>(ir::size_of(only(r).anchor.inputs[0].dtype));
+    const bool vectors = p && p->x_strides[static_cast<std::size_t>(p->col_dim)] == size;
+    return (reads * (vectors ? 0.1 : 2.0) + static_cast<double>(ir::count(only(r).space)) * 0.5) * slowdown(isa) *
+               kSecondsPerCycle +
+           0.3e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Setting p, plan_of(only(r), isa));
+    return std::make_unique<ReduceKernel>(*kernel_table(isa), std::move(p), only(r));
+  }
+};
+
+}  // namespace
+
+const Family& reduce_family() {
+  static const ReduceFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
