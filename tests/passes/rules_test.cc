@@ -1,0 +1,98 @@
+// Every float rule against its text test (tests/passes/rules/*.irt), and the bound of the one that is not exact.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "ir/text.h"
+#include "passes/passes.h"
+#include "reference/evaluate.h"
+#include "support/irt.h"
+
+namespace octavo {
+namespace {
+
+class FloatRuleText : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FloatRuleText, Holds) {
+  testing::run_irt(GetParam(), passes::float_rules());
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, FloatRuleText, ::testing::ValuesIn(testing::irt_files("tests/passes/rules")),
+                         [](const auto& test) {
+                           const std::string stem = test.param.substr(info.param.rfind('/') + 1);
+                           return stem.substr(0, stem.rfind('.'));
+                         });
+
+TEST(FloatRuleNames, EachHasItsTextTest) {
+  const std::vector<std::string> files = testing::irt_files("tests/passes/rules");
+  for (const rewrite::Rule* rule : passes::float_rules()) {
+    std::string stem(rule->name());
+    std::replace(stem.begin(), stem.end(), '-', '_');
+    EXPECT_TRUE(std::count(files.begin(), files.end(), "tests/passes/rules/" + stem + ".irt"))
+        << rule->name() << " has no text test";
+  }
+  EXPECT_EQ(files.size(), passes::float_rules().size());
+}
+
+ir::Tensor random_tensor(const ir::TensorType& type, std::mt19937& random) {
+  ir::Tensor t(type);
+  for (float& v : t.mutable_data<float>())
+    v = std::ldexp(static_cast<float>(random()) * 0x1p-31F - 1, static_cast<int>(random() % 5) - 2);
+  return t;
+}
+
+/// The same graph with the absolute value of everything: what the bound of fold-batch-norm is measured in.
+ir::Graph magnitudes(ir::Graph g) {
+  for (ir::NodeId id = 0; id < g.node_capacity(); ++id) {
+    ir::Node& n = g.node(id);
+    if (n.op != ir::Op::constant) continue;
+    n.payload = n.payload.clone();
+    for (float& v : n.payload.mutable_data<float>()) v = std::fabs(v);
+  }
+  return g;
+}
+
+TEST(FoldBatchNorm, StaysWithinItsBound) {
+  struct Case {
+    const char *x, *w, *b, *node;
+    int products, channels;
+  };
+  const Case cases[] = {{"f32[1,6,7,7]", "f32[8,6,3,3]", "b", "conv x w b {pads=[1,1,1,1]}", 54, 8},
+                        {"f32[1,6,7,7]", "f32[6,1,3,3]", "", "conv x w {group=6}", 9, 6},
+                        {"f32[1,6,5,5]", "f32[6,4,3,3]", "b", "conv_transpose x w b {group=2, strides=[2,2]}", 27, 8},
+                        {"f32[9,40]", "f32[40,5]", "b", "gemm x w b", 40, 5}};
+  for (const Case& c : cases) {
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      std::mt19937 random(seed);
+      auto parsed = ir::parse(
+          fmt::format("x = input : {}\nw = constant {} seed:{}\nb = constant f32[{}] seed:{}\ns = constant f32[{}] seed:{}\n"
+                      "t = constant f32[{}] seed:{}\nc = {}\ny = affine c s t\noutput y\n",
+                      c.x, c.w, seed, c.channels, seed + 10, c.channels, seed + 20, c.channels, seed + 30, c.node));
+      ASSERT_TRUE(parsed) << parsed.error().message;
+      ir::Graph folded = *parsed;
+      const auto report = rewrite::run(folded, passes::float_rules(), {});
+      ASSERT_TRUE(report) << report.error().message;
+      ASSERT_EQ(ir::print(folded).find("affine"), std::string::npos);
+
+      const ir::Tensor x = random_tensor(parsed->type(parsed->inputs[0]), random);
+      ir::Tensor positive = x.clone();
+      for (float& v : positive.mutable_data<float>()) v = std::fabs(v);
+      const auto before = reference::evaluate(*parsed, {x}), after = reference::evaluate(folded, {x});
+      const auto scale = reference::evaluate(magnitudes(*parsed), {positive});
+      ASSERT_TRUE(before && after && scale);
+      bool differs = false;
+      for (std::int64_t i = 0; i < before->at(0).size(); ++i) {
+        const double bound = 2 * (c.products + 2) * 0x1p-24 * scale->at(0).at(i) * 1.001;
+        EXPECT_LE(std::fabs(before->at(0).at(i) - after->at(0).at(i)), bound) << c.node << ", element " << i << ", seed " << seed;
+        differs = differs || before->at(0).at(i) != after->at(0).at(i);
+      }
+      EXPECT_TRUE(differs) << "a rule that never rounds differently should say it is exact";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo
