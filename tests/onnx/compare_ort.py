@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Imported graphs in the reference evaluator against ONNX Runtime with its optimizations off.
+
+  compare_ort.py --tool build/tests/onnx/octavo_ref [--work DIR] [--only REGEX] [--models] [--list]
+
+(a) single-operator models over attributes and opsets (op_cases.py); (b) real models of the test data folder (OCTAVO_TEST_DATA, or
+../shared beside the repository). Models of either kind that neither side should differ on are compared element by element; models with
+int8 inside by the spread that ONNX Runtime itself shows between optimizations off and on. Exit code 77: ONNX Runtime is not installed.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import op_cases  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SLOW = {"resnet56_cifar10_fp32", "retina_lp_mnet025", "nanodet_m_416", "yolox_nano_416", "ppocrv3_det_op14"}  # only with --models
+UNSUPPORTED = {"faststyle_candy": ["ImageScaler", "Crop", "Affine"]}  # what the answer must name
+
+
+def session(model, optimize=False):
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 2
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def difference(ours, theirs, rel, steps):
+    """'' if they agree, else what differs."""
+    if ours.shape != theirs.shape:
+        return f"shape {ours.shape} instead of {theirs.shape}"
+    if ours.dtype != theirs.dtype:
+        return f"type {ours.dtype} instead of {theirs.dtype}"
+    if ours.size == 0:
+        return ""
+    if ours.dtype.kind in "iub":
+        gap = np.abs(ours.astype(np.int64) - theirs.astype(np.int64)).max()
+        return "" if gap <= steps else f"integers differ by up to {gap}, allowed {steps}"
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return ""
+    largest = np.abs(np.where(np.isfinite(b), b, 0)).max()
+    gap = np.abs(np.where(same, 0, a - b)).max()
+    return "" if gap <= rel * max(largest, 1e-6) else f"values differ by up to {gap:.3g} where the largest is {largest:.3g} (allowed {rel:g} of it)"
+
+
+class Job:
+    def __init__(self, name, path, feeds, rel, steps, spread=False):
+        self.name, self.path, self.feeds, self.rel, self.steps, self.spread = name, path, feeds, rel, steps, spread
+
+
+def real_models(folder, everything):
+    rng = np.random.default_rng(7)
+    jobs = []
+    for path in sorted((folder / "models").glob("*.onnx")):
+        if path.stem in SLOW and not everything:
+            continue
+        model = onnx.load(path)
+        initialized = {t.name for t in model.graph.initializer}
+        feeds = {}
+        for value in model.graph.input:
+            if value.name in initialized:
+                continue
+            dims = [d.dim_value if d.dim_value > 0 else (1 if i == 0 else 3 if i == 1 else 64) for i, d in enumerate(value.type.tensor_type.shape.dim)]
+            kind = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            scale = 255 if path.stem.startswith(("yolox", "yunet", "squeezenet", "retina")) else 1
+            smooth = rng.standard_normal(dims)
+            feeds[value.name] = (np.abs(smooth) * scale / 3 if scale > 1 else smooth).astype(kind)
+        quantized = any("Quantize" in n.op_type or n.op_type.startswith("QLinear") for n in model.graph.node)
+        half = any(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
+        jobs.append(Job(f"models/{path.stem}", path, feeds, 2e-2 if half else 1e-4, 0, spread=quantized))
+    return jobs
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tool", required=True)
+    parser.add_argument("--work", default="/tmp/octavo_compare_ort")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--models", action="store_true", help="the slow real models too")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    work = pathlib.Path(args.work)
+    work.mkdir(parents=True, exist_ok=True)
+    started = time.time()
+
+    jobs, refused_by_ort = [], []
+    for case in op_cases.all_cases():
+        if re.search(args.only, case.name):
+            path = work / (re.sub(r"[^A-Za-z0-9_.-]", "_", case.name) + ".onnx")
+            path.write_bytes(case.model.SerializeToString())
+            jobs.append(Job(case.name, path, case.feeds, case.rel, case.steps))
+    data = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
+    have_data = (data / "models").is_dir()
+    if have_data:
+        jobs += [j for j in real_models(data, args.models) if re.search(args.only, j.name)]
+    if args.list:
+        print("\n".join(j.name for j in jobs))
+        return 0
+
+    lines = []
+    for i, job in enumerate(jobs):
+        fields = [str(job.path), str(work / f"out{i}_")]
+        for name, array in job.feeds.items():
+            file = work / f"in{i}_{len(fields)}.npy"
+            np.save(file, np.ascontiguousarray(array).reshape(array.shape))
+            fields.append(f"{name}={file}")
+        lines.append("\t".join(fields))
+    batch = work / "jobs.txt"
+    batch.write_text("\n".join(lines) + "\n")
+    answers = subprocess.run([args.tool, "--batch", str(batch)], stdout=subprocess.PIPE, text=True)
+    results = answers.stdout.splitlines()
+    failures = []
+    if answers.returncode != 0 or len(results) != len(jobs):
+        done = len(results)
+        failures.append((jobs[min(done, len(jobs) - 1)].name, f"the tool ended with {answers.returncode} after {done} of {len(jobs)} jobs"))
+    for i, (job, result) in enumerate(zip(jobs, results)):
+        expected_names = UNSUPPORTED.get(pathlib.Path(job.path).stem)
+        if expected_names and job.name.startswith("models/"):
+            missing = [n for n in expected_names if n not in result]
+            if not result.startswith("error 4") or missing:
+                failures.append((job.name, f"should be refused by name ({missing}): {result}"))
+            continue
+        try:
+            theirs = session(str(job.path)).run(None, job.feeds)
+        except Exception as problem:  # an operator or opset that this ONNX Runtime does not have
+            refused_by_ort.append((job.name, str(problem).splitlines()[0]))
+            continue
+        if not result.startswith("ok"):
+            failures.append((job.name, result))
+            continue
+        spreads = [0.0] * len(theirs)
+        if job.spread:
+            other = session(str(job.path), optimize=True).run(None, job.feeds)
+            spreads = [float(np.abs(a.astype(np.float64) - b).max()) for a, b in zip(theirs, other)]
+        for k, expected in enumerate(theirs):
+            ours = np.load(work / f"out{i}_{k}.npy")
+            expected = np.asarray(expected)
+            rel = max(job.rel, 1.5 * spreads[k] / max(float(np.abs(expected).max()), 1e-6)) if job.spread else job.rel
+            problem = difference(ours, expected, rel, job.steps)
+            if problem:
+                failures.append((job.name, f"output {k}: {problem}"))
+                break
+    for name, problem in failures:
+        print(f"FAILED {name}: {problem}\n  repeat: {sys.argv[0]} --tool {args.tool} --only '^{re.escape(name)}$'")
+    for name, problem in refused_by_ort:
+        print(f"not compared {name}: ONNX Runtime refuses it: {problem}")
+    compared = len(jobs) - len(refused_by_ort)
+    print(f"{compared} models compared, {len(failures)} failed, {len(refused_by_ort)} that ONNX Runtime itself refuses, "
+          f"real models {'included' if have_data else 'SKIPPED (no test data)'}, {time.time() - started:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
