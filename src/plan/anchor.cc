@@ -91,7 +91,11 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   }
   if (n.op == Op::gemm) weights = kind.integer ? transposed_weights<std::int8_t>(weights) : transposed_weights<float>(weights);
   stage.anchor.weights = constant_ref(reader, weights, g.value(n.inputs[1]).name);
-  if (w.quantizer) stage.anchor.weights->quantizer = w.quantizer;
+  if (w.quantizer) {
+    ir::Quantizer q = kind.integer ? ir::as_s8(*w.quantizer) : *w.quantizer;
+    if (n.op == Op::gemm && !q.per_tensor()) q.axis = 1 - q.axis;  // the weights were transposed
+    stage.anchor.weights->quantizer = q;
+  }
   if (kind.integer) {
     builder.set_acc_weighted(n, kind);
     region.precision = "int8";

@@ -1,0 +1,195 @@
+"""The Python package on the digits example: results, errors, threads, files, and life beside `import onnx`."""
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import octavo
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+QDQ = ROOT / "examples" / "digits" / "digits_qdq.onnx"
+FLOAT = ROOT / "examples" / "digits" / "digits_fp32.onnx"
+
+
+def pictures(n=1, seed=0):
+    return np.random.default_rng(seed).uniform(0, 1, (n, 1, 16, 16)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1)
+
+
+def test_runs_and_agrees_with_onnxruntime():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(FLOAT.read_bytes(), providers=["CPUExecutionProvider"])
+    x = pictures(4)
+    ours = octavo.build(FLOAT).run({"image": x})
+    assert list(ours) == ["head"]
+    assert ours["head"].dtype == np.float32 and ours["head"].shape == (4, 10)
+    np.testing.assert_allclose(ours["head"], session.run(None, {"image": x})[0], rtol=1e-4, atol=1e-4)
+
+
+def test_path_str_bytes_and_proto_are_one_model(engine):
+    onnx = pytest.importorskip("onnx")
+    shapes = {"image": [1, 1, 16, 16]}
+    for model in (str(QDQ), QDQ.read_bytes(), onnx.load(QDQ)):
+        assert octavo.build(model, shapes=shapes, threads=1).plan_hash == engine.plan_hash
+
+
+def test_facts(engine):
+    assert engine.inputs == [{"name": "image", "dtype": "float32", "shape": (1, 1, 16, 16), "scale": None, "zero_point": None, "axis": None}]
+    assert [o["name"] for o in engine.outputs] == ["head"]
+    assert len(engine.plan_hash) == 32
+    assert not engine.open and engine.threads == 1 and engine.device == "cpu"
+    assert "image float32(1, 1, 16, 16)" in repr(engine)
+    keys = {"name", "kind", "onnx_nodes", "inputs", "outputs", "tactic", "precision", "reason", "alternatives"}
+    for layer in engine.layers:
+        assert set(layer) == keys
+        assert layer["name"] and layer["tactic"] and layer["reason"] and layer["onnx_nodes"]
+    convs = [l for l in engine.layers if l["kind"].startswith("conv") and l["precision"] == "int8"]
+    assert convs and all(c["inputs"][0]["dtype"] == "uint8" and c["inputs"][0]["scale"] > 0 for c in convs)
+
+
+def test_open_shapes_bind_at_first_run():
+    e = octavo.build(QDQ)
+    assert e.open and e.inputs[0]["shape"] == (None, 1, 16, 16)
+    with pytest.raises(octavo.UsageError, match="open dimensions"):
+        e.layers
+    x = pictures(3)
+    y = e.run({"image": x})["head"]
+    assert e.layers
+    np.testing.assert_array_equal(e.run({"image": x[1:2]})["head"][0], y[1])
+    np.testing.assert_array_equal(e.at({"image": (3, 1, 16, 16)}).run({"image": x})["head"], y)
+    assert not octavo.build(QDQ, default_batch=1).open
+
+
+def test_any_layout_gives_the_same_result(engine):
+    x = pictures()
+    expected = engine.run({"image": x})["head"]
+    wide = np.zeros((1, 1, 16, 32), np.float32)
+    wide[..., ::2] = x
+    fortran = np.asfortranarray(x)
+    swapped = x.astype(">f4")
+    unaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for other in (wide[..., ::2], fortran, swapped, unaligned, read_only):
+        np.testing.assert_array_equal(engine.run({"image": other})["head"], expected)
+
+
+def test_inputs_are_used_in_place_and_results_are_fresh(engine):
+    x = pictures()
+    a = engine.run({"image": x})["head"]
+    before = a.copy()
+    x[:] = 1 - x
+    b = engine.run({"image": x})["head"]
+    np.testing.assert_array_equal(a, before)  # the second run wrote elsewhere
+    assert not np.array_equal(a, b)           # and saw the changed input
+
+
+def test_reference_device_is_equal_bit_for_bit(engine):
+    reference = octavo.build(QDQ, device="reference", shapes={"image": (1, 1, 16, 16)})
+    x = pictures(seed=5)
+    np.testing.assert_array_equal(reference.run({"image": x})["head"], engine.run({"image": x})["head"])
+    assert all(layer["tactic"].startswith("reference.") for layer in reference.layers)
+
+
+def test_save_and_load(engine, tmp_path):
+    path = tmp_path / "digits.octavo"
+    engine.save(path)
+    first = path.read_bytes()
+    octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1).save(path)
+    assert path.read_bytes() == first
+    for loaded in (octavo.load(path), octavo.Engine.load(str(path), threads=2)):
+        assert loaded.plan_hash == engine.plan_hash
+        assert loaded.layers == engine.layers
+        x = pictures(seed=3)
+        np.testing.assert_array_equal(loaded.run({"image": x})["head"], engine.run({"image": x})["head"])
+    assert octavo.load(path, threads=2).threads == 2
+    path.write_bytes(first[:-1])
+    with pytest.raises(octavo.EngineFileError, match="truncated"):
+        octavo.load(path)
+    with pytest.raises(octavo.FileError, match="No such file"):
+        octavo.load(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda e: e.run({"image": pictures().astype(np.float64)}), octavo.InputError, 'input "image" is float64, the model wants float32'),
+    (lambda e: e.run({"image": pictures(2)}), octavo.InputError, r"shape \(2, 1, 16, 16\), the engine was built for \(1, 1, 16, 16\)"),
+    (lambda e: e.run({}), octavo.InputError, 'input "image" is missing'),
+    (lambda e: e.run({"image": pictures(), "more": pictures()}), octavo.InputError, 'no input "more"'),
+    (lambda e: e.run({"image": np.array(["a"])}), octavo.InputError, "which no model input can have"),
+    (lambda e: octavo.build("/absent.onnx"), octavo.FileError, "/absent.onnx"),
+    (lambda e: octavo.build(b"garbage, not a model"), octavo.ModelError, ""),
+    (lambda e: octavo.build(QDQ, device="cuda"), octavo.UsageError, "known are"),
+    (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
+    (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
+    (lambda e: octavo.build(QDQ, disable=["nothing-real"], default_batch=1), octavo.UsageError, "nothing-real"),
+    (lambda e: octavo.build(QDQ, fast=True), TypeError, "no option 'fast'; the options are default_batch, disable"),
+    (lambda e: octavo.build(QDQ, disable="abc"), TypeError, "list of names"),
+])
+def test_errors(engine, call, error, text):
+    with pytest.raises(error, match=text):
+        call(engine)
+
+
+def test_error_classes():
+    assert issubclass(octavo.InputError, ValueError) and issubclass(octavo.UnsupportedError, RuntimeError)
+    for name in ("UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError"):
+        assert issubclass(getattr(octavo, name), octavo.Error)
+    assert octavo.Engine.run.__doc__ and octavo.build.__doc__ and octavo.load.__doc__
+
+
+def test_python_threads_run_one_engine_at_once(engine):
+    inputs = [pictures(seed=s) for s in range(4)]
+    expected = [engine.run({"image": x})["head"] for x in inputs]
+    wrong = []
+
+    def work(i):
+        for _ in range(50):
+            if not np.array_equal(engine.run({"image": inputs[i]})["head"], expected[i]):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_gil_is_released_while_building():
+    done = threading.Event()
+    turns = 0
+    t = threading.Thread(target=lambda: (octavo.build(QDQ, default_batch=64), done.set()))
+    t.start()
+    while not done.wait(0.001):
+        turns += 1
+    t.join()
+    assert turns > 0
+
+
+@pytest.mark.parametrize("order", ["import onnx, octavo", "import octavo, onnx"])
+def test_lives_beside_onnx(order):
+    pytest.importorskip("onnx")
+    code = (f"{order}, numpy as np\n"
+            f"m = onnx.load({str(QDQ)!r}); onnx.checker.check_model(m)\n"
+            "e = octavo.build(m, default_batch=1)\n"
+            "print(e.run({'image': np.zeros((1, 1, 16, 16), np.float32)})['head'].shape)\n")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "(1, 10)"
+
+
+def test_exports_nothing_but_its_entry():
+    module = next(pathlib.Path(octavo.__file__).parent.glob("_octavo*.so"))
+    lines = subprocess.run(["nm", "-D", "--defined-only", str(module)], capture_output=True, text=True, check=True).stdout.splitlines()
+    names = [line.split()[-1] for line in lines]
+    assert "PyInit__octavo" in names
+    # C++ run-time type names of the standard library may stay visible (weak); nothing of protobuf or of ours may.
+    assert [n for n in names if "protobuf" in n or "octavo" in n.lower() and n != "PyInit__octavo"] == []
