@@ -104,6 +104,7 @@ std::int64_t multiple(const ir::Shape& given, const ir::Shape& wanted) {
 
 void add_input_options(CLI::App& app, InputOptions& o) {
   app.add_option("-i,--input", o.inputs, "JPEG, PNG, .npy or .npz file, or NAME=FILE for the input NAME; repeat for more")
+      ->allow_extra_args(false)
       ->type_name("FILE");
   const std::string group = "Pictures";
   app.add_option("--preset", o.preset, "Preprocessing recipe: torch, tf, caffe, cifar or yolox; the options below change it")

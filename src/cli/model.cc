@@ -10,6 +10,11 @@
 namespace octavo::cli {
 namespace {
 
+Status require_path(const ModelOptions& options) {
+  if (!options.path.empty()) return {};
+  return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
+}
+
 /// By the first bytes; a file that cannot be read is left to whoever reads it next.
 bool is_engine_file(const std::string& path) {
   char magic[8] = {};
@@ -32,9 +37,9 @@ void log_decisions(const api::Built& built) {
 }  // namespace
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
-  auto* model = app.add_option(engines ? "model,--onnx,--loadEngine" : "model,--onnx", o.path,
+  auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
-  model->required()->type_name(engines ? "MODEL|ENGINE" : "MODEL");
+  model->type_name(engines ? "MODEL|ENGINE" : "MODEL");
   app.add_option("--shapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
   app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")
@@ -43,11 +48,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--device", o.device, "cpu, or reference: the slow evaluator that defines the results")->type_name("NAME");
   app.add_option("--disable", o.disable, "Rules and fusions to leave out, by name (docs/rules.md)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("RULE");
   app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
 }
 
 Result<Declared> declared_inputs(const ModelOptions& options) {
+  OCTAVO_CHECK(require_path(options));
   Declared declared;
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
@@ -62,6 +69,7 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
 }
 
 Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch) {
+  OCTAVO_CHECK(require_path(options));
   Loaded loaded;
   loaded.threads = options.threads;
   if (is_engine_file(options.path)) {

@@ -20,7 +20,8 @@ struct Filter {
 /// Indices of the regions that the filter admits. Fails with `usage` when there is none, naming the nearest names.
 [[nodiscard]] Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter);
 
-/// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals.
+/// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals. "conv1 + relu1 (+4)": four more nodes, Q/DQ
+/// mostly, went into it; `details` lists them.
 [[nodiscard]] std::string table(const region::Plan& plan);
 /// Everything about the given regions: nodes, tensors with types and scales, programs, costs, and each alternative with its
 /// refusal.

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "program/program.h"
 #include "report/costs.h"
@@ -9,10 +12,17 @@ namespace {
 
 using nlohmann::json;
 
+/// The shortest decimal that reads back as the same float, not the digits of its double.
+std::vector<double> shortest(const std::vector<float>& values) {
+  std::vector<double> out;
+  for (const float v : values) out.push_back(std::stod(fmt::format("{}", v)));
+  return out;
+}
+
 json describe(const region::TensorRef& ref) {
   json j = {{"name", ref.value}, {"dtype", ir::name_of(ref.dtype)}, {"shape", ref.dims}};
   if (ref.quantizer) {
-    j["scale"] = ref.quantizer->scale;
+    j["scale"] = shortest(ref.quantizer->scale);
     j["zero_point"] = ref.quantizer->zero_point;
     if (!ref.quantizer->per_tensor()) j["axis"] = ref.quantizer->axis;
   }

@@ -24,9 +24,27 @@ std::string amount(std::int64_t n, std::string_view unit) {
   return p == 0 ? fmt::format("{} {}", n, unit) : fmt::format("{:.1f} {}{}", v, prefixes[p], unit);
 }
 
+/// In full for one entry; the range of many.
+std::string describe(const ir::Quantizer& q) {
+  if (q.entries() <= 4) return ir::to_string(q);
+  const auto [least, most] = std::ranges::minmax_element(q.scale);
+  return fmt::format("{}[axis={}] with {} scales from {} to {}", ir::name_of(q.type), q.axis, q.entries(), *least, *most);
+}
+
+/// The region's name, and how many ONNX nodes beside those it names went into it (Q/DQ mostly).
+std::string nodes_of(const region::Region& r) {
+  std::size_t named = 0;
+  for (std::size_t at = 0; at < r.name.size();) {
+    const auto end = std::min(r.name.find(" + ", at), r.name.size());
+    named += r.onnx_nodes.contains(r.name.substr(at, end - at)) ? 1 : 0;
+    at = end + 3;
+  }
+  return r.onnx_nodes.size() > named ? fmt::format("{} (+{})", r.name, r.onnx_nodes.size() - named) : r.name;
+}
+
 std::string describe(const TensorRef& ref) {
   std::string text = fmt::format("\"{}\" {}", ref.value, ir::to_string(ir::TensorType{ref.dtype, ref.dims}));
-  if (ref.quantizer) text += fmt::format(" through {}", ir::to_string(*ref.quantizer));
+  if (ref.quantizer) text += fmt::format(" through {}", describe(*ref.quantizer));
   return text;
 }
 
@@ -53,13 +71,14 @@ std::string table(const region::Plan& plan) {
   for (const auto& r : plan.regions) {
     precision = std::max(precision, std::min(widest, r.precision.size()));
     tactic = std::max(tactic, std::min(widest, r.tactic.size()));
-    nodes = std::max(nodes, std::min(widest, r.name.size()));
+    nodes = std::max(nodes, std::min(widest, nodes_of(r).size()));
   }
   std::string out = fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", "#", "precision", precision, "tactic", tactic, "ONNX nodes",
                                 nodes, "reason");
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const auto& r = plan.regions[i];
-    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic, tactic, r.name, nodes, r.reason);
+    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic, tactic, nodes_of(r), nodes,
+                       r.reason);
   }
   return out + summary(plan);
 }
