@@ -120,9 +120,10 @@ class Parser {
     if (auto w = in.word()) return (*w)[0] == '%' ? *w : "\"" + *w;
     return bad(fmt::format("expected a value, found \"{}\"", in.rest()));
   }
+  static std::string spelled(const std::string& token) { return token[0] == '"' ? token + "\"" : token; }
   Result<ValueId> find(const std::string& token) const {
     const auto it = values_.find(token);
-    if (it == values_.end()) return bad(fmt::format("value {} is not defined above", token[0] == '"' ? token + "\"" : token));
+    if (it == values_.end()) return bad(fmt::format("value {} is not defined above", spelled(token)));
     return it->second;
   }
 
@@ -290,7 +291,7 @@ class Parser {
     do {
       OCTAVO_TRY(std::string token, value_token(in));
       if (values_.contains(token) || std::find(results.begin(), results.end(), token) != results.end())
-        return bad(fmt::format("value {} is defined twice", token));
+        return bad(fmt::format("value {} is defined twice", spelled(token)));
       results.push_back(std::move(token));
     } while (in.take(","));
     if (!in.take("=")) return bad(fmt::format("expected =, found \"{}\"", in.rest()));
