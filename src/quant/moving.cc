@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "quant/rules.h"
 
@@ -19,7 +18,6 @@ float apply_label(const Label& label, float x, std::int64_t channel) {
   switch (label.kind) {
     case Label::Kind::view: return ir::view_one(q, x, channel);
     case Label::Kind::dequantize:
-      if (std::isinf(x)) return x;
       return ir::dequantize_one(static_cast<std::int32_t>(x), q.scale_at(channel), q.zero_at(channel), q.arith);
     case Label::Kind::recode: break;
   }

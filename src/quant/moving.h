@@ -20,8 +20,7 @@ struct Label {
   ir::Quantizer q;
   std::optional<ir::Quantizer> from;  ///< recode only; per tensor, as q then is
 };
-/// f at one element of channel c. Infinities stay what they are under `dequantize` (a bound that is absent on codes is absent on
-/// floats).
+/// f at one element of channel c.
 [[nodiscard]] float apply_label(const Label& label, float x, std::int64_t channel = 0);
 [[nodiscard]] std::string to_string(const Label& label);
 

@@ -2,7 +2,8 @@
 //   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on. drop-clip
 //          then removes the bounds that q never reaches.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max and min.
-//   Needs  scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite) bounds stay
+//   Needs  only views move; scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite)
+//   bounds stay
 //          absent.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
 #include <fmt/format.h>
@@ -26,6 +27,7 @@ struct MoveViewClip final : MovingLaw {
   ir::Op op() const override { return ir::Op::clip; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
+    if (label.kind != Label::Kind::view) return tl::unexpected<std::string>("clip has no form on codes");
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
     const auto bound_of = [&](std::string_view key, double absent) {
       return static_cast<float>(ir::get_float(m.attrs, key, absent));

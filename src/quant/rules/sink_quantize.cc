@@ -36,15 +36,15 @@ struct SinkQuantize final : rewrite::Rule {
     if (!moved) return rewrite::refuse(moved.error());
 
     std::vector<ir::ValueId> operands = m.inputs;
-    bool gives_back = moved->attrs != m.attrs;  // a code went through dequantize and must come back through quantize
+    bool round_trip = moved->attrs != m.attrs;  // a code went through dequantize and must come back through quantize
     ir::DType type = ir::DType::f32;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
       if (p.op == ir::Op::quantize) type = g.type(p.inputs[0]).dtype;
-      gives_back = gives_back || p.op != ir::Op::quantize;
+      round_trip = round_trip || p.op != ir::Op::quantize;
     }
-    if (gives_back && !gives_back(*q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
+    if (round_trip && !gives_back(*q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
