@@ -181,6 +181,12 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   if (codes && n.op == Op::avg_pool) {
     builder.set_acc_sum(n, *q, window_counts(g, n));
     region.reason = "int8: exact integer sum of the codes";
+  } else if (codes && (n.op == Op::reduce_mean || n.op == Op::reduce_sum)) {
+    const std::int64_t window =
+        ir::count(g.type(n.inputs[0]).shape) / std::max<std::int64_t>(1, ir::count(g.type(n.outputs[0]).shape));
+    const float divisor = n.op == Op::reduce_mean ? static_cast<float>(window) : 1.0F;  // dividing by 1 changes nothing
+    builder.set_acc_sum(n, *q, ir::Tensor::scalar<float>(divisor));
+    region.reason = "int8: exact integer sum of the codes";
   } else if (codes) {
     if (n.op == Op::pad && ir::get_text(n.attrs, "mode", "constant") == "constant") {
       stage.anchor.attrs["value_code"] = static_cast<std::int64_t>(

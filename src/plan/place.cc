@@ -50,6 +50,12 @@ Repr anchor_input(const Graph& g, const Grids& grids, NodeId anchor, std::size_t
     case Op::conv_transpose:
     case Op::gemm: return ir::classify_anchor(g, grids, anchor).integer ? Repr::codes : Repr::raw;
     case Op::avg_pool: return q->per_tensor() ? Repr::codes : Repr::raw;
+    case Op::reduce_mean:
+    case Op::reduce_sum: {  // the reference sums codes when only spatial axes go
+      const auto axes = ir::get_ints(n.attrs, "axes");
+      const bool spatial = !axes.empty() && std::all_of(axes.begin(), axes.end(), [](std::int64_t a) { return a >= 2; });
+      return q->per_tensor() && spatial ? Repr::codes : Repr::raw;
+    }
     default: break;
   }
   // Moving and selecting anchors work on codes when their result stays on the same grid.
