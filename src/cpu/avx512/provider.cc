@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cpu/avx512/conv.h"
+#include "cpu/avx512/depthwise.h"
 #include "cpu/isa.h"
 
 namespace octavo::cpu {
@@ -11,47 +12,73 @@ namespace {
 
 using ir::Op;
 using region::Offer;
+using region::Plan;
+using region::Region;
 
-constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit";
+constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit",
+                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit";
 
 class Provider final : public region::Provider {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu.avx512.jit"; }
 
-  [[nodiscard]] std::vector<Offer> offers(const region::Region& region, const region::Plan& plan) const override {
+  [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     const Op op = region.stages.empty() ? Op::input : region.stages.front().anchor.op;
-    if (op != Op::conv && op != Op::conv_transpose) return out;
-    Offer& o = out.emplace_back();
-    o.tactic = op == Op::conv ? kConv : kTransposed;
-    o.refusal = why_not(Isa::avx512vnni);
-    ConvPlan conv;
-    if (o.refusal.empty()) o.refusal = plan_conv(region, plan, has_vbmi(), conv);
-    o.cost = conv.seconds;
+    if (op == Op::conv || op == Op::conv_transpose) {
+      ConvPlan conv;
+      Offer& o = out.emplace_back();
+      o.tactic = op == Op::conv ? kConv : kTransposed;
+      o.refusal = make_plan(region, plan, o.tactic, conv);
+      o.cost = conv.seconds;
+    }
+    if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
+      DepthwisePlan dw;
+      Offer& o = out.emplace_back();
+      o.tactic = kDepthwise;
+      o.refusal = make_plan(region, plan, dw);
+      o.cost = dw.seconds;
+    }
     return out;
   }
 
-  [[nodiscard]] Result<std::vector<ir::Tensor>> pack(const region::Region& region, const region::Plan& plan,
+  [[nodiscard]] Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan,
                                                      std::string_view tactic) const override {
+    if (tactic == kDepthwise) {
+      DepthwisePlan dw;
+      OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, dw)));
+      return pack_depthwise(region, plan, dw);
+    }
     ConvPlan conv;
-    if (auto why = check(tactic, region, plan, conv); !why) return tl::unexpected<Error>(why.error());
+    OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic, conv)));
     return pack_conv(region, plan, conv);
   }
 
-  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& region, const region::Plan& plan,
+  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const Region& region, const Plan& plan,
                                                                     std::span<const std::byte* const> packed) const override {
+    if (region.tactic == kDepthwise) {
+      DepthwisePlan dw;
+      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, dw)));
+      return make_depthwise(region, std::move(dw), packed, has_vbmi());
+    }
     ConvPlan conv;
-    if (auto why = check(region.tactic, region, plan, conv); !why) return tl::unexpected<Error>(why.error());
+    OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, region.tactic, conv)));
     return make_conv(region, std::move(conv), packed, has_vbmi());
   }
 
  private:
-  static Status check(std::string_view tactic, const region::Region& region, const region::Plan& plan, ConvPlan& conv) {
-    std::string why;
-    if (tactic != kConv && tactic != kTransposed) why = "unknown tactic";
-    if (why.empty()) why = why_not(Isa::avx512vnni);
-    if (why.empty()) why = plan_conv(region, plan, has_vbmi(), conv);
-    if (why.empty() && conv.shape.transposed != (tactic == kTransposed)) why = "the tactic is for the other kind of convolution";
+  static std::string make_plan(const Region& region, const Plan& plan, std::string_view tactic, ConvPlan& conv) {
+    if (tactic != kConv && tactic != kTransposed) return "this provider has no such tactic";
+    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
+    if (auto why = plan_conv(region, plan, has_vbmi(), conv); !why.empty()) return why;
+    if (conv.shape.transposed != (tactic == kTransposed)) return "the tactic is for the other kind of convolution";
+    return "";
+  }
+  static std::string make_plan(const Region& region, const Plan& plan, DepthwisePlan& dw) {
+    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
+    return plan_depthwise(region, plan, has_vbmi(), dw);
+  }
+  static Status status(const Region& region, std::string_view tactic, const std::string& why) {
     if (why.empty()) return {};
     return fail(ErrorKind::unsupported, fmt::format("region \"{}\", tactic {}: {}", region.name, tactic, why));
   }

@@ -1,0 +1,305 @@
+#include "cpu/avx512/depthwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <tuple>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Clocks for 64 channels of one output pixel, without the epilogue.
+double clocks_per_pixel(const DepthwisePlan& d) {
+  double dots = 0;
+  for (std::int64_t r = 0; r < d.rows; ++r) {
+    for (std::int64_t q = 0; q < d.quads; ++q) dots += d.uses(r, q) ? 4.0 * static_cast<double>(d.shape.kw) : 0;
+  }
+  const double shuffles = 12.0 * static_cast<double>(d.quads * d.shape.stride[1]);
+  return (dots / 2 + shuffles / 2) / static_cast<double>(d.rows);
+}
+
+void choose_rows(DepthwisePlan& d) {
+  double best = 1e300;
+  DepthwisePlan chosen = d;
+  for (std::int64_t rows : {1, 2, 4}) {
+    if (rows > d.shape.out_h) break;
+    d.rows = rows;
+    d.input_rows = (rows - 1) * d.shape.stride[0] + (d.shape.kh - 1) * d.shape.dilation[0] + 1;
+    d.quads = ceil_div(d.input_rows, 4);
+    if (const double c = clocks_per_pixel(d); c < best)
+      best = c, chosen.rows = rows, chosen.input_rows = d.input_rows, chosen.quads = d.quads;
+  }
+  d.rows = chosen.rows, d.input_rows = chosen.input_rows, d.quads = chosen.quads;
+}
+
+class DepthwiseKernel final : public region::Kernel {
+ public:
+  DepthwiseKernel(const region::Region& region, DepthwisePlan plan, std::span<const std::byte* const> packed, bool vbmi)
+      : d_(std::move(plan)),
+        stage_(region.stages.front()),
+        weights_(packed[0]),
+        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
+    stage_.anchor.weights.reset();
+    padding_.fill(static_cast<std::byte>(d_.zero));
+    generate(vbmi);
+    std::int64_t widest = 0;
+    for (const Block& b : d_.blocks) widest = std::max<std::int64_t>(widest, b.vectors);
+    scratch_ = static_cast<std::size_t>(d_.quads * d_.input_columns(d_.strip) * widest * 64);
+  }
+
+  [[nodiscard]] int tasks() const override { return static_cast<int>(d_.shape.n * d_.bands); }
+  [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_; }
+
+  void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
+    for (int t = begin; t < end; ++t) {
+      const std::int64_t image = t / d_.bands, first = (t % d_.bands) * d_.band_rows;
+      const std::int64_t last = std::min(d_.shape.out_h, first + d_.band_rows);
+      for (std::int64_t y = first; y < last; y += d_.rows) {
+        const std::int64_t rows = std::min(d_.rows, last - y);
+        for (const Block& block : d_.blocks) {
+          for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
+            run_strip(memory, image, y, rows, x, std::min(d_.strip, d_.shape.out_w - x), block, worker.scratch);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  using Key = std::tuple<int, int, std::int64_t, int, int>;      // columns and rows of a tile, columns of the strip, vectors, tail
+  using TableKey = std::tuple<std::int64_t, std::int64_t, int>;  // rows, columns of the strip, vectors
+
+  void generate(bool vbmi) {
+    ConstantPool pool(code_);
+    std::map<Key, std::size_t> tiles;
+    std::map<std::pair<int, int>, std::size_t> interleaves;
+    const std::int64_t rest_rows = d_.shape.out_h % d_.band_rows % d_.rows, last_rows = d_.band_rows % d_.rows;
+    for (const Block& b : d_.blocks) {
+      if (interleaves.count({b.vectors, b.tail}) == 0)
+        interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
+      for (std::int64_t columns : {d_.strip, d_.shape.out_w % d_.strip}) {
+        for (std::int64_t rows : {d_.rows, rest_rows, last_rows}) {
+          if (columns == 0 || rows == 0) continue;
+          const Tiling t = tile_pixels(columns, d_.most_columns(b.vectors));
+          for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
+            const Key key{width, static_cast<int>(rows), columns, b.vectors, b.tail};
+            if (tiles.count(key) != 0) continue;
+            tiles[key] = emit_depthwise_tile(code_, pool, d_, width, static_cast<int>(rows), columns, b.vectors, b.tail, vbmi);
+          }
+          if (tables_.count({rows, columns, b.vectors}) == 0) tables_[{rows, columns, b.vectors}] = make_table(rows, t, b.vectors);
+        }
+      }
+    }
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    for (const auto& [key, at] : tiles) tiles_[key] = reinterpret_cast<TileFn>(base + at);
+    for (const auto& [key, at] : interleaves) interleaves_[key] = reinterpret_cast<InterleaveFn>(base + at);
+  }
+
+  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
+    const auto n = static_cast<std::size_t>(s);
+    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> make_table(std::int64_t rows, const Tiling& t, int vectors) const {
+    std::vector<std::int32_t> table;
+    std::int64_t first = 0;
+    for (int i = 0; i < t.big_count + t.small_count; ++i) {
+      const int width = i < t.big_count ? t.big : t.small;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t k = first; k < first + width; ++k) {
+          table.push_back(static_cast<std::int32_t>(first * d_.shape.stride[1] * vectors * 64));
+          table.resize(table.size() + static_cast<std::size_t>(d_.epilogue.columns - 1));
+          for (int s = 0; s < d_.epilogue.stream_count(); ++s) {
+            const int column = d_.epilogue.stream(s).column;
+            if (column < 0) continue;
+            const auto& ref = stream_ref(s);
+            const auto size = static_cast<std::int64_t>(ir::size_of(ref.dtype));
+            table[table.size() - static_cast<std::size_t>(d_.epilogue.columns - column)] =
+                static_cast<std::int32_t>((r * ref.strides[2] + k * ref.strides[3]) * size);
+          }
+        }
+      }
+      first += width;
+    }
+    return table;
+  }
+
+  void run_strip(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t rows, std::int64_t first,
+                 std::int64_t columns, const Block& block, std::byte* strip) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const ConvShape& s = d_.shape;
+    const std::int64_t x0 = first * s.stride[1] - s.pads[1], x1 = x0 + d_.input_columns(columns);
+    const std::int64_t from = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(s.w, from, x1);
+    const auto column_bytes = static_cast<std::size_t>(block.vectors) * 64;
+    const auto fill = [&](std::byte* to, std::int64_t n) { std::memset(to, d_.zero, static_cast<std::size_t>(n) * column_bytes); };
+    const auto interleave = interleaves_.at({block.vectors, block.tail});
+    const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel;
+    std::byte* to = strip;
+    for (std::int64_t q = 0; q < d_.quads; ++q) {
+      if (from > x0) fill(to, from - x0);
+      if (until > from) {
+        InterleaveArgs args;
+        for (std::int64_t b = 0; b < 4; ++b) {
+          const std::int64_t row = y * s.stride[0] - s.pads[0] + 4 * q + b;
+          const bool inside = row >= 0 && row < s.h && 4 * q + b < d_.input_rows;
+          args.row[static_cast<std::size_t>(b)] = inside ? corner + row * x.strides[2] + from * x.strides[3] : padding_.data();
+          args.step[static_cast<std::size_t>(b)] = inside ? x.strides[3] : 0;
+        }
+        args.to = to + static_cast<std::size_t>(from - x0) * column_bytes;
+        args.count = until - from;
+        interleave(&args);
+      }
+      if (x1 > until) fill(to + static_cast<std::size_t>(until - x0) * column_bytes, x1 - until);
+      to += static_cast<std::size_t>(x1 - x0) * column_bytes;
+    }
+    const auto& table = tables_.at({rows, columns, block.vectors});
+    const Tiling t = tile_pixels(columns, d_.most_columns(block.vectors));
+    TileArgs args;
+    args.table = table.data();
+    args.x = strip;
+    args.weights = weights_ + block.weights;
+    args.init = init_ + block.init;
+    for (int k = 0; k < d_.epilogue.stream_count(); ++k) {
+      const auto& ref = stream_ref(k);
+      const Stream& stream = d_.epilogue.stream(k);
+      std::int64_t at = image * ref.strides[0];
+      if (stream.column >= 0) at += y * ref.strides[2] + first * ref.strides[3];
+      if (stream.access == Access::channel || stream.access == Access::full) at += block.first_channel;
+      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+    }
+    args.tiles = t.big_count;
+    tiles_.at({t.big, static_cast<int>(rows), columns, block.vectors, block.tail})(&args);
+    if (t.small_count == 0) return;
+    args.tiles = t.small_count;
+    tiles_.at({t.small, static_cast<int>(rows), columns, block.vectors, block.tail})(&args);
+  }
+
+  DepthwisePlan d_;
+  region::Stage stage_;
+  const std::byte* weights_;
+  const std::int32_t* init_;
+  alignas(64) std::array<std::byte, 64> padding_{};
+  Code code_;
+  std::map<Key, TileFn> tiles_;
+  std::map<std::pair<int, int>, InterleaveFn> interleaves_;
+  std::map<TableKey, std::vector<std::int32_t>> tables_;
+  std::size_t scratch_ = 0;
+};
+
+}  // namespace
+
+std::int64_t DepthwisePlan::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
+  const std::int64_t from = 4 * q + b - r * shape.stride[0];
+  if (from < 0 || from % shape.dilation[0] != 0 || from / shape.dilation[0] >= shape.kh) return -1;
+  return from / shape.dilation[0];
+}
+
+bool DepthwisePlan::uses(std::int64_t r, std::int64_t q) const {
+  for (std::int64_t b = 0; b < 4; ++b) {
+    if (kernel_row(r, q, b) >= 0) return true;
+  }
+  return false;
+}
+
+int DepthwisePlan::most_columns(int vectors) const {
+  return std::clamp(24 / (static_cast<int>(rows) * vectors), 1, 6);
+}
+
+std::string plan_depthwise(const region::Region& region, const region::Plan& plan, bool vbmi, DepthwisePlan& d) {
+  d = DepthwisePlan{};
+  if (auto why = read_conv(region, d.shape); !why.empty()) return why;
+  const ConvShape& s = d.shape;
+  if (s.transposed) return "a transposed convolution";
+  if (s.ic() != 1 || s.oc() != 1) return fmt::format("{} groups of {} to {} channels, needs 1 to 1", s.groups, s.ic(), s.oc());
+  if (s.kh * s.kw > 121) return fmt::format("kernel {}x{}, at most 121 taps", s.kh, s.kw);
+  const auto& stage = region.stages.front();
+  for (std::size_t k = 0; k < stage.operands.size(); ++k) {
+    for (auto v : stage.operands[k].div) {
+      if (v != 1) return fmt::format("operand {} divides an index by {}", k, v);
+    }
+  }
+  if (auto why = lower(stage, false, vbmi, d.epilogue); !why.empty()) return why;
+  d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
+  choose_rows(d);
+  d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
+  for (std::int64_t c = 0; c < s.c; c += 64) {
+    Block b;
+    b.first_channel = c;
+    b.channels = std::min<std::int64_t>(64, s.c - c);
+    b.vectors = static_cast<int>(ceil_div(b.channels, 16));
+    b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+    b.weights = d.weight_bytes;
+    b.init = d.init_count;
+    d.weight_bytes += d.quads * s.kw * b.vectors * d.rows * 64;
+    d.init_count += b.vectors * 16;
+    d.blocks.push_back(b);
+  }
+  double clocks = 0;
+  for (const Block& b : d.blocks) {
+    clocks += b.vectors * (clocks_per_pixel(d) / 4 + 1.5 + 0.25 * static_cast<double>(d.epilogue.code.size())) + 3;
+  }
+  clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
+  d.seconds = clocks / 4.5e9 + 3e-7;
+  const std::int64_t steps = ceil_div(s.out_h, d.rows);
+  const auto want =
+      plan.threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(d.seconds / 4e-6), 1, 4 * plan.threads);
+  d.band_rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * d.rows;
+  d.bands = ceil_div(s.out_h, d.band_rows);
+  return "";
+}
+
+Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan, const DepthwisePlan& d) {
+  const auto& ref = *region.stages.front().anchor.weights;
+  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), init(ir::DType::s32, {d.init_count});
+  auto* wp = weights.mutable_data<std::int8_t>().data();
+  auto* ip = init.mutable_data<std::int32_t>().data();
+  const ConvShape& s = d.shape;
+  for (const Block& b : d.blocks) {
+    std::int8_t* to = wp + b.weights;
+    for (std::int64_t q = 0; q < d.quads; ++q) {
+      for (std::int64_t k = 0; k < s.kw; ++k) {
+        for (std::int64_t v = 0; v < b.vectors; ++v) {
+          for (std::int64_t r = 0; r < d.rows; ++r) {
+            for (std::int64_t i = 0; i < 64; ++i, ++to) {
+              const std::int64_t c = v * 16 + i / 4, ky = d.kernel_row(r, q, i % 4);
+              if (c < b.channels && ky >= 0) *to = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
+            }
+          }
+        }
+      }
+    }
+    for (std::int64_t c = 0; c < b.channels; ++c) {
+      std::int64_t sum = 0;
+      for (std::int64_t k = 0; k < s.kh * s.kw; ++k) sum += w[(b.first_channel + c) * s.kh * s.kw + k];
+      ip[b.init + c] = static_cast<std::int32_t>(-d.zero * sum);
+    }
+  }
+  return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
+}
+
+Result<std::unique_ptr<region::Kernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
+                                                       std::span<const std::byte* const> packed, bool vbmi) {
+  if (packed.size() != 2) {
+    return fail(ErrorKind::bad_engine,
+                fmt::format("region \"{}\", tactic {}: {} packed constants, needs 2", region.name, region.tactic, packed.size()));
+  }
+  try {
+    return std::make_unique<DepthwiseKernel>(region, std::move(d), packed, vbmi);
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+  }
+}
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,128 @@
+// Generated depthwise convolutions against brute force.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cpu/avx512/provider.h"
+#include "cpu/scalar_region.h"
+
+namespace octavo::testing {
+namespace {
+
+using ir::DType;
+using program::Op;
+using region::BufferKind;
+using Ints = std::vector<std::int64_t>;
+
+struct Depthwise {
+  std::int64_t n = 1, c = 64, h = 5, w = 7;
+  Ints kernel{3, 3}, strides{1, 1}, dilations{1, 1}, pads{1, 1, 1, 1};
+  int zero = 7, gap = 0, threads = 1;
+};
+
+std::int64_t out_size(const Depthwise& k, std::size_t d) {
+  return ((d == 0 ? k.h : k.w) + k.pads[d] + k.pads[d + 2] - k.dilations[d] * (k.kernel[d] - 1) - 1) / k.strides[d] + 1;
+}
+
+void build(Scene& s, const Depthwise& k, BufferKind kind = BufferKind::arena) {
+  auto& st = s.stage();
+  auto& a = st.anchor;
+  a.op = ir::Op::conv;
+  a.integer = true;
+  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.c}};
+  auto x = s.nhwc(DType::u8, {k.n, k.c, k.h, k.w}, kind, k.gap);
+  x.quantizer = ir::per_tensor(DType::u8, 0.02F, k.zero);
+  a.inputs = {x};
+  a.weights = s.tensor(DType::s8, {k.c, 1, k.kernel[0], k.kernel[1]}, BufferKind::constant);
+  st.space = {k.n, k.c, out_size(k, 0), out_size(k, 1)};
+  s.plan().threads = k.threads;
+  s.requantize(1, 2e-3F);
+  st.stores = {s.nhwc(DType::u8, st.space, BufferKind::arena, k.gap)};
+}
+
+std::string run(Scene& s, const Depthwise& k) {
+  const std::string why = s.compare(cpu::avx512_provider(), "cpu.depthwise.u8s8.avx512vnni.jit");
+  if (why.empty()) return why;
+  return why + fmt::format("; n{} c{} {}x{} k{}x{} s{}x{} d{}x{} p{},{},{},{} zx{} gap{} threads{}", k.n, k.c, k.h, k.w,
+                           k.kernel[0], k.kernel[1], k.strides[0], k.strides[1], k.dilations[0], k.dilations[1], k.pads[0],
+                           k.pads[1], k.pads[2], k.pads[3], k.zero, k.gap, k.threads);
+}
+
+#define EXPECT_RUNS(expr)                                               \
+  do {                                                                  \
+    const std::string difference = (expr);                              \
+    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
+    ASSERT_EQ(difference, "");                                          \
+  } while (false)
+
+TEST(Avx512Depthwise, ChannelAndColumnTails) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t c : {2, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 129, 144}) {
+    for (const std::int64_t w : {1, 2, 3, 4, 7, 13}) {
+      for (const std::int64_t h : {1, 2, 3}) {
+        Depthwise k;
+        k.c = c, k.w = w, k.h = h, k.gap = static_cast<int>(seed % 2) * 5;
+        Scene s(seed++);
+        build(s, k);
+        EXPECT_RUNS(run(s, k));
+      }
+    }
+  }
+}
+
+TEST(Avx512Depthwise, KernelsStridesDilationsPads) {
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    Scene s(seed);
+    Depthwise k;
+    k.n = s.pick(1, 2), k.c = s.pick(2, 90), k.h = s.pick(1, 14), k.w = s.pick(1, 16);
+    k.kernel = {s.pick(1, 7), s.pick(1, 7)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+    k.pads = {s.pick(0, 4), s.pick(0, 4), s.pick(0, 4), s.pick(0, 4)};
+    const int zeros[] = {0, 128, 255, 7};
+    k.zero = zeros[s.pick(0, 3)];
+    k.gap = s.pick(0, 1) * 3;
+    k.threads = s.pick(1, 4);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k, s.pick(0, 2) == 0 ? BufferKind::input : BufferKind::arena);
+    if (s.pick(0, 2) == 0) {  // a residual, and a second store in f32
+      auto& st = s.stage();
+      auto& p = st.program;
+      st.operands.push_back({s.nhwc(DType::u8, st.space), {}});
+      p.operand_count = 3;
+      const int r = p.push(Op::i2f, p.load(Op::load_i, 2));
+      const int v = p.push(Op::add, p.push(Op::mul, r, p.imm_f(0.1F)), p.push(Op::i2f, p.push(Op::acc_i)));
+      p.outputs.push_back({v, DType::f32});
+      st.stores.push_back(s.nhwc(DType::f32, st.space));
+    }
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+TEST(Avx512Depthwise, WideRowsRunInStrips) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t w : {95, 96, 97, 193, 300}) {
+    for (const std::int64_t stride : {1, 2}) {
+      Depthwise k;
+      k.c = 40, k.w = w, k.h = 5, k.strides = {stride, stride};
+      Scene s(seed++);
+      build(s, k);
+      EXPECT_RUNS(run(s, k));
+    }
+  }
+}
+
+TEST(Avx512Depthwise, RefusesOtherGroupings) {
+  Depthwise k;
+  Scene s(1);
+  build(s, k);
+  s.stage().anchor.attrs["group"] = std::int64_t{32};
+  s.stage().anchor.weights = s.tensor(DType::s8, {64, 2, 3, 3}, BufferKind::constant);
+  const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
+  ASSERT_EQ(offers.size(), 2U);
+  if (offers[1].refusal.find("needs avx") == 0) GTEST_SKIP() << offers[1].refusal;
+  EXPECT_EQ(offers[0].refusal, "");
+  EXPECT_EQ(offers[1].refusal, "32 groups of 2 to 2 channels, needs 1 to 1");
+}
+
+}  // namespace
+}  // namespace octavo::testing
