@@ -91,4 +91,12 @@ Result<std::vector<InputInfo>> inputs_of_file(const std::string& path) {
   return declared_inputs(model.graph());
 }
 
+Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse(bytes, "the model", model));
+  pb::GraphProto outputs;  // read by the same rules as inputs
+  for (const pb::ValueInfoProto& output : model.graph().output()) *outputs.add_input() = output;
+  return declared_inputs(outputs);
+}
+
 }  // namespace octavo::onnx

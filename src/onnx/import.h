@@ -69,6 +69,8 @@ struct Model {
 /// Names, types and dimensions of the inputs without lowering anything, so that a caller can bind shapes at first use.
 [[nodiscard]] Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes);
 [[nodiscard]] Result<std::vector<InputInfo>> inputs_of_file(const std::string& path);
+/// The same for the outputs, as far as the file declares their types.
+[[nodiscard]] Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes);
 
 /// The oldest and newest opset of the default domain that import accepts.
 inline constexpr std::int64_t kOldestOpset = 7;

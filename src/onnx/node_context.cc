@@ -2,18 +2,16 @@
 
 #include <algorithm>
 
+#include "onnx/coded.h"
 #include "onnx/importer.h"
 #include "reference/evaluate.h"
 
 namespace octavo::onnx {
 namespace {
 
-/// Q and DQ of constants stay: codes are never folded to float.
+/// Codes are never folded to float: Q and DQ of constants have their own form (emit_quantizer).
 bool may_fold(Op op) {
   switch (op) {
-    case Op::view:
-    case Op::quantize:
-    case Op::dequantize:
     case Op::quantize_rt:
     case Op::dequantize_rt: return false;
     default: return true;
@@ -65,7 +63,7 @@ DType NodeContext::declared(std::size_t i) const {
 
 const Tensor* NodeContext::constant(std::size_t i) const {
   const ir::Graph& g = importer_.graph();
-  return has(i) && g.is_constant(inputs_[i]) && !g.producer(inputs_[i]).quantizer ? &g.payload(inputs_[i]) : nullptr;
+  return has(i) && is_plain_constant(g, inputs_[i]) ? &g.payload(inputs_[i]) : nullptr;
 }
 
 Result<Ints> NodeContext::constant_ints(std::size_t i, std::string_view role) const {
@@ -198,10 +196,10 @@ Result<std::vector<ValueId>> NodeContext::emit_many(Op op, std::vector<ValueId> 
   n.name = name_;
   auto types = ir::infer(g, n);
   if (!types) return fail(types.error().kind, where() + ": " + types.error().message);
-  const bool constant = !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
-    return v == ir::kNone || (g.is_constant(v) && !g.producer(v).quantizer);
-  });
-  constexpr double kMostFoldSteps = 3e8;
+  if (const auto moved = move_coded(g, n, (*types)[0])) return std::vector{*moved};
+  const bool constant = !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(),
+                                                         [&](ValueId v) { return v == ir::kNone || is_plain_constant(g, v); });
+  constexpr double kMostFoldSteps = 1e8;
   const bool fold = constant && may_fold(op) && fold_cost(g, n, *types) < kMostFoldSteps;
   const ir::NodeId id = g.add_node(std::move(n), *types);
   if (fold) {
@@ -235,6 +233,23 @@ Result<ValueId> NodeContext::emit_quantizer(Op op, ValueId input, Quantizer q) {
   n.name = name_;
   auto types = ir::infer(g, n);
   if (!types) return fail(types.error().kind, where() + ": " + types.error().message);
+  if (is_plain_constant(g, input)) {  // codes of a constant, or the coded constant that they are
+    auto origin = g.producer(input).origin;
+    origin.insert(name_);
+    std::optional<ValueId> v;
+    if (op == Op::dequantize) {
+      v = g.add_constant(g.payload(input), "", std::move(n.quantizer));
+    } else if (op == Op::quantize) {
+      const ir::NodeId id = g.add_node(std::move(n), *types);
+      OCTAVO_TRY(const std::vector<Tensor> codes, reference::evaluate_node(g, {}, id, {g.payload(input)}));
+      g.node(id).dead = true;
+      v = g.add_constant(codes[0]);
+    }
+    if (v) {
+      g.node(g.value(*v).producer).origin = std::move(origin);
+      return *v;
+    }
+  }
   return g.node(g.add_node(std::move(n), *types)).outputs[0];
 }
 

@@ -86,6 +86,7 @@ class NodeContext {
   // Results
   /// Adds a node that stands for this ONNX node; evaluated at once when all operands are constant (not Q and DQ).
   [[nodiscard]] Result<ValueId> emit(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
+  /// quantize or dequantize; of a constant: its codes, or a coded constant.
   [[nodiscard]] Result<ValueId> emit_quantizer(Op op, ValueId input, Quantizer q);
   [[nodiscard]] Result<std::vector<ValueId>> emit_many(Op op, std::vector<ValueId> inputs, Attrs attrs = {});
   [[nodiscard]] ValueId add_constant(Tensor t);

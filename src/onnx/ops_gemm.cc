@@ -1,6 +1,7 @@
 // Gemm, MatMul.
 #include <array>
 
+#include "onnx/coded.h"
 #include "onnx/registry.h"
 
 namespace octavo::onnx {
@@ -17,10 +18,6 @@ Result<ValueId> transposed(NodeContext& n, ValueId v, bool yes) {
   return n.emit(Op::transpose, {v}, {{"perm", Ints{1, 0}}});
 }
 
-bool plain_constant(NodeContext& n, ValueId v) {
-  return n.graph().is_constant(v) && !n.graph().producer(v).quantizer;
-}
-
 /// y = alpha * A' B' + beta * C.
 Status gemm(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 2, 2));
@@ -33,7 +30,7 @@ Status gemm(NodeContext& n) {
   if (c != ir::kNone) {
     OCTAVO_TRY(c, scaled(n, c, beta));
   }
-  if (alpha != 1.0F && plain_constant(n, b)) {
+  if (alpha != 1.0F && is_plain_constant(n.graph(), b)) {
     OCTAVO_TRY(b, scaled(n, b, alpha));
   } else if (alpha != 1.0F) {
     OCTAVO_TRY(ValueId y, n.emit(Op::gemm, {a, b}));

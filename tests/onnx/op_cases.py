@@ -10,7 +10,8 @@ class Case:
     """One model and its inputs. `steps`: allowed difference of integer outputs, in codes. `rel`: of floats, relative to the largest value."""
 
     def __init__(self, name, model, feeds, rel=2e-5, steps=0):
-        self.name, self.model, self.feeds, self.rel, self.steps = name, model, feeds, rel, steps
+        self.name, self.model, self.rel, self.steps = name, model, rel, steps
+        self.feeds = {n: np.asarray(a) for n, a in feeds.items()}
 
 
 def model_of(nodes, inputs, outputs, constants=(), opset=17, ir_version=8, microsoft=False):
@@ -40,12 +41,13 @@ class Cases:
             x.flat[:4] = [info.min, info.max, info.min, info.max]
         return x
 
-    def op(self, name, op, inputs, constants=(), opset=17, out=F, outputs=1, domain="", rel=2e-5, steps=0, order=None, **attrs):
+    def op(self, name, op, inputs, constants=(), opset=17, out=F, outputs=1, domain="", rel=2e-5, steps=0, order=None, extra=None,
+           **attrs):
         """inputs and constants by name; operands in the order inputs then constants unless `order` says otherwise."""
         constants = dict(constants)
         operands = order if order is not None else list(inputs) + list(constants)
         names = [f"y{i}" for i in range(outputs)]
-        node = helper.make_node(op, operands, names, name="the_node", domain=domain, **attrs)
+        node = helper.make_node(op, operands, names, name="the_node", domain=domain, **attrs, **(extra or {}))
         kinds = out if isinstance(out, list) else [out] * outputs
         model = model_of([node], inputs, dict(zip(names, kinds)), constants, opset, microsoft=domain != "")
         self.list.append(Case(f"{name}", model, inputs, rel, steps))
@@ -412,7 +414,7 @@ def quant(c):
         c.op(f"QLinearSigmoid_{name}", "QLinearSigmoid", a, {**head, "ys": np.float32(1 / 256), "yz": xt(np.iinfo(xt).min)}, domain="com.microsoft", out=code, steps=1)
         c.op(f"QLinearLeakyRelu_{name}", "QLinearLeakyRelu", a, {**head, **tail}, domain="com.microsoft", out=code, steps=1, alpha=0.1)
         c.op(f"QLinearSoftmax_{name}", "QLinearSoftmax", {"a": c.codes(xt, 3, 9)}, {"as": np.float32(0.02), "az": xz, "ys": np.float32(1 / 256), "yz": xt(np.iinfo(xt).min)},
-             domain="com.microsoft", out=code, steps=1, axis=-1, opset=13)
+             domain="com.microsoft", out=code, steps=1, axis=-1, extra=dict(opset=13))
         c.op(f"QLinearConcat_{name}", "QLinearConcat", {**a, "b": c.codes(xt, 1, 2, 5, 5)}, {**tail, "as": np.float32(0.05), "az": xz, "bs": np.float32(0.08), "bz": yz},
              domain="com.microsoft", out=code, steps=1, axis=1, order=["ys", "yz", "a", "as", "az", "b", "bs", "bz"])
         for trans in (0, 1):
