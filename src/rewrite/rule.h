@@ -45,9 +45,9 @@ struct RuleStats {
   double seconds = 0;
 };
 struct RunOptions {
-  std::set<std::string, std::less<>> disabled;  ///< rule names
+  std::set<std::string, std::less<>> disabled{};  ///< rule names
   bool verify = false;                          ///< after every application (debug builds: always)
-  std::function<void(std::string_view rule, const std::string& graph_text)> dump;  ///< called when a rule changed the graph
+  std::function<void(std::string_view rule, const std::string& graph_text)> dump{};  ///< called when a rule changed the graph
 };
 struct RunReport {
   std::vector<RuleStats> stats;
