@@ -10,6 +10,8 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
+import onnx.version_converter
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -111,6 +113,20 @@ def feed(model, limit=None):
     return np.ascontiguousarray(np.stack(arrays)).astype(model.dtype), labels
 
 
+def at_opset_13(source, folder):
+    """placements.py works on opset 13 and later, where Resize no longer takes empty scales beside sizes."""
+    model = onnx.load(source)
+    if next(o.version for o in model.opset_import if o.domain == "") >= 13:
+        return source
+    model = onnx.version_converter.convert_version(model, 13)
+    for node in model.graph.node:
+        if node.op_type == "Resize" and len(node.input) == 4 and node.input[3]:
+            node.input[1] = node.input[2] = ""
+    path = folder / f"{source.stem}_op13.onnx"
+    onnx.save(model, path)
+    return path
+
+
 def variants(model, folder):
     """[(name, path)]: the file itself, and its Q/DQ variants, calibrated on some of its pictures, in `folder`."""
     source = DATA / "models" / model.file
@@ -122,7 +138,7 @@ def variants(model, folder):
             calibration = folder / f"{source.stem}_calibration.npz"
             array, _ = feed(model)
             np.savez(calibration, **{model.input: array[:: max(1, len(array) // 16)]})
-            command = [sys.executable, DATA / "bench/placements.py", source, path, style, "--calib", calibration]
+            command = [sys.executable, DATA / "bench/placements.py", at_opset_13(source, folder), path, style, "--calib", calibration]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found.append((path.stem, path))
     return found

@@ -7,7 +7,8 @@ octavo=$build/bin/octavo
 digits=examples/digits
 python=.venv/bin/python
 [[ -x $python ]] || python=python3
-export OCTAVO="$PWD/$octavo"
+OCTAVO=$(realpath "$octavo")
+export OCTAVO
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" | if [[ -t 1 ]]; then cat; else sed 's/\x1b\[[0-9]*m//g'; fi; }
 

@@ -14,6 +14,15 @@ struct Options {
   bool json = false, all = false;
 };
 
+/// What import says about an ONNX node that no region stands for; empty if it says nothing.
+std::string why_absorbed(const Loaded& loaded, const std::string& node) {
+  if (!loaded.built) return {};
+  for (const auto& [name, why] : loaded.built->model.absorbed) {
+    if (name == node) return why;
+  }
+  return {};
+}
+
 Result<int> explain(const Options& o) {
   Loaded loaded;
   {
@@ -21,6 +30,10 @@ Result<int> explain(const Options& o) {
     OCTAVO_TRY(loaded, load(o.model, progress));
   }
   const auto& plan = loaded.engine->plan();
+  if (const auto why = why_absorbed(loaded, o.filter.node); !why.empty() && !o.json) {
+    fmt::print("ONNX node \"{}\" is in no region: {}\n", o.filter.node, why);
+    return 0;
+  }
   OCTAVO_TRY(const auto regions, report::select(plan, o.filter));
   if (o.json) {
     fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions));

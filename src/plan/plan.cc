@@ -10,6 +10,7 @@
 #include "plan/lower.h"
 #include "plan/memory.h"
 #include "plan/place.h"
+#include "plan/provenance.h"
 #include "quant/normal_form.h"
 
 namespace octavo::plan {
@@ -64,6 +65,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   const Grouping grouping = make_groups(graph, options.disabled);
   OCTAVO_TRY(Placement placement, place(graph, grids, grouping));
   OCTAVO_TRY(auto regions, lower(graph, grids, grouping, placement));
+  account_for_moves(graph, regions);
   region::Plan& plan = out.plan;
   plan.model_name = graph.name;
   plan.inputs = std::move(placement.inputs);

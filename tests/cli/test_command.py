@@ -1,0 +1,209 @@
+"""The octavo command as its user sees it: results, files, exit codes and the text of errors. OCTAVO_BUILD names the build folder."""
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+DIGITS = ROOT / "examples/digits"
+QDQ, FP32, IMAGES = DIGITS / "digits_qdq.onnx", DIGITS / "digits_fp32.onnx", DIGITS / "images"
+
+
+def octavo(*args, code=0):
+    """stdout of a run that must end with `code`; stderr when it is not 0."""
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stderr if code > 1 else done.stdout
+
+
+def pictures(count=20):
+    paths = sorted(IMAGES.glob("*.png"))[:count]
+    return paths, np.stack([np.asarray(Image.open(p)) for p in paths])[:, None].astype(np.float32) / np.float32(255)
+
+
+@pytest.fixture(scope="session")
+def two_inputs(tmp_path_factory):
+    """y = a + relu(b), with an open batch."""
+    nodes = [helper.make_node("Relu", ["b"], ["r"], name="relu"), helper.make_node("Add", ["a", "r"], ["y"], name="add")]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 3]) for n in "aby"]
+    path = tmp_path_factory.mktemp("models") / "two.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "two", values[:2], values[2:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_version_and_help():
+    assert octavo("--version").startswith("octavo 0.1.0 (")
+    text = octavo("--help")
+    for word in ("build", "run", "bench", "explain", "check", "Exit codes"):
+        assert word in text
+    for command in ("build", "run", "bench", "explain", "check"):
+        assert "Example" in octavo(command, "--help")
+
+
+def test_predictions_of_pictures():
+    paths, _ = pictures()
+    inputs = [x for p in paths for x in ("--input", p)]
+    lines = octavo("run", QDQ, *inputs, "--scale", "1/255", "--labels", DIGITS / "labels.txt", "--top", 1).splitlines()
+    assert [pathlib.Path(line.split()[0]) for line in lines] == paths
+    assert sum(line.split()[2] == p.name[0] for line, p in zip(lines, paths)) >= 18
+    assert lines[0].split()[3] == "zero"
+
+
+def test_top_k_of_one_picture():
+    lines = octavo("run", FP32, "--input", IMAGES / "3_005.png", "--scale", "1/255", "--top", 3).splitlines()
+    assert len(lines) == 4 and lines[0].endswith("3_005.png")
+    scores = [float(line.split()[0]) for line in lines[1:]]
+    assert scores == sorted(scores, reverse=True) and lines[1].split()[1] == "3"
+
+
+@pytest.mark.parametrize("model", [FP32, QDQ], ids=["fp32", "qdq"])
+def test_arrays_give_what_onnxruntime_gives(tmp_path, model):
+    _, x = pictures()
+    np.savez(tmp_path / "x.npz", image=x, something_else=np.arange(3))
+    octavo("run", model, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    ours = np.load(tmp_path / "y.npz")["head"]
+    theirs = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"]).run(None, {"image": x})[0]
+    assert ours.dtype == np.float32 and ours.shape == theirs.shape == (20, 10)
+    tolerance = 1e-4 if model == FP32 else 0.5  # int8: rounding ties fall differently here and there
+    assert np.abs(ours - theirs).max() < tolerance
+    # A picture through the command's own decoder and a compressed .npz are the same input.
+    np.savez_compressed(tmp_path / "x1.npz", image=x[:1])
+    octavo("run", model, "--input", tmp_path / "x1.npz", "--output", tmp_path / "y1.npz")
+    octavo("run", model, "--input", pictures(1)[0][0], "--std", 255, "--output", tmp_path / "y2.npz")
+    assert (np.load(tmp_path / "y1.npz")["head"] == np.load(tmp_path / "y2.npz")["head"]).all()
+    if model == QDQ:  # a batch of 20 or of 1: integers do not mind
+        assert (np.load(tmp_path / "y1.npz")["head"] == ours[:1]).all()
+
+
+def test_a_long_array_runs_in_parts(tmp_path):
+    _, x = pictures()
+    np.save(tmp_path / "x.npy", x)
+    for shapes, out in (([], "whole"), (["--shapes", "image:4x1x16x16"], "parts")):
+        octavo("run", QDQ, "--input", tmp_path / "x.npy", "--output", tmp_path / f"{out}.npz", *shapes)
+    assert (np.load(tmp_path / "whole.npz")["head"] == np.load(tmp_path / "parts.npz")["head"]).all()
+
+
+def test_several_inputs(tmp_path, two_inputs):
+    a, b = np.float32([[1, 2, 3]]), np.float32([[-1, 0, 5]])
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.asfortranarray(b.astype(np.float64)))
+    octavo("run", two_inputs, "--input", f"a={tmp_path / 'a.npy'}", "--input", f"b={tmp_path / 'b.npy'}", "-o", tmp_path / "y.npz")
+    assert (np.load(tmp_path / "y.npz")["y"] == a + np.maximum(b, 0)).all()
+    text = octavo("run", two_inputs, "--input", tmp_path / "a.npy", code=2)
+    assert f'error: --input {tmp_path / "a.npy"}: the model has 2 inputs; say which: --input NAME=' in text
+    text = octavo("run", two_inputs, "--input", f"a={tmp_path / 'a.npy'}", code=2)
+    assert text == 'error: nothing for input "b" f32[N,3]; give --input b=FILE\n'
+
+
+def test_engine_files(tmp_path):
+    engine = tmp_path / "d.octavo"
+    text = octavo("build", QDQ, "-o", engine, "--threads", 1)
+    assert text.startswith(f"{engine}: ") and ", plan " in text
+    again = tmp_path / "again.octavo"
+    octavo("build", f"--onnx={QDQ}", f"--saveEngine={again}", "--shapes=image:1x1x16x16", "--threads", 1)
+    assert engine.read_bytes() == again.read_bytes()
+    for source in (QDQ, engine, f"--loadEngine={engine}"):
+        octavo("run", source, "--input", IMAGES / "7_019.png", "--scale", "1/255", "-o", tmp_path / "y.npz")
+        (tmp_path / f"{len(str(source))}.bin").write_bytes((tmp_path / "y.npz").read_bytes())
+    assert len({p.read_bytes() for p in tmp_path.glob("*.bin")}) == 1
+    assert json.loads(octavo("explain", engine, "--json"))["plan_hash"] == json.loads(octavo("explain", QDQ, "--threads", 1, "--json"))["plan_hash"]
+    damaged = bytearray(engine.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    engine.write_bytes(damaged)
+    assert octavo("run", engine, "--input", IMAGES / "7_019.png", code=6).startswith("error: ")
+    engine.write_bytes(bytes(damaged[:1000]))
+    assert octavo("explain", engine, code=6).startswith("error: ")
+
+
+def test_explain():
+    table = octavo("explain", QDQ, "--threads", 1).splitlines()
+    plan = json.loads(octavo("explain", QDQ, "--threads", 1, "--json"))
+    assert len(table) == 1 + len(plan["regions"]) + 2
+    assert table[0].split() == ["#", "precision", "tactic", "ONNX", "nodes", "reason"]
+    every = {n.name for n in onnx.load(QDQ).graph.node}
+    told = {name for region in plan["regions"] for name in region["onnx_nodes"]}
+    assert every == told, "every ONNX node belongs to a region"
+    for region in plan["regions"]:
+        assert region["tactic"] and region["reason"] and region["precision"]
+    text = octavo("explain", QDQ, "--node", "res2")
+    assert text.startswith("region ") and "\n  alternative   " in text and "\n  reason        " in text
+    text = octavo("explain", QDQ, "--node", "res3", code=2)
+    assert text.startswith('error: the plan of "digits" has no ONNX node "res3"\n  nearest: "res1", "res2", "')
+
+
+def test_bench():
+    text = octavo("bench", QDQ, "--threads", 1, "--seconds", 0.05, "--batch", 2, "--json")
+    result = json.loads(text)
+    assert result["batch"] == 2 and result["threads"] == 1 and result["runs"] >= 10
+    assert 0 < result["min_ms"] <= result["median_ms"] <= result["p99_ms"]
+    lines = octavo("bench", QDQ, "--threads", 1, "--seconds", 0.05, "--regions").splitlines()
+    assert "batch 1, 1 thread: median " in lines[0] and len(lines) > 5
+
+
+@pytest.mark.parametrize("model", [FP32, QDQ], ids=["fp32", "qdq"])
+def test_check(model):
+    line = octavo("check", model, "--input", IMAGES / "0_008.png", "--scale", "1/255").splitlines()[-1]
+    assert line.startswith("ok (") and ", 0 not judged, 0 differ; " in line
+    octavo("check", model, "--seed", 3)
+
+
+def test_disable_a_rule():
+    assert octavo("explain", QDQ, "--disable", "no-such-rule", code=2).startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "args, code, text",
+    [
+        ([], 2, "error: A subcommand is required\n  see: octavo --help\n"),
+        (["run"], 2, "error: no model given; name its file, as in: octavo run model.onnx --input photo.jpg\n"),
+        (["run", "absent.onnx"], 7, "error: reading absent.onnx: no such file\n"),
+        (["run", QDQ, "--top", "0", "--input", "x"], 2, "error: --top: Value 0 not in range 1 to 1000\n  see: octavo run --help\n"),
+        (["run", QDQ], 2, 'error: nothing for input "image" f32[N,1,16,16]; give --input image=FILE\n'),
+        (["run", QDQ, "--input", "absent.png"], 7, 'error: cannot read "absent.png": No such file or directory\n'),
+        (["run", QDQ, "--input", DIGITS / "labels.txt"], 5, f'error: "{DIGITS / "labels.txt"}" is not a JPEG, PNG, .npy or .npz file\n'),
+        (["run", DIGITS / "labels.txt"], 3, None),
+        (["run", QDQ, "--input", IMAGES / "0_008.png", "--scale", "1/0"], 2, 'error: --scale 1/0: "1/0" is not a number such as 0.5 or 1/255\n'),
+        (["run", QDQ, "--input", IMAGES / "0_008.png", "--preset", "keras"], 2, "error: --preset keras: not one of torch, tf, caffe, cifar, yolox\n"),
+        (["run", QDQ, "--input", IMAGES / "0_008.png", "--resize", "8x8"], 2,
+         "error: the picture is 8x8 after --resize and --crop; the input is 16x16 (height x width)\n"),
+        (["build", QDQ, "-o", "/nonexistent/e.octavo"], 7, None),
+        (["bench", FP32, "--shapes", "image"], 2, 'error: --shapes image: "image" is not NAME:DIMxDIMx..., as in image:1x3x224x224\n'),
+        (["bench", FP32, "--shapes", "image:1x1x16x16", "--batch", "2"], 2, f'error: --batch 2: the batch of "{FP32}" is fixed at 1\n'),
+    ],
+)
+def test_errors(args, code, text):
+    got = octavo(*args, code=code)
+    assert got.startswith("error: ")
+    if text is not None:
+        assert got == text
+
+
+def test_array_that_does_not_fit(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 16, 16), np.float32))
+    text = octavo("run", QDQ, "--input", tmp_path / "x.npy", code=2)
+    assert '"image"' in text and "[1,3,16,16]" in text
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.uint8))
+    text = octavo("run", QDQ, "--input", tmp_path / "x.npy", code=5)
+    assert text == 'error: input "image" takes f32, the array holds u8\n  convert it first: array.astype(...)\n'
+
+
+def test_resizing_is_pillows(tmp_path):
+    """A model that hands its input through: --resize and --crop against Pillow's bilinear, within one grey level."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 20, 24])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 20, 24])
+    one = numpy_helper.from_array(np.float32(1), "one")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "one"], ["y"], name="mul")], "same", [x], [y], [one])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "same.onnx")
+    picture = Image.fromarray(np.random.default_rng(4).integers(0, 256, (61, 83, 3), np.uint8).astype(np.uint8))
+    picture.save(tmp_path / "p.png")
+    octavo("run", tmp_path / "same.onnx", "--input", tmp_path / "p.png", "--resize", "30x40", "--crop", "20x24", "-o", tmp_path / "y.npz")
+    expected = np.asarray(picture.resize((40, 30), Image.BILINEAR).crop((8, 5, 32, 25)), np.float32).transpose(2, 0, 1)
+    assert np.abs(np.load(tmp_path / "y.npz")["y"][0] - expected).max() <= 1
