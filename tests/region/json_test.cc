@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "region/toy_plan.h"
+
+namespace octavo::region {
+namespace {
+
+TEST(PlanJson, ComesBackEqual) {
+  Plan plan = toy_plan();
+  plan.regions[0].name = "caf\xc3\xa9 \"conv\"\n";
+  Anchor& a = plan.regions[0].stages[0].anchor;
+  a.attrs["tenth"] = static_cast<double>(0.1F);
+  a.attrs["whole"] = 3.0;
+  a.attrs["minus_zero"] = -0.0;
+  a.attrs["infinite"] = -INFINITY;
+  a.attrs["nan"] = std::nan("");
+  a.attrs["tiny"] = static_cast<double>(1e-45F);
+  a.attrs["text"] = std::string("a \\ b");
+  a.attrs["ints"] = std::vector<std::int64_t>{};
+  a.attrs["reals"] = std::vector<double>{};
+  a.attrs["more"] = std::vector<double>{1.0, INFINITY, 0.3};
+  a.attrs["large"] = std::numeric_limits<std::int64_t>::min();
+  const std::string text = to_json(plan);
+  const auto back = from_json(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(to_json(*back), text);
+  for (Buffer& b : plan.buffers) b.data = {};  // constants' bytes are not part of the text
+  EXPECT_EQ(plan_hash(*back), plan_hash(plan));
+
+  const Region& r = back->regions[0];
+  EXPECT_EQ(r.name, plan.regions[0].name);
+  EXPECT_EQ(r.onnx_nodes, plan.regions[0].onnx_nodes);
+  EXPECT_EQ(r.alternatives[0].seconds, 1.5e-5);
+  EXPECT_EQ(r.graph_inputs, plan.regions[0].graph_inputs);
+  EXPECT_EQ(r.packed, plan.regions[0].packed);
+  const Stage &s = r.stages[0], &t = plan.regions[0].stages[0];
+  EXPECT_EQ(s.program, t.program);
+  EXPECT_EQ(s.space, t.space);
+  EXPECT_EQ(s.anchor.weight_zero, t.anchor.weight_zero);
+  EXPECT_EQ(s.stores[0].quantizer, t.stores[0].quantizer);
+  EXPECT_EQ(s.stores[0].strides, t.stores[0].strides);
+  EXPECT_EQ(s.stores[0].value, "codes");
+  EXPECT_EQ(s.operands[1].div, t.operands[1].div);
+  ASSERT_EQ(s.anchor.attrs.size(), t.anchor.attrs.size());
+  for (const auto& [key, value] : t.anchor.attrs) {
+    ASSERT_TRUE(s.anchor.attrs.contains(key)) << key;
+    if (key != "nan") {
+      EXPECT_EQ(s.anchor.attrs.find(key)->second, value) << key;
+    }
+  }
+  EXPECT_TRUE(std::signbit(ir::get_float(s.anchor.attrs, "minus_zero")));
+  EXPECT_TRUE(std::isnan(ir::get_float(s.anchor.attrs, "nan")));
+}
+
+TEST(PlanJson, TextOfAnyBytesDoesNotThrow) {
+  Plan plan = toy_plan();
+  plan.model_name = "\xff\xfe bad utf-8 \x01";
+  plan.regions[0].onnx_nodes = {"\xc0"};
+  const auto back = from_json(to_json(plan));
+  EXPECT_TRUE(back) << back.error().message;
+}
+
+TEST(PlanJson, MistakesNameTheirPlace) {
+  using nlohmann::json;
+  struct Case {
+    const char *pointer, *value, *why;
+  };
+  const Case cases[] = {
+      {"/format", "2", "format 2, this version reads 1"},
+      {"/threads", "0", "threads is 0, must be in 1..65536"},
+      {"/threads", "\"2\"", "threads is not an integer"},
+      {"/threads", "2.5", "threads is not an integer"},
+      {"/arena_bytes", "18446744073709551615", "arena_bytes is not an integer"},
+      {"/arena_bytes", "-1", "arena_bytes is -1"},
+      {"/arena_bytes", "null", "arena_bytes is not an integer"},
+      {"/buffers", "{}", "\"buffers\" is not a list"},
+      {"/buffers/1", "7", "buffers[1]: not an object"},
+      {"/buffers/1/kind", "\"heap\"", "buffers[1]: \"heap\" is not a kind of buffer"},
+      {"/inputs/0/dtype", "\"u7\"", "inputs[0]: \"u7\" is not a type"},
+      {"/inputs/0/quantizer", "\"u8(1)\"", "\"u8(1)\" is not a quantizer"},
+      {"/inputs/0/name", "[]", "\"name\" is not a text"},
+      {"/regions/0/stages/0/anchor/op", "\"convolution\"", "regions[0].stages[0]: \"convolution\" is not an operator"},
+      {"/regions/0/stages/0/anchor/attrs", "[]", "\"attrs\" is not an object"},
+      {"/regions/0/stages/0/anchor/attrs/pads", "{\"g\":1}", "not a float"},
+      {"/regions/0/stages/0/anchor/attrs/pads", "[1,1,1,1.5]", "not an integer"},
+      {"/regions/0/stages/0/anchor/integer", "1", "\"integer\" is not true or false"},
+      {"/regions/0/stages/0/program", "\"v0 = acc_x\"", "reading a program"},
+      {"/regions/0/stages/0/operands/1/div", "[1,1,0,1]", "div[2]: an entry is 0"},
+      {"/regions/0/stages/0/stores/0/strides", "[1,2,3]", "3 strides"},
+      {"/regions/0/stages/0/stores/0/offset", "9999999", "store 0: offset 9999999"},
+      {"/regions/0/onnx_nodes/0", "5", "not a text"},
+      {"/regions/0/alternatives/0/seconds", "\"fast\"", "not a float"},
+  };
+  const json good = json::parse(to_json(toy_plan()));
+  for (const Case& c : cases) {
+    json bad = good;
+    bad[json::json_pointer(c.pointer)] = json::parse(c.value);
+    const auto plan = from_json(bad.dump());
+    ASSERT_FALSE(plan) << c.pointer << " = " << c.value << " was accepted";
+    EXPECT_EQ(plan.error().kind, ErrorKind::bad_engine);
+    EXPECT_NE(plan.error().message.find(c.why), std::string::npos) << "said: " << plan.error().message << "\nwanted: " << c.why;
+  }
+  for (const char* text : {"", "{", "[]", "null", "{}", "\xff", "{\"format\":1}"}) EXPECT_FALSE(from_json(text)) << text;
+  EXPECT_FALSE(from_json(std::string(200000, '[')));  // deep nesting
+}
+
+/// Every field of every object left out, or replaced by something of another kind.
+TEST(PlanJson, NoFieldCanBeLeftOutOrReplacedUnseen) {
+  using nlohmann::json;
+  const json good = json::parse(to_json(toy_plan()));
+  const std::set<std::string> optional{"quantizer", "value", "weights", "weight_zero"};
+  int refused = 0;
+  const json fields = good.flatten();
+  for (const auto& [pointer, value] : fields.items()) {
+    for (const char* other : {"null", "-1", "1e300", "\"\"", "[]", "{}", "true", "99999999999999"}) {
+      json bad = good;
+      bad[json::json_pointer(pointer)] = json::parse(other);
+      const auto plan = from_json(bad.dump());  // names may be any text; everything else must be refused or still be a valid plan
+      if (!plan) {
+        ++refused;
+      } else {
+        EXPECT_TRUE(verify(*plan)) << pointer << " = " << other;
+      }
+    }
+    const std::string parent = pointer.substr(0, pointer.rfind('/')), key = pointer.substr(pointer.rfind('/') + 1);
+    json bad = good;
+    json& object = bad[json::json_pointer(parent)];
+    if (!object.is_object()) continue;
+    object.erase(key);
+    if (!optional.contains(key) && pointer.find("/attrs/") == std::string::npos) {
+      EXPECT_FALSE(from_json(bad.dump())) << pointer << " left out";
+    } else {
+      (void)from_json(bad.dump());
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(PlanJson, MutatedTextNeverCrashes) {
+  const std::string good = to_json(toy_plan());
+  int accepted = 0;
+  for (unsigned seed = 1; seed <= 4000; ++seed) {
+    std::mt19937 random(seed);
+    std::string text = good;
+    for (unsigned k = 0; k < 1 + seed % 3; ++k) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 5) {
+        case 0: text[at] = static_cast<char>(random()); break;
+        case 1: text.erase(at, 1 + random() % 30); break;
+        case 2: text.insert(at, text.substr(random() % text.size(), random() % 60)); break;
+        case 3: text[at] = "0123456789-,.e[]{}\""[random() % 19]; break;
+        default: text.insert(at, std::string(1 + random() % 20, static_cast<char>('0' + random() % 10))); break;
+      }
+    }
+    const auto plan = from_json(text);
+    if (!plan) continue;
+    ++accepted;
+    EXPECT_TRUE(verify(*plan)) << "seed " << seed;
+    const auto again = from_json(to_json(*plan));
+    EXPECT_TRUE(again) << "seed " << seed;
+  }
+  EXPECT_GT(accepted, 50) << "mutations of names leave a valid plan";
+}
+
+TEST(PlanHash, DependsOnWhatRunsOnly) {
+  const std::string h = plan_hash(toy_plan());
+  EXPECT_EQ(h.size(), 32U);
+  const auto differs = [&](auto&& change) {
+    Plan p = toy_plan();
+    change(p);
+    return plan_hash(p) != h;
+  };
+  const auto stage = [](Plan& p) -> Stage& { return p.regions[0].stages[0]; };
+  EXPECT_FALSE(differs([](Plan&) {}));
+  EXPECT_FALSE(differs([](Plan& p) { p.model_name = "other"; }));
+  EXPECT_FALSE(differs([](Plan& p) { p.inputs[0].name = p.buffers[0].name = "other"; }));
+  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].name = p.regions[0].reason = p.regions[0].precision = "other"; }));
+  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].onnx_nodes.clear(), p.regions[0].alternatives.clear(); }));
+  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].graph_inputs.clear(), p.regions[0].graph_outputs = {1}; }));
+  EXPECT_FALSE(differs([&](Plan& p) { stage(p).stores[0].value = "other"; }));
+  EXPECT_FALSE(differs([&](Plan& p) {
+    stage(p).anchor.attrs["dilations"] = std::vector<std::int64_t>{1, 1};
+  })) << "a default, spelled";
+
+  EXPECT_TRUE(differs([](Plan& p) { p.threads = 3; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.arena_bytes += 64; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.buffers[4].arena_offset += 64; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.inputs[0].quantizer->zero_point[0] = 4; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.outputs[0].type.dtype = ir::DType::f16; }));
+  EXPECT_TRUE(differs([](Plan& p) {
+    p.buffers[2].data = p.buffers[2].data.clone();
+    p.buffers[2].data.mutable_data<std::int8_t>()[287] = 6;
+  })) << "one weight code";
+  EXPECT_TRUE(differs([](Plan& p) { p.regions[0].tactic += "x"; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.regions[0].packed.clear(); }));
+  EXPECT_TRUE(differs([](Plan& p) { std::swap(p.regions[0], p.regions[1]); }));
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1, 1, 1, 2}; }));
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).anchor.weight_zero[0] = 0; }));
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).anchor.inputs[0].quantizer->scale[0] = std::nextafter(0.1F, 1.0F); })) << "one ulp";
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).program.code[4].op = program::Op::load_i; }));
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).stores[0].strides[0] = 0; }));
+  EXPECT_TRUE(differs([&](Plan& p) { stage(p).operands[1].div[2] = 1; }));
+}
+
+}  // namespace
+}  // namespace octavo::region
