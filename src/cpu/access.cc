@@ -121,6 +121,14 @@ void Space::order_and_join() {
   }
 }
 
+void Space::add_unit() {
+  dims.push_back(1);
+  each_access(*this, [](Access& a) {
+    a.strides.push_back(0);
+    a.div.push_back(1);
+  });
+}
+
 Result<Epilogue> Epilogue::make(const KernelTable& kernels, Code code, Space space, int row_dim, int col_dim) {
   Epilogue e;
   e.kernels_ = &kernels;

@@ -34,6 +34,8 @@ struct Space {
   void split_divisions();
   /// Drops dimensions of extent 1, orders by descending stride of store 0, and joins neighbours that every access walks as one.
   void order_and_join();
+  /// Appends a dimension of extent 1.
+  void add_unit();
 };
 
 /// The program of a stage over blocks: rows run along `row_dim` in steps of `row_step`, columns along `col_dim`.

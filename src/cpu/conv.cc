@@ -72,7 +72,7 @@ ir::Tensor pack_weights(const Stage& s, const Layout& l, ir::DType type, const F
                       const std::int64_t o = b * l.lanes + lane;
                       const std::int64_t row = transposed ? (g * l.cg + c) * l.og + o : (g * l.og + o) * l.cg + c;
                       const auto channel = static_cast<std::size_t>(g * l.og + o);
-                      const std::int32_t z = zero.empty() ? 0 : zero.size() == 1 ? zero[0] : zero[channel];
+                      const std::int32_t z = zero.empty() ? 0 : zero[channel % zero.size()];  // transposed groups share entries
                       to[c / pair * pair * l.lanes + lane * pair + c % pair] =
                           static_cast<T>(static_cast<T>(from[row * kernel + k]) - static_cast<T>(z));
                     }

@@ -29,6 +29,8 @@ class Family {
   virtual ~Family() = default;
   /// Tactic names start with this: "cpu.pointwise.block".
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// The name for one region, where it says more than name() does (always name() first).
+  [[nodiscard]] virtual std::string name_for(const Region&) const { return std::string(name()); }
   /// The kinds of regions this family is about; for others it is silent. `why`: why a region of its kind is refused; empty: taken.
   [[nodiscard]] virtual bool about(const Region& region) const = 0;
   [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
@@ -60,7 +62,7 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
 // The families, in the order they are asked. Static storage.
 [[nodiscard]] const Family& copy_family();
 [[nodiscard]] const Family& pointwise_family();
-[[nodiscard]] const Family& move_family();
+[[nodiscard]] const std::vector<const Family*>& move_families();
 [[nodiscard]] const Family& max_pool_family();
 [[nodiscard]] const Family& avg_pool_family();
 [[nodiscard]] const Family& reduce_family();

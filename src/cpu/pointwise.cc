@@ -59,13 +59,7 @@ Result<Space> joined_space(const Stage& stage) {
   space.split_divisions();
   space.order_and_join();
   while (space.dims.size() < 2) {  // a row and a column dimension always exist
-    space.dims.push_back(1);
-    for (auto* list : {&space.loads, &space.stores}) {
-      for (Access& a : *list) {
-        a.strides.push_back(0);
-        a.div.push_back(1);
-      }
-    }
+    space.add_unit();
   }
   // Should every dimension be divided by some operand, the columns are a dimension of one.
   const auto divided = [&](std::size_t k) {
@@ -74,13 +68,7 @@ Result<Space> joined_space(const Stage& stage) {
   bool free = false;
   for (std::size_t k = 0; k < space.dims.size(); ++k) free = free || !divided(k);
   if (!free) {
-    space.dims.push_back(1);
-    for (auto* list : {&space.loads, &space.stores}) {
-      for (Access& a : *list) {
-        a.strides.push_back(0);
-        a.div.push_back(1);
-      }
-    }
+    space.add_unit();
   }
   return space;
 }

@@ -14,13 +14,19 @@ namespace octavo::cpu {
 namespace {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&copy_family(),     &pointwise_family(), &conv_family(),  &conv_f32_family(),
-                                               &max_pool_family(), &avg_pool_family(),  &reduce_family()};
+  static const std::vector<const Family*> list = [] {
+    std::vector<const Family*> all{&copy_family(),      &pointwise_family(), &conv_family(),
+                                   &depthwise_family(), &conv_f32_family(),  &max_pool_family(),
+                                   &avg_pool_family(),  &reduce_family(),    &softmax_family()};
+    all.insert(all.end(), move_families().begin(), move_families().end());
+    all.push_back(&reference_family());
+    return all;
+  }();
   return list;
 }
 
-std::string tactic_name(const Family& f, Isa isa) {
-  return f.per_isa() ? fmt::format("{}.{}", f.name(), name_of(isa)) : std::string(f.name());
+std::string tactic_name(const Family& f, const Region& r, Isa isa) {
+  return f.per_isa() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
 }
 
 struct Found {
@@ -28,13 +34,14 @@ struct Found {
   Isa isa;
 };
 // The family and instruction set that a tactic names, by rebuilding the names: the spelling lives in one place.
-Result<Found> find_tactic(std::string_view tactic) {
+Result<Found> find_tactic(const Region& r, std::string_view tactic) {
   for (const Family* f : families()) {
     for (const Isa isa : kBlockIsas) {
-      if (tactic_name(*f, isa) == tactic) return Found{f, f->per_isa() ? isa : Isa::portable};
+      if (f->about(r) && tactic_name(*f, r, isa) == tactic) return Found{f, f->per_isa() ? isa : Isa::portable};
     }
   }
-  return fail(ErrorKind::unsupported, fmt::format("CPU kernels: no tactic \"{}\" in this build", tactic));
+  return fail(ErrorKind::unsupported,
+              fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic));
 }
 
 class CpuProvider final : public region::Provider {
@@ -48,7 +55,7 @@ class CpuProvider final : public region::Provider {
       const std::string refusal = f->why_not(region, plan);
       for (const Isa isa : kBlockIsas) {
         Offer o;
-        o.tactic = tactic_name(*f, isa);
+        o.tactic = tactic_name(*f, region, isa);
         o.refusal = refusal;
         if (o.refusal.empty() && f->per_isa()) o.refusal = why_not_here(isa);
         if (o.refusal.empty()) o.cost = f->cost(region, isa);
@@ -61,21 +68,17 @@ class CpuProvider final : public region::Provider {
   }
 
   Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan, std::string_view tactic) const override {
-    OCTAVO_TRY(const Found found, find_tactic(tactic));
+    OCTAVO_TRY(const Found found, find_tactic(region, tactic));
     return found.family->pack(region, plan, found.isa);
   }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Packed packed) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region.tactic));
+    OCTAVO_TRY(const Found found, find_tactic(region, region.tactic));
     const std::string refusal = found.family->per_isa() ? why_not_here(found.isa) : std::string();
     if (!refusal.empty()) {
       return fail(ErrorKind::unsupported,
                   fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
                               region.tactic, refusal));
-    }
-    if (!found.family->about(region)) {
-      return fail(ErrorKind::bad_engine,
-                  fmt::format("loading region \"{}\": tactic {} is not for this kind of region", region.name, region.tactic));
     }
     if (const std::string why = found.family->why_not(region, plan); !why.empty()) {
       return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic, why));

@@ -74,14 +74,8 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
     p.outer = std::move(wider);
   }
   while (space.dims.size() < 2) {
-    space.dims.push_back(1);
+    space.add_unit();
     p.x_strides.push_back(0);
-    for (auto* list : {&space.loads, &space.stores}) {
-      for (Access& a : *list) {
-        a.strides.push_back(0);
-        a.div.push_back(1);
-      }
-    }
   }
   const auto usable = [&](std::size_t k) {
     return std::all_of(space.loads.begin(), space.loads.end(), [&](const Access& a) { return a.div[k] == 1; });

@@ -107,7 +107,7 @@ program::Scalar conv(const Stage& s, const Memory& m, const Index& out) {
   const std::int64_t per_group_in = x.dims[1] / group, per_group_out = s.space[1] / group, g = out[1] / per_group_out;
   const std::int32_t zx = x.quantizer ? x.quantizer->zero_point[0] : 0;
   const auto& wz = s.anchor.weight_zero;
-  const std::int32_t zw = wz.empty() ? 0 : wz.size() == 1 ? wz[0] : wz[static_cast<std::size_t>(out[1])];
+  const std::int32_t zw = wz.empty() ? 0 : wz[static_cast<std::size_t>(out[1]) % wz.size()];
   ir::Shape kernel(w.dims.begin() + 2, w.dims.end());
   std::int64_t acc_i = 0;
   double acc_f = 0;

@@ -1,0 +1,406 @@
+// cpu.move.<op>: pad, resize_nearest, gather, tile, slice, transpose, depth_to_space, space_to_depth. In each of them the source
+// address is a sum of one table entry a dimension (or nothing: the pad value), so one kernel serves all: runs of elements where the
+// inner table is contiguous, element by element otherwise, and the block interpreter when there is an epilogue. Compiled once;
+// copies are limited by memory.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "base/half.h"
+#include "cpu/family.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kFill = -1;
+using Ints = std::vector<std::int64_t>;
+using ir::Op;
+
+// Byte offsets into the source for each index of each dimension of the space; kFill where the pad value goes.
+struct Tables {
+  std::vector<Ints> of;
+  int gather_dim = -1;  ///< dimension whose table is read from indices at run time
+};
+
+std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t extent) {
+  if (i >= 0 && i < extent) return i;
+  if (mode == "edge") return i < 0 ? 0 : extent - 1;
+  if (mode == "wrap") return (i % extent + extent) % extent;
+  if (mode != "reflect") return kFill;
+  if (extent == 1) return 0;
+  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
+  return m < extent ? m : period - m;
+}
+
+Result<Tables> tables_of(const Stage& s) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  const auto& attrs = s.anchor.attrs;
+  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const std::size_t rank = s.space.size();
+  Tables t;
+  t.of.resize(rank);
+  const auto mismatch = [&] {
+    return fail(ErrorKind::bad_engine,
+                fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims), ir::to_string(s.space)));
+  };
+  const auto fill = [&](std::size_t k, auto source) {  // source(i): index in x's dimension k, or kFill
+    for (std::int64_t i = 0; i < s.space[k]; ++i) {
+      const std::int64_t from = source(i);
+      if (from != kFill && (from < 0 || from >= x.dims[k])) return false;
+      t.of[k].push_back(from == kFill ? kFill : from * x.strides[k] * size);
+    }
+    return true;
+  };
+  switch (s.anchor.op) {
+    case Op::pad:
+    case Op::resize_nearest:
+    case Op::tile:
+    case Op::slice: {
+      if (x.dims.size() != rank) return mismatch();
+      const Ints pads = ir::get_ints(attrs, "pads"), starts = ir::get_ints(attrs, "starts");
+      Ints steps = ir::get_ints(attrs, "steps");
+      if (steps.empty()) steps.assign(rank, 1);
+      const std::string mode = ir::get_text(attrs, "mode", "constant");
+      if ((s.anchor.op == Op::pad && pads.size() != 2 * rank) ||
+          (s.anchor.op == Op::slice && (starts.size() != rank || steps.size() != rank))) {
+        return mismatch();
+      }
+      for (std::size_t k = 0; k < rank; ++k) {
+        const Ints index = s.anchor.op == Op::resize_nearest ? ir::get_ints(attrs, "index" + std::to_string(k)) : Ints{};
+        if (!index.empty() && static_cast<std::int64_t>(index.size()) != s.space[k]) return mismatch();
+        const bool ok = fill(k, [&](std::int64_t i) {
+          switch (s.anchor.op) {
+            case Op::pad: return pad_source(mode, i - pads[k], x.dims[k]);
+            case Op::tile: return x.dims[k] == 0 ? kFill : i % x.dims[k];
+            case Op::slice: return starts[k] + i * steps[k];
+            default: return index.empty() ? i : index[static_cast<std::size_t>(i)];
+          }
+        });
+        if (!ok) return mismatch();
+      }
+      return t;
+    }
+    case Op::transpose: {
+      const Ints perm = ir::get_ints(attrs, "perm");
+      if (perm.size() != rank || x.dims.size() != rank) return mismatch();
+      for (std::size_t k = 0; k < rank; ++k) {
+        const auto p = static_cast<std::size_t>(perm[k]);
+        if (p >= rank || x.dims[p] != s.space[k]) return mismatch();
+        for (std::int64_t i = 0; i < s.space[k]; ++i) t.of[k].push_back(i * x.strides[p] * size);
+      }
+      return t;
+    }
+    case Op::depth_to_space:
+    case Op::space_to_depth: {
+      const std::int64_t b = ir::get_int(attrs, "blocksize");
+      if (rank != 4 || x.dims.size() != 4 || b < 1 || ir::count(s.space) != ir::count(x.dims)) return mismatch();
+      const bool deep = s.anchor.op == Op::space_to_depth, crd = ir::get_text(attrs, "mode", "DCR") == "CRD";
+      const std::int64_t sc = x.strides[1] * size, sh = x.strides[2] * size, sw = x.strides[3] * size;
+      if (s.space[1] * (deep ? 1 : b * b) != x.dims[1] * (deep ? b * b : 1) || s.space[0] != x.dims[0]) return mismatch();
+      // A channel of the deep tensor stands for (block row, block column, shallow channel).
+      const std::int64_t channels = deep ? x.dims[1] : s.space[1];
+      const std::int64_t block_row = crd ? b : b * channels, block_col = crd ? 1 : channels, shallow = crd ? b * b : 1;
+      for (std::int64_t n = 0; n < s.space[0]; ++n) t.of[0].push_back(n * x.strides[0] * size);
+      for (std::int64_t c = 0; c < s.space[1]; ++c) {
+        t.of[1].push_back(deep ? c % channels * sc + c / channels / b * sh + c / channels % b * sw : c * shallow * sc);
+      }
+      for (std::int64_t h = 0; h < s.space[2]; ++h) t.of[2].push_back(deep ? h * b * sh : h / b * sh + h % b * block_row * sc);
+      for (std::int64_t w = 0; w < s.space[3]; ++w) t.of[3].push_back(deep ? w * b * sw : w / b * sw + w % b * block_col * sc);
+      return t;
+    }
+    case Op::gather: {
+      if (s.anchor.inputs.size() < 2) return mismatch();
+      const region::TensorRef& indices = s.anchor.inputs[1];
+      const auto axis = static_cast<std::size_t>(ir::get_int(attrs, "axis"));
+      if (indices.dims.size() != 1 || x.dims.size() != rank || axis >= rank) {
+        return fail(ErrorKind::unsupported,
+                    fmt::format("gather with indices of shape {}; one dimension is covered", ir::to_string(indices.dims)));
+      }
+      if (indices.dtype != ir::DType::s64 && indices.dtype != ir::DType::s32) {
+        return fail(ErrorKind::unsupported, fmt::format("gather with {} indices", ir::name_of(indices.dtype)));
+      }
+      for (std::size_t k = 0; k < rank; ++k) {
+        if (k != axis && !fill(k, [](std::int64_t i) { return i; })) return mismatch();
+      }
+      if (s.space[axis] != indices.dims[0] || (x.dims[axis] == 0 && s.space[axis] != 0)) return mismatch();
+      t.gather_dim = static_cast<int>(axis);
+      return t;
+    }
+    default: return fail(ErrorKind::unsupported, fmt::format("{} is not a move of this kind", ir::name_of(s.anchor.op)));
+  }
+}
+
+// Bytes of one element of the pad value.
+std::array<std::byte, 8> fill_bytes(const Stage& s) {
+  std::array<std::byte, 8> out{};
+  const ir::DType t = s.anchor.inputs[0].dtype;
+  const auto put = [&](auto v) { std::memcpy(out.data(), &v, sizeof v); };
+  const double value = ir::get_float(s.anchor.attrs, "value");
+  const auto whole =
+      static_cast<std::int64_t>(s.anchor.attrs.contains("value_code") ? ir::get_int(s.anchor.attrs, "value_code")
+                                                                      : static_cast<std::int64_t>(ir::is_float(t) ? 0 : value));
+  switch (t) {
+    case ir::DType::f32: put(static_cast<float>(value)); break;
+    case ir::DType::f64: put(value); break;
+    case ir::DType::f16: put(f32_to_f16(static_cast<float>(value))); break;
+    case ir::DType::bf16: put(f32_to_bf16(static_cast<float>(value))); break;
+    default: put(whole);  // little endian: the low bytes
+  }
+  return out;
+}
+
+// A stretch of the inner dimension: n elements from `from` on (kFill: the pad value).
+struct Stretch {
+  std::int64_t first, n, from;
+};
+
+class MoveKernel final : public Kernel {
+ public:
+  MoveKernel(const Stage& s, Tables tables, std::optional<Epilogue> epilogue)
+      : tables_(std::move(tables)), epilogue_(std::move(epilogue)), x_(s.anchor.inputs[0]), dims_(s.space) {
+    size_ = static_cast<std::int64_t>(ir::size_of(x_.dtype));
+    fill_ = fill_bytes(s);
+    if (tables_.gather_dim >= 0) indices_ = s.anchor.inputs[1];
+    store_ = s.stores[0];
+    // Loops from the largest store stride to the smallest.
+    for (std::size_t k = 0; k < dims_.size(); ++k) order_.push_back(k);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return store_.strides[a] > store_.strides[b]; });
+    // An inner dimension of one would hide the one that is contiguous.
+    std::stable_partition(order_.begin(), order_.end(), [&](std::size_t k) { return dims_[k] == 1; });
+    if (!order_.empty() && static_cast<int>(order_.back()) != tables_.gather_dim) make_stretches(tables_.of[order_.back()]);
+    outer_ = 1;
+    for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
+    const std::int64_t bytes = ir::count(dims_) * size_;
+    tasks_ = static_cast<int>(std::clamp<std::int64_t>(bytes / 32768, 1, std::clamp<std::int64_t>(outer_, 1, 256)));
+    empty_ = bytes == 0;
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override {
+    const std::size_t gather =
+        tables_.gather_dim >= 0 ? static_cast<std::size_t>(dims_[static_cast<std::size_t>(tables_.gather_dim)]) * 8 : 0;
+    return epilogue_bytes() + gather;
+  }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    if (empty_) return;
+    std::vector<const std::int64_t*> table(dims_.size());
+    for (std::size_t k = 0; k < dims_.size(); ++k) table[k] = tables_.of[k].data();
+    if (tables_.gather_dim >= 0) {
+      auto* own = reinterpret_cast<std::int64_t*>(worker.scratch + epilogue_bytes());
+      read_indices(memory, own);
+      table[static_cast<std::size_t>(tables_.gather_dim)] = own;
+    }
+    if (epilogue_) epilogue_->prepare(worker.scratch);
+    for (std::int64_t o = outer_ * task_begin / tasks_; o < outer_ * task_end / tasks_; ++o) {
+      Index index{};
+      std::int64_t rest = o, from = 0, to = 0;
+      bool filled = false;
+      for (std::size_t k = order_.size() - 1; k-- > 0 && !order_.empty();) {
+        const std::size_t d = order_[k];
+        const std::int64_t i = rest % dims_[d];
+        rest /= dims_[d];
+        index[d] = i;
+        to += i * store_.strides[d] * size_;
+        filled = filled || table[d][i] == kFill;
+        from += table[d][i];
+      }
+      const std::byte* x = filled ? nullptr : memory.at(x_) + from;
+      if (epilogue_) {
+        run_blocks(memory, worker.scratch, index, x, order_.empty() ? nullptr : table[order_.back()]);
+      } else {
+        copy_row(memory.at(store_) + to, x, order_.empty() ? nullptr : table[order_.back()]);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] std::size_t epilogue_bytes() const { return epilogue_ ? (epilogue_->scratch_bytes() + 63) / 64 * 64 : 0; }
+
+  void make_stretches(const Ints& table) {
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(table.size()); ++i) {
+      const std::int64_t from = table[static_cast<std::size_t>(i)];
+      if (!stretches_.empty()) {
+        Stretch& last = stretches_.back();
+        if (from == kFill ? last.from == kFill : last.from != kFill && last.from + last.n * size_ == from) {
+          ++last.n;
+          continue;
+        }
+      }
+      stretches_.push_back({i, 1, from});
+    }
+  }
+
+  void read_indices(const Memory& memory, std::int64_t* table) const {
+    const auto axis = static_cast<std::size_t>(tables_.gather_dim);
+    const auto width = static_cast<std::int64_t>(ir::size_of(indices_.dtype));
+    for (std::int64_t i = 0; i < dims_[axis]; ++i) {
+      std::int64_t v = 0;
+      const std::byte* p = memory.at(indices_) + i * indices_.strides[0] * width;
+      if (width == 8) {
+        std::memcpy(&v, p, 8);
+      } else {
+        std::int32_t narrow;
+        std::memcpy(&narrow, p, 4);
+        v = narrow;
+      }
+      if (v < 0) v += x_.dims[axis];
+      // Run-time indices outside are the caller's mistake; stay inside the tensor.
+      table[i] = std::clamp<std::int64_t>(v, 0, x_.dims[axis] - 1) * x_.strides[axis] * size_;
+    }
+  }
+
+  void fill(std::byte* to, std::int64_t n, std::int64_t step) const {
+    if (size_ == 1 && step == 1) {
+      std::memset(to, std::to_integer<int>(fill_[0]), static_cast<std::size_t>(n));
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * step, fill_.data(), static_cast<std::size_t>(size_));
+  }
+
+  template <std::size_t kSize>
+  static void scattered(std::byte* to, const std::byte* x, const std::int64_t* table, std::int64_t n, std::int64_t step,
+                        const std::byte* fill) {
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * step, table[i] == kFill ? fill : x + table[i], kSize);
+  }
+
+  void copy_row(std::byte* to, const std::byte* x, const std::int64_t* table) const {
+    if (order_.empty()) {
+      std::memcpy(to, x, static_cast<std::size_t>(size_));
+      return;
+    }
+    const std::size_t inner = order_.back();
+    const std::int64_t n = dims_[inner], step = store_.strides[inner] * size_;
+    if (x == nullptr) return fill(to, n, step);
+    if (step == size_ && !stretches_.empty() && static_cast<std::int64_t>(stretches_.size()) * 4 <= n + 3) {
+      for (const Stretch& s : stretches_) {
+        if (s.from == kFill) {
+          fill(to + s.first * step, s.n, step);
+        } else {
+          std::memcpy(to + s.first * step, x + s.from, static_cast<std::size_t>(s.n * size_));
+        }
+      }
+      return;
+    }
+    switch (size_) {
+      case 1: return scattered<1>(to, x, table, n, step, fill_.data());
+      case 2: return scattered<2>(to, x, table, n, step, fill_.data());
+      case 4: return scattered<4>(to, x, table, n, step, fill_.data());
+      default: return scattered<8>(to, x, table, n, step, fill_.data());
+    }
+  }
+
+  void run_blocks(const Memory& memory, std::byte* scratch, Index index, const std::byte* x, const std::int64_t* table) const {
+    const std::size_t inner = order_.empty() ? 0 : order_.back();
+    const std::int64_t n = order_.empty() ? 1 : dims_[inner];
+    std::int32_t* acc = Epilogue::acc(scratch);
+    for (std::int64_t first = 0; first < n; first += kBlock) {
+      const std::int64_t count = std::min<std::int64_t>(kBlock, n - first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t from = table == nullptr ? 0 : table[first + i];
+        acc[i] = widened(x == nullptr || from == kFill ? fill_.data() : x + from);
+      }
+      index[inner] = first;
+      epilogue_->run(memory, scratch, index, 1, static_cast<int>(count));
+    }
+  }
+
+  [[nodiscard]] std::int32_t widened(const std::byte* p) const {
+    const auto get = [&](auto v) {
+      std::memcpy(&v, p, sizeof v);
+      return v;
+    };
+    switch (x_.dtype) {
+      case ir::DType::u8:
+      case ir::DType::boolean: return get(std::uint8_t{});
+      case ir::DType::s8: return get(std::int8_t{});
+      case ir::DType::f16: return std::bit_cast<std::int32_t>(f16_to_f32(get(std::uint16_t{})));
+      case ir::DType::bf16: return std::bit_cast<std::int32_t>(bf16_to_f32(get(std::uint16_t{})));
+      default: return get(std::int32_t{});
+    }
+  }
+
+  Tables tables_;
+  std::optional<Epilogue> epilogue_;  // absent: the elements go to the store unchanged
+  region::TensorRef x_, store_, indices_;
+  ir::Shape dims_;
+  std::int64_t size_ = 1, outer_ = 1;
+  std::array<std::byte, 8> fill_{};
+  std::vector<std::size_t> order_;
+  std::vector<Stretch> stretches_;
+  int tasks_ = 1;
+  bool empty_ = false;
+};
+
+// Whether the elements reach one store of their own type unchanged.
+bool hands_on(const Stage& s) {
+  if (s.stores.size() != 1 || s.stores[0].dtype != s.anchor.inputs[0].dtype) return false;
+  if (s.program.outputs.empty()) return true;
+  const program::Op op = s.program.code[static_cast<std::size_t>(s.program.outputs[0].value)].op;
+  return op == program::Op::acc_i || op == program::Op::acc_f;
+}
+
+class MoveFamily final : public Family {
+ public:
+  explicit MoveFamily(Op op) : op_(op), name_("cpu.move." + std::string(ir::name_of(op))) {}
+  std::string_view name() const override { return name_; }
+  bool per_isa() const override { return false; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == op_ && !only(r).anchor.inputs.empty() && !only(r).stores.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    if (const auto t = tables_of(only(r)); !t) return t.error().message;
+    if (hands_on(only(r))) return "";
+    if (only(r).program.outputs.empty()) return "stores of another type than the input";
+    const auto e = epilogue(only(r));
+    return e ? "" : e.error().message;
+  }
+  double cost(const Region& r, Isa) const override {
+    const auto bytes =
+        static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).anchor.inputs[0].dtype));
+    return 0.5e-6 + bytes * (hands_on(only(r)) ? 0.1e-9 : 1e-9);
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+    OCTAVO_TRY(Tables t, tables_of(only(r)));
+    std::optional<Epilogue> e;
+    if (!hands_on(only(r))) {
+      OCTAVO_TRY(e, epilogue(only(r)));
+    }
+    return std::make_unique<MoveKernel>(only(r), std::move(t), std::move(e));
+  }
+
+ private:
+  // Blocks run along the dimension that is innermost in store 0, as MoveKernel's loops do.
+  static Result<Epilogue> epilogue(const Stage& s) {
+    OCTAVO_TRY(Space space, Space::of(s));
+    std::size_t inner = 0;
+    for (std::size_t k = 1; k < s.space.size(); ++k) {
+      const bool better = s.stores[0].strides[k] <= s.stores[0].strides[inner];
+      if (s.space[k] != 1 && (better || s.space[inner] == 1)) inner = k;
+    }
+    while (space.dims.size() < 2) space.add_unit();
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+    const Isa isa = best_isa();
+    const KernelTable* table = kernel_table(isa);
+    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), inner == 0 ? 1 : 0,
+                          static_cast<int>(inner));
+  }
+  Op op_;
+  std::string name_;
+};
+
+}  // namespace
+
+const std::vector<const Family*>& move_families() {
+  static const MoveFamily pad(Op::pad), resize(Op::resize_nearest), gather(Op::gather), tile(Op::tile), slice(Op::slice),
+      transpose(Op::transpose), shallow(Op::depth_to_space), deep(Op::space_to_depth);
+  static const std::vector<const Family*> list{&pad, &resize, &gather, &tile, &slice, &transpose, &shallow, &deep};
+  return list;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,247 @@
+// cpu.reference.<op>: whatever has no kernel of its own, computed by the reference evaluator on dense copies of the inputs. Slow,
+// always right; regions that use it say so (`vector` is false).
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "cpu/family.h"
+#include "reference/evaluate.h"
+
+namespace octavo::cpu {
+namespace {
+
+using ir::Op;
+using ir::Tensor;
+using region::TensorRef;
+
+// Calls fn(byte offset) for each element in row-major order.
+template <class Fn>
+void each_element(const TensorRef& r, Fn fn) {
+  const auto size = static_cast<std::int64_t>(ir::size_of(r.dtype));
+  std::vector<std::int64_t> index(r.dims.size(), 0);
+  const std::int64_t n = ir::count(r.dims);
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    fn(at * size);
+    for (std::size_t k = r.dims.size(); k-- > 0;) {
+      at += r.strides[k];
+      if (++index[k] < r.dims[k]) break;
+      at -= r.strides[k] * r.dims[k];
+      index[k] = 0;
+    }
+  }
+}
+
+bool coded(const TensorRef& r) {
+  return r.quantizer && r.quantizer->per_tensor() && r.dtype == ir::DType::u8;
+}
+
+// Codes become the floats they stand for: the evaluator's operators are defined on values.
+Tensor gather(const Memory& m, const TensorRef& r) {
+  Tensor out(coded(r) ? ir::DType::f32 : r.dtype, r.dims);
+  std::byte* to = out.mutable_bytes().data();
+  const std::byte* base = m.at(r);
+  if (coded(r)) {
+    const ir::Quantizer& q = *r.quantizer;
+    auto* floats = reinterpret_cast<float*>(to);
+    each_element(r, [&](std::int64_t at) {
+      *floats++ = ir::dequantize_one(std::to_integer<std::int32_t>(base[at]), q.scale[0], q.zero_point[0], q.arith);
+    });
+    return out;
+  }
+  const std::size_t size = ir::size_of(r.dtype);
+  each_element(r, [&](std::int64_t at) {
+    std::memcpy(to, base + at, size);
+    to += size;
+  });
+  return out;
+}
+
+void scatter(const Memory& m, const TensorRef& r, const Tensor& t) {
+  const std::byte* from = t.bytes().data();
+  const std::size_t size = ir::size_of(r.dtype);
+  std::byte* base = m.at(r);
+  each_element(r, [&](std::int64_t at) {
+    std::memcpy(base + at, from, size);
+    from += size;
+  });
+}
+
+// Matrix products are planned as images of one pixel: the trailing dimensions of one go away again.
+Tensor without_pixels(const Tensor& t) {
+  ir::Shape shape = t.shape();
+  for (int i = 0; i < 2 && !shape.empty() && shape.back() == 1; ++i) shape.pop_back();
+  return t.reshaped(shape);
+}
+
+struct Node {
+  ir::Graph graph;
+  ir::NodeId id = -1;
+};
+Result<Node> node_of(const Stage& s, const std::vector<ir::TensorType>& types) {
+  Node n;
+  ir::Node node;
+  node.op = s.anchor.op;
+  node.attrs = s.anchor.attrs;
+  node.name = std::string(ir::name_of(s.anchor.op));
+  for (const auto& t : types) node.inputs.push_back(n.graph.add_input("", t));
+  OCTAVO_TRY(const auto results, ir::infer(n.graph, node));
+  n.id = n.graph.add_node(std::move(node), results);
+  return n;
+}
+std::vector<ir::TensorType> input_types(const Stage& s) {
+  std::vector<ir::TensorType> types;
+  const auto add = [&](const TensorRef& r) {
+    ir::TensorType t{coded(r) ? ir::DType::f32 : r.dtype, r.dims};
+    if (s.anchor.op == Op::gemm) {
+      for (int i = 0; i < 2 && !t.shape.empty() && t.shape.back() == 1; ++i) t.shape.pop_back();
+    }
+    types.push_back(std::move(t));
+  };
+  for (const TensorRef& r : s.anchor.inputs) add(r);
+  if (s.anchor.weights) add(*s.anchor.weights);
+  return types;
+}
+
+class ReferenceKernel final : public Kernel {
+ public:
+  ReferenceKernel(const Stage& s, Node node, std::optional<Epilogue> epilogue, Tensor weights)
+      : stage_(s), node_(std::move(node)), epilogue_(std::move(epilogue)), weights_(std::move(weights)) {}
+
+  std::size_t scratch_bytes() const override { return epilogue_ ? epilogue_->scratch_bytes() : 0; }
+
+  void run(const Memory& memory, int, int, const Worker& worker) const override {
+    std::vector<Tensor> inputs;
+    for (const TensorRef& r : stage_.anchor.inputs) inputs.push_back(gather(memory, r));
+    if (stage_.anchor.weights) inputs.push_back(weights_);
+    if (stage_.anchor.op == Op::gemm) {
+      for (Tensor& t : inputs) t = without_pixels(t);
+    }
+    const auto results = reference::evaluate_node(node_.graph, ir::Grids{}, node_.id, inputs);
+    if (!results) return fill_stores(memory);
+    if (!epilogue_) {
+      for (std::size_t i = 0; i < stage_.stores.size() && i < results->size(); ++i)
+        scatter(memory, stage_.stores[i], (*results)[i]);
+      return;
+    }
+    run_program(memory, worker.scratch, (*results)[0]);
+  }
+
+ private:
+  // The evaluator refuses values it cannot index with (they are known only now): the stores must not keep an earlier run's data.
+  void fill_stores(const Memory& memory) const {
+    for (const TensorRef& r : stage_.stores) {
+      each_element(r, [&](std::int64_t at) { std::memset(memory.at(r) + at, 0, ir::size_of(r.dtype)); });
+    }
+  }
+
+  void run_program(const Memory& memory, std::byte* scratch, const Tensor& t) const {
+    const std::int64_t cols = stage_.space.empty() ? 1 : stage_.space.back();
+    const std::int64_t rows = cols == 0 ? 0 : ir::count(stage_.space) / cols;
+    epilogue_->prepare(scratch);
+    std::int32_t* acc = Epilogue::acc(scratch);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Index origin{};
+      std::int64_t rest = r;
+      for (std::size_t k = stage_.space.size(); k-- > 1;) {
+        origin[k - 1] = rest % stage_.space[k - 1];
+        rest /= stage_.space[k - 1];
+      }
+      for (std::int64_t c = 0; c < cols; c += kBlock) {
+        const std::int64_t n = std::min<std::int64_t>(kBlock, cols - c);
+        for (std::int64_t i = 0; i < n; ++i) acc[i] = value(t, r * cols + c + i);
+        if (!stage_.space.empty()) origin[stage_.space.size() - 1] = c;
+        epilogue_->run(memory, scratch, origin, 1, static_cast<int>(n));
+      }
+    }
+  }
+
+  // acc_i is the code (of the input's grid, which the operator keeps), acc_f the float.
+  [[nodiscard]] std::int32_t value(const Tensor& t, std::int64_t i) const {
+    const TensorRef& in = stage_.anchor.inputs[0];
+    if (stage_.anchor.integer && coded(in)) {
+      const ir::Quantizer& q = *in.quantizer;
+      return ir::quantize_one(static_cast<float>(t.at(i)), q.scale[0], q.zero_point[0], 0, 255, q.arith);
+    }
+    return std::bit_cast<std::int32_t>(static_cast<float>(t.at(i)));
+  }
+
+  Stage stage_;
+  Node node_;
+  std::optional<Epilogue> epilogue_;
+  Tensor weights_;
+};
+
+class ReferenceFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.reference"; }
+  std::string name_for(const Region& r) const override { return "cpu.reference." + std::string(ir::name_of(only(r).anchor.op)); }
+  bool per_isa() const override { return false; }
+  bool vector(Isa) const override { return false; }
+  bool about(const Region& r) const override {
+    const Stage& s = only(r);
+    // Integer sums (conv, pooling, reductions) are defined by the contract, not by a float operator: they have kernels of their
+    // own.
+    const Op op = s.anchor.op;
+    const bool sums = s.anchor.integer && (s.anchor.weights || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
+    return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto n = node_of(only(r), input_types(only(r)));
+    if (!n) return n.error().message;
+    if (only(r).program.outputs.empty()) return "";
+    const auto e = epilogue(only(r));
+    return e ? "" : e.error().message;
+  }
+  double cost(const Region& r, Isa) const override {
+    double work = static_cast<double>(ir::count(only(r).space));
+    for (const TensorRef& x : only(r).anchor.inputs) work += static_cast<double>(ir::count(x.dims));
+    if (only(r).anchor.weights) work *= static_cast<double>(ir::count(only(r).anchor.weights->dims));
+    return 20e-9 * work + 20e-6;
+  }
+  Result<std::vector<Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
+    if (!only(r).anchor.weights) return std::vector<Tensor>{};
+    const TensorRef& w = *only(r).anchor.weights;
+    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(w.buffer)];
+    Tensor t(w.dtype, w.dims);
+    std::memcpy(t.mutable_bytes().data(), b.data.bytes().data() + w.offset, t.bytes().size());
+    return std::vector<Tensor>{t};
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
+    const Stage& s = only(r);
+    OCTAVO_TRY(Node n, node_of(s, input_types(s)));
+    Tensor weights;
+    if (s.anchor.weights) {
+      if (packed.size() != 1) return fail(ErrorKind::bad_engine, "cpu.reference: the packed weights are missing");
+      weights = Tensor(s.anchor.weights->dtype, s.anchor.weights->dims);
+      std::memcpy(weights.mutable_bytes().data(), packed[0], weights.bytes().size());
+    }
+    std::optional<Epilogue> e;
+    if (!s.program.outputs.empty()) {
+      OCTAVO_TRY(e, epilogue(s));
+    }
+    return std::make_unique<ReferenceKernel>(s, std::move(n), std::move(e), std::move(weights));
+  }
+
+ private:
+  static Result<Epilogue> epilogue(const Stage& s) {
+    OCTAVO_TRY(Space space, Space::of(s));
+    const int col = s.space.empty() ? 0 : static_cast<int>(s.space.size()) - 1;
+    while (space.dims.size() < 2) space.add_unit();
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+    const KernelTable* table = kernel_table(best_isa());
+    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), col == 0 ? 1 : 0, col);
+  }
+};
+
+}  // namespace
+
+const Family& reference_family() {
+  static const ReferenceFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
