@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
 
 #include "onnx/importer.h"
 
@@ -65,7 +66,14 @@ std::string display(const ImportOptions& options) {
 Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
   pb::ModelProto model;
   OCTAVO_CHECK(parse(bytes, display(options), model));
-  auto out = Importer(model, options, base_dir).run();
+  // Allocation failures are the one exception that a file can provoke; they end here.
+  auto out = [&]() -> Result<Model> {
+    try {
+      return Importer(model, options, base_dir).run();
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorKind::bad_model, "its tensors do not fit into memory");
+    }
+  }();
   if (!out) return fail(out.error().kind, fmt::format("importing {}: {}", display(options), out.error().message));
   return out;
 }
