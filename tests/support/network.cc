@@ -218,7 +218,10 @@ class Network {
 
   void residual(ValueId a) {
     const ValueId b = pick_like(shape(a), -1).value_or(a);
-    ValueId sum = op(one_of({Op::add, Op::add, Op::mul, Op::max, Op::min}), {maybe_pair(a), maybe_pair(b)});
+    const Op how = one_of({Op::add, Op::add, Op::mul, Op::max, Op::min});
+    // Of zeros of both signs max and min take the second operand's: labelled operands have no -0, so operands may be swapped.
+    const int labelled = how == Op::max || how == Op::min ? 100 : 60;
+    ValueId sum = op(how, {maybe_pair(a, labelled), maybe_pair(b, labelled)});
     if (chance(50)) sum = op(Op::relu, {sum});
     keep(maybe_pair(sum));
   }
@@ -373,7 +376,8 @@ class Network {
         return op(Op::where, {g_.add_constant(std::move(condition), name() + "_c"), v, maybe_pair(other, 30)});
       }
       case 11: {
-        const ValueId limit = g_.add_constant(Tensor::scalar<float>(scale() * static_cast<float>(below(60) - 30)), name() + "_l");
+        const ValueId limit =
+            g_.add_constant(Tensor::scalar<float>(scale() * (0.5F + static_cast<float>(below(60) - 30))), name() + "_l");
         return op(chance(50) ? Op::max : Op::min, {v, limit});
       }
       default: return plain_move(v);
