@@ -247,7 +247,14 @@ void EpilogueBuilder::compute(const Node& node) {
 
 int EpilogueBuilder::stored(ValueId v, Repr r) {
   State& s = state(v);
-  if (r == Repr::codes) return s.code;
+  if (r == Repr::codes) {
+    // On its grid, but reached through floats (an operator without a form on codes): encoding gives the code back exactly.
+    if (s.code < 0) {
+      s.q = code_quantizer(g_, grids_, v);
+      s.code = quantize(float_of(v), *s.q);
+    }
+    return s.code;
+  }
   if (s.raw >= 0) return s.raw;
   return float_of(v);
 }

@@ -1,0 +1,143 @@
+// Placement does not matter, through the whole compiler: random networks whose Q/DQ pairs are placed otherwise give the same plan
+// hash, and every plan gives the bits of the reference on the original network, on every instruction set this processor has.
+#include "support/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "support/feeds.h"
+#include "support/run_plan.h"
+#include "support/tier.h"
+
+namespace octavo {
+namespace {
+
+using testing::Tier;
+
+// OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED widen the run (make test-long).
+std::uint64_t setting(const char* name, std::uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : fallback;
+}
+
+std::string listing(const region::Plan& plan) {
+  std::string out;
+  for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic + "] " + r.reason + "\n";
+  return out;
+}
+
+bool has_table(const region::Plan& plan) {
+  for (const region::Region& r : plan.regions) {
+    for (const region::Stage& s : r.stages) {
+      if (!s.program.tables.empty()) return true;
+    }
+  }
+  return false;
+}
+
+struct Coverage {
+  std::map<std::string, int> laws, anchors, stores, tiers;
+  void add(const plan::Planned& p, Tier tier) {
+    for (const auto& report : p.reports) {
+      for (const auto& s : report.stats) laws[s.rule] += s.applied;
+    }
+    for (const region::Region& r : p.plan.regions) {
+      for (const region::Stage& s : r.stages) {
+        std::string kind(s.anchor.none() ? "none" : ir::name_of(s.anchor.op));
+        const auto group = ir::get_int(s.anchor.attrs, "group", 1);
+        if (s.anchor.op == ir::Op::conv && group > 1)
+          kind = group == s.anchor.inputs[0].dims[1] ? "conv depthwise" : "conv grouped";
+        ++anchors[kind];
+        ++stores[std::to_string(s.stores.size())];
+      }
+    }
+    ++tiers[testing::name_of(tier)];
+  }
+};
+
+TEST(Placement, SamePlanAndSameBits) {
+  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", 1000), first = setting("OCTAVO_FUZZ_SEED", 1);
+  Coverage coverage;
+  testing::PlacementCounts moves;
+  int changed_hash = 0, same_table = 0, unavailable = 0;
+  for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
+    Tier tier = testing::kTiers[seed % 4];
+    if (!testing::available(tier)) {
+      ++unavailable;
+      tier = Tier::portable;
+    }
+    const std::string where = "seed " + std::to_string(seed) + ", " + testing::name_of(tier) +
+                              "\n  repeat: OCTAVO_FUZZ_GRAPHS=1 OCTAVO_FUZZ_SEED=" + std::to_string(seed) +
+                              " test_api --gtest_filter=Placement.*";
+    const ir::Graph original = testing::random_network(seed);
+    const std::vector<const region::Provider*> providers{&testing::tier_provider(tier)};
+    const auto planned = plan::make_plan(original, providers, {});
+    ASSERT_TRUE(planned) << where << "\n" << planned.error().message;
+    ASSERT_TRUE(region::verify(planned->plan)) << where << "\n" << region::verify(planned->plan).error().message;
+    coverage.add(*planned, tier);
+    const std::string hash = region::plan_hash(planned->plan);
+    const auto feeds = testing::seeded_feeds(original, seed);
+    const auto want = reference::evaluate(original, feeds);
+    ASSERT_TRUE(want) << where << "\n" << want.error().message;
+    const auto got = testing::run_plan(planned->plan, providers, feeds, seed % 3 == 0);
+    ASSERT_TRUE(got) << where << "\n" << got.error().message;
+    ASSERT_EQ(testing::first_difference(*want, *got), "") << where << "\n" << listing(planned->plan);
+
+    for (std::uint64_t k = 0; k < 3; ++k) {
+      const ir::Graph placed = testing::place_otherwise(original, seed * 31 + k, 12, moves);
+      const auto other = plan::make_plan(placed, providers, {});
+      ASSERT_TRUE(other) << where << " placement " << k << "\n" << other.error().message;
+      ASSERT_EQ(hash, region::plan_hash(other->plan)) << where << " placement " << k << "\n"
+                                                      << listing(planned->plan) << "other:\n"
+                                                      << listing(other->plan);
+      for (const auto& report : other->reports) {
+        for (const auto& s : report.stats) coverage.laws[s.rule] += s.applied;
+      }
+      if (k > 0) continue;
+      const auto same = testing::run_plan(other->plan, providers, feeds);
+      ASSERT_TRUE(same) << where << "\n" << same.error().message;
+      ASSERT_EQ(testing::first_difference(*want, *same), "") << where << " placement " << k;
+    }
+    const testing::Change change = testing::kChanges[seed % 4];
+    if (const auto control = testing::change_meaning(original, change, seed)) {
+      const auto other = plan::make_plan(*control, providers, {});
+      ASSERT_TRUE(other) << where << " control " << testing::name_of(change) << "\n" << other.error().message;
+      if (hash != region::plan_hash(other->plan)) {
+        ++changed_hash;
+      } else {  // only a table can hide a change: when its 256 entries come out the same, so does the plan
+        ASSERT_TRUE(has_table(other->plan)) << where << " control " << testing::name_of(change) << "\n" << listing(planned->plan);
+        ++same_table;
+      }
+    }
+  }
+  const auto show = [](const char* what, const std::map<std::string, int>& counts) {
+    std::printf("%s:", what);
+    for (const auto& [name, n] : counts) std::printf(" %s=%d", name.c_str(), n);
+    std::printf("\n");
+  };
+  show("laws", coverage.laws);
+  show("anchors", coverage.anchors);
+  show("stores per region", coverage.stores);
+  show("graphs per instruction set", coverage.tiers);
+  show("placements moved by", moves);
+  std::printf(
+      "controls that changed the hash: %d, that left a table and the plan as they were: %d; graphs run on portable for lack of an "
+      "instruction set: %d\n",
+      changed_hash, same_table, unavailable);
+  if (graphs < 1000) return;  // a single repeated seed covers nothing
+  for (const auto& [name, n] : coverage.laws)
+    EXPECT_TRUE(n >= 20 || !name.starts_with("move-")) << "law " << name << " was used " << n << " times";
+  for (const char* anchor : {"none", "conv", "conv depthwise", "conv grouped", "conv_transpose", "max_pool", "avg_pool"}) {
+    EXPECT_GE(coverage.anchors[anchor], 20) << "anchor " << anchor;
+  }
+  for (const char* n : {"1", "2", "3"}) EXPECT_GE(coverage.stores[n], 20) << n << " stores";
+  EXPECT_GE(changed_hash, 500);
+  EXPECT_LE(same_table * 20, changed_hash);
+}
+
+}  // namespace
+}  // namespace octavo
