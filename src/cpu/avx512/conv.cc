@@ -51,6 +51,12 @@ class ConvKernel final : public region::Kernel {
  private:
   using Key = std::tuple<int, int, int, int>;  // phase, pixels, vectors, tail
 
+  /// The functions for one block over one band, resolved when the code is generated.
+  struct BlockCode {
+    TileFn big = nullptr, small = nullptr;
+    Tiling tiling;
+  };
+
   [[nodiscard]] std::int64_t band_pixels(const Phase& ph, std::int64_t band) const {
     const std::int64_t start = band * ph.band_rows * ph.row_pixels;
     return std::min(ph.band_rows * ph.row_pixels, ph.pixels - start);
@@ -74,8 +80,21 @@ class ConvKernel final : public region::Kernel {
     }
     pool.emit();
     code_.ready(Xbyak::CodeArray::PROTECT_RE);
-    for (const auto& [key, offset] : at)
-      functions_[key] = reinterpret_cast<TileFn>(reinterpret_cast<std::uintptr_t>(code_.getCode() + offset));
+    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
+      const Phase& ph = plan_.phases[i];
+      auto& [inner, last] = code_of_.emplace_back();
+      for (const Block& b : ph.blocks) {
+        for (auto* list : {&inner, &last}) {
+          BlockCode k;
+          k.tiling = tile_pixels(band_pixels(ph, list == &inner ? 0 : ph.bands - 1), most_pixels(b.vectors));
+          k.big = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.big, b.vectors, b.tail}));
+          if (k.tiling.small_count > 0)
+            k.small = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.small, b.vectors, b.tail}));
+          list->push_back(k);
+        }
+      }
+    }
   }
 
   void make_tables() {
@@ -165,8 +184,7 @@ class ConvKernel final : public region::Kernel {
       if (stream.column >= 0) base[n] += pixel_offset(stage_, plan_, ph, s, j, k);
       channel[n] = stream.access == Access::channel || stream.access == Access::full ? size : 0;
     }
-    const std::int64_t pixels = band_pixels(ph, task.band);
-    const int columns = plan_.epilogue.columns;
+    const auto& codes = code_of_[static_cast<std::size_t>(task.phase)][task.band == ph.bands - 1 ? 1 : 0];
     for (int b = task.first_block; b < task.last_block; ++b) {
       const Block& block = ph.blocks[static_cast<std::size_t>(b)];
       TileArgs args;
@@ -178,14 +196,12 @@ class ConvKernel final : public region::Kernel {
         const auto n = static_cast<std::size_t>(s);
         args.stream[n] = base[n] + block.first_channel * channel[n];
       }
-      const Tiling t = tile_pixels(pixels, most_pixels(block.vectors));
-      args.tiles = t.big_count;
-      functions_.at({task.phase, t.big, block.vectors, block.tail})(&args);
-      if (t.small_count == 0) continue;
-      args.table =
-          tables_[static_cast<std::size_t>(task.phase)].data() + static_cast<std::ptrdiff_t>(t.big) * t.big_count * columns;
-      args.tiles = t.small_count;
-      functions_.at({task.phase, t.small, block.vectors, block.tail})(&args);
+      const BlockCode& code = codes[static_cast<std::size_t>(b)];
+      args.tiles = code.tiling.big_count;
+      code.big(&args);
+      if (code.tiling.small_count == 0) continue;
+      args.tiles = code.tiling.small_count;  // the table goes on where the last call left it
+      code.small(&args);
     }
   }
 
@@ -194,7 +210,7 @@ class ConvKernel final : public region::Kernel {
   const std::byte* weights_;
   const std::int32_t* init_;
   Code code_;
-  std::map<Key, TileFn> functions_;
+  std::vector<std::array<std::vector<BlockCode>, 2>> code_of_;  ///< [phase][0: inner band, 1: last band][block]
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<TaskItem> tasks_;
   std::size_t scratch_ = 0;

@@ -39,6 +39,14 @@ void choose_rows(DepthwisePlan& d) {
   d.rows = chosen.rows, d.input_rows = chosen.input_rows, d.quads = chosen.quads;
 }
 
+/// Everything a strip call needs for one block, resolved when the code is generated.
+struct StripCode {
+  InterleaveFn interleave = nullptr;
+  TileFn big = nullptr, small = nullptr;
+  Tiling tiling;
+  const std::int32_t* table = nullptr;
+};
+
 class DepthwiseKernel final : public region::Kernel {
  public:
   DepthwiseKernel(const region::Region& region, DepthwisePlan plan, std::span<const std::byte* const> packed, bool vbmi)
@@ -49,23 +57,33 @@ class DepthwiseKernel final : public region::Kernel {
     stage_.anchor.weights.reset();
     padding_.fill(static_cast<std::byte>(d_.zero));
     generate(vbmi);
-    std::int64_t widest = 0;
-    for (const Block& b : d_.blocks) widest = std::max<std::int64_t>(widest, b.vectors);
-    scratch_ = static_cast<std::size_t>(d_.quads * d_.input_columns(d_.strip) * widest * 64);
+    // One strip for the full blocks, one for the last block: where the padding columns are differs with the vector count.
+    for (std::size_t i : {std::size_t{0}, d_.blocks.size() - 1}) {
+      strip_bytes_.push_back(static_cast<std::size_t>(d_.quads * d_.input_columns(d_.strip) * d_.blocks[i].vectors * 64));
+    }
   }
 
   [[nodiscard]] int tasks() const override { return static_cast<int>(d_.shape.n * d_.bands); }
-  [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_; }
+  [[nodiscard]] std::size_t scratch_bytes() const override { return strip_bytes_[0] + strip_bytes_[1]; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
+    const bool one_strip = d_.strip == d_.shape.out_w;
+    const std::size_t last_block = d_.blocks.size() - 1;
+    const auto strip_of = [&](std::size_t b) { return b == last_block ? worker.scratch + strip_bytes_[0] : worker.scratch; };
+    if (one_strip) {
+      for (std::size_t b : {std::size_t{0}, last_block}) pad_columns(0, d_.strip, d_.blocks[b], strip_of(b));
+    }
     for (int t = begin; t < end; ++t) {
       const std::int64_t image = t / d_.bands, first = (t % d_.bands) * d_.band_rows;
       const std::int64_t last = std::min(d_.shape.out_h, first + d_.band_rows);
       for (std::int64_t y = first; y < last; y += d_.rows) {
         const std::int64_t rows = std::min(d_.rows, last - y);
-        for (const Block& block : d_.blocks) {
+        for (std::size_t b = 0; b <= last_block; ++b) {
           for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
-            run_strip(memory, image, y, rows, x, std::min(d_.strip, d_.shape.out_w - x), block, worker.scratch);
+            const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
+            if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
+            const auto& code = code_of_[static_cast<std::size_t>(rows)][columns == d_.strip ? 0 : 1][b];
+            run_strip(memory, image, y, x, columns, d_.blocks[b], code, strip_of(b));
           }
         }
       }
@@ -73,35 +91,51 @@ class DepthwiseKernel final : public region::Kernel {
   }
 
  private:
-  using Key = std::tuple<int, int, std::int64_t, int, int>;      // columns and rows of a tile, columns of the strip, vectors, tail
-  using TableKey = std::tuple<std::int64_t, std::int64_t, int>;  // rows, columns of the strip, vectors
+  using Key = std::tuple<int, int, std::int64_t, int, int>;  // columns and rows of a tile, columns of the strip, vectors, tail
 
   void generate(bool vbmi) {
     ConstantPool pool(code_);
     std::map<Key, std::size_t> tiles;
     std::map<std::pair<int, int>, std::size_t> interleaves;
     const std::int64_t rest_rows = d_.shape.out_h % d_.band_rows % d_.rows, last_rows = d_.band_rows % d_.rows;
-    for (const Block& b : d_.blocks) {
-      if (interleaves.count({b.vectors, b.tail}) == 0)
-        interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
-      for (std::int64_t columns : {d_.strip, d_.shape.out_w % d_.strip}) {
+    const std::array<std::int64_t, 2> strips{d_.strip, d_.shape.out_w % d_.strip};
+    const auto each = [&](auto f) {
+      for (std::size_t i = 0; i < strips.size(); ++i) {
         for (std::int64_t rows : {d_.rows, rest_rows, last_rows}) {
-          if (columns == 0 || rows == 0) continue;
-          const Tiling t = tile_pixels(columns, d_.most_columns(b.vectors));
-          for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
-            const Key key{width, static_cast<int>(rows), columns, b.vectors, b.tail};
-            if (tiles.count(key) != 0) continue;
-            tiles[key] = emit_depthwise_tile(code_, pool, d_, width, static_cast<int>(rows), columns, b.vectors, b.tail, vbmi);
-          }
-          if (tables_.count({rows, columns, b.vectors}) == 0) tables_[{rows, columns, b.vectors}] = make_table(rows, t, b.vectors);
+          for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0 && rows > 0; ++b) f(i, rows, b);
         }
       }
-    }
+    };
+    each([&](std::size_t i, std::int64_t rows, std::size_t n) {
+      const Block& b = d_.blocks[n];
+      if (interleaves.count({b.vectors, b.tail}) == 0)
+        interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
+      const Tiling t = tile_pixels(strips[i], d_.most_columns(b.vectors));
+      for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
+        const Key key{width, static_cast<int>(rows), strips[i], b.vectors, b.tail};
+        if (tiles.count(key) != 0) continue;
+        tiles[key] = emit_depthwise_tile(code_, pool, d_, width, static_cast<int>(rows), strips[i], b.vectors, b.tail, vbmi);
+      }
+      auto& table = tables_[{rows, strips[i], b.vectors}];
+      if (table.empty()) table = make_table(rows, t, b.vectors);
+    });
     pool.emit();
     code_.ready(Xbyak::CodeArray::PROTECT_RE);
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
-    for (const auto& [key, at] : tiles) tiles_[key] = reinterpret_cast<TileFn>(base + at);
-    for (const auto& [key, at] : interleaves) interleaves_[key] = reinterpret_cast<InterleaveFn>(base + at);
+    each([&](std::size_t i, std::int64_t rows, std::size_t n) {
+      const Block& b = d_.blocks[n];
+      auto& list = code_of_[static_cast<std::size_t>(rows)][i];
+      list.resize(d_.blocks.size());
+      StripCode& code = list[n];
+      const auto tile = [&](int width) {
+        return reinterpret_cast<TileFn>(base + tiles.at({width, static_cast<int>(rows), strips[i], b.vectors, b.tail}));
+      };
+      code.tiling = tile_pixels(strips[i], d_.most_columns(b.vectors));
+      code.big = tile(code.tiling.big);
+      code.small = code.tiling.small_count > 0 ? tile(code.tiling.small) : nullptr;
+      code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
+      code.table = tables_.at({rows, strips[i], b.vectors}).data();
+    });
   }
 
   [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
@@ -133,38 +167,47 @@ class DepthwiseKernel final : public region::Kernel {
     return table;
   }
 
-  void run_strip(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t rows, std::int64_t first,
-                 std::int64_t columns, const Block& block, std::byte* strip) const {
+  /// Input columns [x0, x1) that a strip reads, of which [from, until) exist.
+  struct Columns {
+    std::int64_t x0, x1, from, until;
+  };
+  [[nodiscard]] Columns input_range(std::int64_t first, std::int64_t columns) const {
+    const std::int64_t x0 = first * d_.shape.stride[1] - d_.shape.pads[1], x1 = x0 + d_.input_columns(columns);
+    const std::int64_t from = std::clamp<std::int64_t>(0, x0, x1);
+    return {x0, x1, from, std::clamp<std::int64_t>(d_.shape.w, from, x1)};
+  }
+
+  void pad_columns(std::int64_t first, std::int64_t columns, const Block& block, std::byte* strip) const {
+    const Columns c = input_range(first, columns);
+    const auto bytes = static_cast<std::size_t>(block.vectors) * 64;
+    for (std::int64_t q = 0; q < d_.quads; ++q, strip += static_cast<std::size_t>(c.x1 - c.x0) * bytes) {
+      std::memset(strip, d_.zero, static_cast<std::size_t>(c.from - c.x0) * bytes);
+      std::memset(strip + static_cast<std::size_t>(c.until - c.x0) * bytes, d_.zero,
+                  static_cast<std::size_t>(c.x1 - c.until) * bytes);
+    }
+  }
+
+  void run_strip(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t first, std::int64_t columns,
+                 const Block& block, const StripCode& code, std::byte* strip) const {
     const auto& x = stage_.anchor.inputs.front();
     const ConvShape& s = d_.shape;
-    const std::int64_t x0 = first * s.stride[1] - s.pads[1], x1 = x0 + d_.input_columns(columns);
-    const std::int64_t from = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(s.w, from, x1);
+    const Columns c = input_range(first, columns);
     const auto column_bytes = static_cast<std::size_t>(block.vectors) * 64;
-    const auto fill = [&](std::byte* to, std::int64_t n) { std::memset(to, d_.zero, static_cast<std::size_t>(n) * column_bytes); };
-    const auto interleave = interleaves_.at({block.vectors, block.tail});
-    const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel;
-    std::byte* to = strip;
-    for (std::int64_t q = 0; q < d_.quads; ++q) {
-      if (from > x0) fill(to, from - x0);
-      if (until > from) {
-        InterleaveArgs args;
-        for (std::int64_t b = 0; b < 4; ++b) {
-          const std::int64_t row = y * s.stride[0] - s.pads[0] + 4 * q + b;
-          const bool inside = row >= 0 && row < s.h && 4 * q + b < d_.input_rows;
-          args.row[static_cast<std::size_t>(b)] = inside ? corner + row * x.strides[2] + from * x.strides[3] : padding_.data();
-          args.step[static_cast<std::size_t>(b)] = inside ? x.strides[3] : 0;
-        }
-        args.to = to + static_cast<std::size_t>(from - x0) * column_bytes;
-        args.count = until - from;
-        interleave(&args);
+    const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel + c.from * x.strides[3];
+    for (std::int64_t q = 0; q < d_.quads && c.until > c.from; ++q) {
+      InterleaveArgs args;
+      for (std::int64_t b = 0; b < 4; ++b) {
+        const std::int64_t row = y * s.stride[0] - s.pads[0] + 4 * q + b;
+        const bool inside = row >= 0 && row < s.h && 4 * q + b < d_.input_rows;
+        args.row[static_cast<std::size_t>(b)] = inside ? corner + row * x.strides[2] : padding_.data();
+        args.step[static_cast<std::size_t>(b)] = inside ? x.strides[3] : 0;
       }
-      if (x1 > until) fill(to + static_cast<std::size_t>(until - x0) * column_bytes, x1 - until);
-      to += static_cast<std::size_t>(x1 - x0) * column_bytes;
+      args.to = strip + static_cast<std::size_t>(q * (c.x1 - c.x0) + c.from - c.x0) * column_bytes;
+      args.count = c.until - c.from;
+      code.interleave(&args);
     }
-    const auto& table = tables_.at({rows, columns, block.vectors});
-    const Tiling t = tile_pixels(columns, d_.most_columns(block.vectors));
     TileArgs args;
-    args.table = table.data();
+    args.table = code.table;
     args.x = strip;
     args.weights = weights_ + block.weights;
     args.init = init_ + block.init;
@@ -176,11 +219,11 @@ class DepthwiseKernel final : public region::Kernel {
       if (stream.access == Access::channel || stream.access == Access::full) at += block.first_channel;
       args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
     }
-    args.tiles = t.big_count;
-    tiles_.at({t.big, static_cast<int>(rows), columns, block.vectors, block.tail})(&args);
-    if (t.small_count == 0) return;
-    args.tiles = t.small_count;
-    tiles_.at({t.small, static_cast<int>(rows), columns, block.vectors, block.tail})(&args);
+    args.tiles = code.tiling.big_count;
+    code.big(&args);
+    if (code.tiling.small_count == 0) return;
+    args.tiles = code.tiling.small_count;
+    code.small(&args);
   }
 
   DepthwisePlan d_;
@@ -189,10 +232,9 @@ class DepthwiseKernel final : public region::Kernel {
   const std::int32_t* init_;
   alignas(64) std::array<std::byte, 64> padding_{};
   Code code_;
-  std::map<Key, TileFn> tiles_;
-  std::map<std::pair<int, int>, InterleaveFn> interleaves_;
-  std::map<TableKey, std::vector<std::int32_t>> tables_;
-  std::size_t scratch_ = 0;
+  std::array<std::array<std::vector<StripCode>, 2>, 5> code_of_;  ///< [rows][0: full strip, 1: the last][block]
+  std::map<std::tuple<std::int64_t, std::int64_t, int>, std::vector<std::int32_t>> tables_;  ///< by rows, strip columns, vectors
+  std::vector<std::size_t> strip_bytes_;
 };
 
 }  // namespace
