@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/hash.h"
 #include "ir/canonical.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -22,7 +23,7 @@ namespace {
 
 using testing::random_network;
 
-constexpr int kPlacements = 3, kSteps = 14;
+constexpr int kPlacements = 3, kSteps = 16;
 
 std::uint64_t number(const char* name, std::uint64_t fallback) {
   const char* text = std::getenv(name);
@@ -39,6 +40,11 @@ std::uint64_t last_seed(std::uint64_t graphs) {
 }
 std::string repeat(std::uint64_t seed) {
   return fmt::format("repeat: OCTAVO_SEED={} test_quant --gtest_filter=Placement.*", seed);
+}
+
+/// graph_hash does not tell one node from two equal ones; their number does.
+std::uint64_t identity(const ir::Graph& g) {
+  return mix(ir::graph_hash(g), g.order().size());
 }
 
 std::string text(const ir::Graph& g) {
@@ -73,14 +79,14 @@ TEST(Placement, SameMeaningSameNormalFormSameValues) {
     const auto values = reference::evaluate(normal, feeds);
     ASSERT_TRUE(values) << values.error().message;
     ASSERT_EQ(testing::first_difference(*expected, *values), "") << "the normal form computes other values";
-    ASSERT_EQ(ir::graph_hash(normalized(normal)), ir::graph_hash(normal)) << "normalizing twice is not normalizing once";
+    ASSERT_EQ(identity(normalized(normal)), identity(normal)) << "normalizing twice is not normalizing once";
 
     for (int i = 0; i < kPlacements; ++i) {
       const ir::Graph placed = testing::place_otherwise(original, seed * 16 + static_cast<std::uint64_t>(i), kSteps, ways);
       const Status placed_valid = ir::verify(placed);
       ASSERT_TRUE(placed_valid) << placed_valid.error().message;
       const ir::Graph other = normalized(placed, &hits);
-      if (ir::graph_hash(other) != ir::graph_hash(normal)) {
+      if (identity(other) != identity(normal)) {
         if (single()) fmt::print("placed otherwise\n{}\nits normal form\n{}\n", text(placed), text(other));
         FAIL() << "placement " << i << " has another normal form";
       }
@@ -104,14 +110,14 @@ TEST(Placement, AChangeOfMeaningChangesTheNormalForm) {
   for (std::uint64_t seed = first_seed(); seed <= last_seed(300); ++seed) {
     SCOPED_TRACE(repeat(seed));
     const ir::Graph original = random_network(seed);
-    const std::uint64_t normal = ir::graph_hash(normalized(original));
+    const std::uint64_t normal = identity(normalized(original));
     for (const testing::Change change : testing::kChanges) {
       const auto changed = testing::change_meaning(original, change, seed);
       if (!changed) continue;
       ++done[testing::name_of(change)];
-      if (single() && ir::graph_hash(normalized(*changed)) == normal)
+      if (single() && identity(normalized(*changed)) == normal)
         fmt::print("{}\n{}\nnormal form\n{}\n", testing::name_of(change), text(*changed), text(normalized(*changed)));
-      EXPECT_NE(ir::graph_hash(normalized(*changed)), normal) << testing::name_of(change);
+      EXPECT_NE(identity(normalized(*changed)), normal) << testing::name_of(change);
     }
   }
   for (const testing::Change change : testing::kChanges) {
@@ -120,22 +126,24 @@ TEST(Placement, AChangeOfMeaningChangesTheNormalForm) {
   }
 }
 
-/// The suite would notice a missing law: with one law off, some placement keeps another normal form.
+/// The suite would notice a missing law: with one law off, some placement keeps another normal form, or the normal form is larger.
 TEST(Placement, EachLawIsNeeded) {
   for (const rewrite::Rule* law : quant::laws()) {
     rewrite::RunOptions options;
     options.disabled.emplace(law->name());
-    bool noticed = false;
-    for (std::uint64_t seed = 1; seed <= 400 && !noticed; ++seed) {
+    std::string noticed;
+    for (std::uint64_t seed = 1; seed <= 400 && noticed.empty(); ++seed) {
       const ir::Graph original = random_network(seed);
       testing::PlacementCounts counts;
-      const std::uint64_t normal = ir::graph_hash(normalized(original, nullptr, options));
-      for (int i = 0; i < kPlacements && !noticed; ++i) {
+      const ir::Graph without = normalized(original, nullptr, options);
+      for (int i = 0; i < kPlacements && noticed.empty(); ++i) {
         const ir::Graph placed = testing::place_otherwise(original, seed * 16 + static_cast<std::uint64_t>(i), kSteps, counts);
-        noticed = ir::graph_hash(normalized(placed, nullptr, options)) != normal;
+        if (identity(normalized(placed, nullptr, options)) != identity(without)) noticed = "placement";
       }
+      // merge-quantize only shortens what every placement has become already.
+      if (law->name() == "merge-quantize" && without.order().size() > normalized(original).order().size()) noticed = "size";
     }
-    EXPECT_TRUE(noticed) << law->name() << " can be switched off without any placement noticing";
+    EXPECT_NE(noticed, "") << law->name() << " can be switched off without any placement noticing";
   }
 }
 
@@ -174,9 +182,9 @@ TEST(Placement, TheOrderOfLawsDoesNotMatter) {
     const ir::Graph normal = normalized(placed);
     for (std::uint64_t order = 0; order < 3; ++order) {
       const ir::Graph other = normalized_at_random(placed, seed * 16 + order);
-      if (single() && ir::graph_hash(other) != ir::graph_hash(normal))
+      if (single() && identity(other) != identity(normal))
         fmt::print("placed\n{}\nusual order\n{}\nother order\n{}\n", text(placed), text(normal), text(other));
-      ASSERT_EQ(ir::graph_hash(other), ir::graph_hash(normal)) << "order " << order;
+      ASSERT_EQ(identity(other), identity(normal)) << "order " << order;
     }
   }
 }

@@ -1,6 +1,9 @@
 // random_network: blocks over a pool of values; each block reads values that exist already and adds its results.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -21,7 +24,7 @@ using Ints = std::vector<std::int64_t>;
 
 class Network {
  public:
-  Network(std::uint64_t seed, const NetworkOptions& options) : random_(seed * 0x9e3779b97f4a7c15ULL + 7), options_(options) {}
+  Network(std::uint64_t seed, const NetworkOptions& options) : seed_(seed), random_(seed * 0x9e3779b97f4a7c15ULL + 7), options_(options) {}
 
   ir::Graph build() {
     g_.name = "random";
@@ -45,8 +48,17 @@ class Network {
   std::set<std::string> origin() { return {"node_" + std::to_string(next_++)}; }
   std::string name() { return "v" + std::to_string(next_); }
   ValueId op(Op o, std::vector<ValueId> in, Attrs attrs = {}) {
-    const std::string n = name();
-    return ir::add_inferred(g_, o, std::move(in), std::move(attrs), origin(), n);
+    ir::Node n;
+    n.op = o;
+    n.inputs = std::move(in);
+    n.attrs = std::move(attrs);
+    n.origin = origin();
+    const auto types = ir::infer(g_, n);
+    if (!types) {  // a mistake of the generator, not of what is tested
+      fmt::print(stderr, "random_network({}): {}\n", seed_, types.error().message);
+      std::abort();
+    }
+    return g_.node(g_.add_node(std::move(n), *types, {name()})).outputs[0];
   }
   ValueId keep(ValueId v) {
     if (ir::count(shape(v)) > 0 && ir::count(shape(v)) <= 240) pool_.push_back(v);
@@ -54,7 +66,7 @@ class Network {
   }
 
   void add_input(int i) {
-    const Shape dims{1 + below(2), 1 + below(4), 3 + below(4), 3 + below(4)};
+    const Shape dims{1 + below(2), 1 + below(4), 3 + below(3), 3 + below(3)};
     const std::string n = "input" + std::to_string(i);
     if (options_.typed_edges && chance(20)) {
       const Quantizer q = quantizer();
@@ -166,7 +178,7 @@ class Network {
         std::vector<ValueId> operands{x, w};
         if (const ValueId b = bias(x, w, out * group); b != ir::kNone) operands.push_back(b);
         const std::int64_t stride = 1 + below(2);
-        return op(Op::conv_transpose, operands, {{"strides", Ints{stride, stride}}, {"pads", Ints(4, below(2))}, {"group", group}});
+        return op(Op::conv_transpose, operands, {{"strides", Ints{stride, stride}}, {"pads", Ints(4, extent > 1 ? below(2) : 0)}, {"group", group}});
       }
       default: return conv(x, 1 + below(5), kernel, 1, 1);
     }
@@ -415,6 +427,7 @@ class Network {
     ValueId value;
     Quantizer q;
   };
+  std::uint64_t seed_;
   std::mt19937_64 random_;
   const NetworkOptions& options_;
   ir::Graph g_;

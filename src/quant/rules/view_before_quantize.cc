@@ -2,7 +2,8 @@
 //   Why    the rounding of a typed result then moves to the producers like every other view, and meets the view of other readers;
 //          `quantize` itself only names the codes. merge-quantize takes away the views that found nothing to move through.
 //   Exact  bit for bit: q gives every one of its codes back, decided by enumeration in the arithmetic type.
-//   Needs  x is float, not constant, and not already on the grid; its type holds the values of the codes.
+//   Needs  x is float, not constant, and not already on the grid; its type holds the values of the codes; something reads the codes
+//          other than the dequantize of a pair.
 //   Order  before merge-quantize, which runs after all other laws have come to rest.
 #include <fmt/format.h>
 
@@ -22,6 +23,7 @@ struct ViewBeforeQuantize final : rewrite::Rule {
     const ir::TensorType type = g.type(n.inputs[0]);
     const ir::Quantizer q = ir::as_u8(ir::collapse_axis(*n.quantizer));
     if (!ir::is_float(type.dtype) || q.type == ir::DType::s32) return rewrite::no_match();
+    if (read_in_pairs(g, n)) return rewrite::no_match();
     if (fixed_by(g, grids, n.inputs[0], q)) return rewrite::no_match();
     if (!holds(type.dtype, q))
       return rewrite::refuse(
@@ -31,6 +33,18 @@ struct ViewBeforeQuantize final : rewrite::Rule {
     g.node(id).inputs[0] = view;
     g.touch();
     return rewrite::applied();
+  }
+
+ private:
+  /// Nothing sees the codes: pair-quantize-dequantize makes views of all readers.
+  static bool read_in_pairs(const ir::Graph& g, const ir::Node& n) {
+    if (g.output_uses(n.outputs[0]) > 0) return false;
+    for (const auto& [user, slot] : g.users(n.outputs[0])) {
+      const ir::Node& reader = g.node(user);
+      if (reader.op != ir::Op::dequantize || !(ir::collapse_axis(*reader.quantizer) == ir::collapse_axis(*n.quantizer)))
+        return false;
+    }
+    return true;
   }
 };
 
