@@ -1,5 +1,6 @@
-// cpu.depthwise.u8s8.block.<isa>: depthwise convolutions (one input and one output channel a group) on channel-last codes: vectors
-// over channels, exact 16-bit products, only the taps inside the image (padding is the zero point, which contributes nothing).
+// cpu.depthwise.u8s8.block.<isa>, cpu.depthwise.f32.block.<isa>: depthwise convolutions (one input and one output channel a group)
+// on channel-last tensors: vectors over channels, exact 16-bit products of codes, only the taps inside the image (padding adds
+// nothing).
 #include <algorithm>
 
 #include "cpu/family.h"
@@ -18,8 +19,13 @@ struct Parts {
 Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& w = s.anchor.weights->dims;
-  if (x.dtype != ir::DType::u8 || s.anchor.weights->dtype != ir::DType::s8)
-    return fail(ErrorKind::unsupported, "needs u8 input and s8 weights");
+  const ir::DType want = s.anchor.integer ? ir::DType::u8 : ir::DType::f32,
+                  want_w = s.anchor.integer ? ir::DType::s8 : ir::DType::f32;
+  if (x.dtype != want || s.anchor.weights->dtype != want_w) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("needs {} input and {} weights, has {} and {}", ir::name_of(want), ir::name_of(want_w),
+                            ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)));
+  }
   if (x.strides.size() < 2 || (x.strides[1] != 1 && x.dims[1] != 1)) {
     return fail(ErrorKind::unsupported, fmt::format("needs channels side by side in memory; the input's channel stride is {}",
                                                     x.strides.size() < 2 ? 0 : x.strides[1]));
@@ -41,7 +47,8 @@ class DepthwiseKernel final : public Kernel {
         im_(p.image),
         epilogue_(std::move(p.epilogue)),
         x_(s.anchor.inputs[0]),
-        weights_(reinterpret_cast<const std::int16_t*>(weights)) {
+        weights_(weights),
+        codes_(s.anchor.integer) {
     zx_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
     channels_ = s.space[1];
     padded_ = (channels_ + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
@@ -89,7 +96,7 @@ class DepthwiseKernel final : public Kernel {
       for (std::int64_t c = 0; c < channels_; c += cols) {
         DepthwiseTile t;
         t.cols = static_cast<int>(std::min(cols, channels_ - c));
-        t.w = weights_ + c;
+        t.w = weights_ + c * (codes_ ? 2 : 4);
         t.w_stride = padded_;
         t.zx = zx_;
         t.taps = offsets;
@@ -102,9 +109,13 @@ class DepthwiseKernel final : public Kernel {
             whole = inside;
           }
           t.tap_count = count;
-          t.x = reinterpret_cast<const std::uint8_t*>(x + iw * im_.xw + c);
+          t.x = x + iw * im_.xw + c * im_.xc;
           t.acc = Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols;
-          table_.depthwise(t);
+          if (codes_) {
+            table_.depthwise_u8(t);
+          } else {
+            table_.depthwise_f32(t);
+          }
         }
         origin[static_cast<std::size_t>(im_.w)] = first;
         origin[static_cast<std::size_t>(im_.c)] = c;
@@ -136,7 +147,8 @@ class DepthwiseKernel final : public Kernel {
   Image im_;
   Epilogue epilogue_;
   region::TensorRef x_;
-  const std::int16_t* weights_;
+  const std::byte* weights_;
+  bool codes_;
   std::int32_t zx_ = 0;
   std::int64_t channels_ = 1, padded_ = 1, rows_ = 1;
   int tasks_ = 1;
@@ -144,10 +156,12 @@ class DepthwiseKernel final : public Kernel {
 
 class DepthwiseFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.depthwise.u8s8.block"; }
+  explicit DepthwiseFamily(bool integer) : integer_(integer) {}
+  std::string_view name() const override { return integer_ ? "cpu.depthwise.u8s8.block" : "cpu.depthwise.f32.block"; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    if (r.stages.size() != 1 || a.op != ir::Op::conv || !a.integer || !a.weights || a.inputs.empty() || only(r).space.size() < 3)
+    if (r.stages.size() != 1 || a.op != ir::Op::conv || a.integer != integer_ || !a.weights || a.inputs.empty() ||
+        only(r).space.size() < 3)
       return false;
     const std::int64_t group = ir::get_int(a.attrs, "group", 1);
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
@@ -169,15 +183,19 @@ class DepthwiseFamily final : public Family {
     const region::TensorRef& w = *s.anchor.weights;
     const std::int64_t channels = w.dims[0], taps = ir::count(w.dims) / channels;
     const std::int64_t padded = (channels + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
-    const auto* from =
-        reinterpret_cast<const std::int8_t*>(plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset);
+    const std::byte* bytes = plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset;
     const auto& zero = s.anchor.weight_zero;
-    ir::Tensor out(ir::DType::s16, {taps, padded});
+    ir::Tensor out(integer_ ? ir::DType::s16 : ir::DType::f32, {taps, padded});
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int32_t z = zero.empty() ? 0 : zero[static_cast<std::size_t>(c) % zero.size()];
       for (std::int64_t k = 0; k < taps; ++k) {
-        out.mutable_data<std::int16_t>()[static_cast<std::size_t>(k * padded + c)] =
-            static_cast<std::int16_t>(from[c * taps + k] - z);
+        const auto to = static_cast<std::size_t>(k * padded + c);
+        const std::int64_t from = c * taps + k;
+        if (integer_) {
+          out.mutable_data<std::int16_t>()[to] = static_cast<std::int16_t>(reinterpret_cast<const std::int8_t*>(bytes)[from] - z);
+        } else {
+          out.mutable_data<float>()[to] = reinterpret_cast<const float*>(bytes)[from];
+        }
       }
     }
     return std::vector<ir::Tensor>{out};
@@ -188,12 +206,19 @@ class DepthwiseFamily final : public Family {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
     return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), packed[0]);
   }
+
+ private:
+  bool integer_;
 };
 
 }  // namespace
 
 const Family& depthwise_family() {
-  static const DepthwiseFamily family;
+  static const DepthwiseFamily family(true);
+  return family;
+}
+const Family& depthwise_f32_family() {
+  static const DepthwiseFamily family(false);
   return family;
 }
 

@@ -68,7 +68,9 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
 [[nodiscard]] const Family& reduce_family();
 [[nodiscard]] const Family& conv_family();
 [[nodiscard]] const Family& depthwise_family();
+[[nodiscard]] const Family& depthwise_f32_family();
 [[nodiscard]] const Family& conv_f32_family();
+[[nodiscard]] const Family& resize_family();
 [[nodiscard]] const Family& softmax_family();
 [[nodiscard]] const Family& reference_family();
 

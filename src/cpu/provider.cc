@@ -15,9 +15,9 @@ namespace {
 
 const std::vector<const Family*>& families() {
   static const std::vector<const Family*> list = [] {
-    std::vector<const Family*> all{&copy_family(),      &pointwise_family(), &conv_family(),
-                                   &depthwise_family(), &conv_f32_family(),  &max_pool_family(),
-                                   &avg_pool_family(),  &reduce_family(),    &softmax_family()};
+    std::vector<const Family*> all{&copy_family(),          &pointwise_family(), &conv_family(),     &depthwise_family(),
+                                   &depthwise_f32_family(), &conv_f32_family(),  &max_pool_family(), &avg_pool_family(),
+                                   &reduce_family(),        &softmax_family(),   &resize_family()};
     all.insert(all.end(), move_families().begin(), move_families().end());
     all.push_back(&reference_family());
     return all;

@@ -152,7 +152,8 @@ TEST_P(Depthwise, ShapesAndBorders) {
   cases.push_back({24, 9, 9, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}});
   std::uint32_t seed = 1;
   for (const Case& c : cases) {
-    for (const int gap : {0, 3}) {
+    for (const int gap : {0, 3, 1}) {
+      const bool integer = gap != 1;
       Scene s(seed++);
       auto& st = s.stage();
       const auto out = [&](std::size_t d, std::int64_t in) {
@@ -161,9 +162,19 @@ TEST_P(Depthwise, ShapesAndBorders) {
       st.space = {2, c.c, out(0, c.h), out(1, c.w)};
       auto& a = st.anchor;
       a.op = ir::Op::conv;
-      a.integer = true;
+      a.integer = integer;
       a.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.c}};
-      a.inputs = {s.nhwc(DType::u8, {2, c.c, c.h, c.w}, BufferKind::input, gap)};
+      a.inputs = {s.nhwc(integer ? DType::u8 : DType::f32, {2, c.c, c.h, c.w}, BufferKind::input, gap)};
+      if (!integer) {
+        a.weights = s.tensor(DType::f32, {c.c, 1, c.kernel[0], c.kernel[1]}, BufferKind::constant);
+        st.program.outputs = {{st.program.push(Op::acc_f), DType::f32}};
+        st.stores = {s.nhwc(DType::f32, st.space, BufferKind::arena, gap)};
+        const std::string tactic = std::string("cpu.depthwise.f32.block.") + GetParam();
+        const std::string difference = s.compare(cpu::cpu_provider(), tactic, 1e-5F);
+        if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference;
+        EXPECT_EQ(difference, "");
+        continue;
+      }
       a.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s.pick(0, 255));
       a.weights = s.tensor(DType::s8, {c.c, 1, c.kernel[0], c.kernel[1]}, BufferKind::constant);
       if (gap != 0) {
@@ -237,6 +248,22 @@ TEST_P(Softmax, EveryAxisAndLength) {
             dims.size() == 4 && axis == 1 ? s.nhwc(DType::f32, dims) : s.tensor(DType::f32, dims, BufferKind::input, {}, 0, 20.0F);
         float_anchor(s, op, {{"axis", axis}}, x, dims);
         EXPECT_REFERENCE(s, std::string("cpu.") + std::string(ir::name_of(op)) + ".block." + GetParam());
+      }
+    }
+  }
+}
+
+TEST_P(Softmax, ResizeLinear) {
+  std::uint32_t seed = 1;
+  for (const char* mode : {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"}) {
+    for (const std::int64_t c : {1, 3, 16, 65, 300}) {
+      for (const ir::Shape& to : {ir::Shape{8, 10}, {4, 13}, {2, 5}, {1, 1}, {9, 3}}) {
+        Scene s(seed++);
+        const ir::Shape x{2, c, 4, 5}, y{2, c, to[0], to[1]};
+        const std::vector<double> scales{1, 1, static_cast<double>(to[0]) / 4, static_cast<double>(to[1]) / 5};
+        float_anchor(s, ir::Op::resize_linear, {{"scales", scales}, {"coordinate_mode", std::string(mode)}}, s.nhwc(DType::f32, x),
+                     y);
+        EXPECT_REFERENCE(s, std::string("cpu.resize_linear.block.") + GetParam());
       }
     }
   }

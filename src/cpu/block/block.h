@@ -71,17 +71,18 @@ struct ConvTile {
   void* acc = nullptr;      // int32 or float, rows of conv_channels
 };
 
-// Depthwise: acc[c] = sum over taps of (x[tap][c] - zx) * w[tap][c], for one output pixel and `cols` channels.
+// Depthwise: acc[c] = sum over taps of (x[tap][c] - zx) * w[tap][c], for one output pixel and `cols` channels. Codes and int16
+// weights give int32; floats have no zero point.
 struct DepthwiseTile {
-  const std::uint8_t* x = nullptr;        // channel 0 of the tile at window origin
+  const std::byte* x = nullptr;           // channel 0 of the tile at window origin
   const std::int64_t* taps = nullptr;     // byte offsets of the taps that lie inside the image
   const std::int32_t* w_index = nullptr;  // weight row of each tap
   int tap_count = 0;
-  const std::int16_t* w = nullptr;  // [tap][w_stride]
+  const void* w = nullptr;  // int16 or float [tap][w_stride]
   std::int64_t w_stride = 0;
   std::int32_t zx = 0;
   int cols = 0;
-  std::int32_t* acc = nullptr;
+  void* acc = nullptr;
 };
 
 enum class Reduce : std::uint8_t { max, min, sum };
@@ -107,7 +108,8 @@ struct KernelTable {
   void (*run_block)(const BlockCode&, const BlockRun&);
   void (*conv_i16)(const ConvTile&);
   void (*conv_f32)(const ConvTile&);
-  void (*depthwise)(const DepthwiseTile&);
+  void (*depthwise_u8)(const DepthwiseTile&);
+  void (*depthwise_f32)(const DepthwiseTile&);
   void (*reduce)(const ReduceTile&);
   void (*widen)(std::int16_t* to, const std::uint8_t* from, std::int64_t n, std::int32_t zero);  // to[i] = from[i] - zero
 };

@@ -1,0 +1,222 @@
+// cpu.resize_linear.block.<isa>: bilinear resizing of channel-last images as the reference does it: along the width first, then
+// along the height, one product and one fma each (weights rounded to fp32 once). Widened rows are kept, so each input row is
+// resized once.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "cpu/family.h"
+
+namespace octavo::cpu {
+namespace {
+
+// Output coordinate o reads rows low and high: y = fma(x[high], w1, x[low] * w0).
+struct Tap {
+  std::int64_t low = 0, high = 0;
+  float w0 = 1, w1 = 0;
+};
+
+struct Parts {
+  Epilogue epilogue;
+  Code blend;                                     // fma(operand 1, operand 3, operand 0 * operand 2)
+  std::optional<std::vector<Tap>> height, width;  // absent: unchanged
+};
+
+std::optional<double> source(const std::string& mode, double o, double in, double out, double scale) {
+  if (mode == "half_pixel") return (o + 0.5) / scale - 0.5;
+  if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
+  if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
+  if (mode == "asymmetric") return o / scale;
+  if (mode == "half_pixel_symmetric") {
+    const double centre = in / 2, offset = centre * (1 - out / (scale * in));
+    return offset + (o + 0.5) / scale - 0.5;
+  }
+  return std::nullopt;
+}
+
+Result<Parts> parts_of(const Stage& s, Isa isa) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  if (x.dtype != ir::DType::f32 || s.space.size() != 4 || x.dims.size() != 4) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("resizes f32 images, the input is {}{}", ir::name_of(x.dtype), ir::to_string(x.dims)));
+  }
+  if (x.dims[0] != s.space[0] || x.dims[1] != s.space[1]) return fail(ErrorKind::unsupported, "resizes height and width only");
+  if (x.strides[1] != 1 && x.dims[1] != 1) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("needs channels side by side in memory; the channel stride is {}", x.strides[1]));
+  }
+  const auto scales = ir::get_floats(s.anchor.attrs, "scales");
+  const std::string mode = ir::get_text(s.anchor.attrs, "coordinate_mode", "half_pixel");
+  Parts p;
+  for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
+    const auto in = static_cast<double>(x.dims[d]), out = static_cast<double>(s.space[d]);
+    const double scale = scales.size() == 4 ? scales[d] : out / in;
+    if (x.dims[d] == s.space[d] && scale == 1) continue;
+    std::vector<Tap> taps;
+    for (std::int64_t o = 0; o < s.space[d]; ++o) {
+      const auto at = source(mode, static_cast<double>(o), in, out, scale);
+      if (!at) return fail(ErrorKind::unsupported, fmt::format("coordinate mode \"{}\"", mode));
+      const double inside = std::clamp(*at, 0.0, in - 1);
+      Tap t;
+      t.low = static_cast<std::int64_t>(std::floor(inside));
+      t.high = std::min(t.low + 1, x.dims[d] - 1);
+      t.w1 = static_cast<float>(inside - static_cast<double>(t.low));
+      t.w0 = 1.0F - t.w1;
+      taps.push_back(t);
+    }
+    (d == 2 ? p.height : p.width) = std::move(taps);
+  }
+  OCTAVO_TRY(Space space, Space::of(s));
+  std::vector<Elem> loads;
+  for (const Access& a : space.loads) loads.push_back(a.elem);
+  OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+  OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), 3, 1));
+  program::Program blend;
+  using program::Op;
+  blend.operand_count = 4;
+  const auto load = [&](int k) { return blend.load(Op::load_f, k); };
+  const int low = blend.push(Op::mul, load(0), load(2));
+  blend.outputs.push_back({blend.push(Op::fma, load(1), load(3), low), ir::DType::f32});
+  OCTAVO_TRY(p.blend, Code::compile(blend, std::vector<Elem>(4, Elem::f32)));
+  return p;
+}
+
+class ResizeKernel final : public Kernel {
+ public:
+  ResizeKernel(const KernelTable& table, Parts p, const Stage& s)
+      : table_(table), p_(std::move(p)), blend_(p_.blend.view()), x_(s.anchor.inputs[0]), dims_(s.space) {
+    const std::int64_t rows = dims_[0] * dims_[2];
+    tasks_ = static_cast<int>(std::clamp<std::int64_t>(ir::count(dims_) / 16384, 1, std::clamp<std::int64_t>(rows / 4, 1, 64)));
+    empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + p_.blend.slot_bytes() + 2 * row_bytes() + 64; }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    if (empty_) return;
+    p_.epilogue.prepare(worker.scratch);
+    p_.blend.prepare(reinterpret_cast<std::int32_t*>(worker.scratch + epilogue_bytes()));
+    Rows rows;
+    rows.data[0] = reinterpret_cast<float*>(worker.scratch + epilogue_bytes() + p_.blend.slot_bytes());
+    rows.data[1] = rows.data[0] + row_bytes() / 4;
+    const std::int64_t all = dims_[0] * dims_[2];
+    for (std::int64_t r = all * task_begin / tasks_; r < all * task_end / tasks_; ++r) {
+      one(memory, worker.scratch, rows, r / dims_[2], r % dims_[2]);
+    }
+  }
+
+ private:
+  // The last two input rows, resized to the output's width: [width][channels].
+  struct Rows {
+    float* data[2];
+    std::int64_t image[2] = {-1, -1}, row[2] = {-1, -1};
+    int next = 0;
+  };
+  [[nodiscard]] std::size_t epilogue_bytes() const { return (p_.epilogue.scratch_bytes() + 63) / 64 * 64; }
+  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>((dims_[3] * dims_[1] * 4 + 63) / 64 * 64); }
+
+  // to[i] = fma(high[i], w1, low[i] * w0)
+  void blend(std::byte* scratch, float* to, const float* low, const float* high, const Tap& t, std::int64_t n) const {
+    auto* slots = reinterpret_cast<std::int32_t*>(scratch + epilogue_bytes());
+    const auto bytes = [](const float* p) { return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p)); };
+    for (std::int64_t i = 0; i < n; i += kBlock) {
+      const auto cols = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
+      const Stream loads[4] = {{bytes(low + i), 0, 4, nullptr},
+                               {bytes(high + i), 0, 4, nullptr},
+                               {bytes(&t.w0), 0, 0, nullptr},
+                               {bytes(&t.w1), 0, 0, nullptr}};
+      const Stream store{bytes(to + i), 0, 4, nullptr};
+      table_.run_block(blend_, {1, cols, loads, &store, slots});
+    }
+  }
+
+  const float* widened(const Memory& memory, std::byte* scratch, Rows& rows, std::int64_t n, std::int64_t h) const {
+    for (int i = 0; i < 2; ++i) {
+      if (rows.image[i] == n && rows.row[i] == h) {
+        rows.next = 1 - i;
+        return rows.data[i];
+      }
+    }
+    const int i = rows.next;
+    rows.next = 1 - i;
+    rows.image[i] = n;
+    rows.row[i] = h;
+    const auto* x = reinterpret_cast<const float*>(memory.at(x_)) + n * x_.strides[0] + h * x_.strides[2];
+    const std::int64_t c = dims_[1];
+    for (std::int64_t w = 0; w < dims_[3]; ++w) {
+      float* to = rows.data[i] + w * c;
+      if (!p_.width) {
+        std::copy_n(x + w * x_.strides[3], c, to);
+      } else {
+        const Tap& t = (*p_.width)[static_cast<std::size_t>(w)];
+        blend(scratch, to, x + t.low * x_.strides[3], x + t.high * x_.strides[3], t, c);
+      }
+    }
+    return rows.data[i];
+  }
+
+  void one(const Memory& memory, std::byte* scratch, Rows& rows, std::int64_t n, std::int64_t h) const {
+    const Tap t = p_.height ? (*p_.height)[static_cast<std::size_t>(h)] : Tap{h, h, 1, 0};
+    const float* low = widened(memory, scratch, rows, n, t.low);
+    const float* high = t.high == t.low ? low : widened(memory, scratch, rows, n, t.high);
+    const std::int64_t c = dims_[1], cols = std::min<std::int64_t>(c, kBlock), pixels = kBlock / cols;
+    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    Index origin{};
+    origin[0] = n;
+    origin[2] = h;
+    for (std::int64_t w = 0; w < dims_[3]; w += pixels) {
+      const std::int64_t count = std::min(pixels, dims_[3] - w);
+      for (std::int64_t first = 0; first < c; first += cols) {
+        const std::int64_t part = std::min(cols, c - first), from = w * c + first;
+        if (!p_.height) {
+          std::copy_n(low + from, count * part, acc);
+        } else {
+          blend(scratch, acc, low + from, high + from, t, count * part);
+        }
+        origin[1] = first;
+        origin[3] = w;
+        p_.epilogue.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
+      }
+    }
+  }
+
+  const KernelTable& table_;
+  Parts p_;
+  BlockCode blend_;
+  region::TensorRef x_;
+  ir::Shape dims_;
+  int tasks_ = 1;
+  bool empty_ = false;
+};
+
+class ResizeFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.resize_linear.block"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::resize_linear && only(r).anchor.inputs.size() == 1 &&
+           !only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto p = parts_of(only(r), Isa::portable);
+    return p ? "" : p.error().message;
+  }
+  double cost(const Region& r, Isa isa) const override {
+    const auto n = static_cast<double>(ir::count(only(r).space));
+    return n * (1.5 + 30.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
+           0.5e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Parts p, parts_of(only(r), isa));
+    return std::make_unique<ResizeKernel>(*kernel_table(isa), std::move(p), only(r));
+  }
+};
+
+}  // namespace
+
+const Family& resize_family() {
+  static const ResizeFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
