@@ -90,9 +90,7 @@ std::map<Key, int> find_requests(const Graph& g, const Grids& grids, const Group
     if (!is_alias(n)) continue;
     for (const Repr r : {Repr::raw, Repr::codes}) {
       if (!wanted.contains({n.outputs[0], r})) continue;
-      for (const ValueId v : n.inputs) {
-        if (!g.is_constant(v)) ++wanted[{v, r}];
-      }
+      for (const ValueId v : n.inputs) ++wanted[{v, r}];
     }
   }
   return wanted;
