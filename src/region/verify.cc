@@ -30,7 +30,7 @@ Status check_shape(const ir::Shape& shape, std::string_view what) {
 
 class Verifier {
  public:
-  explicit Verifier(const Plan& plan) : plan_(plan), used_(plan.buffers.size(), 0) {}
+  explicit Verifier(const Plan& plan) : plan_(plan), uses_(plan.buffers.size()) {}
 
   Status run() {
     if (plan_.threads < 1) return bad(fmt::format("the plan is for {} threads", plan_.threads));
@@ -38,12 +38,14 @@ class Verifier {
     OCTAVO_CHECK(bindings(plan_.inputs, "input"));
     OCTAVO_CHECK(bindings(plan_.outputs, "output"));
     for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
+      region_ = static_cast<int>(i);
       if (auto status = region(plan_.regions[i]); !status) {
         return bad(fmt::format("region {} \"{}\": {}", i, plan_.regions[i].name, status.error().message));
       }
     }
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) OCTAVO_CHECK(buffer(i));
-    return every_binding_once();
+    OCTAVO_CHECK(every_binding_once());
+    return arena();
   }
 
  private:
@@ -80,7 +82,7 @@ class Verifier {
         }
         return {};
       case BufferKind::arena:
-        if (!used_[i]) return {};  // the memory planner gives a place to what is used
+        if (uses_[i].last < 0) return {};  // the memory planner gives a place to what is used
         if (b.arena_offset < 64 || b.arena_offset % 64 != 0 || b.arena_offset > plan_.arena_bytes - b.bytes - 64) {
           return at(fmt::format("{} bytes at {} of an arena of {}: must be 64-byte aligned with 64 bytes before and after it",
                                 b.bytes, b.arena_offset, plan_.arena_bytes));
@@ -105,12 +107,36 @@ class Verifier {
     return {};
   }
 
+  /// Buffers that are in use at the same time do not share bytes. In use: from the first region that names one to the last.
+  Status arena() const {
+    std::vector<std::size_t> by_offset;
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+      if (plan_.buffers[i].kind == BufferKind::arena && uses_[i].last >= 0 && plan_.buffers[i].bytes > 0) by_offset.push_back(i);
+    }
+    std::stable_sort(by_offset.begin(), by_offset.end(),
+                     [&](std::size_t a, std::size_t b) { return plan_.buffers[a].arena_offset < plan_.buffers[b].arena_offset; });
+    for (std::size_t k = 0; k < by_offset.size(); ++k) {
+      const std::size_t i = by_offset[k];
+      const std::int64_t end = plan_.buffers[i].arena_offset + plan_.buffers[i].bytes;
+      for (std::size_t l = k + 1; l < by_offset.size() && plan_.buffers[by_offset[l]].arena_offset < end; ++l) {
+        const std::size_t j = by_offset[l];
+        const int first = std::max(uses_[i].first, uses_[j].first), last = std::min(uses_[i].last, uses_[j].last);
+        if (first > last) continue;
+        return bad(fmt::format("buffers {} \"{}\" and {} \"{}\" share bytes of the arena and are both in use in region {}", i,
+                               plan_.buffers[i].name, j, plan_.buffers[j].name, first));
+      }
+    }
+    return {};
+  }
+
   /// Every element of `extents` addressed through `r` lies in the buffer.
   Status reach(const TensorRef& r, const ir::Shape& extents, std::string_view what) {
     if (r.buffer < 0 || static_cast<std::size_t>(r.buffer) >= plan_.buffers.size()) {
       return bad(fmt::format("{} names buffer {} of {}", what, r.buffer, plan_.buffers.size()));
     }
-    used_[static_cast<std::size_t>(r.buffer)] = 1;
+    Use& use = uses_[static_cast<std::size_t>(r.buffer)];
+    use.first = use.last < 0 ? region_ : use.first;
+    use.last = region_;
     if (r.strides.size() != extents.size() || r.dims.size() != extents.size()) {
       return bad(
           fmt::format("{} has {} dimensions and {} strides, needs {}", what, r.dims.size(), r.strides.size(), extents.size()));
@@ -290,8 +316,12 @@ class Verifier {
   }
 
   const Plan& plan_;
-  std::vector<char> used_;
-  bool packed_ = false;  ///< the region under check has packed constants
+  struct Use {
+    int first = 0, last = -1;  ///< regions; last -1: in none
+  };
+  std::vector<Use> uses_;
+  int region_ = 0;       ///< the region under check
+  bool packed_ = false;  ///< it has packed constants
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST_P(FloatRuleText, Holds) {
 
 INSTANTIATE_TEST_SUITE_P(Passes, FloatRuleText, ::testing::ValuesIn(testing::irt_files("tests/passes/rules")),
                          [](const auto& test) {
-                           const std::string stem = test.param.substr(info.param.rfind('/') + 1);
+                           const std::string stem = test.param.substr(test.param.rfind('/') + 1);
                            return stem.substr(0, stem.rfind('.'));
                          });
 

@@ -129,6 +129,41 @@ TEST(PlanVerify, CatchesEachBrokenInvariant) {
   }
 }
 
+TEST(PlanVerify, BuffersInUseTogetherShareNoBytes) {
+  // Region 0 stores a and b, region 1 reads a into c, region 2 reads c: b and c never live together, a and c do in region 1.
+  const auto plan_with = [](std::int64_t a, std::int64_t b, std::int64_t c) {
+    Plan p;
+    p.arena_bytes = 1024;
+    p.buffers = {{BufferKind::arena, 128, a, -1, {}, "a"},
+                 {BufferKind::arena, 128, b, -1, {}, "b"},
+                 {BufferKind::arena, 128, c, -1, {}, "c"}};
+    const auto ref = [](BufferId id) { return TensorRef{id, 0, ir::DType::f32, {32}, {1}, std::nullopt, ""}; };
+    const auto region = [&](std::vector<BufferId> reads, std::vector<BufferId> stores) {
+      Stage s;
+      s.space = {32};
+      for (const BufferId id : reads) s.operands.push_back({ref(id), {}});
+      s.program.operand_count = static_cast<int>(reads.size());
+      for (const BufferId id : stores) {
+        s.stores.push_back(ref(id));
+        s.program.outputs.push_back({s.program.imm_f(1), ir::DType::f32});
+      }
+      Region r;
+      r.stages = {s};
+      return r;
+    };
+    p.regions = {region({}, {0, 1}), region({0}, {2}), region({2}, {2})};
+    return p;
+  };
+  EXPECT_TRUE(verify(plan_with(64, 192, 320))) << verify(plan_with(64, 192, 320)).error().message;
+  EXPECT_TRUE(verify(plan_with(64, 192, 192)));
+  EXPECT_TRUE(verify(plan_with(64, 192, 256)));
+  for (const auto& p : {plan_with(64, 128, 320), plan_with(64, 192, 64), plan_with(64, 192, 128), plan_with(192, 320, 128)}) {
+    const Status status = verify(p);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("share bytes of the arena"), std::string::npos) << status.error().message;
+  }
+}
+
 TEST(PlanVerify, EmptyTensorsTouchNothing) {
   Plan p = toy_plan();
   Region r;
