@@ -23,7 +23,8 @@
 #include <string_view>
 #include <vector>
 
-#if defined(__GNUC__)
+#if defined(OCTAVO_API)  // by whoever wants the symbols elsewhere
+#elif defined(__GNUC__)
 #define OCTAVO_API __attribute__((visibility("default")))
 #else
 #define OCTAVO_API
@@ -157,7 +158,7 @@ class OCTAVO_API Engine {
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes) const;
 
   [[nodiscard]] std::vector<TensorInfo> inputs() const;   ///< in the model's order
-  [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< empty shapes' dimensions are -1 while open
+  [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< while open: as the file declares them
   /// In order of execution. Errors: usage while open.
   [[nodiscard]] std::vector<LayerInfo> layers() const;
   /// 32 hexadecimal digits over everything that runs (docs/architecture.md); not over names, reasons or times. Errors: usage while

@@ -173,6 +173,10 @@ std::vector<TensorInfo> Engine::inputs() const {
 
 std::vector<TensorInfo> Engine::outputs() const {
   std::vector<TensorInfo> out;
+  if (impl_->model && !impl_->model->outputs().empty()) {
+    for (const onnx::InputInfo& o : impl_->model->outputs()) out.push_back({o.name, api::to_public(o.dtype), o.dims, std::nullopt});
+    return out;
+  }
   for (const region::Binding& b : impl_->only("outputs")->plan().outputs) out.push_back(api::to_public(b));
   return out;
 }

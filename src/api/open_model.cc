@@ -45,6 +45,7 @@ bool is_open(const onnx::InputInfo& in) {
 Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder) {
   std::unique_ptr<OpenModel> m(new OpenModel);
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
+  if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
   for (const auto& [name, shape] : options.import.shapes) {
     if (std::any_of(m->inputs_.begin(), m->inputs_.end(), [&](const onnx::InputInfo& in) { return in.name == name; })) continue;
     std::vector<std::string> names;

@@ -26,6 +26,8 @@ class OpenModel {
   [[nodiscard]] bool open() const { return open_; }
   /// As declared, with the dimensions that the options bind filled in; -1 where open.
   [[nodiscard]] const std::vector<onnx::InputInfo>& inputs() const { return inputs_; }
+  /// As declared; empty when the file does not say enough.
+  [[nodiscard]] const std::vector<onnx::InputInfo>& outputs() const { return outputs_; }
 
   /// The engine for these shapes (every open input must be named), built by the first caller while others that ask for the same
   /// wait. A failed build is not remembered. Thread-safe; different shapes build at the same time.
@@ -44,7 +46,7 @@ class OpenModel {
   std::vector<std::byte> model_;
   PipelineOptions options_;
   std::string folder_;
-  std::vector<onnx::InputInfo> inputs_;
+  std::vector<onnx::InputInfo> inputs_, outputs_;
   bool open_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

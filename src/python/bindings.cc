@@ -283,14 +283,17 @@ NB_MODULE(_octavo, m) {
   m.attr("__version__") = nb::str(octavo::version().data(), octavo::version().size());
   nb::set_leak_warnings(false);  // interpreters that exit while engines live in globals are not a leak worth a message
 
-  static nb::object errors = nb::module_::import_("octavo._errors").attr("BY_KIND");
-  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
-    try {
-      std::rethrow_exception(p);
-    } catch (const Exception& e) {
-      PyErr_SetString(nb::object(errors[static_cast<std::size_t>(e.kind())]).ptr(), e.what());
-    }
-  });
+  // The tuple of exception classes lives as long as the process: exceptions may be translated while the interpreter shuts down.
+  nb::object errors = nb::module_::import_("octavo._errors").attr("BY_KIND");
+  nb::register_exception_translator(
+      [](const std::exception_ptr& p, void* classes) {
+        try {
+          std::rethrow_exception(p);
+        } catch (const Exception& e) {
+          PyErr_SetString(PyTuple_GetItem(static_cast<PyObject*>(classes), static_cast<Py_ssize_t>(e.kind())), e.what());
+        }
+      },
+      errors.release().ptr());
 
   nb::class_<Engine>(
       m, "Engine",
@@ -332,7 +335,7 @@ NB_MODULE(_octavo, m) {
           "codes.")
       .def_prop_ro(
           "outputs", [](const Engine& e) { return describe(e.outputs()); },
-          "As inputs. Raises UsageError while dimensions are open.")
+          "As inputs; while dimensions are open, as the model file declares them.")
       .def_prop_ro("layers", &layers,
                    "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
                    "shape, scale, zero_point,\n"

@@ -137,6 +137,9 @@ TEST(Api, OpenShapesAreBoundByTheFirstRun) {
   const Engine e = Engine::build(kQdq);
   EXPECT_TRUE(e.open());
   EXPECT_EQ(e.inputs()[0].shape, (octavo::Shape{-1, 1, 16, 16}));
+  ASSERT_EQ(e.outputs().size(), 1U);
+  EXPECT_EQ(e.outputs()[0].name, "head");
+  EXPECT_EQ(e.outputs()[0].shape, (octavo::Shape{-1, 10}));
   const auto early = thrown([&] { (void)e.layers(); });
   EXPECT_EQ(early.kind(), Exception::Kind::usage);
   EXPECT_STREQ(early.what(),

@@ -58,6 +58,7 @@ def test_facts(engine):
 def test_open_shapes_bind_at_first_run():
     e = octavo.build(QDQ)
     assert e.open and e.inputs[0]["shape"] == (None, 1, 16, 16)
+    assert e.outputs[0]["name"] == "head" and e.outputs[0]["shape"] == (None, 10)
     with pytest.raises(octavo.UsageError, match="open dimensions"):
         e.layers
     x = pictures(3)
@@ -125,7 +126,7 @@ def test_save_and_load(engine, tmp_path):
     (lambda e: e.run({"image": pictures(), "more": pictures()}), octavo.InputError, 'no input "more"'),
     (lambda e: e.run({"image": np.array(["a"])}), octavo.InputError, "which no model input can have"),
     (lambda e: octavo.build("/absent.onnx"), octavo.FileError, "/absent.onnx"),
-    (lambda e: octavo.build(b"garbage, not a model"), octavo.ModelError, ""),
+    (lambda e: octavo.build(b"garbage, not a model"), octavo.ModelError, "."),
     (lambda e: octavo.build(QDQ, device="cuda"), octavo.UsageError, "known are"),
     (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
     (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
@@ -166,12 +167,18 @@ def test_python_threads_run_one_engine_at_once(engine):
 def test_gil_is_released_while_building():
     done = threading.Event()
     turns = 0
-    t = threading.Thread(target=lambda: (octavo.build(QDQ, default_batch=64), done.set()))
+
+    def work():
+        for n in range(30):
+            octavo.build(QDQ, default_batch=1 + n)
+        done.set()
+
+    t = threading.Thread(target=work)
     t.start()
     while not done.wait(0.001):
         turns += 1
     t.join()
-    assert turns > 0
+    assert turns > 30  # more often than between two builds
 
 
 @pytest.mark.parametrize("order", ["import onnx, octavo", "import octavo, onnx"])
@@ -190,6 +197,4 @@ def test_exports_nothing_but_its_entry():
     module = next(pathlib.Path(octavo.__file__).parent.glob("_octavo*.so"))
     lines = subprocess.run(["nm", "-D", "--defined-only", str(module)], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.split()[-1] for line in lines]
-    assert "PyInit__octavo" in names
-    # C++ run-time type names of the standard library may stay visible (weak); nothing of protobuf or of ours may.
-    assert [n for n in names if "protobuf" in n or "octavo" in n.lower() and n != "PyInit__octavo"] == []
+    assert names == ["PyInit__octavo"]
