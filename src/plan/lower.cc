@@ -51,12 +51,13 @@ class Lowerer {
   void emit_copy(TensorRef from, const TensorRef& to, ValueId source, ValueId target, const std::string& reason,
                  std::set<std::string> extra_origin) {
     Region r;
-    r.name = fmt::format("copy {}", g_.value(target).name);
     r.precision = "move";
     r.reason = reason;
     r.onnx_nodes = g_.producer(target).origin;
     r.onnx_nodes.insert(extra_origin.begin(), extra_origin.end());
     for (const auto& [user, slot] : g_.users(target)) r.onnx_nodes.insert(g_.node(user).origin.begin(), g_.node(user).origin.end());
+    const std::string& value = g_.value(target).name;
+    r.name = "copy " + (!value.empty() ? value : r.onnx_nodes.empty() ? std::string("tensor") : *r.onnx_nodes.begin());
     Stage stage;
     stage.space = to.dims;
     const bool integer = !ir::is_float(from.dtype);
