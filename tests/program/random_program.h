@@ -51,6 +51,11 @@ inline Program random_program(unsigned seed, int length = 40) {
         note(p.push_imm(Op::table, static_cast<std::int32_t>(below(2)), ints.back()));
         break;
       }
+      case Op::bits_i: {  // a NaN's payload differs between devices
+        note(p.push(Op::nan0, any_float()));
+        note(p.push(Op::bits_i, floats.back()));
+        break;
+      }
       case Op::shl_i:
       case Op::sra_i: note(p.push_imm(row.op, static_cast<std::int32_t>(below(32)), any_int())); break;
       default: {
@@ -61,10 +66,31 @@ inline Program random_program(unsigned seed, int length = 40) {
     }
   }
   const int code = p.push(Op::min_i, p.push(Op::max_i, ints.back(), p.imm_i(0)), p.imm_i(255));
+  const int bit = p.push(Op::and_i, ints.front(), p.imm_i(1));
   p.outputs = {{code, ir::DType::u8},
                {floats.back(), ir::DType::f32},
                {ints.back(), ir::DType::s32},
-               {floats[floats.size() - 2], ir::DType::f32}};
+               {floats[floats.size() - 2], ir::DType::f16},
+               {floats[floats.size() / 2], ir::DType::bf16},
+               {bit, ir::DType::boolean}};
+  // Values that nobody reads would show nothing: integers are summed into one more store, floats (up to twelve) are stored as they
+  // are.
+  std::vector<char> read(p.code.size(), 0);
+  for (const Instr& i : p.code) {
+    for (const int arg : i.args) {
+      if (arg >= 0) read[static_cast<std::size_t>(arg)] = 1;
+    }
+  }
+  int sum = bit;
+  for (std::size_t v = 0, stored = 0; v < read.size(); ++v) {
+    if (read[v]) continue;
+    if (info(p.code[v].op).result == 'i') {
+      sum = p.push(Op::add_i, sum, static_cast<int>(v));
+    } else if (stored++ < 12) {
+      p.outputs.push_back({static_cast<int>(v), ir::DType::f32});
+    }
+  }
+  p.outputs.push_back({sum, ir::DType::s32});
   return p;
 }
 

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "program/random_program.h"
 #include "program/interval.h"
 #include "program/math.h"
+#include "program/random_program.h"
 
 namespace octavo::program {
 namespace {
