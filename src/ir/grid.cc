@@ -81,6 +81,9 @@ class Propagation {
         if (n.quantizer && (is_int8(n.quantizer->type) || n.quantizer->type == DType::s32)) return n.quantizer;
         return std::nullopt;
       case Op::view:
+        // A wider quantizer that changes no value of an 8-bit grid leaves the value on that grid.
+        if (in(n, 0) != nullptr && n.quantizer && !is_int8(n.quantizer->type) && fixes(*n.quantizer, *in(n, 0))) return *in(n, 0);
+        [[fallthrough]];
       case Op::dequantize:
         if (n.quantizer && is_int8(n.quantizer->type) && holds(out(n).dtype, n.quantizer->arith)) return n.quantizer;
         return std::nullopt;

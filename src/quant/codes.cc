@@ -100,6 +100,16 @@ Tensor shifted(const Tensor& codes, DType to) {
   return out;
 }
 
+void substitute(ir::Graph& g, ir::ValueId from, ir::ValueId to, bool join_origin) {
+  if (!g.value(to).amax) g.value(to).amax = g.value(from).amax;
+  const ir::Op op = g.producer(to).op;
+  if (join_origin && (op == ir::Op::input || op == ir::Op::constant)) {
+    const std::set<std::string> origin = g.producer(from).origin;
+    for (const auto& [user, slot] : g.users(from)) g.node(user).origin.insert(origin.begin(), origin.end());
+  }
+  g.replace_uses(from, to, join_origin);
+}
+
 bool fixed_by(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, const Quantizer& q) {
   std::map<std::pair<ir::ValueId, std::string>, bool> known;
   return fixed(g, grids, v, q, known);

@@ -1,4 +1,4 @@
-// Helpers of the laws about constants and codes.
+// Helpers of the laws: constants and codes, and replacing values without losing ranges or provenance.
 #pragma once
 
 #include "ir/graph.h"
@@ -14,6 +14,10 @@ ir::ValueId add_coded(ir::Graph& g, ir::Tensor codes, ir::Quantizer q, const std
 [[nodiscard]] ir::Tensor encode(const ir::Tensor& values, const ir::Quantizer& q);
 /// The same codes in another 8-bit type (u8 <-> s8, shifted by 128).
 [[nodiscard]] ir::Tensor shifted(const ir::Tensor& codes, ir::DType to);
+
+/// replace_uses, and: a range of `from` (implicit quantization) becomes one of `to` if that has none; where `to` is an input or a
+/// constant, which have no provenance, the origin of `from` goes to its readers, so that every ONNX node stays accounted for.
+void substitute(ir::Graph& g, ir::ValueId from, ir::ValueId to, bool join_origin = true);
 
 /// True if q(v) == v is known: v's grid is fixed by q, or v moves elements of operands for which that holds.
 [[nodiscard]] bool fixed_by(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, const ir::Quantizer& q);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -45,7 +46,7 @@ rewrite::Outcome MovingLaw::apply(Graph& g, ir::NodeId id, const ir::Grids&) con
     operands[i] = g.add_quantizer(ir::Op::view, operands[i], *moved->operands[i], type, g.node(id).origin);
   }
   const ValueId result = copy_moved(g, below, *moved, std::move(operands));
-  g.replace_uses(g.node(id).outputs[0], result, /*join_origin=*/false);
+  substitute(g, g.node(id).outputs[0], result, /*join_origin=*/false);
   return rewrite::applied();
 }
 

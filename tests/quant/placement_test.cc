@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "base/hash.h"
 #include "ir/canonical.h"
@@ -103,6 +104,28 @@ TEST(Placement, SameMeaningSameNormalFormSameValues) {
   if (single() || std::getenv("OCTAVO_GRAPHS")) return;
   for (const auto& [way, count] : ways) EXPECT_GE(count, 20) << way;
   for (const rewrite::Rule* law : quant::laws()) EXPECT_GE(hits[std::string(law->name())], 20) << law->name();
+}
+
+std::set<std::string> origins(const ir::Graph& g) {
+  std::set<std::string> all;
+  for (const ir::NodeId id : g.order()) all.insert(g.node(id).origin.begin(), g.node(id).origin.end());
+  return all;
+}
+
+/// Every node of the model stays accounted for, but those that leave nothing between an input and an output.
+TEST(Placement, NoNodeOfTheModelIsForgotten) {
+  int forgotten = 0, nodes = 0;
+  for (std::uint64_t seed = first_seed(); seed <= last_seed(300); ++seed) {
+    SCOPED_TRACE(repeat(seed));
+    const ir::Graph original = random_network(seed, {.typed_edges = false});
+    const std::set<std::string> kept = origins(normalized(original));
+    for (const std::string& name : origins(original)) {
+      ++nodes;
+      forgotten += kept.contains(name) ? 0 : 1;
+      EXPECT_TRUE(kept.contains(name)) << name;
+    }
+  }
+  fmt::print("{} of {} nodes forgotten\n", forgotten, nodes);
 }
 
 TEST(Placement, AChangeOfMeaningChangesTheNormalForm) {

@@ -424,25 +424,38 @@ class Mutator {
     return true;
   }
 
-  // Coded weights = transpose of coded transposed weights (rank 2, as of a gemm).
+  // Coded weights = transpose of the coded, transposed weights.
   bool transpose_weights() {
-    const auto id = find(
-        [&](NodeId n) { return g_.node(n).op == Op::constant && g_.node(n).quantizer && g_.node(n).payload.shape().size() == 2; });
+    const auto id = find([&](NodeId n) {
+      const ir::Node& w = g_.node(n);
+      return w.op == Op::constant && w.quantizer && w.payload.dtype() == DType::s8 && w.payload.shape().size() >= 2;
+    });
     if (!id) return false;
     const ir::Node w = g_.node(*id);
-    const std::int64_t rows = w.payload.shape()[0], columns = w.payload.shape()[1];
-    Tensor turned(w.payload.dtype(), {columns, rows});
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c)
-        turned.mutable_data<std::int8_t>()[static_cast<std::size_t>(c * rows + r)] =
-            w.payload.data<std::int8_t>()[static_cast<std::size_t>(r * columns + c)];
+    const Shape dims = w.payload.shape(), strides = ir::dense_strides(dims);
+    std::vector<std::int64_t> perm(dims.size()),
+        back(dims.size());  // dimension d of the weights is dimension back[d] of the turned ones
+    for (std::size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<std::int64_t>(d);
+    std::shuffle(perm.begin(), perm.end(), random_);
+    Shape turned_dims;
+    for (std::size_t d = 0; d < perm.size(); ++d) {
+      turned_dims.push_back(dims[static_cast<std::size_t>(perm[d])]);
+      back[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
+    }
+    Tensor turned(w.payload.dtype(), turned_dims);
+    const Shape turned_strides = ir::dense_strides(turned_dims);
+    for (std::int64_t i = 0; i < turned.size(); ++i) {
+      std::int64_t from = 0;
+      for (std::size_t d = 0; d < perm.size(); ++d)
+        from += i / turned_strides[d] % turned_dims[d] * strides[static_cast<std::size_t>(perm[d])];
+      turned.mutable_data<std::int8_t>()[static_cast<std::size_t>(i)] =
+          w.payload.data<std::int8_t>()[static_cast<std::size_t>(from)];
     }
     Quantizer q = *w.quantizer;
-    if (!q.per_tensor()) q.axis = 1 - q.axis;
+    if (!q.per_tensor()) q.axis = static_cast<int>(back[static_cast<std::size_t>(q.axis)]);
     const ValueId codes = g_.add_constant(std::move(turned));
-    const ValueId y = g_.add_quantizer(Op::dequantize, codes, q, {DType::f32, {columns, rows}}, {"mutated"});
-    return redirect(w.outputs[0],
-                    ir::add_inferred(g_, Op::transpose, {y}, {{"perm", std::vector<std::int64_t>{1, 0}}}, {"mutated"}));
+    const ValueId y = g_.add_quantizer(Op::dequantize, codes, q, {DType::f32, turned_dims}, {"mutated"});
+    return redirect(w.outputs[0], ir::add_inferred(g_, Op::transpose, {y}, {{"perm", back}}, {"mutated"}));
   }
 
   // concat(q1(a), q2(b)...) = q(concat(a, b...)), q per axis with the entries of the pieces.

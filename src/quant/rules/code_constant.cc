@@ -33,7 +33,7 @@ struct CodeConstant final : rewrite::Rule {
       result = n.op == ir::Op::view ? add_coded(g, std::move(codes), q, name) : g.add_constant(std::move(codes), name);
     }
     if (g.type(result).dtype != g.type(n.outputs[0]).dtype) g.value(result).type.dtype = g.type(n.outputs[0]).dtype;
-    g.replace_uses(n.outputs[0], result);
+    substitute(g, n.outputs[0], result);
     return rewrite::applied();
   }
 };

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "quant/codes.h"
 #include "quant/range.h"
 #include "quant/rules.h"
 
@@ -28,12 +29,12 @@ struct DropClip final : rewrite::Rule {
     const bool drop_lo = lo == -kInfinity || (lo <= y.lo && std::isfinite(lo)), drop_hi = hi == kInfinity || hi >= y.hi;
     const ir::ValueId from = n.outputs[0];
     if (drop_lo && drop_hi) {
-      g.replace_uses(from, n.inputs[0]);
+      substitute(g, from, n.inputs[0]);
       return rewrite::applied();
     }
     if (lo == 0 && drop_hi) {
       const ir::ValueId relu = ir::add_inferred(g, ir::Op::relu, {n.inputs[0]}, {}, n.origin);
-      g.replace_uses(from, relu, /*join_origin=*/false);
+      substitute(g, from, relu, /*join_origin=*/false);
       return rewrite::applied();
     }
     const bool changed = (drop_lo && n.attrs.erase("min") > 0) | (drop_hi && n.attrs.erase("max") > 0);

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "quant/codes.h"
 #include "quant/range.h"
 #include "quant/rules.h"
 
@@ -24,7 +25,7 @@ struct DropRelu final : rewrite::Rule {
     const float lo = range_of(g, n.inputs[0]).lo;
     if (std::isinf(lo)) return rewrite::no_match();
     if (!(lo >= 0)) return rewrite::refuse(fmt::format("the values go down to {}", lo));
-    g.replace_uses(n.outputs[0], n.inputs[0]);
+    substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }
 };

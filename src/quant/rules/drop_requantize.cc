@@ -32,7 +32,7 @@ struct DropRequantize final : rewrite::Rule {
     bool leaf = false;
     if (!has_codes(g, n.inputs[0], q, leaf) || !leaf) return rewrite::no_match();
     if (!gives_back(q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
-    g.replace_uses(n.outputs[0], codes_of(g, n.inputs[0], q));
+    substitute(g, n.outputs[0], codes_of(g, n.inputs[0], q));
     return rewrite::applied();
   }
 

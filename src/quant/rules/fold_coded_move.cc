@@ -48,7 +48,7 @@ struct FoldCodedMove final : rewrite::Rule {
 
     const std::string name = g.value(n.outputs[0]).name;
     const ir::Quantizer q = *grid;
-    g.replace_uses(n.outputs[0], add_coded(g, std::move(moved->front()), q, name));
+    substitute(g, n.outputs[0], add_coded(g, std::move(moved->front()), q, name));
     return rewrite::applied();
   }
 };

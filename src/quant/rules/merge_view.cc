@@ -27,7 +27,7 @@ struct MergeView final : rewrite::Rule {
       return rewrite::refuse(
           fmt::format("{} changes values of {}: both roundings are demanded", ir::to_string(*n.quantizer), ir::to_string(*grid)));
     }
-    g.replace_uses(n.outputs[0], y);
+    substitute(g, n.outputs[0], y);
     return rewrite::applied();
   }
 };

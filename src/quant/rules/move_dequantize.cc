@@ -4,6 +4,7 @@
 //   Exact  bit for bit: dequantize works element by element and, with scale > 0, is increasing. Padding codes become their values.
 //   Needs  the conditions of the moving law of M, with dequantize in the place of the view.
 //   Order  none; it ends at an input, a `quantize`, a constant or an operator that makes codes.
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -28,7 +29,7 @@ struct MoveDequantize final : rewrite::Rule {
       const ir::TensorType type{ir::DType::f32, g.type(operands[i]).shape};
       operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *moved->operands[i], type, n.origin);
     }
-    g.replace_uses(n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);
+    substitute(g, n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);
     return rewrite::applied();
   }
 };

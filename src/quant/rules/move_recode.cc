@@ -3,6 +3,7 @@
 //   Exact  bit for bit: r = dequantize_q2 after quantize_q1 works element by element and, with both scales > 0, is non-decreasing.
 //   Needs  both per tensor; the conditions of the moving law of M, with r in the place of the view (relu and clip are refused).
 //   Order  none; equal parameters are pair-quantize-dequantize's.
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -30,7 +31,7 @@ struct MoveRecode final : rewrite::Rule {
       operands[i] = g.add_quantizer(ir::Op::quantize, operands[i], *q.quantizer, {q.quantizer->type, shape}, q.origin);
       operands[i] = g.add_quantizer(ir::Op::dequantize, operands[i], *n.quantizer, {ir::DType::f32, shape}, n.origin);
     }
-    g.replace_uses(n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);
+    substitute(g, n.outputs[0], copy_moved(g, below, *moved, std::move(operands)), /*join_origin=*/false);
     return rewrite::applied();
   }
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/canonical.h"
+#include "quant/codes.h"
 #include "quant/rules.h"
 
 namespace octavo::quant {
@@ -26,7 +27,7 @@ struct NumberValues final : rewrite::Rule {
     }
     for (const ir::NodeId other : candidates) {
       if (other >= id || !same(g, n, g.node(other)) || g.use_count(g.node(other).outputs[0]) == 0) continue;
-      g.replace_uses(n.outputs[0], g.node(other).outputs[0]);
+      substitute(g, n.outputs[0], g.node(other).outputs[0]);
       return rewrite::applied();
     }
     return rewrite::no_match();

@@ -33,7 +33,7 @@ struct PairQuantizeDequantize final : rewrite::Rule {
     ir::ValueId in = q.inputs[0];
     if (x.dtype != y.dtype) in = ir::add_inferred(g, ir::Op::cast, {in}, {{"to", std::string(ir::name_of(y.dtype))}}, origin);
     const ir::ValueId view = g.add_quantizer(ir::Op::view, in, ir::as_u8(to), y, std::move(origin));
-    g.replace_uses(g.node(id).outputs[0], view, /*join_origin=*/false);
+    substitute(g, g.node(id).outputs[0], view, /*join_origin=*/false);
     return rewrite::applied();
   }
 };

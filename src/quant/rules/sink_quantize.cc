@@ -62,7 +62,7 @@ struct SinkQuantize final : rewrite::Rule {
     }
     const ir::ValueId y = copy_moved(g, id, *moved, std::move(operands));
     const ir::ValueId codes = g.add_quantizer(ir::Op::quantize, y, *q, g.type(m.outputs[0]), origin);
-    g.replace_uses(m.outputs[0], codes, /*join_origin=*/false);
+    substitute(g, m.outputs[0], codes, /*join_origin=*/false);
     return rewrite::applied();
   }
 };
