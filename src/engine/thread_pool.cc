@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <system_error>
 
 #include "engine/float_environment.h"
@@ -38,11 +41,24 @@ bool spin(const Ready& ready) {
 
 }  // namespace
 
+int cores_of_quota(std::string_view cpu_max) {
+  const std::string text(cpu_max);
+  long long quota = 0, period = 0;
+  if (std::sscanf(text.c_str(), "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return 0;  // "max 100000"
+  return static_cast<int>(std::clamp<long long>((quota + period - 1) / period, 1, 1 << 16));
+}
+
 int available_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than 1024 processors
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);  // fails with more than 1024 processors
+  // What a container may use (cgroup 2, seen from inside it): more threads would only be stopped in turns.
+  std::string line;
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); std::getline(file, line)) {
+    if (const int quota = cores_of_quota(line); quota > 0) cores = std::min(cores, quota);
+  }
+  return std::max(1, cores);
 }
 
 ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load) : size_(threads), load_(std::move(load)) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -13,8 +14,10 @@
 
 namespace octavo::engine {
 
-/// Processors this process may use (its affinity mask); at least 1.
+/// Processors this process may use: its affinity mask, capped by the processor quota of its container, rounded up; at least 1.
 [[nodiscard]] int available_cores();
+/// Cores that a line of cgroup 2's cpu.max grants ("150000 100000": 2); 0 for no limit ("max 100000") or another text.
+[[nodiscard]] int cores_of_quota(std::string_view cpu_max);
 
 /// How many threads of the contexts that share this object exist now. Pools stop spinning while it exceeds `cores`: a spinning
 /// worker would take the core from one that has work. Thread-safe.

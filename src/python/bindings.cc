@@ -79,7 +79,10 @@ struct Held {
   }
 
   void take(const nb::object& numpy, const std::string& name, const nb::handle& value) {
-    array = numpy.attr("require")(value, "requirements"_a = "CA");  // asarray with order C and alignment, 0-d kept
+    const bool exchange =
+        !nb::hasattr(value, "__array__") && !nb::hasattr(value, "__array_interface__") && nb::hasattr(value, "__dlpack__");
+    const nb::object source = exchange ? nb::object(numpy.attr("from_dlpack")(value)) : nb::borrow(value);
+    array = numpy.attr("require")(source, "requirements"_a = "CA");  // asarray with order C and alignment, 0-d kept
     nb::object dtype = array.attr("dtype");
     if (!nb::cast<bool>(dtype.attr("isnative"))) {
       array = array.attr("astype")(dtype.attr("newbyteorder")("="));
@@ -300,7 +303,8 @@ NB_MODULE(_octavo, m) {
       "A compiled model. Immutable: any number of Python threads may run it at once.\n\nMake one with octavo.build or octavo.load.")
       .def("run", &run, "inputs"_a,
            "Runs the model: {input name: array} -> {output name: numpy.ndarray}.\n\n"
-           "inputs    every input of the model, as anything numpy.asarray takes. C-contiguous arrays of the right dtype are used "
+           "inputs    every input of the model, as anything numpy.asarray or numpy.from_dlpack takes. C-contiguous arrays of the "
+           "right dtype are used "
            "in place; others\n"
            "          are copied first. dtypes are never converted.\n"
            "returns   new arrays, which the engine wrote directly.\n"

@@ -108,6 +108,16 @@ TEST(ThreadPool, RefusesNoThreads) {
   EXPECT_EQ(pool.error().message, "thread pool: 0 threads asked for, needs at least 1");
 }
 
+TEST(AvailableCores, AffinityAndQuota) {
+  EXPECT_GE(available_cores(), 1);
+  EXPECT_LE(available_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_EQ(cores_of_quota("max 100000"), 0);
+  EXPECT_EQ(cores_of_quota("100000 100000"), 1);
+  EXPECT_EQ(cores_of_quota("150000 100000"), 2);
+  EXPECT_EQ(cores_of_quota("1000 100000"), 1);
+  for (const char* other : {"", "0 0", "-1 100000", "5", "x y"}) EXPECT_EQ(cores_of_quota(other), 0) << other;
+}
+
 TEST(DefaultFloatEnvironment, SetsAndRestoresFlushToZero) {
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(saved | 0x8040U);  // flush to zero, denormals are zero

@@ -83,6 +83,21 @@ def test_any_layout_gives_the_same_result(engine):
         np.testing.assert_array_equal(engine.run({"image": other})["head"], expected)
 
 
+def test_dlpack_only_objects(engine):
+    class Exchange:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **arguments):
+            return self.array.__dlpack__(**arguments)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    x = pictures()
+    np.testing.assert_array_equal(engine.run({"image": Exchange(x)})["head"], engine.run({"image": x})["head"])
+
+
 def test_inputs_are_used_in_place_and_results_are_fresh(engine):
     x = pictures()
     a = engine.run({"image": x})["head"]
