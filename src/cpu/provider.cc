@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/onednn/onednn.h"
 #if defined(__x86_64__) && __has_include("cpu/avx512/provider.h")
 #include "cpu/avx512/provider.h"
 #define OCTAVO_HAVE_AVX512_PROVIDER 1
@@ -18,6 +19,7 @@ const std::vector<const Family*>& families() {
     std::vector<const Family*> all{&copy_family(),          &pointwise_family(), &conv_family(),     &depthwise_family(),
                                    &depthwise_f32_family(), &conv_f32_family(),  &max_pool_family(), &avg_pool_family(),
                                    &reduce_family(),        &softmax_family(),   &resize_family()};
+    all.insert(all.end(), onednn_families().begin(), onednn_families().end());
     all.insert(all.end(), move_families().begin(), move_families().end());
     all.push_back(&reference_family());
     return all;

@@ -170,6 +170,27 @@ TEST_P(Conv, Float) {
   }
 }
 
+// Epilogues that the primitive takes over, and ones that it does not. Shapes that the library refuses are other kernels' work.
+TEST(OneDnn, Float) {
+  int ran = 0;
+  std::uint32_t seed = 1;
+  for (const Case& c : cases()) {
+    for (const int kind : {0, 1, 2}) {
+      Scene s(seed++);
+      set_up(s, c, false, static_cast<int>(seed % 3));
+      auto& p = s.stage().program;
+      if (kind == 1) p.outputs[0].value = p.push(Op::max, p.outputs[0].value, p.imm_f(0));
+      if (kind == 2) p.outputs[0].value = p.push(Op::mul, p.outputs[0].value, p.imm_f(0.5F));
+      const std::string difference = s.compare(cpu::cpu_provider(), "cpu.conv.f32.onednn", 1e-4F);
+      if (difference.find("does not offer") != std::string::npos && !c.transposed) GTEST_SKIP() << "this build has no oneDNN";
+      if (difference.rfind("refused", 0) == 0 || c.transposed) continue;
+      EXPECT_EQ(difference, "") << describe(c);
+      ++ran;
+    }
+  }
+  EXPECT_GT(ran, 60);
+}
+
 TEST_P(Conv, RandomShapes) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     Scene s(seed);

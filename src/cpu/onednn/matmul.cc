@@ -1,0 +1,219 @@
+// cpu.matmul.f32.onednn: products of two computed matrices (matmul with broadcast batches; gemm whose weights are not constant),
+// one primitive for every group of rows, then the epilogue.
+#ifdef OCTAVO_HAVE_ONEDNN
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "cpu/onednn/onednn.h"
+#include "cpu/onednn/single_thread.h"
+#include "dnnl.hpp"
+
+namespace octavo::cpu {
+namespace {
+
+using Dims = dnnl::memory::dims;
+constexpr auto kF32 = dnnl::memory::data_type::f32;
+constexpr std::int64_t kRows = 64;  // of the left matrix in one task
+
+struct Setting {
+  std::int64_t m = 1, k = 1, n = 1, batch = 1;
+  Dims a_strides, b_strides;                   // of one matrix, elements
+  std::size_t row_dim = 0, col_dim = 1;        // of the space
+  std::vector<std::int64_t> a_batch, b_batch;  // strides along the batch dimensions, elements
+};
+
+Result<Setting> setting_of(const Stage& s) {
+  const region::Anchor& an = s.anchor;
+  const region::TensorRef &a = an.inputs[0], &b = an.inputs[1];
+  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32) return fail(ErrorKind::unsupported, "needs two f32 matrices");
+  const bool gemm = an.op == ir::Op::gemm;
+  // gemm comes as [M, K, 1, 1] x [K, N, 1, 1]; matmul as [..., M, K] x [..., K, N].
+  const std::size_t rank = s.space.size();
+  Setting t;
+  if (gemm) {
+    if (an.inputs.size() != 2 || rank != 4 || a.dims.size() != 4 || b.dims.size() != 4)
+      return fail(ErrorKind::unsupported, "gemm with a bias that is not in the program");
+    t.row_dim = 0;
+    t.col_dim = 1;
+  } else {
+    if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2) return fail(ErrorKind::unsupported, "needs two matrices");
+    t.row_dim = rank - 2;
+    t.col_dim = rank - 1;
+  }
+  const std::size_t ar = gemm ? 0 : a.dims.size() - 2, br = gemm ? 0 : b.dims.size() - 2;
+  t.m = a.dims[ar];
+  t.k = a.dims[ar + 1];
+  t.n = b.dims[br + 1];
+  if (b.dims[br] != t.k || s.space[t.row_dim] != t.m || s.space[t.col_dim] != t.n)
+    return fail(ErrorKind::bad_engine, "matrix extents do not agree");
+  if (t.m * t.n * t.k == 0) return fail(ErrorKind::unsupported, "no elements");
+  const auto strides = [](std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols) {
+    // A dimension of one has any stride; the library wants a plausible one.
+    if (rows == 1) row = col * cols;
+    if (cols == 1) col = row == 1 ? rows : 1;
+    return Dims{row, col};
+  };
+  t.a_strides = strides(a.strides[ar], a.strides[ar + 1], t.m, t.k);
+  t.b_strides = strides(b.strides[br], b.strides[br + 1], t.k, t.n);
+  for (const Dims& d : {t.a_strides, t.b_strides}) {
+    if (d[0] != 1 && d[1] != 1) return fail(ErrorKind::unsupported, "a matrix is contiguous in neither dimension");
+  }
+  for (std::size_t d = 0; !gemm && d + 2 < rank; ++d) {
+    t.batch *= s.space[d];
+    const auto along = [&](const region::TensorRef& r) {
+      const auto at = static_cast<std::ptrdiff_t>(d) - static_cast<std::ptrdiff_t>(rank - r.dims.size());
+      return at < 0 || r.dims[static_cast<std::size_t>(at)] == 1 ? std::int64_t{0} : r.strides[static_cast<std::size_t>(at)];
+    };
+    t.a_batch.push_back(along(a));
+    t.b_batch.push_back(along(b));
+  }
+  return t;
+}
+
+dnnl::matmul::primitive_desc describe(const Setting& t, std::int64_t rows, const dnnl::engine& engine) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::memory::desc a({rows, t.k}, kF32, t.a_strides), b({t.k, t.n}, kF32, t.b_strides), c({rows, t.n}, kF32, Dims{t.n, 1});
+  return {dnnl::matmul::desc(a, b, c), attr, engine};
+}
+
+class OneDnnMatmul final : public Kernel {
+ public:
+  OneDnnMatmul(Setting setting, const Stage& s, Epilogue epilogue)
+      : t_(std::move(setting)),
+        epilogue_(std::move(epilogue)),
+        a_(s.anchor.inputs[0]),
+        b_(s.anchor.inputs[1]),
+        space_(s.space),
+        engine_(dnnl::engine::kind::cpu, 0) {
+    const SingleThread here;
+    const auto make = [&](std::int64_t rows) {
+      const auto pd = describe(t_, rows, engine_);
+      scratchpad_ = std::max(scratchpad_, pd.scratchpad_desc().get_size());
+      return Ready{dnnl::matmul(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+    };
+    pieces_ = (t_.m + kRows - 1) / kRows;
+    if (t_.m >= kRows) full_ = make(kRows);
+    if (t_.m % kRows != 0) rest_ = make(t_.m % kRows);
+  }
+
+  int tasks() const override { return static_cast<int>(t_.batch * pieces_); }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + piece_bytes() + scratchpad_ + 64; }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    const SingleThread here;
+    dnnl::stream stream(engine_);
+    epilogue_.prepare(worker.scratch);
+    for (int t = task_begin; t < task_end; ++t) piece(memory, worker.scratch, stream, t / pieces_, t % pieces_ * kRows);
+  }
+
+ private:
+  struct Ready {
+    dnnl::matmul primitive;
+    dnnl::memory::desc a, b, c, scratchpad;
+  };
+  [[nodiscard]] std::size_t epilogue_bytes() const { return (epilogue_.scratch_bytes() + 63) / 64 * 64; }
+  [[nodiscard]] std::size_t piece_bytes() const {
+    return static_cast<std::size_t>((std::min(kRows, t_.m) * t_.n * 4 + 63) / 64 * 64);
+  }
+
+  void piece(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t batch, std::int64_t first) const {
+    const std::int64_t rows = std::min(kRows, t_.m - first);
+    const Ready& ready = rows == kRows ? *full_ : *rest_;
+    std::int64_t a = first * (t_.m == 1 ? 0 : t_.a_strides[0]), b = 0;
+    Index origin{};
+    for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
+      origin[d] = batch % space_[d];
+      batch /= space_[d];
+      a += origin[d] * t_.a_batch[d];
+      b += origin[d] * t_.b_batch[d];
+    }
+    std::byte* c = scratch + epilogue_bytes();
+    ready.primitive.execute(stream, {{DNNL_ARG_SRC, dnnl::memory(ready.a, engine_, memory.at(a_) + a * 4)},
+                                     {DNNL_ARG_WEIGHTS, dnnl::memory(ready.b, engine_, memory.at(b_) + b * 4)},
+                                     {DNNL_ARG_DST, dnnl::memory(ready.c, engine_, c)},
+                                     {DNNL_ARG_SCRATCHPAD, dnnl::memory(ready.scratchpad, engine_, c + piece_bytes())}});
+    stream.wait();
+    const std::int64_t cols = std::min<std::int64_t>(t_.n, kBlock), step = kBlock / cols;
+    for (std::int64_t r = 0; r < rows; r += step) {
+      const std::int64_t count = std::min(step, rows - r);
+      origin[t_.row_dim] = first + r;
+      for (std::int64_t j = 0; j < t_.n; j += cols) {
+        const std::int64_t part = std::min(cols, t_.n - j);
+        std::memcpy(Epilogue::acc(scratch), c + (r * t_.n + j) * 4, static_cast<std::size_t>(count * part * 4));
+        origin[t_.col_dim] = j;
+        epilogue_.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(part));
+      }
+    }
+  }
+
+  Setting t_;
+  Epilogue epilogue_;
+  region::TensorRef a_, b_;
+  ir::Shape space_;
+  dnnl::engine engine_;
+  std::optional<Ready> full_, rest_;
+  std::int64_t pieces_ = 1;
+  std::size_t scratchpad_ = 0;
+};
+
+class OneDnnMatmulFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.matmul.f32.onednn"; }
+  bool per_isa() const override { return false; }
+  bool about(const Region& r) const override {
+    const region::Anchor& a = only(r).anchor;
+    return r.stages.size() == 1 && (a.op == ir::Op::matmul || a.op == ir::Op::gemm) && !a.weights && a.inputs.size() >= 2 &&
+           !only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    if (best_isa() != detected_isa())
+      return fmt::format("oneDNN does not follow OCTAVO_CPU ({})", octavo::cpu::name_of(best_isa()));
+    const auto t = setting_of(only(r));
+    if (!t) return t.error().message;
+    const auto e = epilogue(only(r), *t);
+    if (!e) return e.error().message;
+    try {
+      const SingleThread here;
+      (void)describe(*t, std::min(kRows, t->m), dnnl::engine(dnnl::engine::kind::cpu, 0));
+    } catch (const dnnl::error& error) {
+      return fmt::format("oneDNN has no primitive for this ({})", error.what());
+    }
+    return "";
+  }
+  double cost(const Region& r, Isa) const override {
+    const auto t = setting_of(only(r));
+    const double out = static_cast<double>(ir::count(only(r).space));
+    return (t ? out * static_cast<double>(t->k) / 25.0 + out * 1.5 : 0) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(r)));
+    OCTAVO_TRY(Epilogue e, epilogue(only(r), t));
+    try {
+      return std::make_unique<OneDnnMatmul>(std::move(t), only(r), std::move(e));
+    } catch (const dnnl::error& error) {
+      return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\": oneDNN: {}", r.name, error.what()));
+    }
+  }
+
+ private:
+  static Result<Epilogue> epilogue(const Stage& s, const Setting& t) {
+    OCTAVO_TRY(Space space, Space::of(s));
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+    return Epilogue::make(*kernel_table(best_isa()), std::move(code), std::move(space), static_cast<int>(t.row_dim),
+                          static_cast<int>(t.col_dim));
+  }
+};
+
+}  // namespace
+
+const Family& onednn_matmul_family() {
+  static const OneDnnMatmulFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
+#endif
