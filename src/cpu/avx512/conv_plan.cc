@@ -189,8 +189,9 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
   return t;
 }
 
-int most_pixels(int vectors) {
-  return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
+int most_pixels(int vectors, std::int64_t quads) {
+  const int accumulators = quads <= 32 ? 12 : quads <= 96 ? 20 : 24;
+  return std::min(12, accumulators / vectors);
 }
 
 std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j,

@@ -52,8 +52,9 @@ struct Tiling {
   int big = 0, big_count = 0, small = 0, small_count = 0;
 };
 [[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
-/// The most pixels of a tile with so many vectors: accumulators and address registers both fit.
-[[nodiscard]] int most_pixels(int vectors);
+/// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
+/// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
+[[nodiscard]] int most_pixels(int vectors, std::int64_t quads);
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
@@ -67,6 +68,7 @@ struct Phase {
   std::int64_t band_rows = 0, bands = 0;
   int parts = 1;  ///< tasks that share a band, each with some blocks
   std::vector<Block> blocks;
+  [[nodiscard]] std::int64_t all_quads() const { return static_cast<std::int64_t>(segments.size()) * quads; }
   [[nodiscard]] std::int64_t strip_row_bytes(std::int64_t channels) const { return x.extent(x.count) * channels; }
 };
 

@@ -17,6 +17,12 @@ using Xbyak::Zmm;
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
 
+std::array<std::uint8_t, 64> bytes(std::int32_t value) {
+  std::array<std::uint8_t, 64> out{};
+  out.fill(static_cast<std::uint8_t>(value & 255));
+  return out;
+}
+
 std::array<std::uint8_t, 64> words(std::int32_t value) {
   std::array<std::uint8_t, 64> out{};
   const auto w = static_cast<std::uint16_t>(value);
@@ -237,8 +243,12 @@ void Emitter::pack(const std::vector<std::pair<int, int>>& group, std::array<int
   }
   if (k.is_signed) {
     c_.vpacksswb(Zmm(a), Zmm(a), Zmm(c));
+    if (k.lo > -128) c_.vpmaxsb(Zmm(a), Zmm(a), pool_.block(bytes(k.lo)));
+    if (k.hi < 127) c_.vpminsb(Zmm(a), Zmm(a), pool_.block(bytes(k.hi)));
   } else {
     c_.vpackuswb(Zmm(a), Zmm(a), Zmm(c));
+    if (k.lo > 0) c_.vpmaxub(Zmm(a), Zmm(a), pool_.block(bytes(k.lo)));
+    if (k.hi < 255) c_.vpminub(Zmm(a), Zmm(a), pool_.block(bytes(k.hi)));
   }
   for (std::size_t i = 1; i < n; ++i) release(regs[i]);
   if (order_reg_ >= 0) {

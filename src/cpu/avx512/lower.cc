@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -84,6 +85,13 @@ class Lowering {
 
  private:
   int push(const Instr& i) {
+    if (i.op == Op::sub_i && at(i.args[0]).op == Op::add_i) {  // (x + c) - c: a code that goes back to float
+      const Instr& sum = at(i.args[0]);
+      if (const auto c = imm_i(i.args[1])) {
+        if (imm_i(sum.args[1]) == c) return sum.args[0];
+        if (imm_i(sum.args[0]) == c) return sum.args[1];
+      }
+    }
     e_.code.push_back(i);
     return static_cast<int>(e_.code.size()) - 1;
   }
@@ -117,16 +125,17 @@ class Lowering {
       k.value = at(k.value).args[0];
     }
     const std::int32_t lo = k.is_signed ? -128 : 0, hi = k.is_signed ? 127 : 255;
-    for (bool again = true; again;) {
-      again = false;
+    k.lo = lo, k.hi = hi;
+    // Integer clamps from the outermost inwards: the bounds met first win. Whole bytes are clamped 64 at a time.
+    while (at(k.value).op == Op::min_i || at(k.value).op == Op::max_i) {
       const Instr& v = at(k.value);
-      for (int side = 0; side < 2 && !again; ++side) {
-        if (v.op != Op::min_i && v.op != Op::max_i) break;
-        const auto c = imm_i(v.args[static_cast<std::size_t>(side)]);
-        if (!c || *c != (v.op == Op::min_i ? hi : lo)) continue;
-        k.value = v.args[static_cast<std::size_t>(1 - side)];
-        again = true;
-      }
+      const auto a = imm_i(v.args[0]), b = imm_i(v.args[1]);
+      if (!a && !b) break;
+      const std::int32_t bound = a ? *a : *b;
+      if (v.op == Op::min_i ? bound < k.lo : bound > k.hi) break;  // it would empty the range
+      if (v.op == Op::min_i) k.hi = std::min(k.hi, bound);
+      if (v.op == Op::max_i) k.lo = std::max(k.lo, bound);
+      k.value = v.args[a ? 1 : 0];
     }
     std::int32_t zero = 0;
     int rounded = k.value;
@@ -142,7 +151,7 @@ class Lowering {
     }
     if (at(rounded).op != Op::f2i) return;
     const auto clamp = float_clamp(at(rounded).args[0]);
-    if (!clamp) return;
+    if (!clamp || (clamp->nan_passes && zero < 0)) return;
     // The upper bound keeps the conversion in range, so the int32 sum cannot wrap and 16-bit saturating arithmetic is the same.
     if (clamp->hi + static_cast<float>(zero) > 32767.0F) return;
     int value = at(rounded).args[0];
@@ -163,6 +172,7 @@ class Lowering {
     int x = -1, hi_value = -1;
     float lo = 0, hi = 0;
     bool has_lo = false, nan_is_lo = false;
+    bool nan_passes = false;  ///< a NaN becomes INT_MIN, then INT_MIN + zero
   };
 
   /// min(max(x, lo), hi) in either nesting and operand order, or min(x, hi) alone. lo <= hi.
@@ -188,7 +198,8 @@ class Lowering {
       if (split(inner, Op::max, c.x, lo_value, inner_nan)) {
         c.has_lo = true;
         c.lo = *imm_f(lo_value);
-        c.nan_is_lo = inner_nan || !outer_nan;  // a NaN that passes both converts to INT_MIN, which packs to lo as well
+        c.nan_is_lo = inner_nan || !outer_nan;  // INT_MIN packs to lo as well
+        c.nan_passes = !inner_nan && !outer_nan;
       }
       return c.has_lo && c.lo > c.hi ? std::nullopt : std::optional(c);
     }
@@ -197,6 +208,7 @@ class Lowering {
       c.lo = *imm_f(lo_value);
       c.hi = *imm_f(c.hi_value);
       c.nan_is_lo = !inner_nan;
+      c.nan_passes = !inner_nan && !outer_nan;
       return c.lo > c.hi ? std::nullopt : std::optional(c);
     }
     return std::nullopt;

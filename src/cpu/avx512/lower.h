@@ -35,13 +35,14 @@ struct Instr {
   bool reversed = false;
 };
 
-/// The one 8-bit output that is packed four vectors at a time: saturate(value + zero), then the table.
+/// The one 8-bit output that is packed four vectors at a time: clamp(saturate(value + zero), lo, hi), then the table.
 struct Pack {
   int output = -1;  ///< -1: none
   int value = -1;
   bool is_signed = false;
-  std::int32_t zero = 0;  ///< added after saturation to 16 bits
-  int table = -1;         ///< looked up in the packed bytes (needs VBMI)
+  std::int32_t zero = 0;          ///< added after saturation to 16 bits
+  std::int32_t lo = 0, hi = 255;  ///< bounds of the packed bytes; the type's own range costs nothing
+  int table = -1;                 ///< looked up in the packed bytes (needs VBMI)
 };
 
 /// What the emitter needs of a stage. Streams are operands first, then stores.
