@@ -211,9 +211,84 @@ class Placer {
     return r;
   }
 
+  // A slice whose every reader's wish lies in some buffer, remembered until its source is reached.
+  struct SliceWish {
+    Key slice;
+    std::size_t wish;  ///< index into forced_[slice]
+    TensorRef whole;   ///< where all of the source would lie if this slice of it lay where it is wanted
+    std::vector<std::int64_t> starts;
+    ir::Shape dims;
+  };
+
+  // When slices that together make up all of their source are wanted side by side (split halves that are concatenated again), the
+  // source itself is stored there and the slices cost nothing.
+  void join_slices(Key source) {
+    const auto found = slice_wishes_.find(source);
+    if (found == slice_wishes_.end()) return;
+    std::vector<SliceWish>& wishes = found->second;
+    const ir::Shape& dims = g_.type(source.first).shape;
+    while (!wishes.empty()) {
+      const TensorRef whole = wishes.front().whole;
+      std::vector<SliceWish> same;
+      for (std::size_t i = 0; i < wishes.size();) {
+        const TensorRef& w = wishes[i].whole;
+        const bool match = w.buffer == whole.buffer && w.offset == whole.offset && w.strides == whole.strides;
+        if (match) same.push_back(wishes[i]);
+        if (match)
+          wishes.erase(wishes.begin() + static_cast<std::ptrdiff_t>(i));
+        else
+          ++i;
+      }
+      if (!covers(same, dims)) continue;
+      forced_[source].push_back(relabel(whole, ref_of(source, -1, {})));
+      for (const SliceWish& w : same) satisfied_.insert({w.slice, w.wish});
+    }
+  }
+
+  static bool covers(const std::vector<SliceWish>& parts, const ir::Shape& dims) {
+    std::vector<std::vector<std::int64_t>> ranges;  // along the one dimension that is cut
+    std::optional<std::size_t> axis;
+    for (const SliceWish& p : parts) {
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        if (p.dims[d] == dims[d]) continue;
+        if (axis && *axis != d) return false;
+        axis = d;
+      }
+    }
+    if (!axis) return true;  // whole copies of the source
+    for (const SliceWish& p : parts) ranges.push_back({p.starts[*axis], p.starts[*axis] + p.dims[*axis]});
+    std::sort(ranges.begin(), ranges.end());
+    std::int64_t reached = 0;
+    for (const auto& r : ranges) {
+      if (r[0] > reached) return false;
+      reached = std::max(reached, r[1]);
+    }
+    return reached == dims[*axis];
+  }
+
+  void wish_slice(const Node& n, Key key) {
+    const auto steps = ir::get_ints(n.attrs, "steps");
+    if (std::any_of(steps.begin(), steps.end(), [](std::int64_t s) { return s != 1; })) return;
+    const Key source{n.inputs[0], key.second};
+    const auto starts = ir::get_ints(n.attrs, "starts");
+    const std::vector<TensorRef>& forced = forced_[key];
+    for (std::size_t i = 0; i < forced.size(); ++i) {
+      TensorRef whole = forced[i];
+      whole.dims = g_.type(source.first).shape;
+      for (std::size_t d = 0; d < starts.size(); ++d) {
+        whole.offset -= starts[d] * whole.strides[d] * static_cast<std::int64_t>(ir::size_of(whole.dtype));
+      }
+      if (whole.offset >= 0) slice_wishes_[source].push_back({key, i, whole, starts, g_.type(key.first).shape});
+    }
+  }
+
   // Consumers first: hand wishes on to the sources.
   void push(NodeId id) {
     const Node& n = g_.node(id);
+    for (const ValueId v : n.outputs) {
+      join_slices({v, Repr::raw});
+      join_slices({v, Repr::codes});
+    }
     if (!is_alias(n)) return;
     for (const Repr repr : {Repr::raw, Repr::codes}) {
       const Key key{n.outputs[0], repr};
@@ -231,6 +306,7 @@ class Placer {
         }
         continue;
       }
+      if (n.op == Op::slice) wish_slice(n, key);
       if (forced.empty() || (n.op != Op::transpose && n.op != Op::reshape)) continue;
       const Key source{n.inputs[0], repr};
       std::vector<TensorRef> pushed;
@@ -342,7 +418,10 @@ class Placer {
 
   Status copies_of(Key key, Home& home, const TensorRef& base, const char* why) {
     home.refs.push_back(base);
-    for (const TensorRef& want : forced_[key]) home.copies.push_back({key, base, want, why});
+    const std::vector<TensorRef>& forced = forced_[key];
+    for (std::size_t i = 0; i < forced.size(); ++i) {
+      if (!satisfied_.contains({key, i})) home.copies.push_back({key, base, forced[i], why});
+    }
     return {};
   }
 
@@ -354,6 +433,8 @@ class Placer {
   std::vector<Strides> natural_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
+  std::map<Key, std::vector<SliceWish>> slice_wishes_;
+  std::set<std::pair<Key, std::size_t>> satisfied_;  ///< wishes of slices that their source's store fulfils
   std::map<ValueId, TensorRef> input_ref_;
   Placement out_;
 };
