@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -158,7 +159,8 @@ int number_values(Graph& g) {
     }
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ValueId kept = g.node(*twin).outputs[i];
-      if (!g.value(kept).amax) g.value(kept).amax = g.value(n.outputs[i]).amax;
+      std::optional<float>& range = g.value(kept).amax;  // the wider of two ranges, whichever node comes first
+      if (const auto other = g.value(n.outputs[i]).amax; other && (!range || *other > *range)) range = other;
       g.replace_uses(n.outputs[i], kept);
     }
     ++merged;

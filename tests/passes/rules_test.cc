@@ -37,6 +37,25 @@ TEST(FloatRuleNames, EachHasItsTextTest) {
   EXPECT_EQ(files.size(), passes::float_rules().size());
 }
 
+/// Inputs and constants have no provenance: what is folded into them is accounted for by its readers.
+TEST(FloatRules, KeepEveryOnnxNode) {
+  auto g = ir::parse(R"(
+x = input : f32[2,2]
+i = reshape x {shape=[2,2]} from {"Reshape_0"}
+a = constant f32[2,2] (1, 2, 3, 4)
+e = exp a from {"Exp_1"}
+t = transpose i {perm=[1,0]} from {"Transpose_2"}
+u = transpose t {perm=[1,0]} from {"Transpose_3"}
+y = add u e from {"Add_4"}
+output y as "y"
+)");
+  ASSERT_TRUE(g) << g.error().message;
+  ASSERT_TRUE(rewrite::run(*g, passes::float_rules(), {}));
+  EXPECT_EQ(g->order().size(), 3U) << ir::print(*g);
+  EXPECT_EQ(g->producer(g->outputs[0]).origin,
+            (std::set<std::string>{"Add_4", "Exp_1", "Reshape_0", "Transpose_2", "Transpose_3"}));
+}
+
 ir::Tensor random_tensor(const ir::TensorType& type, std::mt19937& random) {
   ir::Tensor t(type);
   for (float& v : t.mutable_data<float>())

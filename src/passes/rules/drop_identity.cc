@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "passes/rules.h"
+#include "quant/codes.h"
 
 namespace octavo::passes {
 namespace {
@@ -60,9 +61,7 @@ struct DropIdentity final : rewrite::Rule {
   rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids&) const override {
     const ir::Node& n = g.node(id);
     if (n.inputs.empty() || n.inputs[0] == ir::kNone || !passes_on(g, n)) return rewrite::no_match();
-    const ir::ValueId from = n.outputs[0], to = n.inputs[0];
-    if (!g.value(to).amax) g.value(to).amax = g.value(from).amax;  // a range of the copy is a range of the original
-    g.replace_uses(from, to);
+    quant::substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "passes/rules.h"
+#include "quant/codes.h"
 #include "reference/evaluate.h"
 
 namespace octavo::passes {
@@ -46,8 +47,7 @@ struct FoldConstants final : rewrite::Rule {
     const std::vector<ir::ValueId> outputs = n.outputs;  // adding nodes moves the original
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const ir::ValueId folded = g.add_constant(std::move((*results)[i]), g.value(outputs[i]).name);
-      g.value(folded).amax = g.value(outputs[i]).amax;
-      g.replace_uses(outputs[i], folded);
+      quant::substitute(g, outputs[i], folded);
     }
     return rewrite::applied();
   }
