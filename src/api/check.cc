@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <random>
 
 #include "ir/quantizer.h"
 #include "reference/evaluate.h"
@@ -47,41 +46,6 @@ Border border_of(const Region& r) {
   for (std::size_t i = 0; i < in.size(); ++i) b.in.push_back({in[i], r.graph_inputs[i]});
   for (std::size_t i = 0; i < out.size(); ++i) b.out.push_back({out[i], r.graph_outputs[i]});
   return b;
-}
-
-/// Which dimensions of a broadcast reference carry the `wanted` elements; empty shape entries of 1 are dropped on both sides.
-std::optional<std::vector<bool>> carried(const TensorRef& ref, const ir::Shape& wanted) {
-  const std::int64_t count = ir::count(wanted);
-  std::vector<bool> keep(ref.dims.size(), true);
-  if (ir::count(ref.dims) == count) return keep;
-  for (std::size_t k = 0; k < keep.size(); ++k) keep[k] = ref.strides[k] != 0;
-  std::int64_t kept = 1;
-  for (std::size_t k = 0; k < keep.size(); ++k) kept *= keep[k] ? ref.dims[k] : 1;
-  if (kept == count) return keep;
-  // An expanded value (stride 0 in itself) that is broadcast further: match the shapes from the innermost dimension.
-  ir::Shape left;
-  for (const std::int64_t d : wanted) {
-    if (d != 1) left.push_back(d);
-  }
-  for (std::size_t k = ref.dims.size(); k-- > 0;) {
-    const bool match = !left.empty() && left.back() == ref.dims[k];
-    if (!match && ref.strides[k] != 0 && ref.dims[k] != 1) return std::nullopt;
-    keep[k] = match;
-    if (match) left.pop_back();
-  }
-  if (!left.empty()) return std::nullopt;
-  return keep;
-}
-
-float decode(const ir::Quantizer& q, std::int64_t code, const ir::Shape& shape, std::int64_t flat) {
-  std::int64_t channel = 0;
-  if (!q.per_tensor()) {
-    const auto axis = static_cast<std::size_t>(q.axis);
-    std::int64_t inner = 1;
-    for (std::size_t k = axis + 1; k < shape.size(); ++k) inner *= shape[k];
-    channel = flat / inner % shape[axis];
-  }
-  return ir::dequantize_one(static_cast<std::int32_t>(code), q.scale_at(channel), q.zero_at(channel), q.arith);
 }
 
 ir::Shape unflatten(std::int64_t flat, const ir::Shape& shape) {
@@ -200,36 +164,6 @@ void judge(const ir::Graph& graph, const Region& r, const Border& border, const 
 
 }  // namespace
 
-std::optional<ir::Tensor> read_value(const region::Memory& memory, const region::TensorRef& ref, const ir::TensorType& type) {
-  const auto keep = carried(ref, type.shape);
-  if (!keep) return std::nullopt;
-  const bool decodes = ir::is_int8(ref.dtype) && type.dtype == ir::DType::f32;
-  if (decodes && !ref.quantizer) return std::nullopt;
-  if (!decodes && ref.dtype != type.dtype) return std::nullopt;
-  ir::Tensor out(type);
-  const std::size_t size = ir::size_of(ref.dtype);
-  const std::byte* base = memory.at(ref);
-  std::vector<std::int64_t> index(ref.dims.size(), 0);
-  for (std::int64_t flat = 0; flat < out.size(); ++flat) {
-    std::int64_t at = 0;
-    for (std::size_t k = 0; k < index.size(); ++k) at += index[k] * ref.strides[k];
-    const std::byte* from = base + at * static_cast<std::int64_t>(size);
-    if (decodes) {
-      const std::int64_t code = ref.dtype == ir::DType::u8 ? static_cast<std::int64_t>(static_cast<std::uint8_t>(*from))
-                                                           : static_cast<std::int64_t>(static_cast<std::int8_t>(*from));
-      out.mutable_data<float>()[static_cast<std::size_t>(flat)] = decode(*ref.quantizer, code, type.shape, flat);
-    } else {
-      std::memcpy(out.mutable_bytes().data() + static_cast<std::size_t>(flat) * size, from, size);
-    }
-    for (std::size_t k = index.size(); k-- > 0;) {
-      if (!(*keep)[k]) continue;
-      if (++index[k] < ref.dims[k]) break;
-      index[k] = 0;
-    }
-  }
-  return out;
-}
-
 bool CheckReport::ok() const {
   return std::all_of(regions.begin(), regions.end(), [](const RegionCheck& r) { return r.ok(); });
 }
@@ -301,38 +235,6 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
   OCTAVO_TRY(report.outputs, run(*context, inputs, &observer));
   judge_outputs(graph, stored, report);
   return report;
-}
-
-std::vector<ir::Tensor> random_inputs(const region::Plan& plan, std::uint64_t seed) {
-  std::mt19937_64 random(seed);  // used directly: the standard distributions differ between libraries
-  std::vector<ir::Tensor> inputs;
-  for (const region::Binding& b : plan.inputs) {
-    ir::Tensor t(b.type);
-    const std::size_t size = ir::size_of(b.type.dtype);
-    for (std::int64_t i = 0; i < t.size(); ++i) {
-      const std::uint64_t bits = random();
-      std::byte* to = t.mutable_bytes().data() + static_cast<std::size_t>(i) * size;
-      if (b.type.dtype == ir::DType::f32) {
-        const float v = static_cast<float>(bits >> 40) * 0x1p-23F - 1.0F;
-        std::memcpy(to, &v, size);
-      } else if (b.type.dtype == ir::DType::f64) {
-        const double v = static_cast<double>(bits >> 11) * 0x1p-52 - 1.0;
-        std::memcpy(to, &v, size);
-      } else if (b.type.dtype == ir::DType::f16 || b.type.dtype == ir::DType::bf16) {
-        // Sign, an exponent one to four steps below 1, random mantissa: between 1/16 and 1.
-        const int mantissa = b.type.dtype == ir::DType::f16 ? 10 : 7;
-        const std::uint64_t bias = b.type.dtype == ir::DType::f16 ? 15 : 127;
-        const auto v = static_cast<std::uint16_t>((bits >> 63) << 15 | (bias - 1 - ((bits >> 20) & 3)) << mantissa |
-                                                  (bits & ((1U << mantissa) - 1)));
-        std::memcpy(to, &v, size);
-      } else {
-        const std::uint64_t v = size == 1 && b.type.dtype != ir::DType::boolean ? bits >> 56 : bits >> 63;
-        std::memcpy(to, &v, size);
-      }
-    }
-    inputs.push_back(std::move(t));
-  }
-  return inputs;
 }
 
 }  // namespace octavo::api
