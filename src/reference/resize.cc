@@ -21,6 +21,7 @@ Result<double> source(const Args& a, std::string_view mode, double o, double in,
   if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
   if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
   if (mode == "asymmetric") return o / scale;
+  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / scale;
   if (mode == "half_pixel_symmetric") {  // as half_pixel, centred when the output extent was rounded
     const double centre = in / 2, offset = centre * (1 - out / (scale * in));
     return offset + (o + 0.5) / scale - 0.5;
