@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <tuple>
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -134,6 +136,121 @@ class ConvTile {
   Xbyak::Label segments_;
 };
 
+/// Short reductions: while one tile's epilogue runs, the next tile's dots run between its instructions, in a second set of
+/// accumulators. The out-of-order window alone does not reach that far (docs/kernels.md).
+class PipelinedConv {
+ public:
+  PipelinedConv(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& phase, const Tile& tile)
+      : c_(c), e_(emitter), plan_(plan), ph_(phase), columns_(plan.epilogue.columns), a_(tile), b_(tile) {
+    b_.first = a_.accs();
+    temps_ = 2 * a_.accs();
+  }
+
+  void emit() {
+    const int advance = a_.pixels * columns_ * 4;
+    Xbyak::Label loop, last_a, last_b, done;
+    for (const auto& u : units(a_, 0)) u();
+    c_.align(16);
+    c_.L(loop);
+    for (const auto& [current, next, last] : {std::tie(a_, b_, last_a), std::tie(b_, a_, last_b)}) {
+      c_.dec(c_.qword[c_.rdi + kTiles]);
+      c_.jz(last, Xbyak::CodeGenerator::T_NEAR);
+      overlap(current, next, advance);
+      c_.add(c_.qword[c_.rdi + kTable], advance);
+    }
+    c_.jmp(loop, Xbyak::CodeGenerator::T_NEAR);
+    c_.L(last_b);
+    e_.begin(b_, temps_, false);
+    for (int i = 0; i < e_.steps(); ++i) e_.step(i);
+    c_.jmp(done, Xbyak::CodeGenerator::T_NEAR);
+    c_.L(last_a);
+    e_.begin(a_, temps_, false);
+    for (int i = 0; i < e_.steps(); ++i) e_.step(i);
+    c_.L(done);
+    c_.add(c_.qword[c_.rdi + kTable], advance);
+  }
+
+ private:
+  using Unit = std::function<void()>;
+
+  void overlap(const Tile& current, const Tile& next, int advance) {
+    const auto dots = units(next, advance);
+    e_.begin(current, temps_ + reserved(), true);
+    std::size_t done = 0;
+    for (int i = 0; i < e_.steps(); ++i) {
+      e_.step(i);
+      const std::size_t until = dots.size() * static_cast<std::size_t>(i + 1) / static_cast<std::size_t>(e_.steps());
+      for (; done < until; ++done) dots[done]();
+    }
+  }
+
+  [[nodiscard]] bool weights_stay() const { return a_.vectors <= a_.pixels; }
+  /// zmm that the dots need besides the accumulators.
+  [[nodiscard]] int reserved() const { return std::min(a_.vectors, a_.pixels) + 1; }
+  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
+
+  /// The reduction of a tile as short runs of instructions. `ahead`: bytes from [rdi + table] to the tile's entries.
+  std::vector<Unit> units(const Tile& t, int ahead) {
+    const Reg64 w = c_.r14;
+    std::vector<Unit> list;
+    list.emplace_back([=, this] {
+      c_.mov(w, c_.ptr[c_.rdi + kTable]);
+      for (int p = 0; p < t.pixels; ++p) {
+        c_.movsxd(x(p), c_.dword[w + ahead + p * columns_ * 4]);
+        c_.add(x(p), c_.ptr[c_.rdi + kX]);
+      }
+      if (plan_.zero != 0) c_.mov(w, c_.ptr[c_.rdi + kInit]);
+      for (int p = 0; p < t.pixels; ++p) {
+        for (int v = 0; v < t.vectors; ++v) {
+          const Zmm acc(t.acc(p, v));
+          if (plan_.zero == 0) {
+            c_.vpxord(acc, acc, acc);
+          } else if (p == 0) {
+            c_.vmovdqu32(acc, c_.ptr[w + v * 64]);
+          } else {
+            c_.vmovdqa32(acc, Zmm(t.acc(0, v)));
+          }
+        }
+      }
+      c_.mov(w, c_.ptr[c_.rdi + kWeights]);
+    });
+    int index = 0;
+    for (auto segment : ph_.segments) {
+      for (std::int64_t q = 0; q < ph_.quads; ++q, ++index) {
+        const int at = static_cast<int>(segment + 4 * q);
+        const auto weight = [=, this](int v) { return c_.ptr[w + (index * t.vectors + v) * 64]; };
+        const auto input = [=, this](int p) { return c_.ptr[x(p) + at]; };
+        const int other = temps_ + reserved() - 1;  // the register of the side that is loaded again and again
+        if (weights_stay()) {
+          for (int p = 0; p < t.pixels; ++p) {
+            list.emplace_back([=, this] {
+              for (int v = 0; p == 0 && v < t.vectors; ++v) c_.vmovdqu32(Zmm(temps_ + v), weight(v));
+              c_.vpbroadcastd(Zmm(other), input(p));
+              for (int v = 0; v < t.vectors; ++v) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
+            });
+          }
+        } else {
+          for (int v = 0; v < t.vectors; ++v) {
+            list.emplace_back([=, this] {
+              for (int p = 0; v == 0 && p < t.pixels; ++p) c_.vpbroadcastd(Zmm(temps_ + p), input(p));
+              c_.vmovdqu32(Zmm(other), weight(v));
+              for (int p = 0; p < t.pixels; ++p) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
+            });
+          }
+        }
+      }
+    }
+    return list;
+  }
+
+  Code& c_;
+  Emitter& e_;
+  const ConvPlan& plan_;
+  const Phase& ph_;
+  int columns_, temps_ = 0;
+  Tile a_, b_;
+};
+
 }  // namespace
 
 std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Phase& phase, const Tile& tile, bool vbmi) {
@@ -143,6 +260,11 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   const std::size_t start = c.getSize();
   enter(c, emitter.stack_bytes());
   emitter.masks(tile);
+  if (tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
+    PipelinedConv(c, emitter, plan, phase, tile).emit();
+    leave(c, emitter.stack_bytes());
+    return start;
+  }
   Xbyak::Label next;
   c.align(16);
   c.L(next);

@@ -190,8 +190,8 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
 }
 
 int most_pixels(int vectors, std::int64_t quads) {
-  const int accumulators = quads <= 32 ? 12 : quads <= 96 ? 20 : 24;
-  return std::min(12, accumulators / vectors);
+  if (quads <= kPipelinedQuads) return std::min(6, 12 / vectors);
+  return std::min(12, (quads <= 96 ? 20 : 24) / vectors);
 }
 
 std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j,

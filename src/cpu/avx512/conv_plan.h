@@ -52,6 +52,8 @@ struct Tiling {
   int big = 0, big_count = 0, small = 0, small_count = 0;
 };
 [[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
+/// Reductions up to this many quads run under the previous tile's epilogue.
+inline constexpr std::int64_t kPipelinedQuads = 32;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads);

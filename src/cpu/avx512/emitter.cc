@@ -416,27 +416,42 @@ int Emitter::evaluate(int p, int v) {
   return result;
 }
 
-void Emitter::emit(const Tile& tile) {
+void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   tile_ = tile;
   free_.clear();
-  for (int r = 31; r >= tile.accs(); --r) free_.push_back(r);
+  for (int r = 31; r >= free_first; --r) free_.push_back(r);
+  pointer_regs_ = few_pointers ? 5 : 12;
   pointer_pixel_.assign(static_cast<std::size_t>(e_.stream_count()), -1);
-  c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
-  hoist();
+  groups_.clear();
+  steps_.clear();
   // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
   const int together = e_.pack.output < 0 || tile.vectors > 2 ? 1 : 4 / tile.vectors;
   for (int p = 0; p < tile.pixels; p += together) {
-    std::vector<std::pair<int, int>> group;
-    std::array<int, 4> regs{-1, -1, -1, -1};
+    Group& group = groups_.emplace_back();
     for (int q = p; q < std::min(tile.pixels, p + together); ++q) {
       for (int v = 0; v < tile.vectors; ++v) {
-        const int r = evaluate(q, v);
-        if (r >= 0) regs[group.size()] = r;
-        group.emplace_back(q, v);
+        steps_.push_back({groups_.size() - 1, static_cast<int>(group.members.size())});
+        group.members.emplace_back(q, v);
       }
     }
-    if (e_.pack.output >= 0) pack(group, regs);
+    if (e_.pack.output >= 0) steps_.push_back({groups_.size() - 1, -1});
   }
+  c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
+  hoist();
+}
+
+void Emitter::step(int i) {
+  const Step& s = steps_[static_cast<std::size_t>(i)];
+  Group& group = groups_[s.group];
+  if (s.member < 0) return pack(group);
+  const auto [p, v] = group.members[static_cast<std::size_t>(s.member)];
+  const int r = evaluate(p, v);
+  if (r >= 0) group.regs[static_cast<std::size_t>(s.member)] = r;
+}
+
+void Emitter::emit(const Tile& tile) {
+  begin(tile, tile.first + tile.accs(), false);
+  for (int i = 0; i < steps(); ++i) step(i);
 }
 
 }  // namespace octavo::cpu::avx512

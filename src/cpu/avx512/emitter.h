@@ -38,8 +38,9 @@ class Code : public Xbyak::CodeGenerator {
 
 struct Tile {
   int pixels = 1, vectors = 1;
-  int tail = 16;                                                         ///< channels in the last vector, 1..16
-  [[nodiscard]] int acc(int p, int v) const { return p * vectors + v; }  ///< zmm index; accumulators are zmm0, zmm1, ...
+  int tail = 16;                                                                 ///< channels in the last vector, 1..16
+  int first = 0;                                                                 ///< zmm of pixel 0, vector 0
+  [[nodiscard]] int acc(int p, int v) const { return first + p * vectors + v; }  ///< zmm index
   [[nodiscard]] int accs() const { return pixels * vectors; }
 };
 
@@ -76,6 +77,13 @@ class Emitter {
   void masks(const Tile& tile);
   /// The epilogue of one tile; reads the table at [rdi + table].
   void emit(const Tile& tile);
+  /// The same in pieces, between which the caller may emit instructions that touch none of the registers given here: zmm
+  /// `free_first`..31 and the tile's accumulators, rax, rsi, rbx, rcx, rdx, rbp, r15 (and r8..r14 unless `few_pointers`), k2.
+  void begin(const Tile& tile, int free_first, bool few_pointers);
+  [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
+  void step(int i);
+  /// Values that are live together at most, constants not counted.
+  [[nodiscard]] int width() const;
 
  private:
   /// Where a value is. `home`: where it can be fetched again without a spill store.
@@ -91,7 +99,6 @@ class Emitter {
   void place_sources(int v);
   void compute(int i);
   void hoist();
-  [[nodiscard]] int width() const;
   int take(int value);
   void release(int reg);
   int in_register(int value);
@@ -107,7 +114,12 @@ class Emitter {
   void canonical_nan(int dst, int src);
   void round_bf16(int dst, int src);
   void store(int j, int reg);
-  void pack(const std::vector<std::pair<int, int>>& group, std::array<int, 4> regs);
+  /// Vectors that are packed together, and the registers that their values ended in.
+  struct Group {
+    std::vector<std::pair<int, int>> members;  ///< (pixel, vector)
+    std::array<int, 4> regs{-1, -1, -1, -1};
+  };
+  void pack(const Group& group);
   Xbyak::Reg64 pointer(int stream, int pixel);
   Xbyak::Address element(int stream, int p, int v);
   [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != 16; }
@@ -130,6 +142,13 @@ class Emitter {
   std::array<bool, 32> pinned_{};
   int order_reg_ = -1;  ///< the pack permutation, when hoisted
   std::vector<int> pointer_pixel_;
+  std::size_t pointer_regs_ = 0;
+  std::vector<Group> groups_;
+  struct Step {
+    std::size_t group = 0;
+    int member = 0;  ///< -1: pack the group
+  };
+  std::vector<Step> steps_;
 };
 
 }  // namespace octavo::cpu::avx512

@@ -88,11 +88,11 @@ void Emitter::masks(const Tile& tile) {
 }
 
 Reg64 Emitter::pointer(int stream, int pixel) {
-  const std::array<Reg64, 12> regs{c_.rbx, c_.rcx, c_.rdx, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14, c_.r15, c_.rbp};
+  const std::array<Reg64, 12> regs{c_.rbx, c_.rcx, c_.rdx, c_.rbp, c_.r15, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
   const Stream& s = e_.stream(stream);
   const auto k = static_cast<std::size_t>(stream);
   const int wanted = s.column < 0 ? 0 : pixel;
-  const bool cached = k < regs.size();
+  const bool cached = k < pointer_regs_;
   const Reg64 r = cached ? regs[k] : c_.rax;
   if (cached && pointer_pixel_[k] == wanted) return r;
   if (s.column < 0) {
@@ -226,8 +226,10 @@ void Emitter::store(int j, int reg) {
   }
 }
 
-void Emitter::pack(const std::vector<std::pair<int, int>>& group, std::array<int, 4> regs) {
+void Emitter::pack(const Group& g) {
   const Pack& k = e_.pack;
+  const auto& group = g.members;
+  const auto& regs = g.regs;
   const std::size_t n = group.size();
   const auto add_zero = [&](int r) {
     if (k.zero != 0) c_.vpaddsw(Zmm(r), Zmm(r), pool_.block(words(k.zero)));
