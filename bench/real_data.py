@@ -27,7 +27,7 @@ class Model:
     pictures: str  # imagenet, cifar10, coco, text
     shape: tuple = ()  # bound shape of one run, where the file leaves it open
     dtype: type = np.float32
-    placements: tuple = ()  # styles of placements.py
+    placements: tuple = ()  # styles of placements.py, with @percentile of the calibrated range
 
 
 MODELS = (
@@ -39,7 +39,7 @@ MODELS = (
     Model("resnet56_cifar10_fp32.onnx", "input", "cifar", "cifar10", (1, 3, 32, 32), placements=("outputs", "residual")),
     Model("tinycnn_cifar_fp32.onnx", "input", "cifar", "cifar10"),
     Model("tinycnn_cifar_qoperator.onnx", "input", "cifar", "cifar10"),
-    Model("yolox_nano_416.onnx", "images", "yolox", "coco", placements=("outputs",)),
+    Model("yolox_nano_416.onnx", "images", "yolox", "coco", placements=("outputs", "inputs@99.9")),
     Model("nanodet_m_416.onnx", "input.1", "nanodet", "coco", placements=("outputs",)),
     Model("unet_small.onnx", "input", "grey", "coco", (1, 1, 224, 224), placements=("outputs",)),
     Model("ppocrv3_det_op14.onnx", "x", "text", "text", (1, 3, 320, 480), placements=("outputs",)),
@@ -158,14 +158,16 @@ def variants(model, folder):
     """[(name, path)]: the file itself, and its Q/DQ variants, calibrated on some of its pictures, in `folder`."""
     source = DATA / "models" / model.file
     found = [(source.stem, source)]
-    for style in model.placements:
-        path = folder / f"{source.stem}_{style}.onnx"
+    for placement in model.placements:
+        style, _, percentile = placement.partition("@")
+        path = folder / f"{source.stem}_{style}{'_p' * bool(percentile)}{percentile}.onnx"
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             calibration = folder / f"{source.stem}_calibration.npz"
             array, _ = feed(model)
             np.savez(calibration, **{model.input: array[:: max(1, len(array) // 16)]})
             command = [sys.executable, DATA / "bench/placements.py", at_opset_13(source, folder), path, style, "--calib", calibration]
+            command += ["--percentile", percentile] if percentile else []
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found.append((path.stem, path))
     return found

@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -28,7 +29,9 @@ def run(octavo, model, photo):
     """The model's output [3549, 85] for a photo; the command does the preprocessing."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.npz")
-        subprocess.run([octavo, "run", model, "--input", photo, "--preset", "yolox", "--output", out], check=True)
+        done = subprocess.run([octavo, "run", model, "--input", photo, "--preset", "yolox", "--output", out], check=False)
+        if done.returncode != 0:
+            sys.exit(done.returncode)  # octavo has said why
         return next(iter(np.load(out).values()))[0]
 
 
