@@ -99,6 +99,12 @@ Move push_select(const Graph& g, const Node& m, const Label& label, const std::v
   return moved;
 }
 
+bool adds_constant(const Node& pad) {
+  const auto pads = ir::get_ints(pad.attrs, "pads");
+  return ir::get_text(pad.attrs, "mode", "constant") == "constant" &&
+         std::any_of(pads.begin(), pads.end(), [](std::int64_t p) { return p > 0; });
+}
+
 Move push_reduce(const Graph& g, const Node& m, const Label& label) {
   if (auto why = not_increasing(label)) return tl::unexpected(*why);
   if (label.q.per_tensor()) return on_operands(m, label, -1);

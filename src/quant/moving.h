@@ -55,6 +55,8 @@ ir::ValueId copy_moved(ir::Graph& g, ir::NodeId m, const Moved& moved, std::vect
 [[nodiscard]] std::optional<std::string> not_increasing(const Label& label);
 /// Element-wise selection (max, min, where) with broadcasting: the label on the data operands `slots`.
 [[nodiscard]] Move push_select(const ir::Graph& g, const ir::Node& m, const Label& label, const std::vector<std::size_t>& slots);
+/// True if a pad node adds elements of its constant value.
+[[nodiscard]] bool adds_constant(const ir::Node& pad);
 /// reduce_max, reduce_min.
 [[nodiscard]] Move push_reduce(const ir::Graph& g, const ir::Node& m, const Label& label);
 

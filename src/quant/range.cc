@@ -14,18 +14,16 @@ using ir::Op;
 using ir::Quantizer;
 using ir::ValueId;
 
-constexpr Range kAnything{-INFINITY, INFINITY};
+constexpr Range kAnything{-INFINITY, INFINITY, true};
 
-/// Zeros of both signs: the bound moves just below 0, so that nothing is concluded from lo >= 0.
-float maybe_minus_zero(float lo) {
-  return lo == 0 ? std::nextafter(0.0F, -1.0F) : lo;
+bool is_minus_zero(float x) {
+  return x == 0 && std::signbit(x);
 }
-float bound(float x) {
-  return x == 0 && std::signbit(x) ? maybe_minus_zero(x) : x;
+Range point(float x) {
+  return {x, x, is_minus_zero(x)};
 }
-
 Range hull(Range a, Range b) {
-  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi), a.minus_zero || b.minus_zero};
 }
 
 class Ranges {
@@ -47,22 +45,23 @@ class Ranges {
       case Op::dequantize: return dequantized(n);
       case Op::relu: {
         const Range x = of(n.inputs[0]);
-        return {std::max(x.lo, 0.0F), std::max(x.hi, 0.0F)};
+        return {std::max(x.lo, 0.0F), std::max(x.hi, 0.0F), false};
       }
       case Op::clip: {
         const Range x = of(n.inputs[0]);
-        const auto lo = bound(static_cast<float>(ir::get_float(n.attrs, "min", -INFINITY)));
-        const auto hi = bound(static_cast<float>(ir::get_float(n.attrs, "max", INFINITY)));
-        return {std::min(std::max(x.lo, lo), hi), std::min(std::max(x.hi, lo), hi)};
+        const auto lo = static_cast<float>(ir::get_float(n.attrs, "min", -INFINITY));
+        const auto hi = static_cast<float>(ir::get_float(n.attrs, "max", INFINITY));
+        if (!(lo <= hi)) return kAnything;
+        const bool minus_zero = (x.minus_zero && lo < 0) || is_minus_zero(lo) || is_minus_zero(hi);
+        return {std::min(std::max(x.lo, lo), hi), std::min(std::max(x.hi, lo), hi), minus_zero};
       }
       case Op::max: {
         const Range a = of(n.inputs[0]), b = of(n.inputs[1]);
-        const float lo = std::max(a.lo, b.lo);
-        return {std::min(a.lo, b.lo) < 0 ? maybe_minus_zero(lo) : lo, std::max(a.hi, b.hi)};
+        return {std::max(a.lo, b.lo), std::max(a.hi, b.hi), a.minus_zero || b.minus_zero};
       }
       case Op::min: {
         const Range a = of(n.inputs[0]), b = of(n.inputs[1]);
-        return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+        return {std::min(a.lo, b.lo), std::min(a.hi, b.hi), a.minus_zero || b.minus_zero};
       }
       case Op::max_pool: {
         const bool whole =
@@ -71,9 +70,8 @@ class Ranges {
       }
       case Op::pad: {
         const Range x = of(n.inputs[0]);
-        if (ir::get_text(n.attrs, "mode", "constant") != "constant") return x;
-        const auto value = bound(static_cast<float>(ir::get_float(n.attrs, "value")));
-        return hull(x, {value, value});
+        if (!adds_constant(n)) return x;
+        return hull(x, point(static_cast<float>(ir::get_float(n.attrs, "value"))));
       }
       case Op::where: return hull(of(n.inputs[1]), of(n.inputs[2]));
       default: break;
@@ -90,21 +88,21 @@ class Ranges {
     if (!n.quantizer && n.payload.dtype() == ir::DType::f64) return kAnything;
     const ir::Tensor values = values_of(n);
     if (values.size() == 0) return kAnything;
-    Range all{INFINITY, -INFINITY};
+    Range all{INFINITY, -INFINITY, false};
     for (const float x : values.data<float>()) {
       if (std::isnan(x)) return kAnything;
-      all = hull(all, {bound(x), bound(x)});
+      all = hull(all, point(x));
     }
     return all;
   }
 
   /// The label keeps order in each channel; the hull over channels.
   static Range through(const Label& label, Range x) {
-    Range all{INFINITY, -INFINITY};
+    Range all{INFINITY, -INFINITY, false};
     for (std::size_t c = 0; c < label.q.entries(); ++c) {
       if (!(label.q.scale[c] > 0)) return kAnything;
       const auto channel = static_cast<std::int64_t>(c);
-      all = hull(all, {apply_label(label, x.lo, channel), apply_label(label, x.hi, channel)});
+      all = hull(all, {apply_label(label, x.lo, channel), apply_label(label, x.hi, channel), false});
     }
     return all;
   }
@@ -115,7 +113,7 @@ class Ranges {
     if (p.op == Op::quantize && p.quantizer->per_tensor() && q.per_tensor() && p.quantizer->scale[0] > 0 &&
         ir::is_float(g_.type(p.inputs[0]).dtype))
       return through({Label::Kind::recode, q, *p.quantizer}, of(p.inputs[0]));
-    return through({Label::Kind::dequantize, q, std::nullopt}, {static_cast<float>(q.lo()), static_cast<float>(q.hi())});
+    return through({Label::Kind::dequantize, q, std::nullopt}, {static_cast<float>(q.lo()), static_cast<float>(q.hi()), false});
   }
 
   const ir::Graph& g_;

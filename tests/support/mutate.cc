@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "ir/canonical.h"
 #include "ir/grid.h"
 #include "support/placement.h"
 
@@ -198,7 +199,9 @@ class Mutator {
       if (std::isfinite(value)) attrs[key] = static_cast<double>(ir::view_one(q, value));
     };
     if (m.op == Op::clip) read("min"), read("max");
-    if (m.op == Op::pad && ir::get_text(attrs, "mode", "constant") == "constant") read("value");
+    const auto padding = ir::get_ints(attrs, "pads");
+    const bool padded = std::any_of(padding.begin(), padding.end(), [](std::int64_t p) { return p > 0; });
+    if (m.op == Op::pad && padded && ir::get_text(attrs, "mode", "constant") == "constant") read("value");
     if (m.op == Op::max_pool) {  // dense windows whose padding is narrower than the kernel, and no pads beyond the end
       const auto kernel = ir::get_ints(m.attrs, "kernel"), pads = ir::get_ints(m.attrs, "pads"),
                  strides = ir::get_ints(m.attrs, "strides");
@@ -273,7 +276,7 @@ class Mutator {
   }
 
   bool swap_operands() {
-    const auto id = find([&](NodeId n) { return ir::has_trait(g_.node(n).op, ir::kCommute); });
+    const auto id = find([&](NodeId n) { return ir::commutes(g_.node(n).op); });
     if (!id) return false;
     std::swap(g_.node(*id).inputs[0], g_.node(*id).inputs[1]);
     return true;

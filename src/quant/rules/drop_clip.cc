@@ -26,13 +26,18 @@ struct DropClip final : rewrite::Rule {
     const double lo = ir::get_float(n.attrs, "min", -kInfinity), hi = ir::get_float(n.attrs, "max", kInfinity);
     if (!(lo <= hi)) return rewrite::refuse(fmt::format("the bounds {} and {} cross: every element becomes a constant", lo, hi));
     const Range y = range_of(g, n.inputs[0]);
-    const bool drop_lo = lo == -kInfinity || (lo <= y.lo && std::isfinite(lo)), drop_hi = hi == kInfinity || hi >= y.hi;
+    // A bound that equals the end of the range changes nothing either, unless both are 0 and the signs of zero may differ.
+    const auto touches = [&](double bound, float end) {
+      return bound == end && !(bound == 0 && (y.minus_zero || std::signbit(bound)));
+    };
+    const bool drop_lo = lo == -kInfinity || (std::isfinite(y.lo) && (lo < y.lo || touches(lo, y.lo)));
+    const bool drop_hi = hi == kInfinity || (std::isfinite(y.hi) && (hi > y.hi || touches(hi, y.hi)));
     const ir::ValueId from = n.outputs[0];
     if (drop_lo && drop_hi) {
       substitute(g, from, n.inputs[0]);
       return rewrite::applied();
     }
-    if (lo == 0 && drop_hi) {
+    if (lo == 0 && !std::signbit(lo) && drop_hi) {
       const ir::ValueId relu = ir::add_inferred(g, ir::Op::relu, {n.inputs[0]}, {}, n.origin);
       substitute(g, from, relu, /*join_origin=*/false);
       return rewrite::applied();

@@ -22,9 +22,11 @@ struct DropRelu final : rewrite::Rule {
   rewrite::Outcome apply(ir::Graph& g, ir::NodeId id, const ir::Grids&) const override {
     const ir::Node& n = g.node(id);
     if (n.op != ir::Op::relu || !ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::no_match();
-    const float lo = range_of(g, n.inputs[0]).lo;
-    if (std::isinf(lo)) return rewrite::no_match();
-    if (!(lo >= 0)) return rewrite::refuse(fmt::format("the values go down to {}", lo));
+    const Range y = range_of(g, n.inputs[0]);
+    if (std::isinf(y.lo)) return rewrite::no_match();
+    if (!y.never_negative()) {
+      return rewrite::refuse(y.lo < 0 ? fmt::format("the values go down to {}", y.lo) : "a value may be -0, which relu makes 0");
+    }
     substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }

@@ -45,7 +45,7 @@ struct DropRequantize final : rewrite::Rule {
     const Move moved = find_move(m.op)->push(g, m, {Label::Kind::view, q, std::nullopt});
     if (!moved || moved->attrs != m.attrs) return std::nullopt;  // a padding value that is no code
     Moved out = *moved;
-    if (m.op == ir::Op::pad && ir::get_text(m.attrs, "mode", "constant") == "constant") {
+    if (m.op == ir::Op::pad && adds_constant(m)) {
       if (!q.per_tensor()) return std::nullopt;
       const auto value = static_cast<float>(ir::get_float(m.attrs, "value"));
       out.attrs["value"] = static_cast<double>(ir::quantize_one(value, q.scale[0], q.zero_point[0], q.lo(), q.hi(), q.arith));

@@ -26,7 +26,7 @@ struct MoveViewPad final : MovingLaw {
       if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return blocked_axis(label, "which is padded");
     }
     (void)g;
-    if (ir::get_text(m.attrs, "mode", "constant") != "constant") return moved;
+    if (!adds_constant(m)) return moved;
     const auto value = static_cast<float>(ir::get_float(m.attrs, "value"));
     const float padded = apply_label(label, value);
     for (std::size_t c = 1; c < label.q.entries(); ++c) {

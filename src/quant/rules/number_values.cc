@@ -23,7 +23,7 @@ struct NumberValues final : rewrite::Rule {
     for (const ir::ValueId in : n.inputs) {
       if (in == ir::kNone) continue;
       for (const auto& [user, slot] : g.users(in)) candidates.push_back(user);
-      if (!ir::has_trait(n.op, ir::kCommute)) break;  // an equal node reads the same first operand
+      if (!ir::commutes(n.op)) break;  // an equal node reads the same first operand
     }
     for (const ir::NodeId other : candidates) {
       if (other >= id || !same(g, n, g.node(other)) || g.use_count(g.node(other).outputs[0]) == 0) continue;
@@ -41,8 +41,7 @@ struct NumberValues final : rewrite::Rule {
       return false;
     if (g.type(a.outputs[0]) != g.type(b.outputs[0])) return false;
     if (a.inputs == b.inputs) return true;
-    return ir::has_trait(a.op, ir::kCommute) &&
-           std::is_permutation(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end());
+    return ir::commutes(a.op) && std::is_permutation(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end());
   }
 };
 
