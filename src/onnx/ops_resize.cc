@@ -24,15 +24,18 @@ float source_coordinate(const std::string& mode, std::int64_t i, std::int64_t in
   if (mode == "tf_half_pixel_for_nn") return (x + 0.5F) / scale;
   if (mode == "half_pixel_symmetric") {
     const float adjustment = length_out / (scale * length_in);
-    const float centre = length_in / 2;
-    return centre * (1 - adjustment) + (x + 0.5F) / scale - 0.5F;
+    const float offset = length_in / 2 * (1 - adjustment);
+    return static_cast<float>(static_cast<double>(offset) + (static_cast<double>(x) + 0.5) / static_cast<double>(scale) - 0.5);
   }
   return (x + 0.5F) / scale - 0.5F;  // half_pixel
 }
 
+/// Coordinates within 1e-6 of a half count as half, so that f32 rounding of exact halves does not decide.
 std::int64_t nearest_index(const std::string& mode, float x, bool shrinks) {
-  if (mode == "round_prefer_floor") return static_cast<std::int64_t>(x == std::trunc(x) + 0.5F ? std::trunc(x) : std::round(x));
-  if (mode == "round_prefer_ceil") return static_cast<std::int64_t>(std::round(x));
+  const double below = std::floor(static_cast<double>(x)), fraction = static_cast<double>(x) - below;
+  const bool half = std::abs(fraction - 0.5) <= 1e-6;
+  if (mode == "round_prefer_floor") return static_cast<std::int64_t>(half || fraction < 0.5 ? below : below + 1);
+  if (mode == "round_prefer_ceil") return static_cast<std::int64_t>(half || fraction > 0.5 ? below + 1 : below);
   if (mode == "ceil") return static_cast<std::int64_t>(std::ceil(x));
   if (mode == "simple") return static_cast<std::int64_t>(shrinks ? std::ceil(x) : std::trunc(x));  // opset 10
   return static_cast<std::int64_t>(std::floor(x));
@@ -59,9 +62,9 @@ Status lower(NodeContext& n, const Request& r, Attrs cubic) {
   bool same = true;
   for (std::size_t d = 0; d < in.size(); ++d) {
     if (in[d] < 1 || r.out[d] < 1) return n.bad("dimension {} goes from {} to {}; both must be at least 1", d, in[d], r.out[d]);
-    same = same && in[d] == r.out[d] && r.scales[d] == 1.0F;
+    same = same && in[d] == r.out[d];
   }
-  if (same) return n.result(n.in(0));
+  if (same) return n.result(n.in(0));  // even with scales that are not 1, as ONNX Runtime does
   if (r.mode == "nearest") {
     Attrs attrs;
     for (std::size_t d = 0; d < in.size(); ++d) {

@@ -279,6 +279,15 @@ def resize(c):
                  order=["x", "", "sc"], mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor", rel=2e-4)
         for mode in ("nearest", "linear"):
             c.op(f"resize10_{mode}_{scale}", "Resize", {"x": c.real(1, 2, 10, 7)}, {"sc": np.float32([1, 1, scale, scale])}, opset=10, mode=mode, rel=2e-4)
+    for n in range(240):  # odd sizes and scales, where f32 rounding decides
+        a, scale = int(c.rng.integers(1, 48)), np.float32(round(float(c.rng.uniform(0.3, 3)), 1))
+        if int(np.float32(a) * scale) < 1:
+            continue
+        coordinate, nearest = modes[n % 5], ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")[n // 5 % 4]
+        c.op(f"nearest_random{n}_{coordinate}_{nearest}_{a}_{scale}", "Resize", {"x": c.real(1, 1, a, 2)}, {"sc": np.float32([1, 1, scale, 1])}, opset=19,
+             order=["x", "", "sc"], mode="nearest", coordinate_transformation_mode=coordinate, nearest_mode=nearest, rel=0)
+        c.op(f"linear_random{n}_{coordinate}_{a}_{scale}", "Resize", {"x": c.real(1, 1, a, 2)}, {"sc": np.float32([1, 1, scale, 1])}, opset=19,
+             order=["x", "", "sc"], mode="cubic" if n % 2 else "linear", coordinate_transformation_mode=coordinate, rel=2e-4)
     for mode in ("nearest", "linear"):
         c.op(f"upsample7_{mode}", "Upsample", {"x": c.real(1, 2, 3, 4)}, opset=7, mode=mode, scales=[1.0, 1.0, 2.0, 3.0])
         c.op(f"upsample9_{mode}", "Upsample", {"x": c.real(1, 2, 3, 4)}, {"s": np.float32([1, 1, 2, 2])}, opset=9, mode=mode)
