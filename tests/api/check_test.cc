@@ -86,7 +86,7 @@ class CheckSabotaged : public testing::Test {
     auto b = build_file(kQdq, o);
     ASSERT_TRUE(b) << b.error().message;
     built_ = std::move(*b);
-    file_ = testing::TempDir() + "octavo_check_engine";
+    file_ = testing::TempDir() + "octavo_check_engine_" + testing::UnitTest::GetInstance()->current_test_info()->name();
     ASSERT_TRUE(built_.engine->save(file_));
   }
   void TearDown() override { std::remove(file_.c_str()); }
