@@ -15,7 +15,7 @@ ir::ValueId add_coded(ir::Graph& g, ir::Tensor codes, ir::Quantizer q, const std
 /// The same codes in another 8-bit type (u8 <-> s8, shifted by 128).
 [[nodiscard]] ir::Tensor shifted(const ir::Tensor& codes, ir::DType to);
 
-/// replace_uses, and: a range of `from` (implicit quantization) becomes one of `to` if that has none; where `to` is an input or a
+/// replace_uses, and: of two ranges (implicit quantization) the wider is kept; where `to` is an input or a
 /// constant, which have no provenance, the origin of `from` goes to its readers, so that every ONNX node stays accounted for.
 void substitute(ir::Graph& g, ir::ValueId from, ir::ValueId to, bool join_origin = true);
 

@@ -24,7 +24,8 @@ using Ints = std::vector<std::int64_t>;
 
 class Network {
  public:
-  Network(std::uint64_t seed, const NetworkOptions& options) : seed_(seed), random_(seed * 0x9e3779b97f4a7c15ULL + 7), options_(options) {}
+  Network(std::uint64_t seed, const NetworkOptions& options)
+      : seed_(seed), random_(seed * 0x9e3779b97f4a7c15ULL + 7), options_(options) {}
 
   ir::Graph build() {
     g_.name = "random";
@@ -178,7 +179,8 @@ class Network {
         std::vector<ValueId> operands{x, w};
         if (const ValueId b = bias(x, w, out * group); b != ir::kNone) operands.push_back(b);
         const std::int64_t stride = 1 + below(2);
-        return op(Op::conv_transpose, operands, {{"strides", Ints{stride, stride}}, {"pads", Ints(4, extent > 1 ? below(2) : 0)}, {"group", group}});
+        return op(Op::conv_transpose, operands,
+                  {{"strides", Ints{stride, stride}}, {"pads", Ints(4, extent > 1 ? below(2) : 0)}, {"group", group}});
       }
       default: return conv(x, 1 + below(5), kernel, 1, 1);
     }
