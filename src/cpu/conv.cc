@@ -352,7 +352,7 @@ class ConvFamily final : public Family {
     const auto e = epilogue(only(r), Isa::portable);
     return e ? "" : e.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);
     const auto& w = s.anchor.weights->dims;
     double macs = static_cast<double>(ir::count(s.space)) * static_cast<double>(ir::count(w)) / static_cast<double>(s.space[1]);

@@ -223,7 +223,7 @@ class CopyFamily final : public Family {
     const Result<Move> move = find_move(only(r));
     return move ? "" : move.error().message;
   }
-  double cost(const Region& r, Isa) const override {
+  double cost(const Region& r, const Plan&, Isa) const override {
     const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));
     const Result<Move> move = find_move(only(r));
     const bool run = move && move->from.back() == move->size && move->to.back() == move->size;

@@ -171,7 +171,7 @@ class DepthwiseFamily final : public Family {
     const auto p = parts_of(only(r), Isa::portable);
     return p ? "" : p.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto& w = only(r).anchor.weights->dims;
     const auto outputs = static_cast<double>(ir::count(only(r).space));
     return (outputs * static_cast<double>(ir::count(w)) / static_cast<double>(w[0]) * 0.15 + outputs * 2.0) * slowdown(isa) *

@@ -30,13 +30,17 @@ class Family {
   /// Tactic names start with this: "cpu.pointwise.block".
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// The name for one region, where it says more than name() does (always name() first).
-  [[nodiscard]] virtual std::string name_for(const Region&) const { return std::string(name()); }
+  [[nodiscard]] virtual std::string name_for(const Region&, const Plan&) const { return std::string(name()); }
+  /// Whether `tactic` is this family's name for the region.
+  [[nodiscard]] virtual bool matches(std::string_view tactic, const Region& region, const Plan& plan, Isa isa) const {
+    return tactic == (per_isa() ? fmt::format("{}.{}", name_for(region, plan), octavo::cpu::name_of(isa)) : name_for(region, plan));
+  }
   /// The kinds of regions this family is about; for others it is silent. `why`: why a region of its kind is refused; empty: taken.
   [[nodiscard]] virtual bool about(const Region& region) const = 0;
   [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
   /// Estimated seconds on one thread.
-  [[nodiscard]] virtual double cost(const Region& region, Isa isa) const = 0;
-  /// Instruction sets with code of their own; `kAnyIsa` for code that is compiled once.
+  [[nodiscard]] virtual double cost(const Region& region, const Plan& plan, Isa isa) const = 0;
+  /// False: compiled once, for any processor.
   [[nodiscard]] virtual bool per_isa() const { return true; }
   [[nodiscard]] virtual bool vector(Isa isa) const { return isa != Isa::portable; }
   [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Region&, const Plan&, Isa) const {
@@ -54,7 +58,7 @@ inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};
 }
 inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for a 4 GHz processor
 
-/// A stage whose only stage count, anchor and program are as asked; helper for `about`.
+/// The stage of a region of one stage.
 [[nodiscard]] inline const Stage& only(const Region& r) {
   return r.stages.front();
 }
@@ -72,6 +76,7 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
 [[nodiscard]] const Family& conv_f32_family();
 [[nodiscard]] const Family& resize_family();
 [[nodiscard]] const Family& softmax_family();
+[[nodiscard]] const Family& staged_family();
 [[nodiscard]] const Family& reference_family();
 
 }  // namespace octavo::cpu

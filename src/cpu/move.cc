@@ -358,7 +358,7 @@ class MoveFamily final : public Family {
     const auto e = epilogue(only(r));
     return e ? "" : e.error().message;
   }
-  double cost(const Region& r, Isa) const override {
+  double cost(const Region& r, const Plan&, Isa) const override {
     const auto bytes =
         static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).anchor.inputs[0].dtype));
     return 0.5e-6 + bytes * (hands_on(only(r)) ? 0.1e-9 : 1e-9);

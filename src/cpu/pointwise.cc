@@ -142,7 +142,7 @@ class PointwiseFamily final : public Family {
     return space ? "" : space.error().message;
   }
 
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const Result<Space> space = joined_space(only(r));
     return space ? choose_shape(*space, only(r).program.code.size()).cycles * slowdown(isa) * kSecondsPerCycle : 0;
   }

@@ -173,7 +173,7 @@ class PoolFamily final : public Family {
     const auto s = parts_of(only(r), Isa::portable);
     return s ? "" : s.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);
     double reads = static_cast<double>(ir::count(s.space));
     for (const auto k : ir::get_ints(s.anchor.attrs, "kernel")) reads *= static_cast<double>(k);

@@ -21,25 +21,26 @@ const std::vector<const Family*>& families() {
                                    &reduce_family(),        &softmax_family(),   &resize_family()};
     all.insert(all.end(), onednn_families().begin(), onednn_families().end());
     all.insert(all.end(), move_families().begin(), move_families().end());
+    all.push_back(&staged_family());
     all.push_back(&reference_family());
     return all;
   }();
   return list;
 }
 
-std::string tactic_name(const Family& f, const Region& r, Isa isa) {
-  return f.per_isa() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
+std::string tactic_name(const Family& f, const Region& r, const Plan& plan, Isa isa) {
+  return f.per_isa() ? fmt::format("{}.{}", f.name_for(r, plan), name_of(isa)) : f.name_for(r, plan);
 }
 
 struct Found {
   const Family* family;
   Isa isa;
 };
-// The family and instruction set that a tactic names, by rebuilding the names: the spelling lives in one place.
-Result<Found> find_tactic(const Region& r, std::string_view tactic) {
+Result<Found> find_tactic(const Region& r, const Plan& plan, std::string_view tactic) {
   for (const Family* f : families()) {
+    if (!f->about(r)) continue;
     for (const Isa isa : kBlockIsas) {
-      if (f->about(r) && tactic_name(*f, r, isa) == tactic) return Found{f, f->per_isa() ? isa : Isa::portable};
+      if (f->matches(tactic, r, plan, isa)) return Found{f, f->per_isa() ? isa : Isa::portable};
     }
   }
   return fail(ErrorKind::unsupported,
@@ -57,10 +58,10 @@ class CpuProvider final : public region::Provider {
       const std::string refusal = f->why_not(region, plan);
       for (const Isa isa : kBlockIsas) {
         Offer o;
-        o.tactic = tactic_name(*f, region, isa);
+        o.tactic = tactic_name(*f, region, plan, isa);
         o.refusal = refusal;
         if (o.refusal.empty() && f->per_isa()) o.refusal = why_not_here(isa);
-        if (o.refusal.empty()) o.cost = f->cost(region, isa);
+        if (o.refusal.empty()) o.cost = f->cost(region, plan, isa);
         o.vector = f->per_isa() ? f->vector(isa) : f->vector(Isa::avx512);
         out.push_back(std::move(o));
         if (!f->per_isa()) break;
@@ -70,12 +71,14 @@ class CpuProvider final : public region::Provider {
   }
 
   Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan, std::string_view tactic) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, tactic));
-    return found.family->pack(region, plan, found.isa);
+    OCTAVO_TRY(const Found found, find_tactic(region, plan, tactic));
+    Region named = region;
+    named.tactic = tactic;
+    return found.family->pack(named, plan, found.isa);
   }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Packed packed) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, region.tactic));
+    OCTAVO_TRY(const Found found, find_tactic(region, plan, region.tactic));
     const std::string refusal = found.family->per_isa() ? why_not_here(found.isa) : std::string();
     if (!refusal.empty()) {
       return fail(ErrorKind::unsupported,

@@ -182,7 +182,7 @@ class ReduceFamily final : public Family {
     const auto p = plan_of(only(r), Isa::portable);
     return p ? "" : p.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto p = plan_of(only(r), Isa::portable);
     const auto reads = static_cast<double>(ir::count(only(r).anchor.inputs[0].dims));
     const auto size = static_cast<std::int64_t>(ir::size_of(only(r).anchor.inputs[0].dtype));

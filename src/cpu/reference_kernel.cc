@@ -176,7 +176,9 @@ class ReferenceKernel final : public Kernel {
 class ReferenceFamily final : public Family {
  public:
   std::string_view name() const override { return "cpu.reference"; }
-  std::string name_for(const Region& r) const override { return "cpu.reference." + std::string(ir::name_of(only(r).anchor.op)); }
+  std::string name_for(const Region& r, const Plan&) const override {
+    return "cpu.reference." + std::string(ir::name_of(only(r).anchor.op));
+  }
   bool per_isa() const override { return false; }
   bool vector(Isa) const override { return false; }
   bool about(const Region& r) const override {
@@ -194,7 +196,7 @@ class ReferenceFamily final : public Family {
     const auto e = epilogue(only(r));
     return e ? "" : e.error().message;
   }
-  double cost(const Region& r, Isa) const override {
+  double cost(const Region& r, const Plan&, Isa) const override {
     double work = static_cast<double>(ir::count(only(r).space));
     for (const TensorRef& x : only(r).anchor.inputs) work += static_cast<double>(ir::count(x.dims));
     if (only(r).anchor.weights) work *= static_cast<double>(ir::count(only(r).anchor.weights->dims));

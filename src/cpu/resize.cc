@@ -201,7 +201,7 @@ class ResizeFamily final : public Family {
     const auto p = parts_of(only(r), Isa::portable);
     return p ? "" : p.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto n = static_cast<double>(ir::count(only(r).space));
     return n * (1.5 + 30.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
            0.5e-6;

@@ -152,7 +152,7 @@ class SoftmaxKernel final : public Kernel {
 class SoftmaxFamily final : public Family {
  public:
   std::string_view name() const override { return "cpu.softmax.block"; }
-  std::string name_for(const Region& r) const override {
+  std::string name_for(const Region& r, const Plan&) const override {
     return only(r).anchor.op == ir::Op::log_softmax ? "cpu.log_softmax.block" : std::string(name());
   }
   bool about(const Region& r) const override {
@@ -164,7 +164,7 @@ class SoftmaxFamily final : public Family {
     const auto p = parts_of(only(r), Isa::portable);
     return p ? "" : p.error().message;
   }
-  double cost(const Region& r, Isa isa) const override {
+  double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).space)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {

@@ -47,8 +47,8 @@ class Scene {
 
   /// Runs the tactic of this provider alone and the brute force. Returns "" or the first difference with how to repeat it;
   /// "skip: ..." when the tactic was refused because of the instruction set. `tolerance` 0: every byte; else floats may differ by
-  /// tolerance * (1 + |expected|).
-  std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0);
+  /// tolerance * (1 + |expected|). `ignored`: a buffer whose contents do not matter.
+  std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0, int ignored = -1);
   std::uint32_t seed() const { return seed_; }
 
   std::vector<std::vector<std::byte>> memory;  ///< initial contents, with guards before and after

@@ -278,7 +278,7 @@ class OneDnnConvFamily final : public Family {
     }
     return "";
   }
-  double cost(const Region& r, Isa) const override {
+  double cost(const Region& r, const Plan&, Isa) const override {
     const Stage& s = only(r);
     const auto& w = s.anchor.weights->dims;
     const auto out = static_cast<double>(ir::count(s.space));

@@ -182,7 +182,7 @@ class OneDnnMatmulFamily final : public Family {
     }
     return "";
   }
-  double cost(const Region& r, Isa) const override {
+  double cost(const Region& r, const Plan&, Isa) const override {
     const auto t = setting_of(only(r));
     const double out = static_cast<double>(ir::count(only(r).space));
     return (t ? out * static_cast<double>(t->k) / 25.0 + out * 1.5 : 0) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
