@@ -65,7 +65,7 @@ std::uint64_t hash_at(const Graph& g, NodeId id, const std::vector<std::uint64_t
   if (n.op == Op::input) return mix(hash_node(g, n, {}), static_cast<std::uint64_t>(input_position[idx(id)]));
   std::vector<std::uint64_t> operands;
   for (const ValueId v : n.inputs) operands.push_back(v == kNone ? kAbsent : of[idx(v)]);
-  if (has_trait(n.op, kCommute)) std::sort(operands.begin(), operands.end());
+  if (commutes(n.op)) std::sort(operands.begin(), operands.end());
   return hash_node(g, n, operands);
 }
 
@@ -91,6 +91,10 @@ bool same_node(const Graph& g, const Node& a, const Node& b) {
 }
 
 }  // namespace
+
+bool commutes(Op op) {
+  return has_trait(op, kCommute) && op != Op::max && op != Op::min;
+}
 
 Attrs without_defaults(Op op, const Attrs& attrs) {
   Attrs out;
@@ -145,7 +149,7 @@ int number_values(Graph& g) {
     Node& n = g.node(id);
     const std::uint64_t h = hash_at(g, id, of, positions);
     set_outputs(g, id, h, of);
-    if (has_trait(n.op, kCommute) && n.inputs.size() == 2 && of[idx(n.inputs[1])] < of[idx(n.inputs[0])]) {
+    if (commutes(n.op) && n.inputs.size() == 2 && of[idx(n.inputs[1])] < of[idx(n.inputs[0])]) {
       std::swap(n.inputs[0], n.inputs[1]);
       g.touch();
     }

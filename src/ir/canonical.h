@@ -17,8 +17,11 @@ int number_values(Graph& g);
 [[nodiscard]] std::uint64_t graph_hash(const Graph& g);
 /// A copy with dead nodes dropped and nodes, values numbered in canonical order.
 [[nodiscard]] Graph compact(const Graph& g);
-/// The attributes without those that only spell out a default (strides of 1, pads of 0, group 1, ...). Hashes and comparisons use these,
-/// so that a node that spells its defaults and one that leaves them out are the same node.
+/// True if swapping the two operands changes no bit of the result: commutative operators, except max and min, which answer with
+/// their second operand when the two are 0 and -0 or one is NaN. (Not even on integers: laws move them between codes and floats.)
+[[nodiscard]] bool commutes(Op op);
+/// The attributes without those that only spell out a default (strides of 1, pads of 0, group 1, ...). Hashes and comparisons use
+/// these, so that a node that spells its defaults and one that leaves them out are the same node.
 [[nodiscard]] Attrs without_defaults(Op op, const Attrs& attrs);
 /// Order-dependent digest of attributes (keys, kinds, exact bits).
 [[nodiscard]] std::uint64_t hash_attrs(const Attrs& attrs, std::uint64_t seed = 0);

@@ -21,12 +21,13 @@ Graph shuffled(const Graph& g, std::mt19937& random) {
   for (const ValueId v : g.inputs) renamed[v] = out.add_input("in" + std::to_string(random()), g.type(v));
   while (!pending.empty()) {
     const std::size_t k = random() % pending.size();
-    Node n = g.node(pending[k]);
+    const NodeId original = pending[k];
+    Node n = g.node(original);
     if (!std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v == kNone || renamed.contains(v); })) continue;
     pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(k));
     const std::vector<ValueId> old = n.outputs;
     for (ValueId& v : n.inputs) v = v == kNone ? kNone : renamed[v];
-    if (has_trait(n.op, kCommute) && random() % 2 == 0) std::swap(n.inputs[0], n.inputs[1]);
+    if (commutes(g.node(original).op) && random() % 2 == 0) std::swap(n.inputs[0], n.inputs[1]);
     n.name = "renamed" + std::to_string(random());
     n.origin = {n.name};
     std::vector<TensorType> types;
@@ -151,6 +152,13 @@ TEST(NumberValues, ZeroAndMinusZeroDiffer) {
   ASSERT_TRUE(g);
   EXPECT_EQ(number_values(*g), 0);
   EXPECT_NE(g->outputs[0], g->outputs[1]);
+}
+
+TEST(NumberValues, MaxOfFloatsKeepsItsOperands) {
+  const std::string head = "x = input : f32[2]\nz = input : f32[2]\n";
+  EXPECT_EQ(hash_of(head + "y = add x z\noutput y\n"), hash_of(head + "y = add z x\noutput y\n"));
+  EXPECT_NE(hash_of(head + "y = max x z\noutput y\n"), hash_of(head + "y = max z x\noutput y\n"))
+      << "max(0, -0) is -0, max(-0, 0) is 0";
 }
 
 TEST(Compact, KeepsTheInterface) {
