@@ -14,6 +14,8 @@
 
 namespace octavo::onnx {
 
+inline constexpr std::string_view kReachesNoOutput = "reaches no output";
+
 /// "node 3, Conv": one node that has no lowering, for the one error that lists them all.
 struct Problem {
   std::string node, type, domain, reason;

@@ -94,26 +94,35 @@ def real_models(folder, everything, work):
     return jobs
 
 
-def compare_normal_form(tool, batch, work, jobs, failures):
-    """The normal form must give the same bits as the graph as imported."""
-    folders = []
-    for flag in ("", "1"):
-        folder = work / f"normal{flag}"
+def evaluate_twice(tool, batch, work, jobs, failures):
+    """Runs the tool on the graphs as imported and in normal form, side by side. The normal form must give the same bits; returns the tool's
+    answers for the first."""
+    runs = []
+    for name in ("plain", "normal"):
+        folder = work / name
         folder.mkdir(exist_ok=True)
         for old in folder.glob("*.npy"):
             old.unlink()
-        moved = batch.with_name(f"jobs_normal{flag}.txt")
-        moved.write_text(batch.read_text().replace(f"{work}/out", f"{folder}/out"))
+        own = batch.with_name(f"jobs_{name}.txt")
+        own.write_text(batch.read_text().replace(f"{work}/out", f"{folder}/out"))
         environment = {k: v for k, v in os.environ.items() if k != "OCTAVO_REF_NORMALIZE"}
-        if flag:
-            environment["OCTAVO_REF_NORMALIZE"] = flag
-        subprocess.run([tool, "--batch", str(moved)], stdout=subprocess.DEVNULL, env=environment)
-        folders.append(folder)
-    plain, normal = ({f.name: f.read_bytes() for f in folder.glob("*.npy")} for folder in folders)
+        if name == "normal":
+            environment["OCTAVO_REF_NORMALIZE"] = "1"
+        answers = open(work / f"answers_{name}.txt", "w+")
+        runs.append((folder, answers, subprocess.Popen([tool, "--batch", str(own)], stdout=answers, env=environment)))
+    for name, (_, answers, process) in zip(("as imported", "in normal form"), runs):
+        code = process.wait()
+        answers.seek(0)
+        done = len(answers.readlines())
+        if code != 0 or done != len(jobs):
+            failures.append((jobs[min(done, len(jobs) - 1)].name, f"the tool ended with {code} after {done} of {len(jobs)} jobs, {name}"))
+    plain, normal = ({f.name: f.read_bytes() for f in folder.glob("*.npy")} for folder, _, _ in runs)
     for name in sorted(set(plain) | set(normal)):
         if plain.get(name) != normal.get(name):
             job = jobs[int(re.match(r"out(\d+)_", name).group(1))]
             failures.append((job.name, f"the normal form gives other bits than the imported graph ({name})"))
+    runs[0][1].seek(0)
+    return runs[0][1].read().splitlines()
 
 
 def main():
@@ -153,12 +162,7 @@ def main():
     batch = work / "jobs.txt"
     batch.write_text("\n".join(lines) + "\n")
     failures = []
-    compare_normal_form(args.tool, batch, work, jobs, failures)
-    answers = subprocess.run([args.tool, "--batch", str(batch)], stdout=subprocess.PIPE, text=True)
-    results = answers.stdout.splitlines()
-    if answers.returncode != 0 or len(results) != len(jobs):
-        done = len(results)
-        failures.append((jobs[min(done, len(jobs) - 1)].name, f"the tool ended with {answers.returncode} after {done} of {len(jobs)} jobs"))
+    results = evaluate_twice(args.tool, batch, work, jobs, failures)
     for i, (job, result) in enumerate(zip(jobs, results)):
         expected_names = UNSUPPORTED.get(pathlib.Path(job.path).stem)
         if expected_names and job.name.startswith("models/"):
@@ -179,7 +183,7 @@ def main():
             other = session(str(job.path), optimize=True).run(None, job.feeds)
             spreads = [float(np.abs(a.astype(np.float64) - b).max()) for a, b in zip(theirs, other)]
         for k, expected in enumerate(theirs):
-            ours = np.load(work / f"out{i}_{k}.npy")
+            ours = np.load(work / "plain" / f"out{i}_{k}.npy")
             expected = np.asarray(expected)
             rel = job.rel
             if job.spread:  # a code more or less on the way: what ONNX Runtime shows itself, at least two steps of an 8-bit result

@@ -2,7 +2,11 @@
 // counts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 
 #include "build_model.h"
 #include "onnx/registry.h"
@@ -195,6 +199,17 @@ TEST(Lower, EveryRowOfTheTableIsReachable) {
       EXPECT_LE(claims, 1) << op << " at opset " << opset;
     }
     EXPECT_TRUE(found) << op;
+  }
+}
+
+TEST(Lower, TheDocumentationListsEveryOperator) {
+  std::ifstream file(std::string(OCTAVO_SOURCE_DIR) + "/docs/onnx.md");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, ' ');
+  for (const std::string& op : supported_operators()) {
+    const std::string name = op.substr(op.rfind('.') + 1);
+    EXPECT_NE(text.find(" " + name + " "), std::string::npos) << name << " is missing in docs/onnx.md";
   }
 }
 

@@ -1,4 +1,6 @@
-"""Single-operator ONNX models over attributes and opsets, for compare_ort.py. Each case: name, model, inputs, tolerance."""
+"""Single-operator ONNX models over attributes and opsets, for compare_ort.py. Each case: name, model, inputs, tolerance.
+
+One long file because it is a table: a function a family, a line or two a case."""
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
