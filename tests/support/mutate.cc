@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "ir/canonical.h"
@@ -146,10 +147,17 @@ class Mutator {
   }
   /// True if v is computed from `from`.
   bool depends(ValueId v, ValueId from) const {
-    if (v == from) return true;
-    if (v == ir::kNone) return false;
-    const ir::Node& n = g_.producer(v);
-    return std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId in) { return depends(in, from); });
+    std::vector<ValueId> stack{v};
+    std::set<ValueId> seen;
+    while (!stack.empty()) {
+      const ValueId at = stack.back();
+      stack.pop_back();
+      if (at == from) return true;
+      if (at == ir::kNone || !seen.insert(at).second) continue;
+      const ir::Node& n = g_.producer(at);
+      stack.insert(stack.end(), n.inputs.begin(), n.inputs.end());
+    }
+    return false;
   }
 
   std::optional<Pair> pair_at(ValueId y) const {
@@ -167,12 +175,22 @@ class Mutator {
     return g_.add_quantizer(Op::dequantize, codes, q, {DType::f32, shape(x)}, {"mutated"});
   }
 
+  /// quantize_q(dequantize_q(c)) = c for all 256 codes: not so in bfloat16, mostly.
+  static bool gives_back(const Quantizer& q) {
+    for (std::int64_t c = q.lo(); c <= q.hi(); ++c) {
+      const float x = ir::dequantize_one(static_cast<std::int32_t>(c), q.scale[0], q.zero_point[0], q.arith);
+      if (ir::quantize_one(x, q.scale[0], q.zero_point[0], q.lo(), q.hi(), q.arith) != c) return false;
+    }
+    return true;
+  }
+
   // q(q(x)) = q(x): any value on a grid may go through its quantizer again.
   bool double_pair() {
     const ir::Grids grids = ir::find_grids(g_);
     const auto id = find([&](NodeId n) {
       const ValueId v = g_.node(n).outputs[0];
-      return grids.get(v) && grids.get(v)->per_tensor() && ir::is_int8(grids.get(v)->type) && !g_.is_constant(v);
+      return grids.get(v) && grids.get(v)->per_tensor() && ir::is_int8(grids.get(v)->type) && !g_.is_constant(v) &&
+             ir::fixes(*grids.get(v), *grids.get(v));
     });
     if (!id) return false;
     const ValueId v = g_.node(*id).outputs[0];
@@ -399,12 +417,15 @@ class Mutator {
     const ValueId c = g_.node(*id).outputs[0];
     const DType type = g_.type(c).dtype;
     const Quantizer q = g_.node(*id).op == Op::quantize && chance(70) ? *g_.node(*id).quantizer : ir::per_tensor(type, 0.37F, 5);
+    if (!gives_back(q)) return false;
     const ValueId x = g_.add_quantizer(Op::dequantize, c, q, {DType::f32, shape(c)}, {"mutated"});
     return redirect(c, g_.add_quantizer(Op::quantize, x, q, g_.type(c), {"mutated"}));
   }
   // quantize_q(x) = quantize_q(q(x)).
   bool pair_before_quantize() {
-    const auto id = find([&](NodeId n) { return g_.node(n).op == Op::quantize && g_.node(n).quantizer->per_tensor(); });
+    const auto id = find([&](NodeId n) {
+      return g_.node(n).op == Op::quantize && g_.node(n).quantizer->per_tensor() && gives_back(*g_.node(n).quantizer);
+    });
     if (!id) return false;
     const ir::Node n = g_.node(*id);
     const ValueId y = make_pair(n.inputs[0], *n.quantizer);
@@ -470,9 +491,11 @@ class Mutator {
     if (!id) return false;
     const ir::Node m = g_.node(*id);
     Quantizer q{DType::u8, {}, {}, static_cast<int>(ir::get_int(m.attrs, "axis")), DType::f32};
+    q.arith = pair_at(m.inputs[0])->q.arith;
     std::vector<ValueId> operands;
     for (const ValueId v : m.inputs) {
       const Pair p = *pair_at(v);
+      if (p.q.arith != q.arith) return false;
       for (std::int64_t i = 0; i < shape(v)[static_cast<std::size_t>(q.axis)]; ++i) {
         q.scale.push_back(p.q.scale[0]);
         q.zero_point.push_back(p.q.zero_point[0]);

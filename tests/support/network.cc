@@ -29,6 +29,7 @@ class Network {
 
   ir::Graph build() {
     g_.name = "random";
+    if (options_.half_arithmetic && chance(15)) arith_ = chance(70) ? DType::f16 : DType::bf16;
     const int inputs = 1 + below(2);
     for (int i = 0; i < inputs; ++i) add_input(i);
     const int blocks = options_.min_blocks + below(options_.max_blocks - options_.min_blocks + 1);
@@ -83,7 +84,10 @@ class Network {
   Quantizer quantizer() {
     const bool is_signed = chance(50);
     const int zp = one_of({0, 0, is_signed ? -128 : 128, below(256) - (is_signed ? 128 : 0)});
-    return ir::per_tensor(is_signed ? DType::s8 : DType::u8, scale(), zp);
+    Quantizer q = ir::per_tensor(is_signed ? DType::s8 : DType::u8, scale(), zp);
+    q.arith = arith_;
+    q.scale[0] = ir::round_to(arith_, q.scale[0]);
+    return q;
   }
   ValueId pair(ValueId v, const Quantizer& q) {
     const ValueId codes = g_.add_quantizer(Op::quantize, v, q, {q.type, shape(v)}, origin(), name());
@@ -435,6 +439,7 @@ class Network {
   ir::Graph g_;
   std::vector<ValueId> pool_;
   std::vector<Codes> codes_;  ///< 8-bit inputs that leave the network as codes too
+  DType arith_ = DType::f32;
   int next_ = 0;
 };
 

@@ -21,9 +21,10 @@ namespace octavo::testing {
 
 struct NetworkOptions {
   int min_blocks = 3, max_blocks = 9;
-  bool rare_moves = true;   ///< gather_nd, tile, where, ... (planners may want networks of ordinary layers)
-  bool typed_edges = true;  ///< 8-bit network inputs and outputs
-  bool reinterpret = true;  ///< quantize and dequantize with unequal parameters, double rounding
+  bool rare_moves = true;       ///< gather_nd, tile, where, ... (planners may want networks of ordinary layers)
+  bool half_arithmetic = true;  ///< some networks divide and multiply by their scales in float16 or bfloat16
+  bool typed_edges = true;      ///< 8-bit network inputs and outputs
+  bool reinterpret = true;      ///< quantize and dequantize with unequal parameters, double rounding
 };
 /// A network of 3 to 9 blocks over tensors of at most some 200 elements: convolutions (ordinary, 1x1, depthwise, grouped, strided,
 /// dilated, transposed) with per-tensor or per-channel weights and no, float or s32 bias; gemm; residual adds and concats with
