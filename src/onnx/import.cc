@@ -7,6 +7,7 @@
 #include <fstream>
 #include <new>
 
+#include "onnx/functions.h"
 #include "onnx/importer.h"
 
 namespace octavo::onnx {
@@ -69,6 +70,7 @@ Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions
   // Allocation failures are the one exception that a file can provoke; they end here.
   auto out = [&]() -> Result<Model> {
     try {
+      OCTAVO_CHECK(inline_functions(model));
       return Importer(model, options, base_dir).run();
     } catch (const std::bad_alloc&) {
       return fail(ErrorKind::bad_model, "its tensors do not fit into memory");

@@ -213,6 +213,85 @@ TEST(Lower, TheDocumentationListsEveryOperator) {
   }
 }
 
+/// my.twice(x) {k} = my.once(x) + once(x), once(x) = LeakyRelu(x, alpha = k)
+ModelBuilder with_functions() {
+  ModelBuilder b(17);
+  b.input("x", {2}).output("y");
+  b.proto.add_opset_import()->set_domain("my");
+  const auto function = [&](const char* name) {
+    auto* f = b.proto.add_functions();
+    f->set_name(name);
+    f->set_domain("my");
+    f->add_input("a");
+    f->add_output("r");
+    f->add_attribute("k");
+    f->add_opset_import()->set_version(17);
+    return f;
+  };
+  const auto add = [](pb::FunctionProto* f, const char* type, const char* domain, std::initializer_list<const char*> in,
+                      const char* out) {
+    auto* n = f->add_node();
+    n->set_op_type(type);
+    n->set_domain(domain);
+    for (const char* i : in) n->add_input(i);
+    n->add_output(out);
+    return n;
+  };
+  const auto refer = [](pb::NodeProto* n, const char* key) {
+    auto* a = n->add_attribute();
+    a->set_name(key);
+    a->set_type(pb::AttributeProto::FLOAT);
+    a->set_ref_attr_name("k");
+  };
+  auto* once = function("once");
+  refer(add(once, "LeakyRelu", "", {"a"}, "r"), "alpha");
+  auto* twice = function("twice");
+  refer(add(twice, "once", "my", {"a"}, "t"), "k");
+  add(twice, "Add", "", {"t", "t"}, "r");
+  b.node("twice", {"x"}, {"m"}).domain("my").f("k", 0.25F).name("first");
+  b.node("twice", {"m"}, {"y"}).domain("my").f("k", 0.5F).name("second");
+  return b;
+}
+
+TEST(Functions, AreInlinedWithTheirAttributes) {
+  const auto m = with_functions().import();
+  ASSERT_TRUE(m) << m.error().message;
+  EXPECT_EQ(ops_of(m->graph), "leaky_relu add leaky_relu add");
+  EXPECT_EQ(ir::get_float(nodes_of(m->graph)[0]->attrs, "alpha"), 0.25);
+  EXPECT_EQ(ir::get_float(nodes_of(m->graph)[2]->attrs, "alpha"), 0.5);
+  EXPECT_EQ(nodes_of(m->graph)[0]->origin, std::set<std::string>{"first/once_0/LeakyRelu_0"});
+  EXPECT_EQ(nodes_of(m->graph)[3]->origin, std::set<std::string>{"second/Add_1"});
+}
+
+TEST(Functions, ThatCallThemselvesOrGrowWithoutEndAreRefused) {
+  ModelBuilder loop = with_functions();
+  loop.proto.mutable_functions(0)->mutable_node(0)->set_op_type("twice");
+  loop.proto.mutable_functions(0)->mutable_node(0)->set_domain("my");
+  EXPECT_NE(loop.error().find("calls itself"), std::string::npos) << loop.error();
+  ModelBuilder other = with_functions();
+  other.proto.mutable_functions(1)->mutable_opset_import(0)->set_version(9);
+  EXPECT_NE(other.error().find("written for opset 9 while the model uses 17"), std::string::npos) << other.error();
+  // Ten functions, each calling the next ten times: 10^10 nodes from a few hundred bytes.
+  ModelBuilder bomb(17);
+  bomb.input("x", {2}).output("y");
+  for (int i = 0; i < 10; ++i) {
+    auto* f = bomb.proto.add_functions();
+    f->set_name("f" + std::to_string(i));
+    f->set_domain("my");
+    f->add_input("a");
+    f->add_output("r9");
+    for (int k = 0; k < 10; ++k) {
+      auto* n = f->add_node();
+      n->set_op_type(i == 9 ? "Relu" : "f" + std::to_string(i + 1));
+      n->set_domain(i == 9 ? "" : "my");
+      n->add_input(k == 0 ? "a" : "r" + std::to_string(k - 1));
+      n->add_output("r" + std::to_string(k));
+    }
+  }
+  bomb.node("f0", {"x"}, {"y"}).domain("my");
+  EXPECT_NE(bomb.error().find("more than a million nodes"), std::string::npos) << bomb.error();
+}
+
 TEST(Lower, AKnownConditionTakesItsBranch) {
   ModelBuilder b(13);
   b.input("x", {2}).output("y").constant<std::uint8_t>("c", {}, {1}, kBool);
