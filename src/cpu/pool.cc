@@ -49,12 +49,17 @@ class PoolKernel final : public Kernel {
               (store.strides[static_cast<std::size_t>(im_.c)] == 1 || channels_ == 1);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
     const std::int64_t elements = rows_ * im_.width.out * channels_;
+    for (std::int64_t o = 0; o < im_.width.out; ++o) {
+      columns_.push_back(range_of(im_.width, o, end_pad_[2], include_pad_));
+      whole_.push_back(columns_.back().last - columns_.back().first == im_.width.kernel ? 1 : 0);
+    }
     tasks_ = static_cast<int>(std::clamp<std::int64_t>(elements / 8192, 1, std::max<std::int64_t>(rows_, 1)));
   }
 
   int tasks() const override { return tasks_; }
   std::size_t scratch_bytes() const override {
-    return (epilogue_.scratch_bytes() + 63) / 64 * 64 + static_cast<std::size_t>(im_.depth.kernel * im_.height.kernel) * 8;
+    const std::int64_t rows = im_.depth.kernel * im_.height.kernel;  // row offsets, then all taps of a whole window
+    return (epilogue_.scratch_bytes() + 63) / 64 * 64 + static_cast<std::size_t>(rows + rows * im_.width.kernel) * 8;
   }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
@@ -110,20 +115,38 @@ class PoolKernel final : public Kernel {
       to = memory.base[static_cast<std::size_t>(store.buffer)] + store.offset;
       for (std::size_t k = 0; k < store.strides.size(); ++k) to += origin[k] * store.strides[k];
     }
+    std::int64_t* const all = taps + im_.depth.kernel * im_.height.kernel;
+    int all_count = 0;
+    for (int r = 0; r < rows; ++r) {
+      for (std::int64_t k = 0; k < im_.width.kernel; ++k) all[all_count++] = taps[r] + k * t.inner_step;
+    }
     const std::int64_t cols = direct_ ? channels_ : std::min<std::int64_t>(channels_, kBlock);
-    const std::int64_t pixels = direct_ ? 1 : kBlock / cols;
+    const std::int64_t pixels = direct_ ? im_.width.out : kBlock / cols;
     for (std::int64_t w = 0; w < im_.width.out; w += pixels) {
       const auto count = static_cast<int>(std::min(pixels, im_.width.out - w));
       for (std::int64_t c = 0; c < channels_; c += cols) {
         t.cols = static_cast<int>(std::min(cols, channels_ - c));
-        for (int p = 0; p < count; ++p) {
-          const Range k = range_of(im_.width, w + p, end_pad_[2], include_pad_);
-          t.base = x + ((w + p) * im_.width.stride - im_.width.pad + k.first * im_.width.dilation) * im_.xw + c * im_.xc;
-          t.inner_count = static_cast<int>(k.last - k.first);
-          t.outer_count = rows;
-          t.acc = direct_ ? static_cast<void*>(to + (w + p) * store.strides[static_cast<std::size_t>(im_.w)])
-                          : static_cast<void*>(Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
+        t.base_step = im_.width.stride * im_.xw;
+        t.acc_step = direct_ ? store.strides[static_cast<std::size_t>(im_.w)] : t.cols * 4;
+        const auto acc_at = [&](int p) {
+          return direct_ ? static_cast<void*>(to + (w + p) * t.acc_step)
+                         : static_cast<void*>(Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
+        };
+        for (int p = 0; p < count;) {
+          const Range& k = columns_[static_cast<std::size_t>(w + p)];
+          const bool whole = k.last - k.first == im_.width.kernel;
+          t.pixels = 1;
+          if (whole) {  // neighbours with whole windows go together
+            while (p + t.pixels < count && whole_[static_cast<std::size_t>(w + p + t.pixels)] != 0) ++t.pixels;
+          }
+          t.base =
+              x + ((w + p) * im_.width.stride - im_.width.pad + (whole ? 0 : k.first * im_.width.dilation)) * im_.xw + c * im_.xc;
+          t.outer = whole ? all : taps;
+          t.outer_count = whole ? all_count : rows;
+          t.inner_count = whole ? 1 : static_cast<int>(k.last - k.first);
+          t.acc = acc_at(p);
           one(t, d.counted * h.counted * k.counted);
+          p += t.pixels;
         }
         if (direct_) continue;
         origin[static_cast<std::size_t>(im_.w)] = w;
@@ -134,20 +157,21 @@ class PoolKernel final : public Kernel {
   }
 
   void one(const ReduceTile& t, std::int64_t counted) const {
-    auto* floats = static_cast<float*>(t.acc);
-    if (t.outer_count == 0 || t.inner_count == 0) {  // a window wholly in the padding
-      if (t.bytes) {
-        std::fill_n(static_cast<std::uint8_t*>(t.acc), t.cols, std::uint8_t{0});
+    if (t.outer_count > 0 && t.inner_count > 0) table_.reduce(t);
+    if (t.outer_count > 0 && t.inner_count > 0 && (codes_ || max_)) return;
+    for (int p = 0; p < t.pixels; ++p) {
+      void* acc = static_cast<std::byte*>(t.acc) + p * t.acc_step;
+      auto* floats = static_cast<float*>(acc);
+      if (t.outer_count > 0 && t.inner_count > 0) {
+        for (int c = 0; c < t.cols; ++c) floats[c] /= static_cast<float>(counted);
+      } else if (t.bytes) {  // a window wholly in the padding
+        std::fill_n(static_cast<std::uint8_t*>(acc), t.cols, std::uint8_t{0});
       } else if (codes_) {
-        std::fill_n(static_cast<std::int32_t*>(t.acc), t.cols, 0);
+        std::fill_n(static_cast<std::int32_t*>(acc), t.cols, 0);
       } else {
         std::fill_n(floats, t.cols, max_ ? -std::numeric_limits<float>::infinity() : 0.0F);
       }
-      return;
     }
-    table_.reduce(t);
-    if (codes_ || max_) return;
-    for (int c = 0; c < t.cols; ++c) floats[c] /= static_cast<float>(counted);
   }
 
   const KernelTable& table_;
@@ -158,6 +182,8 @@ class PoolKernel final : public Kernel {
   std::int32_t zero_ = 0;
   std::int64_t end_pad_[3] = {0, 0, 0};
   std::int64_t channels_ = 1, rows_ = 1;
+  std::vector<Range> columns_;  // of each output column
+  std::vector<char> whole_;     // no padding there
   int tasks_ = 1;
 };
 

@@ -97,6 +97,8 @@ struct ReduceTile {
   std::int64_t inner_step = 0, col = 0;  // bytes
   std::int32_t zero = 0;
   int cols = 0;
+  int pixels = 1;  // this many segments, base and acc moving by the steps (bytes)
+  std::int64_t base_step = 0, acc_step = 0;
   void* acc = nullptr;  // int32 or float [cols]; u8 max/min with `bytes`: uint8
   bool bytes = false;   // u8 max/min: write codes directly
 };
