@@ -1,4 +1,5 @@
 // place_otherwise: one function a way of writing the same meaning otherwise. Each states its law; none calls the rules under test.
+// Over 400 lines because the ways share the class's helpers and are read as one list.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -391,11 +392,13 @@ class Mutator {
     const ValueId codes = ir::add_inferred(g_, m.op, operands, m.attrs, {"mutated"});
     return redirect(m.outputs[0], g_.add_quantizer(Op::dequantize, codes, q, g_.type(m.outputs[0]), {"mutated"}));
   }
-  // quantize(M(x...)) = M(quantize(x)...).
+  // quantize(M(x...)) = M(quantize(x)...). A constant operand becomes codes, which find back only if q gives every code back.
   bool quantize_above() {
     const auto fits = [&](const ir::Node& n) {
       if (n.op != Op::quantize || !n.quantizer->per_tensor()) return false;
       const ir::Node& m = g_.producer(n.inputs[0]);
+      const bool constant = std::any_of(m.inputs.begin(), m.inputs.end(), [&](ValueId v) { return g_.is_constant(v); });
+      if (constant && !gives_back(*n.quantizer)) return false;
       return moves_codes(m) && through(m, *n.quantizer).has_value();
     };
     const auto id = find([&](NodeId n) { return fits(g_.node(n)); });

@@ -1,4 +1,5 @@
 // random_network: blocks over a pool of values; each block reads values that exist already and adds its results.
+// Over 400 lines: one short function a kind of block, all on the same pool.
 #include <fmt/format.h>
 
 #include <algorithm>
