@@ -106,6 +106,12 @@ TEST(Canonical, EveryDetailCounts) {
   EXPECT_NE(h, hash_of("z = input : f32[1]\n" + text)) << "an unused input is part of the interface";
 }
 
+TEST(Canonical, ResultsOfOneNodeDiffer) {
+  const std::string head = "y = input : f32[]\nq, a, z = dynamic_quantize y\n";  // q and z: both u8[]
+  EXPECT_NE(hash_of(head + "output q\n"), hash_of(head + "output z\n"));
+  EXPECT_NE(hash_of(head + "output q\noutput z\n"), hash_of(head + "output z\noutput q\n"));
+}
+
 TEST(Canonical, DefaultsMayBeSpelled) {
   const std::string head = "x = input : f32[1,4,5,5]\nw = constant f32[4,4,1,1] seed:1\n";
   EXPECT_EQ(hash_of(head + "y = conv x w\noutput y\n"),
