@@ -114,6 +114,49 @@ def as_uint8(path, to):
     return len(used)
 
 
+def fold_weights(path, to):
+    """The same model with the weights' Q/DQ pairs computed: the same values as float constants, to which ONNX Runtime's float optimizations
+    (fused BatchNormalization, blocked layouts) apply."""
+    model = onnx.load(path)
+    constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    kept = []
+    for node in model.graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.input[0] not in constants:
+            kept.append(node)
+            continue
+        x, scale, zero = (constants[name] for name in node.input)
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+        shape = [-1 if k == axis else 1 for k in range(x.ndim)] if scale.ndim else []
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+        if node.op_type == "QuantizeLinear":
+            low, high = np.iinfo(zero.dtype).min, np.iinfo(zero.dtype).max
+            constants[node.output[0]] = np.clip(np.rint(x / scale) + zero, low, high).astype(zero.dtype)
+        else:
+            constants[node.output[0]] = (x.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
+    del model.graph.node[:], model.graph.initializer[:]
+    model.graph.node.extend(kept)
+    used = {name for node in kept for name in node.input}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items() if k in used)
+    onnx.save(model, to)
+
+
+def spell_sigmoid(path, to):
+    """The same model with Sigmoid written as 1 / (1 + exp(-x)): ONNX Runtime's own Sigmoid is an approximation, off in the last bits."""
+    model = onnx.load(path)
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type != "Sigmoid":
+            nodes.append(node)
+            continue
+        x, y = node.input[0], node.output[0]
+        for kind, inputs, output in (("Neg", [x], "n"), ("Exp", [y + "/n"], "e"), ("Add", [y + "/e", "one/"], "a"), ("Div", ["one/", y + "/a"], "")):
+            nodes.append(onnx.helper.make_node(kind, inputs, [y + "/" + output if output else y]))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1), "one/"))
+    onnx.save(model, to)
+
+
 RECIPES = {f.__name__: f for f in (torch, tf, caffe, cifar, yolox, nanodet, grey, text)}
 
 
