@@ -108,15 +108,15 @@ std::string_view expression(Op op) {
     case Op::mul: return "__fmul_rn($0, $1)";
     case Op::div: return "__fdiv_rn($0, $1)";
     case Op::fma: return "__fmaf_rn($0, $1, $2)";
-    case Op::max: return "$0 > $1 ? $0 : $1";
-    case Op::min: return "$0 < $1 ? $0 : $1";
+    case Op::max: return "octavo_gt($0, $1, $0, $1)";
+    case Op::min: return "octavo_lt($0, $1, $0, $1)";
     case Op::sqrt: return "__fsqrt_rn($0)";
     case Op::round: return "rintf($0)";
     case Op::floor: return "floorf($0)";
     case Op::ceil: return "ceilf($0)";
-    case Op::nan0: return "$0 != $0 ? 0.0f : $0";
-    case Op::sel_lt: return "$0 < $1 ? $2 : $3";
-    case Op::sel_eq: return "$0 == $1 ? $2 : $3";
+    case Op::nan0: return "octavo_eq($0, $0, $0, 0.0f)";
+    case Op::sel_lt: return "octavo_lt($0, $1, $2, $3)";
+    case Op::sel_eq: return "octavo_eq($0, $1, $2, $3)";
     case Op::add_i: return "(int)((unsigned)$0 + (unsigned)$1)";
     case Op::sub_i: return "(int)((unsigned)$0 - (unsigned)$1)";
     case Op::mul_i: return "(int)((unsigned)$0 * (unsigned)$1)";
@@ -132,7 +132,17 @@ std::string_view expression(Op op) {
 }
 
 std::string emit_prelude() {
-  return fmt::format(R"(struct OctavoArray {{ unsigned long long base; long long strides[4]; }};
+  // Comparisons are written in PTX: the compiler turns `a < b ? a : b` with a constant into min.f32, which orders -0 below 0 and
+  // drops NaNs, where the operation is defined to give b (seen on an H200 with CUDA 13.0).
+  std::string selects;
+  for (const char* test : {"gt", "lt", "eq"}) {
+    selects += fmt::format(
+        "__device__ __forceinline__ float octavo_{0}(float a, float b, float c, float d) {{ float r; "
+        "asm(\"{{.reg .pred p; setp.{0}.f32 p, %1, %2; selp.f32 %0, %3, %4, p;}}\" : \"=f\"(r) : \"f\"(a), \"f\"(b), \"f\"(c), "
+        "\"f\"(d)); return r; }}\n",
+        test);
+  }
+  return selects + fmt::format(R"(struct OctavoArray {{ unsigned long long base; long long strides[4]; }};
 struct OctavoArgs {{ long long dims[4]; OctavoArray acc; OctavoArray arrays[{}]; }};
 struct OctavoIndex {{ long long i[4]; }};
 __device__ __forceinline__ long long octavo_at(const OctavoArray& a, const OctavoIndex& x) {{
@@ -155,7 +165,7 @@ __device__ __forceinline__ unsigned short octavo_bf16_bits(float v) {{
 }}
 __device__ __forceinline__ float octavo_bf16_value(unsigned short h) {{ return __int_as_float((int)((unsigned)h << 16)); }}
 )",
-                     kMaxArrays);
+                               kMaxArrays);
 }
 
 std::string emit_function(const Program& p, std::string_view name) {
