@@ -50,18 +50,23 @@ struct Model {
   std::map<std::string, std::string> aliases;
 };
 
-/// Reads and lowers a model. Opset 7 to the newest this version knows.
+/// Reads and lowers a model. Opset 7 to the newest this version knows. Never throws, whatever the bytes. Reentrant.
 ///
-/// Types    float16, bfloat16 and float64 become f32 inside (intermediates are f32, more exact than fp16); graph inputs and outputs
-/// keep their
-///          declared type, with a `cast` next to them. QuantizeLinear/DequantizeLinear keep the arithmetic type of their scale.
-/// Shapes   all static afterwards; shape arithmetic and everything else that depends on constants alone is evaluated by the
-/// reference. Origin   each node carries the name of its ONNX node, or "Type_index" when unnamed ("_index" is appended to a name
-/// used twice). Errors   io: the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or
-/// do not fit.
-///          unsupported: one text that lists every node not covered (first ten and the count) with place, inputs and what can be
-///          done.
-/// Never throws, whatever the bytes. Reentrant. External data is read from the folder of the file and nowhere else.
+/// Types: float16, bfloat16 and float64 become f32 inside (intermediates are f32, more exact than float16). Graph inputs
+/// and outputs keep their declared type, with a `cast` next to them (origin "input:NAME", "output:NAME").
+///
+/// Quantization: DequantizeLinear of a constant is a coded constant, and stays one through Transpose and Reshape. Other
+/// Q and DQ are nodes: quantize and dequantize in the arithmetic of their scale's type, or their run-time forms. QLinear
+/// operators become dequantize, the float operator, quantize.
+///
+/// Shapes: all static afterwards; what depends on shapes and constants alone is evaluated by the reference.
+///
+/// Origin: each node carries the name of its ONNX node, or "Type_index" when unnamed ("_index" is appended to a name used
+/// twice; nodes of functions and branches are "call/node").
+///
+/// Errors: io, the file. bad_model: corrupt, contradictory, cyclic, missing data. usage: shapes that are missing or do not
+/// fit. unsupported: one text that lists every node not covered (the first ten and the count) with its place, its inputs
+/// and what can be done. External data is read from the folder of the file and nowhere else.
 [[nodiscard]] Result<Model> import_file(const std::string& path, const ImportOptions& options = {});
 [[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
                                          const std::string& base_dir = "");
@@ -80,3 +85,4 @@ inline constexpr std::int64_t kNewestOpset = 28;
 [[nodiscard]] std::vector<std::string> supported_operators();
 
 }  // namespace octavo::onnx
+///          (quantize, dequantize, and their run-time forms). QLinear operators become dequantize, the float operator, quantize.

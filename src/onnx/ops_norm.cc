@@ -101,6 +101,19 @@ Status group_norm(NodeContext& n) {
   return n.result(n.emit(Op::add, {y, b}));
 }
 
+/// (x - mean) / (deviation + 1e-9) over the axes, two passes.
+Status mean_variance_norm(NodeContext& n) {
+  OCTAVO_TRY(const Ints axes, n.axes(n.attr_ints("axes", {0, 2, 3}), n.rank(0)));
+  const Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
+  OCTAVO_TRY(const ValueId mean, n.emit(Op::reduce_mean, {n.in(0)}, over));
+  OCTAVO_TRY(const ValueId centred, n.emit(Op::sub, {n.in(0), mean}));
+  OCTAVO_TRY(ValueId spread, n.emit(Op::mul, {centred, centred}));
+  OCTAVO_TRY(spread, n.emit(Op::reduce_mean, {spread}, over));
+  OCTAVO_TRY(spread, n.emit(Op::sqrt, {spread}));
+  OCTAVO_TRY(spread, n.emit(Op::add, {spread, n.scalar(1e-9F)}));
+  return n.result(n.emit(Op::div, {centred, spread}));
+}
+
 Status lrn(NodeContext& n) {
   return n.result(n.emit(Op::lrn, {n.in(0)},
                          {{"size", n.attr_int("size", 0)},
@@ -134,6 +147,7 @@ constexpr std::array kRows{
     OpRow{"InstanceNormalization", "", 1, 0, 3, 3, instance_norm},
     OpRow{"LayerNormalization", "", 17, 0, 2, 3, layer_norm},
     OpRow{"GroupNormalization", "", 18, 0, 3, 3, group_norm},
+    OpRow{"MeanVarianceNormalization", "", 9, 0, 1, 1, mean_variance_norm},
     OpRow{"LRN", "", 1, 0, 1, 1, lrn},
     OpRow{"LpNormalization", "", 1, 0, 1, 1, lp_normalization},
     OpRow{"Softmax", "", 1, 0, 1, 1, softmax<Op::softmax>},

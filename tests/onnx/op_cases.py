@@ -314,6 +314,8 @@ def norm(c):
     c.op("layer_norm_no_bias", "LayerNormalization", {"x": c.real(3, 4, 5)}, {"s": c.real(5)}, epsilon=1e-3)
     c.op("group_norm21", "GroupNormalization", {"x": c.real(2, 6, 3, 3)}, {"s": c.real(6), "b": c.real(6)}, opset=21, num_groups=3)
     c.op("group_norm18", "GroupNormalization", {"x": c.real(2, 6, 3, 3)}, {"s": c.real(2), "b": c.real(2)}, opset=18, num_groups=2)
+    c.op("mean_variance", "MeanVarianceNormalization", {"x": c.real(2, 3, 4, 5)}, opset=13, rel=1e-4)
+    c.op("mean_variance_axes", "MeanVarianceNormalization", {"x": c.real(2, 3, 4)}, opset=13, axes=[-1], rel=1e-4)
     c.op("lrn", "LRN", {"x": c.real(1, 7, 3, 3)}, size=3, alpha=0.1, beta=0.6, bias=1.5)
     c.op("lrn_even", "LRN", {"x": c.real(1, 7, 3, 3)}, size=4, alpha=0.1)
     for p in (1, 2):
@@ -356,6 +358,12 @@ def shape(c):
                        (np.bool_, F), (np.float32, TensorProto.UINT8)]:
         data = (np.abs(c.real(20, scale=30.0))).astype(source)
         c.op(f"cast_{np.dtype(source).name}_{to}", "Cast", {"x": data}, opset=13, out=to, to=to)
+    body = [node("LeakyRelu", ["a"], ["t"]), node("Add", ["t", "a"], ["r"])]
+    body[0].attribute.add(name="alpha", ref_attr_name="k", type=onnx.AttributeProto.FLOAT)
+    function = helper.make_function("my", "leak_and_add", ["a"], ["r"], body, [helper.make_opsetid("", 17)], ["k"])
+    c.graph("function", [node("leak_and_add", ["x"], ["m"], domain="my", k=0.25), node("leak_and_add", ["m"], ["y"], domain="my", k=0.5)], x, {"y": F})
+    c.list[-1].model.functions.append(function)
+    c.list[-1].model.opset_import.append(helper.make_opsetid("my", 1))
     yes = helper.make_graph([node("Squeeze", ["x"], ["t"])], "yes", [], [helper.make_tensor_value_info("t", F, None)])
     no = helper.make_graph([node("Identity", ["x"], ["e"])], "no", [], [helper.make_tensor_value_info("e", F, None)])
     c.graph("if_known", [node("Shape", ["x"], ["s"]), k("i", np.int64(1)), node("Gather", ["s", "i"], ["d"]), k("one", np.int64(1)), node("Equal", ["d", "one"], ["q"]),
