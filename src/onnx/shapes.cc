@@ -72,7 +72,7 @@ Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, con
   std::string names;
   for (const InputInfo& info : inputs) names += fmt::format("{}\"{}\" {}", names.empty() ? "" : ", ", info.name, info.shape_text());
   for (const auto& [name, shape] : options.shapes) {
-    if (std::none_of(inputs.begin(), inputs.end(), [&](const InputInfo& i) { return i.name == name; })) {
+    if (std::none_of(inputs.begin(), inputs.end(), [n = &name](const InputInfo& i) { return i.name == *n; })) {
       return fail(ErrorKind::usage,
                   fmt::format("a shape is given for input \"{}\", but the model has no such input; its inputs: {}", name, names));
     }
