@@ -3,6 +3,7 @@
 usage: train.py [--out DIR] [--epochs N]      about a minute; needs numpy, scikit-learn and onnx, nothing else
 """
 import argparse
+import hashlib
 import pathlib
 
 import numpy as np
@@ -21,7 +22,12 @@ def predict(params, images):
     return np.concatenate([np.argmax(Net(params).forward(pixels(images[i : i + 60])), axis=1) for i in range(0, len(images), 60)])
 
 
-def train(images, labels, epochs, rng):
+def digest(params):
+    """Of every bit of the parameters: the same on every machine after the same steps."""
+    return hashlib.sha256(b"".join(params[k].tobytes() for k in sorted(params))).hexdigest()[:16]
+
+
+def train(images, labels, epochs, rng, stop_after=None):
     params = init(rng)
     mean = {k: np.zeros_like(v) for k, v in params.items()}
     square = {k: np.zeros_like(v) for k, v in params.items()}
@@ -43,7 +49,9 @@ def train(images, labels, epochs, rng):
                 mean[k] = 0.9 * mean[k] + 0.1 * g
                 square[k] = 0.999 * square[k] + 0.001 * (g * g)
                 params[k] = params[k] - rate * (mean[k] / (1.0 - decay1)) / (np.sqrt(square[k] / (1.0 - decay2)) + 1e-8)
-        print(f"epoch {epoch + 1:2d}: loss {loss / (len(images) // BATCH):.4f}", flush=True)
+        print(f"epoch {epoch + 1:2d}: loss {loss / (len(images) // BATCH):.4f}, parameters {digest(params)}", flush=True)
+        if epoch + 1 == stop_after:
+            break
     return {k: v.astype(np.float32).astype(np.float64) for k, v in params.items()}
 
 
@@ -51,9 +59,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--stop-after", type=int, help="stop after so many epochs and write nothing (to compare parameters)")
     args = parser.parse_args()
     (images, labels), (held_images, held_labels) = split()
-    params = train(images, labels, args.epochs, np.random.default_rng(1))
+    params = train(images, labels, args.epochs, np.random.default_rng(1), args.stop_after)
+    if args.stop_after:
+        return
     print(f"held out: {(predict(params, held_images) == held_labels).mean():.2%} of {len(held_labels)}")
     net = Net(params)
     net.forward(pixels(images[:256]))
