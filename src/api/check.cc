@@ -212,6 +212,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
   for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) stored[graph.inputs[i]] = inputs[i];
   engine::Observer observer;
   observer.before = [&](std::size_t i, const region::Memory& memory) {
+    if (options.progress) options.progress(i, borders.size());
     RegionCheck& out = report.regions[i];
     known.clear();
     for (const Crossing& c : borders[i].in) {

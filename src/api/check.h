@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct CheckOptions {
   /// Float results: |engine - reference| <= float_tolerance * (largest finite |reference| of the tensor). Summation order is free
   /// for floats.
   double float_tolerance = 1e-4;
+  std::function<void(std::size_t region, std::size_t count)> progress;  ///< called before each region is judged
 };
 
 /// The first element of a tensor that is not what the reference says.

@@ -65,8 +65,10 @@ Result<int> check(const Options& o) {
   OCTAVO_TRY(const auto feeds, feeds_for(o, given, loaded.engine->plan()));
   for (const auto& feed : feeds) {
     if (!progress) progress.emplace(o.model.verbose);
-    progress->step(fmt::format("check {} regions against the reference", loaded.engine->plan().regions.size()));
     api::CheckOptions options;
+    options.progress = [&](std::size_t region, std::size_t count) {
+      progress->step(fmt::format("check region {} of {}: {}", region + 1, count, loaded.engine->plan().regions[region].name));
+    };
     options.threads = o.model.threads;
     OCTAVO_TRY(const auto report, api::check(loaded.engine, loaded.built->graph, feed.tensors, options));
     progress.reset();
