@@ -45,6 +45,7 @@ void EpilogueBuilder::set_acc_codes(ValueId v, const Quantizer& q) {
   State& s = states_[v];
   s.code = program.push(POp::acc_i);
   s.q = q;
+  acc_is_code = true;
 }
 
 // A vector along one dimension of the space, as a broadcast constant operand; one value when all are equal.

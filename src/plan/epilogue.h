@@ -52,6 +52,8 @@ class EpilogueBuilder {
   [[nodiscard]] int stored(ir::ValueId v, Repr r);
   /// True when the acc of the group can be NaN or infinite (float inputs): quantizing then needs nan0.
   bool may_be_nan = false;
+  /// True when acc is itself a code (set_acc_codes): tables may start from it.
+  bool acc_is_code = false;
 
  private:
   struct State {

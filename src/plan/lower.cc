@@ -167,6 +167,7 @@ class Lowerer {
       builder.program.outputs = stage.program.outputs;
       std::vector<bool> is_u8;
       for (const region::Operand& o : stage.operands) is_u8.push_back(o.ref.dtype == ir::DType::u8);
+      is_u8.push_back(builder.acc_is_code);
       builder.program.operand_count = static_cast<int>(stage.operands.size());
       stage.program = program::simplify(builder.program, is_u8);
       drop_unused_operands(stage, operand_values);
