@@ -149,7 +149,7 @@ Result<Epilogue> Epilogue::make(const KernelTable& kernels, Code code, Space spa
 
 std::size_t Epilogue::scratch_bytes() const {
   return code_.slot_bytes() + (space_.loads.size() + space_.stores.size()) * sizeof(Stream) +
-         divided_ * kBlock * sizeof(std::int64_t);
+         divided_ * static_cast<std::size_t>(code_.block()) * sizeof(std::int64_t);
 }
 
 Stream Epilogue::stream(const Access& a, const region::Memory& memory, const Index& origin, int rows, std::int64_t row_step,
@@ -166,7 +166,7 @@ Stream Epilogue::stream(const Access& a, const region::Memory& memory, const Ind
     const std::int64_t first = origin[row_dim_] / d;
     for (int r = 0; r < rows; ++r) offsets[r] = ((origin[row_dim_] + r * row_step) / d - first) * a.strides[row_dim_];
     s.row_offsets = offsets;
-    offsets += kBlock;
+    offsets += code_.block();
   }
   return s;
 }

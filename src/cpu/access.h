@@ -49,9 +49,9 @@ class Epilogue {
   [[nodiscard]] std::size_t scratch_bytes() const;
   /// Once a run, before blocks.
   void prepare(std::byte* scratch) const { code_.prepare(reinterpret_cast<std::int32_t*>(scratch)); }
-  /// The accumulator block: kBlock int32 or float, row-major with `cols` elements a row.
+  /// The accumulator block: code().block() int32 or float, row-major with `cols` elements a row.
   [[nodiscard]] static std::int32_t* acc(std::byte* scratch) { return reinterpret_cast<std::int32_t*>(scratch); }
-  /// rows * cols <= kBlock.
+  /// rows * cols <= code().block().
   void run(const region::Memory& memory, std::byte* scratch, const Index& origin, int rows, int cols,
            std::int64_t row_step = 1) const;
 

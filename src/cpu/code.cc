@@ -252,11 +252,12 @@ Result<Code> Code::compile(const Program& p, const std::vector<Elem>& loads) {
 }
 
 BlockCode Code::view() const {
-  return {steps_.data(), static_cast<int>(steps_.size()), stores_.data(), static_cast<int>(stores_.size()), tables_.data()};
+  return {steps_.data(), static_cast<int>(steps_.size()), stores_.data(), static_cast<int>(stores_.size()), tables_.data(),
+          stride()};
 }
 
 void Code::prepare(std::int32_t* slots) const {
-  for (const Constant& c : constants_) std::fill_n(slots + static_cast<std::ptrdiff_t>(c.slot) * kBlock, kBlock, c.bits);
+  for (const Constant& c : constants_) std::fill_n(slots + static_cast<std::ptrdiff_t>(c.slot) * stride(), block(), c.bits);
 }
 
 }  // namespace octavo::cpu

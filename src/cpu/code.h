@@ -26,7 +26,9 @@ class Code {
   static Result<Code> compile(const program::Program& p, const std::vector<Elem>& loads);
 
   [[nodiscard]] BlockCode view() const;
-  [[nodiscard]] std::size_t slot_bytes() const { return static_cast<std::size_t>(slots_) * kBlock * 4; }
+  /// Elements that a block may have (at least kBlock): as many as keep all slots in half of L1.
+  [[nodiscard]] int block() const { return slots_ <= 6 ? 4 * kBlock : slots_ <= 12 ? 2 * kBlock : kBlock; }
+  [[nodiscard]] std::size_t slot_bytes() const { return static_cast<std::size_t>(slots_) * static_cast<std::size_t>(stride()) * 4; }
   /// Writes the immediates into a worker's slots; once a run, before the first block.
   void prepare(std::int32_t* slots) const;
   /// The program only hands on the accumulator or operand 0 (and nothing else): output 0, no arithmetic.
@@ -34,6 +36,7 @@ class Code {
   [[nodiscard]] std::size_t step_count() const { return steps_.size(); }
 
  private:
+  [[nodiscard]] int stride() const { return block() + 16; }  // neighbouring slots do not meet in one cache set
   struct Constant {
     int slot;
     std::int32_t bits;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/copy_bytes.h"
 #include "cpu/family.h"
 
 #if defined(__SSE2__)
@@ -66,20 +67,6 @@ Result<Move> find_move(const Stage& stage) {
   return Move{space.dims, from.strides, to.strides, from.offset, to.offset, from.buffer, to.buffer, bytes_of(from.elem)};
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t n) {
-#if defined(__SSE2__)
-  if (n >= 16 && n <= 256) {
-    const auto word = [&](std::int64_t i) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-    };
-    for (std::int64_t i = 0; i + 16 <= n; i += 16) word(i);
-    word(n - 16);
-    return;
-  }
-#endif
-  std::memcpy(to, from, static_cast<std::size_t>(n));
-}
-
 #if defined(__SSE2__)
 // 16 rows of 16 bytes, rows and columns exchanged.
 void transpose_16x16(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_row) {
@@ -123,30 +110,42 @@ struct Transpose {
   std::int64_t inner, outer;                // extents
   std::int64_t from_inner, to_outer, size;  // strides in bytes (from's along outer and to's along inner are `size`)
 };
-void transpose(std::byte* to, const std::byte* from, const Transpose& t) {
+// One tile: `outer` x `inner` elements, whole register blocks first.
+void transpose_tile(std::byte* to, const std::byte* from, const Transpose& t) {
   std::int64_t o = 0;
-  [[maybe_unused]] const std::int64_t block = t.size == 1 ? 16 : 4;
 #if defined(__SSE2__)
-  if (t.size != 2) {
-    for (; o + block <= t.outer; o += block) {
-      std::int64_t i = 0;
-      for (; i + block <= t.inner; i += block) {
-        std::byte* const d = to + o * t.to_outer + i * t.size;
-        const std::byte* const s = from + o * t.size + i * t.from_inner;
-        if (t.size == 1) {
-          transpose_16x16(d, t.to_outer, s, t.from_inner);
-        } else {
-          transpose_4x4_words(d, t.to_outer, s, t.from_inner);
-        }
+  const std::int64_t block = t.size == 1 ? 16 : 4;
+  for (; t.size != 2 && o + block <= t.outer; o += block) {
+    std::int64_t i = 0;
+    for (; i + block <= t.inner; i += block) {
+      std::byte* const d = to + o * t.to_outer + i * t.size;
+      const std::byte* const s = from + o * t.size + i * t.from_inner;
+      if (t.size == 1) {
+        transpose_16x16(d, t.to_outer, s, t.from_inner);
+      } else {
+        transpose_4x4_words(d, t.to_outer, s, t.from_inner);
       }
-      for (std::int64_t k = o; k < o + block; ++k) {
-        copy_strided(to + k * t.to_outer + i * t.size, from + k * t.size + i * t.from_inner, t.inner - i, t.size, t.from_inner,
-                     t.size);
-      }
+    }
+    for (std::int64_t k = o; i < t.inner && k < o + block; ++k) {
+      copy_strided(to + k * t.to_outer + i * t.size, from + k * t.size + i * t.from_inner, t.inner - i, t.size, t.from_inner,
+                   t.size);
     }
   }
 #endif
   for (; o < t.outer; ++o) copy_strided(to + o * t.to_outer, from + o * t.size, t.inner, t.size, t.from_inner, t.size);
+}
+
+// Tiles of whole cache lines on both sides, so that no line is fetched twice.
+void transpose(std::byte* to, const std::byte* from, const Transpose& t) {
+  const std::int64_t line = 64 / t.size;
+  for (std::int64_t o = 0; o < t.outer; o += line) {
+    for (std::int64_t i = 0; i < t.inner; i += line) {
+      Transpose tile = t;
+      tile.outer = std::min(line, t.outer - o);
+      tile.inner = std::min(line, t.inner - i);
+      transpose_tile(to + o * t.to_outer + i * t.size, from + o * t.size + i * t.from_inner, tile);
+    }
+  }
 }
 
 class CopyKernel final : public Kernel {
@@ -196,6 +195,11 @@ class CopyKernel final : public Kernel {
       }
       return copy_strided(to, from, dims[inner], m_.to[inner], m_.from[inner], m_.size);
     }
+    if (k + 1 == inner && other_ < 0 && m_.to[inner] == m_.size && m_.from[inner] == m_.size) {
+      const std::int64_t bytes = dims[inner] * m_.size;
+      for (std::int64_t i = 0; i < dims[k]; ++i) copy_bytes(to + i * m_.to[k], from + i * m_.from[k], bytes);
+      return;
+    }
     for (std::int64_t i = 0; i < dims[k]; ++i) walk(to + i * m_.to[k], from + i * m_.from[k], dims, k + 1);
   }
 
@@ -227,7 +231,7 @@ class CopyFamily final : public Family {
     const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));
     const Result<Move> move = find_move(only(r));
     const bool run = move && move->from.back() == move->size && move->to.back() == move->size;
-    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.2e-9);
+    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.1e-9);
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
     OCTAVO_TRY(Move move, find_move(only(r)));

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/half.h"
+#include "cpu/copy_bytes.h"
 #include "cpu/family.h"
 
 namespace octavo::cpu {
@@ -195,24 +196,34 @@ class MoveKernel final : public Kernel {
       table[static_cast<std::size_t>(tables_.gather_dim)] = own;
     }
     if (epilogue_) epilogue_->prepare(worker.scratch);
-    for (std::int64_t o = outer_ * task_begin / tasks_; o < outer_ * task_end / tasks_; ++o) {
-      Index index{};
-      std::int64_t rest = o, from = 0, to = 0;
+    const std::int64_t* const inner = order_.empty() ? nullptr : table[order_.back()];
+    const std::size_t loops = order_.empty() ? 0 : order_.size() - 1;
+    Index index{};
+    const std::int64_t begin = outer_ * task_begin / tasks_, end = outer_ * task_end / tasks_;
+    std::int64_t rest = begin;
+    for (std::size_t k = loops; k-- > 0;) {
+      index[order_[k]] = rest % dims_[order_[k]];
+      rest /= dims_[order_[k]];
+    }
+    for (std::int64_t o = begin; o < end; ++o) {
+      std::int64_t from = 0, to = 0;
       bool filled = false;
-      for (std::size_t k = order_.size() - 1; k-- > 0 && !order_.empty();) {
+      for (std::size_t k = 0; k < loops; ++k) {
         const std::size_t d = order_[k];
-        const std::int64_t i = rest % dims_[d];
-        rest /= dims_[d];
-        index[d] = i;
-        to += i * store_.strides[d] * size_;
-        filled = filled || table[d][i] == kFill;
-        from += table[d][i];
+        const std::int64_t step = table[d][index[d]];
+        to += index[d] * store_.strides[d];
+        filled = filled || step == kFill;
+        from += step;
       }
       const std::byte* x = filled ? nullptr : memory.at(x_) + from;
       if (epilogue_) {
-        run_blocks(memory, worker.scratch, index, x, order_.empty() ? nullptr : table[order_.back()]);
+        run_blocks(memory, worker.scratch, index, x, inner);
       } else {
-        copy_row(memory.at(store_) + to, x, order_.empty() ? nullptr : table[order_.back()]);
+        copy_row(memory.at(store_) + to * size_, x, inner);
+      }
+      for (std::size_t k = loops; k-- > 0;) {
+        if (++index[order_[k]] < dims_[order_[k]]) break;
+        index[order_[k]] = 0;
       }
     }
   }
@@ -280,7 +291,7 @@ class MoveKernel final : public Kernel {
         if (s.from == kFill) {
           fill(to + s.first * step, s.n, step);
         } else {
-          std::memcpy(to + s.first * step, x + s.from, static_cast<std::size_t>(s.n * size_));
+          copy_bytes(to + s.first * step, x + s.from, s.n * size_);
         }
       }
       return;

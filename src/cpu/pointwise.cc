@@ -26,7 +26,9 @@ double access_cycles(const Access& a, bool store, const Shape2& s) {
   return 2.0;
 }
 
-Shape2 choose_shape(const Space& space, std::size_t steps) {
+Shape2 choose_shape(const Space& space, const Code& code) {
+  const std::size_t steps = code.step_count();
+  const std::int64_t block = code.block();
   Shape2 best;
   double total = 1;
   for (const auto d : space.dims) total *= static_cast<double>(d);
@@ -38,9 +40,9 @@ Shape2 choose_shape(const Space& space, std::size_t steps) {
     for (int row = 0; row < rank; ++row) {
       if (row == col) continue;
       const std::int64_t c = space.dims[static_cast<std::size_t>(col)], r = space.dims[static_cast<std::size_t>(row)];
-      for (const std::int64_t limit : {std::int64_t{kBlock}, std::int64_t{64}, std::int64_t{16}}) {
+      for (const std::int64_t limit : {block, block / 3, std::int64_t{64}, std::int64_t{16}}) {
         Shape2 s{row, col, 1, static_cast<int>(std::min(c, limit))};
-        s.rows = static_cast<int>(std::min<std::int64_t>(r, kBlock / s.cols));
+        s.rows = static_cast<int>(std::min<std::int64_t>(r, block / s.cols));
         double each = 0.12 * static_cast<double>(steps);
         for (const Access& a : space.loads) each += access_cycles(a, false, s);
         for (const Access& a : space.stores) each += access_cycles(a, true, s);
@@ -71,6 +73,12 @@ Result<Space> joined_space(const Stage& stage) {
     space.add_unit();
   }
   return space;
+}
+
+Result<Code> compiled(const Stage& s, const Space& space) {
+  std::vector<Elem> loads;
+  for (const Access& a : space.loads) loads.push_back(a.elem);
+  return Code::compile(s.program, loads);
 }
 
 class PointwiseKernel final : public Kernel {
@@ -139,20 +147,21 @@ class PointwiseFamily final : public Family {
 
   std::string why_not(const Region& r, const Plan&) const override {
     const Result<Space> space = joined_space(only(r));
-    return space ? "" : space.error().message;
+    if (!space) return space.error().message;
+    const Result<Code> code = compiled(only(r), *space);
+    return code ? "" : code.error().message;
   }
 
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Result<Space> space = joined_space(only(r));
-    return space ? choose_shape(*space, only(r).program.code.size()).cycles * slowdown(isa) * kSecondsPerCycle : 0;
+    const Result<Code> code = space ? compiled(only(r), *space) : Code();
+    return space && code ? choose_shape(*space, *code).cycles * slowdown(isa) * kSecondsPerCycle : 0;
   }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
     OCTAVO_TRY(Space space, joined_space(only(r)));
-    std::vector<Elem> loads;
-    for (const Access& a : space.loads) loads.push_back(a.elem);
-    OCTAVO_TRY(Code code, Code::compile(only(r).program, loads));
-    const Shape2 shape = choose_shape(space, code.step_count());
+    OCTAVO_TRY(Code code, compiled(only(r), space));
+    const Shape2 shape = choose_shape(space, code);
     OCTAVO_TRY(Epilogue epilogue,
                Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), shape.row_dim, shape.col_dim));
     return std::make_unique<PointwiseKernel>(std::move(epilogue), shape);

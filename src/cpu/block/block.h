@@ -1,8 +1,8 @@
 // Plain data handed from ordinary code to the block kernels, which are compiled three times (portable.cc, avx2.cc, avx512.cc) from
 // the same .inc files. Nothing here may be a standard container or an inline function (see CMakeLists.txt).
 //
-// A *block* is rows x cols elements, at most kBlock, of one region's iteration space. Values of the program live in *slots*: arrays
-// of kBlock floats or int32, row-major with cols elements a row, in the worker's scratch (L1). One operation runs over the whole
+// A *block* is rows x cols elements of one region's iteration space. Values of the program live in *slots*: arrays
+// of floats or int32, row-major with cols elements a row, in the worker's scratch (L1). One operation runs over the whole
 // block at a time.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace octavo::cpu {
 
-inline constexpr int kBlock = 256;            // elements of a slot
+inline constexpr int kBlock = 256;            // elements that a slot has in every program; short programs have longer slots
 inline constexpr int kTableBytes = 256 + 64;  // a table with room for wide reads
 
 enum class Elem : std::uint8_t { u8, s8, s32, f32, f16, bf16 };
@@ -41,6 +41,7 @@ struct BlockCode {
   const StoreStep* stores = nullptr;
   int store_count = 0;
   const std::uint8_t* tables = nullptr;  // kTableBytes each
+  int stride = kBlock;                   // elements from slot to slot; a block has at most that many
 };
 
 // Element (r, c) is at base + (row_offsets ? row_offsets[r] : r * row) + c * col, all in bytes.
@@ -53,7 +54,7 @@ struct BlockRun {
   int rows = 0, cols = 0;
   const Stream* loads = nullptr;  // one an operand
   const Stream* stores = nullptr;
-  std::int32_t* slots = nullptr;  // slot s starts at slots + s * kBlock; 64-byte aligned
+  std::int32_t* slots = nullptr;  // slot s starts at slots + s * BlockCode::stride; 64-byte aligned
 };
 
 // One tile of a convolution: acc[p * acc_stride + o] = sum over runs and k of x[offset + p * pixel_step + k] * w[k][o].
