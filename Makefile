@@ -21,9 +21,13 @@ test: build           ## every test except the long ones
 test-long: build      ## the same tests with long fuzzing
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
 
-asan ubsan tsan: setup  ## the C++ tests under a sanitizer
+asan ubsan: setup     ## the C++ tests under a sanitizer
 	@scripts/build.sh $@ $(JOBS)
 	@scripts/run_tests.sh build/$@ $(JOBS)
+
+tsan: setup           ## the tests of rooms that have threads, under ThreadSanitizer
+	@scripts/build.sh $@ $(JOBS) test_engine test_api
+	@scripts/run_tests.sh build/$@ $(JOBS) -L '^(engine|api)$$'
 
 format:               ## clang-format over every C++ file
 	@git ls-files '*.cc' '*.h' | xargs clang-format -i

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# build.sh PRESET JOBS: configures build/PRESET once and builds it. The compiler's full output is shown when it fails.
+# build.sh PRESET JOBS [TARGET...]: configures build/PRESET once and builds it. The compiler's full output is shown when it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 jobs=$2
+targets=("${@:3}")
 log=build/$preset.log
 mkdir -p build
 started=$SECONDS
@@ -12,8 +13,8 @@ if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/buil
 fi
 [[ -d build/$preset/bin ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
 if [[ -t 1 ]]; then
-  cmake --build "build/$preset" -j "$jobs"
+  cmake --build "build/$preset" -j "$jobs" ${targets[@]+--target "${targets[@]}"}
 else
-  cmake --build "build/$preset" -j "$jobs" >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: the build failed (build/$preset)" >&2; exit 1; }
+  cmake --build "build/$preset" -j "$jobs" ${targets[@]+--target "${targets[@]}"} >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: the build failed (build/$preset)" >&2; exit 1; }
 fi
 echo "build: build/$preset is up to date ($((SECONDS - started)) s)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run_tests.sh BUILD_DIR JOBS: runs every test through CTest (the Python tests too) and closes with "N passed, N failed, N skipped".
+# run_tests.sh BUILD_DIR JOBS [CTEST OPTIONS...]: runs the tests through CTest (the Python tests too) and closes with "N passed, N failed, N skipped".
 # OCTAVO_TEST_DATA (default ../shared) holds real models; tests that need it skip, counted, when it is absent.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,7 @@ build=$1
 jobs=$2
 export OCTAVO_TEST_DATA="${OCTAVO_TEST_DATA:-$PWD/../shared}"
 rm -rf "$build/junit" && mkdir -p "$build/junit"
-ctest --test-dir "$build" -j "$jobs" --output-on-failure --output-junit junit/ctest.xml --no-tests=error </dev/null
+ctest --test-dir "$build" -j "$jobs" --output-on-failure --output-junit junit/ctest.xml --no-tests=error "${@:3}" </dev/null
 status=$?
 python=.venv/bin/python
 [[ -x $python ]] || python=python3
