@@ -20,11 +20,11 @@ struct PlanOptions {
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 };
 
-/// A fusion or law that was considered and not done, for `explain` and the verbose log.
+/// A plan, and what `explain` and `check` want to know of how it came about.
 struct Planned {
   region::Plan plan;
-  ir::Graph graph;  ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
-  std::vector<rewrite::RunReport> reports;
+  ir::Graph graph;                          ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
+  std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
 };
 
 /// Plans `graph` (as imported) for the given providers, in order of preference. Deterministic: the same arguments give the same
