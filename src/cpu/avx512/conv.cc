@@ -69,7 +69,7 @@ class ConvKernel final : public region::Kernel {
       const Phase& ph = plan_.phases[i];
       for (const Block& b : ph.blocks) {
         for (std::int64_t band : {std::int64_t{0}, ph.bands - 1}) {
-          const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads()));
+          const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
           for (int pixels : {t.big, t.small_count > 0 ? t.small : t.big}) {
             const Key key{static_cast<int>(i), pixels, b.vectors, b.tail};
             if (at.count(key) != 0) continue;
@@ -87,7 +87,8 @@ class ConvKernel final : public region::Kernel {
       for (const Block& b : ph.blocks) {
         for (auto* list : {&inner, &last}) {
           BlockCode k;
-          k.tiling = tile_pixels(band_pixels(ph, list == &inner ? 0 : ph.bands - 1), most_pixels(b.vectors, ph.all_quads()));
+          k.tiling = tile_pixels(band_pixels(ph, list == &inner ? 0 : ph.bands - 1),
+                                 most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
           k.big = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.big, b.vectors, b.tail}));
           if (k.tiling.small_count > 0)
             k.small = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.small, b.vectors, b.tail}));

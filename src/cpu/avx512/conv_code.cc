@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <tuple>
+
+#include "cpu/avx512/pipeline.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -15,7 +15,6 @@ constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
 constexpr int kWalk = static_cast<int>(offsetof(TileArgs, walk));
 constexpr int kWalkEnd = static_cast<int>(offsetof(TileArgs, walk_end));
 constexpr std::int32_t kLastSegment = 0x7fffffff;
@@ -87,17 +86,7 @@ class ConvTile {
     }
   }
 
-  void start(bool has_init) {
-    if (!has_init) {
-      for (int r = 0; r < t_.accs(); ++r) c_.vpxord(Zmm(r), Zmm(r), Zmm(r));
-      return;
-    }
-    c_.mov(k_, c_.ptr[c_.rdi + kInit]);
-    for (int v = 0; v < t_.vectors; ++v) c_.vmovdqu32(Zmm(t_.acc(0, v)), c_.ptr[k_ + v * 64]);
-    for (int p = 1; p < t_.pixels; ++p) {
-      for (int v = 0; v < t_.vectors; ++v) c_.vmovdqa32(Zmm(t_.acc(p, v)), Zmm(t_.acc(0, v)));
-    }
-  }
+  void start(bool has_init) { start_accumulators(c_, t_, has_init, k_); }
 
   /// The segment offsets after the first, read by the walk.
   void data() {
@@ -136,119 +125,69 @@ class ConvTile {
   Xbyak::Label segments_;
 };
 
-/// Short reductions: while one tile's epilogue runs, the next tile's dots run between its instructions, in a second set of
-/// accumulators. The out-of-order window alone does not reach that far (docs/kernels.md).
-class PipelinedConv {
+/// The reduction of a pipelined tile as short runs of instructions. The side (weights or pixels) that needs fewer registers stays
+/// in them for a quad, the other is loaded again and again.
+class ConvUnits {
  public:
-  PipelinedConv(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& phase, const Tile& tile)
-      : c_(c), e_(emitter), plan_(plan), ph_(phase), columns_(plan.epilogue.columns), a_(tile), b_(tile) {
-    b_.first = a_.accs();
-    temps_ = 2 * a_.accs();
-  }
+  ConvUnits(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile)
+      : c_(c),
+        plan_(plan),
+        ph_(phase),
+        temps_(2 * tile.accs()),
+        weights_stay_(tile.vectors <= tile.pixels),
+        reserved_(std::min(tile.vectors, tile.pixels) + 1) {}
 
-  void emit() {
-    const int advance = a_.pixels * columns_ * 4;
-    Xbyak::Label loop, last_a, last_b, done;
-    for (const auto& u : units(a_, 0)) u();
-    c_.align(16);
-    c_.L(loop);
-    for (const auto& [current, next, last] : {std::tie(a_, b_, last_a), std::tie(b_, a_, last_b)}) {
-      c_.dec(c_.qword[c_.rdi + kTiles]);
-      c_.jz(last, Xbyak::CodeGenerator::T_NEAR);
-      overlap(current, next, advance);
-      c_.add(c_.qword[c_.rdi + kTable], advance);
-    }
-    c_.jmp(loop, Xbyak::CodeGenerator::T_NEAR);
-    c_.L(last_b);
-    e_.begin(b_, temps_, false);
-    for (int i = 0; i < e_.steps(); ++i) e_.step(i);
-    c_.jmp(done, Xbyak::CodeGenerator::T_NEAR);
-    c_.L(last_a);
-    e_.begin(a_, temps_, false);
-    for (int i = 0; i < e_.steps(); ++i) e_.step(i);
-    c_.L(done);
-    c_.add(c_.qword[c_.rdi + kTable], advance);
-  }
+  /// zmm needed besides the accumulators.
+  [[nodiscard]] int reserved() const { return reserved_; }
 
- private:
-  using Unit = std::function<void()>;
-
-  void overlap(const Tile& current, const Tile& next, int advance) {
-    const auto dots = units(next, advance);
-    e_.begin(current, temps_ + reserved(), true);
-    std::size_t done = 0;
-    for (int i = 0; i < e_.steps(); ++i) {
-      e_.step(i);
-      const std::size_t until = dots.size() * static_cast<std::size_t>(i + 1) / static_cast<std::size_t>(e_.steps());
-      for (; done < until; ++done) dots[done]();
-    }
-  }
-
-  [[nodiscard]] bool weights_stay() const { return a_.vectors <= a_.pixels; }
-  /// zmm that the dots need besides the accumulators.
-  [[nodiscard]] int reserved() const { return std::min(a_.vectors, a_.pixels) + 1; }
-  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
-
-  /// The reduction of a tile as short runs of instructions. `ahead`: bytes from [rdi + table] to the tile's entries.
-  std::vector<Unit> units(const Tile& t, int ahead) {
-    const Reg64 w = c_.r14;
+  std::vector<Unit> operator()(const Tile& t, int ahead) const {
     std::vector<Unit> list;
-    list.emplace_back([=, this] {
-      c_.mov(w, c_.ptr[c_.rdi + kTable]);
-      for (int p = 0; p < t.pixels; ++p) {
-        c_.movsxd(x(p), c_.dword[w + ahead + p * columns_ * 4]);
-        c_.add(x(p), c_.ptr[c_.rdi + kX]);
-      }
-      if (plan_.zero != 0) c_.mov(w, c_.ptr[c_.rdi + kInit]);
-      for (int p = 0; p < t.pixels; ++p) {
-        for (int v = 0; v < t.vectors; ++v) {
-          const Zmm acc(t.acc(p, v));
-          if (plan_.zero == 0) {
-            c_.vpxord(acc, acc, acc);
-          } else if (p == 0) {
-            c_.vmovdqu32(acc, c_.ptr[w + v * 64]);
-          } else {
-            c_.vmovdqa32(acc, Zmm(t.acc(0, v)));
-          }
-        }
-      }
-      c_.mov(w, c_.ptr[c_.rdi + kWeights]);
-    });
+    list.emplace_back([=, this] { start(t, ahead); });
+    const int other = temps_ + reserved_ - 1;
     int index = 0;
     for (auto segment : ph_.segments) {
       for (std::int64_t q = 0; q < ph_.quads; ++q, ++index) {
         const int at = static_cast<int>(segment + 4 * q);
-        const auto weight = [=, this](int v) { return c_.ptr[w + (index * t.vectors + v) * 64]; };
+        const auto weight = [=, this](int v) { return c_.ptr[w_ + (index * t.vectors + v) * 64]; };
         const auto input = [=, this](int p) { return c_.ptr[x(p) + at]; };
-        const int other = temps_ + reserved() - 1;  // the register of the side that is loaded again and again
-        if (weights_stay()) {
-          for (int p = 0; p < t.pixels; ++p) {
-            list.emplace_back([=, this] {
-              for (int v = 0; p == 0 && v < t.vectors; ++v) c_.vmovdqu32(Zmm(temps_ + v), weight(v));
-              c_.vpbroadcastd(Zmm(other), input(p));
-              for (int v = 0; v < t.vectors; ++v) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
-            });
-          }
-        } else {
-          for (int v = 0; v < t.vectors; ++v) {
-            list.emplace_back([=, this] {
-              for (int p = 0; v == 0 && p < t.pixels; ++p) c_.vpbroadcastd(Zmm(temps_ + p), input(p));
-              c_.vmovdqu32(Zmm(other), weight(v));
-              for (int p = 0; p < t.pixels; ++p) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
-            });
-          }
+        for (int p = 0; weights_stay_ && p < t.pixels; ++p) {
+          list.emplace_back([=, this] {
+            for (int v = 0; p == 0 && v < t.vectors; ++v) c_.vmovdqu32(Zmm(temps_ + v), weight(v));
+            c_.vpbroadcastd(Zmm(other), input(p));
+            for (int v = 0; v < t.vectors; ++v) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
+          });
+        }
+        for (int v = 0; !weights_stay_ && v < t.vectors; ++v) {
+          list.emplace_back([=, this] {
+            for (int p = 0; v == 0 && p < t.pixels; ++p) c_.vpbroadcastd(Zmm(temps_ + p), input(p));
+            c_.vmovdqu32(Zmm(other), weight(v));
+            for (int p = 0; p < t.pixels; ++p) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
+          });
         }
       }
     }
     return list;
   }
 
+ private:
+  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
+
+  void start(const Tile& t, int ahead) const {
+    for (int p = 0; p < t.pixels; ++p) {
+      c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.epilogue.columns * 4]);
+      c_.add(x(p), c_.ptr[c_.rdi + kX]);
+    }
+    start_accumulators(c_, t, plan_.zero != 0, w_);
+    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+  }
+
   Code& c_;
-  Emitter& e_;
   const ConvPlan& plan_;
   const Phase& ph_;
-  int columns_, temps_ = 0;
-  Tile a_, b_;
+  int temps_;
+  bool weights_stay_;
+  int reserved_;
+  const Reg64 w_ = Xbyak::util::r14;
 };
 
 }  // namespace
@@ -261,7 +200,8 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   enter(c, emitter.stack_bytes());
   emitter.masks(tile);
   if (tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
-    PipelinedConv(c, emitter, plan, phase, tile).emit();
+    const ConvUnits units(c, plan, phase, tile);
+    emit_pipeline(c, emitter, tile, plan.epilogue.columns, units.reserved(), units);
     leave(c, emitter.stack_bytes());
     return start;
   }

@@ -189,8 +189,10 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
   return t;
 }
 
-int most_pixels(int vectors, std::int64_t quads) {
-  if (quads <= kPipelinedQuads) return std::min(6, 12 / vectors);
+int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
+  // Two sets of accumulators; what they leave free keeps the epilogue's constants, which matters more the shorter the reduction.
+  const bool light = quads >= 12 && epilogue.columns <= 2;
+  if (quads <= kPipelinedQuads) return std::min(6, (light ? 12 : 10) / vectors);
   return std::min(12, (quads <= 96 ? 20 : 24) / vectors);
 }
 

@@ -56,7 +56,7 @@ struct Tiling {
 inline constexpr std::int64_t kPipelinedQuads = 32;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
-[[nodiscard]] int most_pixels(int vectors, std::int64_t quads);
+[[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {

@@ -91,30 +91,29 @@ class DepthwiseKernel final : public region::Kernel {
   }
 
  private:
-  using Key = std::tuple<int, int, std::int64_t, int, int>;  // columns and rows of a tile, columns of the strip, vectors, tail
-
   void generate(bool vbmi) {
     ConstantPool pool(code_);
-    std::map<Key, std::size_t> tiles;
+    std::map<DepthwiseTile, std::size_t> tiles;
     std::map<std::pair<int, int>, std::size_t> interleaves;
     const std::int64_t rest_rows = d_.shape.out_h % d_.band_rows % d_.rows, last_rows = d_.band_rows % d_.rows;
     const std::array<std::int64_t, 2> strips{d_.strip, d_.shape.out_w % d_.strip};
     const auto each = [&](auto f) {
       for (std::size_t i = 0; i < strips.size(); ++i) {
         for (std::int64_t rows : {d_.rows, rest_rows, last_rows}) {
-          for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0 && rows > 0; ++b) f(i, rows, b);
+          for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0 && rows > 0; ++b) f(i, rows, d_.blocks[b], b);
         }
       }
     };
-    each([&](std::size_t i, std::int64_t rows, std::size_t n) {
-      const Block& b = d_.blocks[n];
+    const auto tile_of = [&](const Block& b, int width, std::int64_t rows, std::size_t i) {
+      return DepthwiseTile{width, static_cast<int>(rows), b.vectors, b.tail, strips[i]};
+    };
+    each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t) {
       if (interleaves.count({b.vectors, b.tail}) == 0)
         interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
-      const Tiling t = tile_pixels(strips[i], d_.most_columns(b.vectors));
+      const Tiling t = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
       for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
-        const Key key{width, static_cast<int>(rows), strips[i], b.vectors, b.tail};
-        if (tiles.count(key) != 0) continue;
-        tiles[key] = emit_depthwise_tile(code_, pool, d_, width, static_cast<int>(rows), strips[i], b.vectors, b.tail, vbmi);
+        const auto key = tile_of(b, width, rows, i);
+        if (tiles.count(key) == 0) tiles[key] = emit_depthwise_tile(code_, pool, d_, key, vbmi);
       }
       auto& table = tables_[{rows, strips[i], b.vectors}];
       if (table.empty()) table = make_table(rows, t, b.vectors);
@@ -122,18 +121,15 @@ class DepthwiseKernel final : public region::Kernel {
     pool.emit();
     code_.ready(Xbyak::CodeArray::PROTECT_RE);
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
-    each([&](std::size_t i, std::int64_t rows, std::size_t n) {
-      const Block& b = d_.blocks[n];
+    each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t n) {
       auto& list = code_of_[static_cast<std::size_t>(rows)][i];
       list.resize(d_.blocks.size());
       StripCode& code = list[n];
-      const auto tile = [&](int width) {
-        return reinterpret_cast<TileFn>(base + tiles.at({width, static_cast<int>(rows), strips[i], b.vectors, b.tail}));
-      };
-      code.tiling = tile_pixels(strips[i], d_.most_columns(b.vectors));
+      const auto tile = [&](int width) { return reinterpret_cast<TileFn>(base + tiles.at(tile_of(b, width, rows, i))); };
+      code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
+      code.tiling = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
       code.big = tile(code.tiling.big);
       code.small = code.tiling.small_count > 0 ? tile(code.tiling.small) : nullptr;
-      code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
       code.table = tables_.at({rows, strips[i], b.vectors}).data();
     });
   }
@@ -222,7 +218,7 @@ class DepthwiseKernel final : public region::Kernel {
     args.tiles = code.tiling.big_count;
     code.big(&args);
     if (code.tiling.small_count == 0) return;
-    args.tiles = code.tiling.small_count;
+    args.tiles = code.tiling.small_count;  // the table goes on where the last call left it
     code.small(&args);
   }
 
@@ -252,8 +248,8 @@ bool DepthwisePlan::uses(std::int64_t r, std::int64_t q) const {
   return false;
 }
 
-int DepthwisePlan::most_columns(int vectors) const {
-  return std::clamp(24 / (static_cast<int>(rows) * vectors), 1, 6);
+int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
+  return std::clamp(24 / (static_cast<int>(tile_rows) * vectors), 1, 6);
 }
 
 std::string plan_depthwise(const region::Region& region, const region::Plan& plan, bool vbmi, DepthwisePlan& d) {

@@ -7,6 +7,7 @@
 // column][vector][output row][16 channels][4 rows]; [1] s32 initial accumulators -zx * sum(w).
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,7 +40,8 @@ struct DepthwisePlan {
   [[nodiscard]] std::int64_t kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const;
   /// Whether output row r uses quad q at all.
   [[nodiscard]] bool uses(std::int64_t r, std::int64_t q) const;
-  [[nodiscard]] int most_columns(int vectors) const;
+  /// The most columns of a tile of so many rows and vectors.
+  [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
 
 [[nodiscard]] std::string plan_depthwise(const region::Region& region, const region::Plan& plan, bool vbmi, DepthwisePlan& out);
@@ -59,7 +61,12 @@ using InterleaveFn = void (*)(InterleaveArgs*);
 
 /// depthwise_code.cc
 std::size_t emit_interleave(Code& code, ConstantPool& pool, int vectors, int tail);
-std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwisePlan& dw, int columns, int rows,
-                                std::int64_t strip_columns, int vectors, int tail, bool vbmi);
+/// A tile of rows x columns output pixels.
+struct DepthwiseTile {
+  int columns = 1, rows = 1, vectors = 1, tail = 16;
+  std::int64_t strip_columns = 1;  ///< output columns of the strip
+  auto operator<=>(const DepthwiseTile&) const = default;
+};
+std::size_t emit_depthwise_tile(Code& code, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& tile, bool vbmi);
 
 }  // namespace octavo::cpu::avx512

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "cpu/avx512/depthwise.h"
+#include "cpu/avx512/pipeline.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -13,7 +14,6 @@ constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
-constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
 
 /// Dword 4 L + v of the result is dword 4 v + L of the source: the unpacks work within 128-bit lanes, and this makes vector v of
 /// their results the channels 16 v ... in order.
@@ -86,58 +86,57 @@ std::size_t emit_interleave(Code& c, ConstantPool& pool, int vectors, int tail) 
   return start;
 }
 
-// Pixels of the tile: row by row, pixel r * columns + k. args.x: the interleaved strip; table column 0: the tile's first column in
-// it.
-std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwisePlan& dw, int columns, int rows,
-                                std::int64_t strip_columns, int vectors, int tail, bool vbmi) {
-  Emitter emitter(c, pool, dw.epilogue, vbmi);
-  const Tile tile{columns * rows, vectors, tail};
-  c.align(64);
-  const std::size_t start = c.getSize();
-  enter(c, emitter.stack_bytes());
-  emitter.masks(tile);
-  const Reg64 x = c.r8, w = c.r9, t = c.r10;
-  Xbyak::Label next;
-  c.align(16);
-  c.L(next);
-  c.mov(t, c.ptr[c.rdi + kTable]);
-  c.movsxd(x, c.dword[t]);
+namespace {
+
+/// The dots of a tile: pixels row by row, pixel r * columns + k. args.x: the interleaved strip; table column 0: the tile's first
+/// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/kernels.md).
+void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Tile& t) {
+  const Reg64 x = c.r8, w = c.r9;
+  c.mov(x, c.ptr[c.rdi + kTable]);
+  c.movsxd(x, c.dword[x]);
   c.add(x, c.ptr[c.rdi + kX]);
+  start_accumulators(c, t, d.zero != 0, w);
   c.mov(w, c.ptr[c.rdi + kWeights]);
-  if (dw.zero != 0) {
-    c.mov(t, c.ptr[c.rdi + kInit]);
-    for (int v = 0; v < vectors; ++v) c.vmovdqu32(Zmm(tile.acc(0, v)), c.ptr[t + v * 64]);
-    for (int p = 1; p < tile.pixels; ++p) {
-      for (int v = 0; v < vectors; ++v) c.vmovdqa32(Zmm(tile.acc(p, v)), Zmm(tile.acc(0, v)));
-    }
-  } else {
-    for (int r = 0; r < tile.accs(); ++r) c.vpxord(Zmm(r), Zmm(r), Zmm(r));
-  }
-  const int column_bytes = vectors * 64, plane = static_cast<int>(dw.input_columns(strip_columns)) * column_bytes;
-  const int stride = static_cast<int>(dw.shape.stride[1]), dilation = static_cast<int>(dw.shape.dilation[1]),
-            kw = static_cast<int>(dw.shape.kw);
-  const int first_weight = tile.accs() + columns, weight_regs = 32 - first_weight;
+  const int column = s.vectors * 64, plane = static_cast<int>(d.input_columns(s.strip_columns)) * column;
+  const int stride = static_cast<int>(d.shape.stride[1]), dilation = static_cast<int>(d.shape.dilation[1]),
+            kw = static_cast<int>(d.shape.kw);
+  const int first_weight = t.accs() + s.columns, weight_regs = 32 - first_weight;
   int turn = 0;
-  for (int q = 0; q < static_cast<int>(dw.quads); ++q) {
+  for (int q = 0; q < static_cast<int>(d.quads); ++q) {
     for (int k = 0; k < kw; ++k) {
-      for (int v = 0; v < vectors; ++v) {
-        for (int p = 0; p < columns; ++p) {
-          c.vmovdqa64(Zmm(tile.accs() + p), c.ptr[x + q * plane + (p * stride + k * dilation) * column_bytes + v * 64]);
+      for (int v = 0; v < s.vectors; ++v) {
+        for (int p = 0; p < s.columns; ++p) {
+          c.vmovdqa64(Zmm(t.accs() + p), c.ptr[x + q * plane + (p * stride + k * dilation) * column + v * 64]);
         }
-        for (int r = 0; r < rows; ++r) {
-          if (!dw.uses(r, q)) continue;
-          const auto from = c.ptr[w + (((q * kw + k) * vectors + v) * static_cast<int>(dw.rows) + r) * 64];
-          if (columns == 1) {
-            c.vpdpbusd(Zmm(tile.acc(r, v)), Zmm(tile.accs()), from);
+        for (int r = 0; r < s.rows; ++r) {
+          if (!d.uses(r, q)) continue;
+          const auto from = c.ptr[w + (((q * kw + k) * s.vectors + v) * static_cast<int>(d.rows) + r) * 64];
+          if (s.columns == 1) {
+            c.vpdpbusd(Zmm(t.acc(r, v)), Zmm(t.accs()), from);
             continue;
           }
           const Zmm weight(first_weight + turn++ % weight_regs);
           c.vmovdqu32(weight, from);
-          for (int p = 0; p < columns; ++p) c.vpdpbusd(Zmm(tile.acc(r * columns + p, v)), Zmm(tile.accs() + p), weight);
+          for (int p = 0; p < s.columns; ++p) c.vpdpbusd(Zmm(t.acc(r * s.columns + p, v)), Zmm(t.accs() + p), weight);
         }
       }
     }
   }
+}
+
+}  // namespace
+
+std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& shape, bool vbmi) {
+  Emitter emitter(c, pool, dw.epilogue, vbmi);
+  const Tile tile{shape.columns * shape.rows, shape.vectors, shape.tail};
+  c.align(64);
+  const std::size_t start = c.getSize();
+  enter(c, emitter.stack_bytes());
+  emitter.masks(tile);
+  Xbyak::Label next;
+  c.align(16);
+  c.L(next);
+  emit_dots(c, dw, shape, tile);
   emitter.emit(tile);
   c.add(c.qword[c.rdi + kTable], tile.pixels * dw.epilogue.columns * 4);
   c.dec(c.qword[c.rdi + kTiles]);

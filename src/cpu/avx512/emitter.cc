@@ -68,7 +68,7 @@ int Emitter::take(int value) {
     const int v = owner_[static_cast<std::size_t>(victim)];
     Place& pl = place_[static_cast<std::size_t>(v)];
     if (pl.hoisted) {
-      for (auto it = hoisted_.begin(); it != hoisted_.end();) it = it->second == victim ? hoisted_.erase(it) : std::next(it);
+      hoisted_.erase(v);
       pl.hoisted = false;
     } else if (pl.home == Home::none) {
       c_.vmovups(c_.ptr[c_.rsp + v * 64], Xbyak::Zmm(victim));
@@ -153,94 +153,7 @@ int Emitter::destination(int i, std::initializer_list<int> args) {
   return reg >= 0 ? reg : take(i);
 }
 
-int Emitter::width() const {
-  int most = 0;
-  const int n = static_cast<int>(e_.code.size());
-  for (int i = 0; i < n; ++i) {
-    int live = 0;
-    for (int v = 0; v <= i; ++v) {
-      if (is_imm(e_.code[static_cast<std::size_t>(v)].op)) continue;
-      const auto& u = uses_[static_cast<std::size_t>(v)];
-      if (!u.empty() && u.back() > i) ++live;
-    }
-    most = std::max(most, live);
-  }
-  return most;
-}
-
-// Constants that every pixel needs go to registers for the whole tile, first those that an instruction cannot take from memory.
-void Emitter::hoist() {
-  hoisted_.clear();
-  order_reg_ = -1;
-  int budget = static_cast<int>(free_.size()) - std::max(3, width() + 2);
-  const auto grab = [&] {
-    const int r = free_.back();
-    free_.pop_back();
-    --budget;
-    return r;
-  };
-  const int n = static_cast<int>(e_.code.size());
-  std::vector<int> must(e_.code.size(), 0);
-  const auto in_memory = [&](int a) {
-    return a >= 0 && (is_imm(e_.code[static_cast<std::size_t>(a)].op) || is_load(e_.code[static_cast<std::size_t>(a)].op));
-  };
-  for (int i = 0; i < n; ++i) {
-    const Instr& in = e_.code[static_cast<std::size_t>(i)];
-    const auto count = [&](int a) {
-      if (in_memory(a)) ++must[static_cast<std::size_t>(a)];
-    };
-    if (in.reversed) {
-      count(in.args[1]);
-    } else if (in.op == Op::fma) {
-      if (in_memory(in.args[0])) {
-        count(in.args[0]);
-      } else if (in_memory(in.args[1]) && in_memory(in.args[2])) {
-        count(in.args[1]);
-      }
-    } else if (in.op == Op::sel_lt || in.op == Op::sel_eq) {
-      count(in.args[0]);
-      count(in.args[3]);
-    } else if (!is_source(in.op) && !(commutes(in.op) && !in_memory(in.args[1]))) {
-      count(in.args[0]);
-    }
-  }
-  if (e_.pack.output >= 0 && budget > 0) {
-    order_reg_ = grab();
-    c_.vmovdqa64(Xbyak::Zmm(order_reg_), pool_.block([] {
-      std::array<std::uint8_t, 64> idx{};
-      for (std::size_t v = 0; v < 4; ++v) {
-        for (std::size_t lane = 0; lane < 4; ++lane) idx[(4 * v + lane) * 4] = static_cast<std::uint8_t>(4 * lane + v);
-      }
-      return idx;
-    }()));
-  }
-  for (int pass = 0; pass < 3; ++pass) {
-    for (int i = 0; i < n; ++i) {
-      const Instr& in = e_.code[static_cast<std::size_t>(i)];
-      const auto k = static_cast<std::size_t>(i);
-      if (!in_memory(i) || uses_[k].empty()) continue;
-      const bool per_channel = is_load(in.op) && operand_of(i).access == Access::channel;
-      const bool invariant = is_imm(in.op) || operand_of(i).access == Access::uniform || per_channel;
-      if (!invariant || hoisted_.count({i, per_channel ? 0 : -1}) != 0) continue;
-      const bool converts = is_load(in.op) && operand_of(i).dtype != ir::DType::f32 && operand_of(i).dtype != ir::DType::s32;
-      const int cost = per_channel ? tile_.vectors : 1;
-      if (cost > budget || tile_.pixels == 1) continue;
-      if (pass == 0 && (per_channel || !(must[k] > 0 || converts))) continue;
-      if (pass == 1 && !(must[k] > 0 || converts)) continue;
-      for (int v = 0; v < cost; ++v) {
-        const int r = grab();
-        if (is_imm(in.op)) {
-          c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(in.imm));
-        } else {
-          load_into(r, i, 0, v);
-        }
-        hoisted_[{i, per_channel ? v : -1}] = r;
-      }
-    }
-  }
-}
-
-void Emitter::place_sources(int v) {
+void Emitter::place_sources() {
   place_.assign(e_.code.size(), Place{});
   owner_.fill(-1);
   pinned_.fill(false);
@@ -248,13 +161,11 @@ void Emitter::place_sources(int v) {
     const Op op = e_.code[i].op;
     if (!is_imm(op) && !is_load(op)) continue;
     place_[i].home = is_imm(op) ? Home::constant : Home::memory;
-    for (int key : {-1, v}) {
-      const auto it = hoisted_.find({static_cast<int>(i), key});
-      if (it == hoisted_.end()) continue;
-      place_[i].reg = it->second;
-      place_[i].hoisted = true;
-      owner_[static_cast<std::size_t>(it->second)] = static_cast<int>(i);
-    }
+    const auto it = hoisted_.find(static_cast<int>(i));
+    if (it == hoisted_.end()) continue;
+    place_[i].reg = it->second;
+    place_[i].hoisted = true;
+    owner_[static_cast<std::size_t>(it->second)] = static_cast<int>(i);
   }
 }
 
@@ -367,7 +278,7 @@ void Emitter::compute(int i) {
 int Emitter::evaluate(int p, int v) {
   p_ = p;
   v_ = v;
-  place_sources(v);
+  place_sources();
   const int n = static_cast<int>(e_.code.size());
   bool acc_used = false;
   for (now_ = 0; now_ < n; ++now_) {
@@ -414,44 +325,6 @@ int Emitter::evaluate(int p, int v) {
     if (place_[i].reg >= 0 && !place_[i].hoisted) release(place_[i].reg);
   }
   return result;
-}
-
-void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
-  tile_ = tile;
-  free_.clear();
-  for (int r = 31; r >= free_first; --r) free_.push_back(r);
-  pointer_regs_ = few_pointers ? 5 : 12;
-  pointer_pixel_.assign(static_cast<std::size_t>(e_.stream_count()), -1);
-  groups_.clear();
-  steps_.clear();
-  // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
-  const int together = e_.pack.output < 0 || tile.vectors > 2 ? 1 : 4 / tile.vectors;
-  for (int p = 0; p < tile.pixels; p += together) {
-    Group& group = groups_.emplace_back();
-    for (int q = p; q < std::min(tile.pixels, p + together); ++q) {
-      for (int v = 0; v < tile.vectors; ++v) {
-        steps_.push_back({groups_.size() - 1, static_cast<int>(group.members.size())});
-        group.members.emplace_back(q, v);
-      }
-    }
-    if (e_.pack.output >= 0) steps_.push_back({groups_.size() - 1, -1});
-  }
-  c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
-  hoist();
-}
-
-void Emitter::step(int i) {
-  const Step& s = steps_[static_cast<std::size_t>(i)];
-  Group& group = groups_[s.group];
-  if (s.member < 0) return pack(group);
-  const auto [p, v] = group.members[static_cast<std::size_t>(s.member)];
-  const int r = evaluate(p, v);
-  if (r >= 0) group.regs[static_cast<std::size_t>(s.member)] = r;
-}
-
-void Emitter::emit(const Tile& tile) {
-  begin(tile, tile.first + tile.accs(), false);
-  for (int i = 0; i < steps(); ++i) step(i);
 }
 
 }  // namespace octavo::cpu::avx512

@@ -78,7 +78,8 @@ class Emitter {
   /// The epilogue of one tile; reads the table at [rdi + table].
   void emit(const Tile& tile);
   /// The same in pieces, between which the caller may emit instructions that touch none of the registers given here: zmm
-  /// `free_first`..31 and the tile's accumulators, rax, rsi, rbx, rcx, rdx, rbp, r15 (and r8..r14 unless `few_pointers`), k2.
+  /// `free_first`..31, the tile's accumulators, k2, rax, rsi, rbx, rcx, rdx, rbp, and r8..r15 unless `few_pointers`. With few
+  /// pointers rsi must hold the address of the tile's table entries already, and stays.
   void begin(const Tile& tile, int free_first, bool few_pointers);
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
   void step(int i);
@@ -96,9 +97,11 @@ class Emitter {
 
   // emitter.cc: values and registers
   int evaluate(int p, int v);  ///< returns the register of the packed value, owned by the caller (-1 without one)
-  void place_sources(int v);
+  void place_sources();
   void compute(int i);
+  // emitter_tile.cc: the order of work
   void hoist();
+  [[nodiscard]] std::vector<int> wanted_in_registers() const;
   int take(int value);
   void release(int reg);
   int in_register(int value);
@@ -110,6 +113,7 @@ class Emitter {
 
   // emitter_ops.cc: instruction sequences
   void load_into(int reg, int value, int p, int v);
+  void load_order(int reg);
   void table(int dst, int index, int which);
   void canonical_nan(int dst, int src);
   void round_bf16(int dst, int src);
@@ -136,13 +140,19 @@ class Emitter {
   int p_ = 0, v_ = 0, now_ = 0;
   std::vector<std::vector<int>> uses_;  ///< instructions that read each value; code.size() stands for the outputs
   std::vector<Place> place_;
-  std::map<std::pair<int, int>, int> hoisted_;  ///< (value, vector or -1 for all) -> zmm
+  std::map<int, int> hoisted_;       ///< value -> zmm, for the whole tile
+  std::vector<int> channel_values_;  ///< of those, per-channel operands: reloaded when the vector changes
+  int loaded_vector_ = -1;
   std::vector<int> free_;
   std::array<int, 32> owner_{};  ///< value in each zmm; -1: not ours to move
   std::array<bool, 32> pinned_{};
   int order_reg_ = -1;  ///< the pack permutation, when hoisted
-  std::vector<int> pointer_pixel_;
-  std::size_t pointer_regs_ = 0;
+  /// Addresses in general registers: the stream's, for one pixel (-1: for all).
+  struct Pointer {
+    int stream = -1, pixel = -1, last_use = 0;
+  };
+  std::vector<Pointer> pointers_;
+  int clock_ = 0;
   std::vector<Group> groups_;
   struct Step {
     std::size_t group = 0;

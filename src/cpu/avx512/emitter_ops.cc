@@ -90,18 +90,24 @@ void Emitter::masks(const Tile& tile) {
 Reg64 Emitter::pointer(int stream, int pixel) {
   const std::array<Reg64, 12> regs{c_.rbx, c_.rcx, c_.rdx, c_.rbp, c_.r15, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
   const Stream& s = e_.stream(stream);
-  const auto k = static_cast<std::size_t>(stream);
-  const int wanted = s.column < 0 ? 0 : pixel;
-  const bool cached = k < pointer_regs_;
-  const Reg64 r = cached ? regs[k] : c_.rax;
-  if (cached && pointer_pixel_[k] == wanted) return r;
+  const int wanted = s.column < 0 ? -1 : pixel;
+  std::size_t oldest = 0;
+  for (std::size_t k = 0; k < pointers_.size(); ++k) {
+    Pointer& p = pointers_[k];
+    if (p.stream == stream && p.pixel == wanted) {
+      p.last_use = ++clock_;
+      return regs[k];
+    }
+    if (p.last_use < pointers_[oldest].last_use) oldest = k;
+  }
+  const Reg64 r = regs[oldest];
+  pointers_[oldest] = {stream, wanted, ++clock_};
   if (s.column < 0) {
     c_.mov(r, c_.ptr[c_.rdi + kStream + stream * 8]);
   } else {
     c_.movsxd(r, c_.dword[c_.rsi + (pixel * e_.columns + s.column) * 4]);
     c_.add(r, c_.ptr[c_.rdi + kStream + stream * 8]);
   }
-  pointer_pixel_[k] = wanted;
   return r;
 }
 
@@ -110,6 +116,10 @@ Xbyak::Address Emitter::element(int stream, int p, int v) {
   const Reg64 r = pointer(stream, p);
   const bool vector = s.access == Access::channel || s.access == Access::full;
   return c_.ptr[r + (vector ? v * 16 * static_cast<int>(ir::size_of(s.dtype)) : 0)];
+}
+
+void Emitter::load_order(int reg) {
+  c_.vmovdqa64(Zmm(reg), pool_.block(natural_order()));
 }
 
 void Emitter::load_into(int reg, int value, int p, int v) {
@@ -257,7 +267,7 @@ void Emitter::pack(const Group& g) {
     c_.vpermd(Zmm(a), Zmm(order_reg_), Zmm(a));
   } else {
     const int order = take(-1);
-    c_.vmovdqa64(Zmm(order), pool_.block(natural_order()));
+    load_order(order);
     c_.vpermd(Zmm(a), Zmm(order), Zmm(a));
     release(order);
   }

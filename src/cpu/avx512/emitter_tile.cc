@@ -1,0 +1,176 @@
+// A tile's epilogue as a sequence of steps: which constants stay in registers, in which order vectors are evaluated, which are
+// packed together.
+#include <algorithm>
+#include <cstddef>
+
+#include "cpu/avx512/emitter.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using program::Op;
+
+bool is_imm(Op op) {
+  return op == Op::imm_i || op == Op::imm_f;
+}
+bool is_load(Op op) {
+  return op == Op::load_i || op == Op::load_f;
+}
+bool commutes(Op op) {
+  return op == Op::add || op == Op::mul || op == Op::add_i || op == Op::mul_i || op == Op::max_i || op == Op::min_i ||
+         op == Op::and_i || op == Op::or_i;
+}
+
+}  // namespace
+
+int Emitter::width() const {
+  int most = 0;
+  const int n = static_cast<int>(e_.code.size());
+  for (int i = 0; i < n; ++i) {
+    int live = 0;
+    for (int v = 0; v <= i; ++v) {
+      if (is_imm(e_.code[static_cast<std::size_t>(v)].op)) continue;
+      const auto& u = uses_[static_cast<std::size_t>(v)];
+      if (!u.empty() && u.back() > i) ++live;
+    }
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+/// How often each value is wanted where an instruction cannot read memory.
+std::vector<int> Emitter::wanted_in_registers() const {
+  std::vector<int> must(e_.code.size(), 0);
+  const auto in_memory = [&](int a) {
+    return is_imm(e_.code[static_cast<std::size_t>(a)].op) || is_load(e_.code[static_cast<std::size_t>(a)].op);
+  };
+  for (const Instr& in : e_.code) {
+    const auto count = [&](int a) {
+      if (in_memory(a)) ++must[static_cast<std::size_t>(a)];
+    };
+    if (in.args[0] < 0) continue;
+    if (in.reversed) {
+      count(in.args[1]);
+    } else if (in.op == Op::fma) {
+      if (in_memory(in.args[0])) {
+        count(in.args[0]);
+      } else if (in_memory(in.args[1]) && in_memory(in.args[2])) {
+        count(in.args[1]);
+      }
+    } else if (in.op == Op::sel_lt || in.op == Op::sel_eq) {
+      count(in.args[0]);
+      count(in.args[3]);
+    } else if (!commutes(in.op) || in_memory(in.args[1])) {
+      count(in.args[0]);
+    }
+  }
+  for (std::size_t i = 0; i < e_.code.size(); ++i) {  // 8- and 16-bit operands are converted on every use
+    if (!is_load(e_.code[i].op)) continue;
+    const auto t = operand_of(static_cast<int>(i)).dtype;
+    if (t != ir::DType::f32 && t != ir::DType::s32) ++must[i];
+  }
+  return must;
+}
+
+// Constants that every pixel needs go to registers for the whole tile while registers last: first what would need a load of its
+// own, then the pack order, then per-channel operands (for one vector at a time: the tile is then walked vector by vector), then
+// the rest.
+void Emitter::hoist() {
+  hoisted_.clear();
+  channel_values_.clear();
+  order_reg_ = -1;
+  loaded_vector_ = -1;
+  int budget = static_cast<int>(free_.size()) - std::max(3, width() + 2);
+  if (tile_.pixels == 1) return;
+  const auto grab = [&] {
+    const int r = free_.back();
+    free_.pop_back();
+    --budget;
+    return r;
+  };
+  const auto must = wanted_in_registers();
+  const auto invariants = [&](bool only_wanted) {
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const int value = static_cast<int>(i);
+      const Instr& in = e_.code[i];
+      const bool invariant = is_imm(in.op) || (is_load(in.op) && operand_of(value).access == Access::uniform);
+      if (!invariant || uses_[i].empty() || hoisted_.count(value) != 0 || budget <= 0 || (only_wanted && must[i] == 0)) continue;
+      const int r = grab();
+      if (is_imm(in.op)) {
+        c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(in.imm));
+      } else {
+        load_into(r, value, 0, 0);
+      }
+      hoisted_[value] = r;
+    }
+  };
+  invariants(true);
+  if (e_.pack.output >= 0 && budget > 0) {
+    order_reg_ = grab();
+    load_order(order_reg_);
+  }
+  for (bool wanted : {true, false}) {
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const int value = static_cast<int>(i);
+      if (!is_load(e_.code[i].op) || uses_[i].empty() || operand_of(value).access != Access::channel) continue;
+      if (hoisted_.count(value) != 0 || budget <= 0 || (must[i] > 0) != wanted) continue;
+      hoisted_[value] = grab();
+      channel_values_.push_back(value);
+    }
+  }
+  invariants(false);
+}
+
+void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
+  tile_ = tile;
+  free_.clear();
+  for (int r = 31; r >= free_first; --r) free_.push_back(r);
+  pointers_.assign(few_pointers ? 4 : 12, {});
+  groups_.clear();
+  steps_.clear();
+  if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
+  hoist();
+  // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
+  const int together = e_.pack.output < 0 || tile.vectors > 2 ? 1 : 4 / tile.vectors;
+  for (int p = 0; p < tile.pixels; ++p) {
+    if (p % together == 0) groups_.emplace_back();
+    for (int v = 0; v < tile.vectors; ++v) groups_.back().members.emplace_back(p, v);
+  }
+  const auto last_of_group = [&](int p) { return p + 1 == tile.pixels || (p + 1) % together == 0; };
+  const auto add = [&](int p, int v, bool last_vector) {
+    const auto group = static_cast<std::size_t>(p / together);
+    steps_.push_back({group, (p % together) * tile.vectors + v});
+    if (last_vector && last_of_group(p) && e_.pack.output >= 0) steps_.push_back({group, -1});
+  };
+  if (channel_values_.empty()) {
+    for (int p = 0; p < tile.pixels; ++p) {
+      for (int v = 0; v < tile.vectors; ++v) add(p, v, v + 1 == tile.vectors);
+    }
+  } else {
+    for (int v = 0; v < tile.vectors; ++v) {
+      for (int p = 0; p < tile.pixels; ++p) add(p, v, v + 1 == tile.vectors);
+    }
+  }
+}
+
+void Emitter::step(int i) {
+  const Step& s = steps_[static_cast<std::size_t>(i)];
+  Group& group = groups_[s.group];
+  if (s.member < 0) return pack(group);
+  const auto [p, v] = group.members[static_cast<std::size_t>(s.member)];
+  if (v != loaded_vector_) {
+    for (int value : channel_values_) {
+      if (const auto it = hoisted_.find(value); it != hoisted_.end()) load_into(it->second, value, 0, v);
+    }
+    loaded_vector_ = v;
+  }
+  const int r = evaluate(p, v);
+  if (r >= 0) group.regs[static_cast<std::size_t>(s.member)] = r;
+}
+
+void Emitter::emit(const Tile& tile) {
+  begin(tile, tile.first + tile.accs(), false);
+  for (int i = 0; i < steps(); ++i) step(i);
+}
+
+}  // namespace octavo::cpu::avx512
