@@ -66,7 +66,7 @@ std::string summary(const region::Plan& plan) {
 }
 
 std::string table(const region::Plan& plan) {
-  constexpr std::size_t widest = 60;  // a longer cell pushes the rest of its own line only
+  constexpr std::size_t widest = 44;  // a longer cell pushes the rest of its own line only
   std::size_t precision = 9, tactic = 6, nodes = 10;
   for (const auto& r : plan.regions) {
     precision = std::max(precision, std::min(widest, r.precision.size()));
