@@ -7,6 +7,8 @@ jobs=$2
 targets=("${@:3}")
 log=build/$preset.log
 mkdir -p build
+exec 9>build/$preset.lock  # two builds of one folder at once would spoil it
+flock 9
 started=$SECONDS
 if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/build.ninja ]]; then
   cmake --preset "$preset" >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: cmake --preset $preset failed" >&2; exit 1; }
