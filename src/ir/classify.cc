@@ -83,6 +83,10 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
     return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
   if (!is_int8(x->type))
     return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));
+  if (!injective(*x)) {
+    return no(fmt::format("the codes of {} cannot be told from its values: {} gives two of them the same", called(g, n.inputs[0]),
+                          to_string(*x)));
+  }
   const std::string weight_name = called(g, n.inputs[1]);
   if (!g.is_constant(n.inputs[1])) return no(fmt::format("the weights {} are computed at run time", weight_name));
   const Node& weights = g.producer(n.inputs[1]);

@@ -158,4 +158,18 @@ bool fixes(const Quantizer& q2, const Quantizer& q1) {
   return true;
 }
 
+bool injective(const Quantizer& q) {
+  if (!is_int8(q.type)) return true;
+  for (std::size_t c = 0; c < q.entries(); ++c) {
+    if (q.arith == DType::f32 && std::abs(q.scale[c]) > 1e-30F) continue;
+    const auto value = [&](std::int64_t code) {
+      return dequantize_one(static_cast<std::int32_t>(code), q.scale[c], q.zero_point[c], q.arith);
+    };
+    for (std::int64_t code = q.lo(); code < q.hi(); ++code) {
+      if (value(code) == value(code + 1)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace octavo::ir

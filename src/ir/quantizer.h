@@ -56,5 +56,8 @@ struct Quantizer {
 /// True if q2(q1(x)) == q1(x) for every x: q2 fixes every code of q1, decided by enumerating them.
 /// Per-axis quantizers need the same axis and entry count (or per tensor on either side).
 [[nodiscard]] bool fixes(const Quantizer& q2, const Quantizer& q1);
+/// True if different codes stand for different values, so that a value tells its code. Always so in f32 (unless the scale is denormal);
+/// the rounding of f16 and bf16 products can make two codes one value.
+[[nodiscard]] bool injective(const Quantizer& q);
 
 }  // namespace octavo::ir

@@ -16,7 +16,7 @@ using POp = program::Op;
 
 std::optional<Quantizer> code_quantizer(const ir::Graph& g, const ir::Grids& grids, ValueId v) {
   const Quantizer* q = grids.get(v);
-  if (!q || !ir::is_int8(q->type) || !ir::is_float(g.type(v).dtype)) return std::nullopt;
+  if (!q || !ir::is_int8(q->type) || !ir::is_float(g.type(v).dtype) || !ir::injective(*q)) return std::nullopt;
   return ir::as_u8(*q);
 }
 

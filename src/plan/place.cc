@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "plan/layout.h"
+#include "plan/slices.h"
 
 namespace octavo::plan {
 
@@ -211,59 +212,11 @@ class Placer {
     return r;
   }
 
-  // A slice whose every reader's wish lies in some buffer, remembered until its source is reached.
-  struct SliceWish {
-    Key slice;
-    std::size_t wish;  ///< index into forced_[slice]
-    TensorRef whole;   ///< where all of the source would lie if this slice of it lay where it is wanted
-    std::vector<std::int64_t> starts;
-    ir::Shape dims;
-  };
-
-  // When slices that together make up all of their source are wanted side by side (split halves that are concatenated again), the
-  // source itself is stored there and the slices cost nothing.
   void join_slices(Key source) {
-    const auto found = slice_wishes_.find(source);
-    if (found == slice_wishes_.end()) return;
-    std::vector<SliceWish>& wishes = found->second;
-    const ir::Shape& dims = g_.type(source.first).shape;
-    while (!wishes.empty()) {
-      const TensorRef whole = wishes.front().whole;
-      std::vector<SliceWish> same;
-      for (std::size_t i = 0; i < wishes.size();) {
-        const TensorRef& w = wishes[i].whole;
-        const bool match = w.buffer == whole.buffer && w.offset == whole.offset && w.strides == whole.strides;
-        if (match) same.push_back(wishes[i]);
-        if (match)
-          wishes.erase(wishes.begin() + static_cast<std::ptrdiff_t>(i));
-        else
-          ++i;
-      }
-      if (!covers(same, dims)) continue;
-      forced_[source].push_back(relabel(whole, ref_of(source, -1, {})));
-      for (const SliceWish& w : same) satisfied_.insert({w.slice, w.wish});
+    for (const JoinedSlices& joined : slices_.joined(source, g_.type(source.first).shape)) {
+      forced_[source].push_back(relabel(joined.whole, ref_of(source, -1, {})));
+      satisfied_.insert(joined.satisfied.begin(), joined.satisfied.end());
     }
-  }
-
-  static bool covers(const std::vector<SliceWish>& parts, const ir::Shape& dims) {
-    std::vector<std::vector<std::int64_t>> ranges;  // along the one dimension that is cut
-    std::optional<std::size_t> axis;
-    for (const SliceWish& p : parts) {
-      for (std::size_t d = 0; d < dims.size(); ++d) {
-        if (p.dims[d] == dims[d]) continue;
-        if (axis && *axis != d) return false;
-        axis = d;
-      }
-    }
-    if (!axis) return true;  // whole copies of the source
-    for (const SliceWish& p : parts) ranges.push_back({p.starts[*axis], p.starts[*axis] + p.dims[*axis]});
-    std::sort(ranges.begin(), ranges.end());
-    std::int64_t reached = 0;
-    for (const auto& r : ranges) {
-      if (r[0] > reached) return false;
-      reached = std::max(reached, r[1]);
-    }
-    return reached == dims[*axis];
   }
 
   void wish_slice(const Node& n, Key key) {
@@ -278,7 +231,7 @@ class Placer {
       for (std::size_t d = 0; d < starts.size(); ++d) {
         whole.offset -= starts[d] * whole.strides[d] * static_cast<std::int64_t>(ir::size_of(whole.dtype));
       }
-      if (whole.offset >= 0) slice_wishes_[source].push_back({key, i, whole, starts, g_.type(key.first).shape});
+      if (whole.offset >= 0) slices_.wish(source, {key, i, whole, starts, g_.type(key.first).shape});
     }
   }
 
@@ -433,7 +386,7 @@ class Placer {
   std::vector<Strides> natural_;
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
-  std::map<Key, std::vector<SliceWish>> slice_wishes_;
+  SliceWishes slices_;
   std::set<std::pair<Key, std::size_t>> satisfied_;  ///< wishes of slices that their source's store fulfils
   std::map<ValueId, TensorRef> input_ref_;
   Placement out_;

@@ -101,7 +101,7 @@ Result<Tensors> eval_pool(const Args& a) {
     return static_cast<float>(include_pad ? w.padded : static_cast<std::int64_t>(w.inside.size()));
   };
   const ir::Quantizer* q = a.grid(0);
-  if (q && q->per_tensor() && ir::is_int8(q->type)) {
+  if (q && q->per_tensor() && ir::is_int8(q->type) && ir::injective(*q)) {
     OCTAVO_TRY(const std::vector<std::int16_t> x, centred_codes(a, a.in[0], *q));
     return Tensors{from_floats(pooled<float>(a,
                                              [&](std::int64_t base, const Window& w) {

@@ -121,7 +121,8 @@ Result<Tensors> eval_reduce(const Args& a) {
   }
   const Reduction r = reduction_of(a, ir::get_ints(a.n.attrs, "axes"));
   const ir::Quantizer* q = a.grid(0);
-  if ((a.n.op == Op::reduce_mean || a.n.op == Op::reduce_sum) && q && q->per_tensor() && ir::is_int8(q->type) && r.spatial) {
+  if ((a.n.op == Op::reduce_mean || a.n.op == Op::reduce_sum) && q && q->per_tensor() && ir::is_int8(q->type) &&
+      ir::injective(*q) && r.spatial) {
     return integer_codes(a, r, *q);
   }
   if (ir::is_float(t)) return Tensors{from_floats(real(a, r), a.out())};

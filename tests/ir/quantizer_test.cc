@@ -192,5 +192,21 @@ TEST(Fixes, EqualParametersMayFailInBf16) {
   EXPECT_GT(failures, 30);
 }
 
+TEST(Quantizer, ValuesTellTheirCodesUnlessRoundingMergesThem) {
+  EXPECT_TRUE(injective(per_tensor(DType::u8, 0.0371F, 77)));
+  EXPECT_TRUE(injective(per_tensor(DType::s8, 1e-20F, 0)));
+  Quantizer coarse = per_tensor(DType::u8, 0.0371F, 0);
+  coarse.arith = DType::bf16;
+  int merged = 0;  // counted the slow way: all pairs of codes
+  for (int a = 0; a < 256; ++a) {
+    for (int b = a + 1; b < 256; ++b)
+      merged += dequantize_one(a, 0.0371F, 0, DType::bf16) == dequantize_one(b, 0.0371F, 0, DType::bf16);
+  }
+  EXPECT_GT(merged, 0);
+  EXPECT_FALSE(injective(coarse));
+  coarse.scale = {0.5F};
+  EXPECT_TRUE(injective(coarse));  // every product is exact
+}
+
 }  // namespace
 }  // namespace octavo::ir
