@@ -8,6 +8,7 @@
 #include <map>
 
 #include "plan/plan.h"
+#include "quant/normal_form.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
@@ -18,7 +19,7 @@ namespace {
 
 using testing::Tier;
 
-// OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED widen the run (make test-long).
+// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it.
 std::uint64_t setting(const char* name, std::uint64_t fallback) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : fallback;
@@ -50,11 +51,12 @@ bool has_float_sum(const region::Plan& plan) {
 }
 
 struct Coverage {
-  std::map<std::string, int> laws, anchors, stores, tiers;
+  std::map<std::string, int> laws, operators, anchors, stores, tiers;
   void add(const plan::Planned& p, Tier tier) {
     for (const auto& report : p.reports) {
       for (const auto& s : report.stats) laws[s.rule] += s.applied;
     }
+    for (const ir::NodeId id : p.graph.order()) ++operators[std::string(ir::name_of(p.graph.node(id).op))];
     for (const region::Region& r : p.plan.regions) {
       for (const region::Stage& s : r.stages) {
         std::string kind(s.anchor.none() ? "none" : ir::name_of(s.anchor.op));
@@ -70,7 +72,7 @@ struct Coverage {
 };
 
 TEST(Placement, SamePlanAndSameBits) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", 1500), first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 1500), first = setting("OCTAVO_FUZZ_SEED", 1);
   Coverage coverage;
   testing::PlacementCounts moves;
   int changed_hash = 0, same_table = 0, float_sums = 0, unavailable = 0;
@@ -132,6 +134,7 @@ TEST(Placement, SamePlanAndSameBits) {
     std::printf("\n");
   };
   show("laws", coverage.laws);
+  show("operators of the normal forms", coverage.operators);
   show("anchors", coverage.anchors);
   show("stores per region", coverage.stores);
   show("graphs per instruction set", coverage.tiers);
@@ -142,8 +145,13 @@ TEST(Placement, SamePlanAndSameBits) {
       changed_hash, same_table, unavailable);
   std::printf("graphs with a float convolution, compared among placements only: %d\n", float_sums);
   if (graphs < 1500) return;  // a single repeated seed covers nothing
-  for (const auto& [name, n] : coverage.laws)
-    EXPECT_TRUE(n >= 20 || !name.starts_with("move-")) << "law " << name << " was used " << n << " times";
+  for (const rewrite::Rule* law : quant::laws()) {
+    const std::string name(law->name());
+    EXPECT_GE(coverage.laws[name], 20) << "law " << name;
+  }
+  for (const char* op : {"conv", "conv_transpose", "gemm", "max_pool", "avg_pool", "reduce_mean", "reduce_max"}) {
+    EXPECT_GE(coverage.operators[op], 20) << "operator " << op;
+  }
   for (const char* anchor : {"none", "conv", "conv depthwise", "conv grouped", "conv_transpose", "max_pool", "avg_pool"}) {
     EXPECT_GE(coverage.anchors[anchor], 20) << "anchor " << anchor;
   }
