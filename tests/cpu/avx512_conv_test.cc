@@ -2,8 +2,11 @@
 // epilogues.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 
 #include "cpu/avx512/provider.h"
 #include "cpu/scalar_region.h"
@@ -224,6 +227,79 @@ TEST(Avx512Conv, Operands) {
     for (const auto& o : p.outputs)
       st.stores.push_back(s.nhwc(o.type, full, s.pick(0, 2) == 0 ? BufferKind::output : BufferKind::arena, s.pick(0, 1) * 7));
     EXPECT_RUNS(run(s, k) + "");
+  }
+}
+
+/// Memory whose last byte lies before a page that cannot be read.
+class Fenced {
+ public:
+  explicit Fenced(std::size_t bytes) {
+    const std::size_t page = 4096, size = (bytes + page - 1) / page * page;
+    map_ = static_cast<std::byte*>(mmap(nullptr, size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    size_ = size + page;
+    mprotect(map_ + size, page, PROT_NONE);
+    at_ = map_ + size - bytes;
+  }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+  ~Fenced() { munmap(map_, size_); }
+  std::byte* at() const { return at_; }
+
+ private:
+  std::byte *map_ = nullptr, *at_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Inputs and outputs belong to the caller and are exactly as long as they say: no byte past them is touched.
+TEST(Avx512Conv, StaysInsideTheCallersBuffers) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.kind = BufferKind::input;
+    k.h = s.pick(1, 4), k.w = s.pick(1, 7), k.c = s.pick(1, 21), k.o = s.pick(1, 70);
+    if (seed % 2 == 0) k.kernel = {std::min<std::int64_t>(2, k.h), std::min<std::int64_t>(3, k.w)};
+    if (seed % 5 == 0) k.c = k.o = k.groups = s.pick(2, 70), k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+    build(s, k);
+    s.requantize(1, 2e-4F);
+    auto& st = s.stage();
+    auto& p = st.program;
+    st.operands.push_back({s.nhwc(DType::u8, st.space, BufferKind::input), {}});
+    p.operand_count = 3;
+    p.outputs.push_back({p.push(Op::add_i, p.push(Op::acc_i), p.load(Op::load_i, 2)), DType::s32});
+    st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output), s.nhwc(DType::s32, st.space, BufferKind::output)};
+    const auto& provider = cpu::avx512_provider();
+    for (const auto& offer : provider.offers(s.region(), s.plan())) {
+      if (offer.refusal.find("needs avx") == 0) GTEST_SKIP() << offer.refusal;
+      if (!offer.refusal.empty()) continue;
+      s.region().tactic = offer.tactic;
+      auto packed = provider.pack(s.region(), s.plan(), offer.tactic);
+      ASSERT_TRUE(packed) << packed.error().message;
+      std::vector<const std::byte*> at;
+      for (const auto& t : *packed) at.push_back(t.bytes().data());
+      auto kernel = provider.instantiate(s.region(), s.plan(), at);
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      region::Memory expected, actual;
+      auto copy = s.memory;
+      std::vector<std::unique_ptr<Fenced>> fenced;
+      for (std::size_t b = 0; b < copy.size(); ++b) {
+        const auto& buffer = s.plan().buffers[b];
+        const auto bytes = static_cast<std::size_t>(buffer.bytes);
+        const bool callers = buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
+        expected.base.push_back(copy[b].data() + 64);
+        fenced.push_back(std::make_unique<Fenced>(bytes + (callers ? 0 : 64)));
+        std::memcpy(fenced.back()->at(), s.memory[b].data() + 64, bytes);
+        actual.base.push_back(fenced.back()->at());
+      }
+      scalar_region(s.region(), expected);
+      std::vector<std::byte> scratch((*kernel)->scratch_bytes() + 64);
+      auto* base = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;
+      (*kernel)->run(actual, 0, (*kernel)->tasks(), region::Worker{0, 1, base});
+      for (const auto& store : st.stores) {
+        const auto bytes = static_cast<std::size_t>(s.plan().buffers[static_cast<std::size_t>(store.buffer)].bytes);
+        ASSERT_EQ(std::memcmp(expected.at(store), actual.at(store), bytes), 0)
+            << offer.tactic << ", seed " << seed << ": " << text(k);
+      }
+    }
   }
 }
 
