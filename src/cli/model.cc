@@ -39,7 +39,7 @@ void log_decisions(const api::Built& built) {
 void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
-  model->type_name(engines ? "MODEL|ENGINE" : "MODEL");
+  model->type_name("FILE");
   app.add_option("--shapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
   app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")

@@ -66,12 +66,15 @@ std::string summary(const region::Plan& plan) {
 }
 
 std::string table(const region::Plan& plan) {
-  constexpr std::size_t widest = 44;  // a longer cell pushes the rest of its own line only
   std::size_t precision = 9, tactic = 6, nodes = 10;
+  const auto widen = [](std::size_t& column, std::size_t cell) {
+    constexpr std::size_t widest = 44;  // a longer cell pushes the rest of its own line only
+    if (cell <= widest) column = std::max(column, cell);
+  };
   for (const auto& r : plan.regions) {
-    precision = std::max(precision, std::min(widest, r.precision.size()));
-    tactic = std::max(tactic, std::min(widest, r.tactic.size()));
-    nodes = std::max(nodes, std::min(widest, nodes_of(r).size()));
+    widen(precision, r.precision.size());
+    widen(tactic, r.tactic.size());
+    widen(nodes, nodes_of(r).size());
   }
   std::string out = fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", "#", "precision", precision, "tactic", tactic, "ONNX nodes",
                                 nodes, "reason");
