@@ -114,47 +114,57 @@ def as_uint8(path, to):
     return len(used)
 
 
-def fold_weights(path, to):
-    """The same model with the weights' Q/DQ pairs computed: the same values as float constants, to which ONNX Runtime's float optimizations
-    (fused BatchNormalization, blocked layouts) apply."""
+def channels_of(model, constants, weight):
+    """Input channels of a convolution whose weight is a constant, or Q/DQ of one; 0 if it is neither."""
+    while weight not in constants:
+        node = next((n for n in model.graph.node if weight in n.output), None)
+        if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            return 0
+        weight = node.input[0]
+    return constants[weight].shape[1]
+
+
+def spell_out(path, to):
+    """The same model with Sigmoid written as 1 / (1 + exp(-x)), BatchNormalization as (x - mean) / deviation * scale + bias, and each ordinary
+    convolution as the sum of two over half the input channels each: the same functions, rounded differently in the last bits. Returns how
+    many were found."""
     model = onnx.load(path)
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
-    kept = []
+    nodes, added, found = [], {"one/": np.float32(1)}, 0
     for node in model.graph.node:
-        if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.input[0] not in constants:
-            kept.append(node)
-            continue
-        x, scale, zero = (constants[name] for name in node.input)
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-        shape = [-1 if k == axis else 1 for k in range(x.ndim)] if scale.ndim else []
-        scale, zero = scale.reshape(shape), zero.reshape(shape)
-        if node.op_type == "QuantizeLinear":
-            low, high = np.iinfo(zero.dtype).min, np.iinfo(zero.dtype).max
-            constants[node.output[0]] = np.clip(np.rint(x / scale) + zero, low, high).astype(zero.dtype)
+        x, y = node.input[0], node.output[0]
+        if node.op_type == "Sigmoid":
+            steps = (("Neg", [x], "n"), ("Exp", [y + "/n"], "e"), ("Add", [y + "/e", "one/"], "a"), ("Div", ["one/", y + "/a"], ""))
+        elif node.op_type == "BatchNormalization":
+            scale, bias, mean, variance = (constants[name].reshape(-1, 1, 1) for name in node.input[1:])
+            epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
+            added |= {y + "/mean": mean, y + "/deviation": np.sqrt(variance + np.float32(epsilon)), y + "/scale": scale, y + "/bias": bias}
+            steps = (("Sub", [x, y + "/mean"], "s"), ("Div", [y + "/s", y + "/deviation"], "d"), ("Mul", [y + "/d", y + "/scale"], "m"),
+                     ("Add", [y + "/m", y + "/bias"], ""))
+        elif node.op_type == "Conv" and all(a.i == 1 for a in node.attribute if a.name == "group"):
+            w, zero, half, end = node.input[1], "zero/", y + "/half", "end/"
+            channels = channels_of(model, constants, w)
+            if channels < 2:
+                nodes.append(node)
+                continue
+            added |= {zero: np.int64([0]), half: np.int64([channels // 2]), end: np.int64([1 << 30]), "axis/": np.int64([1])}
+            for part, low, high, bias in (("a", zero, half, list(node.input[2:])), ("b", half, end, [])):
+                for what, tensor in (("x", x), ("w", w)):
+                    nodes.append(onnx.helper.make_node("Slice", [tensor, low, high, "axis/"], [f"{y}/{what}{part}"]))
+                conv = onnx.helper.make_node("Conv", [f"{y}/x{part}", f"{y}/w{part}", *bias], [f"{y}/{part}"])
+                conv.attribute.extend(node.attribute)
+                nodes.append(conv)
+            steps = (("Add", [y + "/a", y + "/b"], ""),)
         else:
-            constants[node.output[0]] = (x.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
-    del model.graph.node[:], model.graph.initializer[:]
-    model.graph.node.extend(kept)
-    used = {name for node in kept for name in node.input}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items() if k in used)
-    onnx.save(model, to)
-
-
-def spell_sigmoid(path, to):
-    """The same model with Sigmoid written as 1 / (1 + exp(-x)): ONNX Runtime's own Sigmoid is an approximation, off in the last bits."""
-    model = onnx.load(path)
-    nodes = []
-    for node in model.graph.node:
-        if node.op_type != "Sigmoid":
             nodes.append(node)
             continue
-        x, y = node.input[0], node.output[0]
-        for kind, inputs, output in (("Neg", [x], "n"), ("Exp", [y + "/n"], "e"), ("Add", [y + "/e", "one/"], "a"), ("Div", ["one/", y + "/a"], "")):
-            nodes.append(onnx.helper.make_node(kind, inputs, [y + "/" + output if output else y]))
+        found += 1
+        nodes += [onnx.helper.make_node(kind, inputs, [y + "/" + output if output else y]) for kind, inputs, output in steps]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1), "one/"))
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in added.items())
     onnx.save(model, to)
+    return found
 
 
 RECIPES = {f.__name__: f for f in (torch, tf, caffe, cifar, yolox, nanodet, grey, text)}
