@@ -12,7 +12,8 @@ setup:                ## install what is missing: Debian packages, and Python pa
 build: setup          ## the library, the command, the Python package and the tests, in build/release
 	@scripts/build.sh release $(JOBS)
 
-run: build            ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
+run: setup            ## classify the pictures in examples/digits; print accuracy, the plan, and the time beside ONNX Runtime's
+	@scripts/build.sh release $(JOBS) octavo_command
 	@scripts/run_demo.sh build/release
 
 test: build           ## every test except the long ones
