@@ -224,7 +224,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
   const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
   if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
   const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
-  ir::Tensor weights(ir::DType::s8, {conv.weight_bytes}), init(ir::DType::s32, {conv.init_count});
+  ir::Tensor weights(ir::DType::s8, {std::max<std::int64_t>(64, conv.weight_bytes)}), init(ir::DType::s32, {conv.init_count});
   auto wp = weights.mutable_data<std::int8_t>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
