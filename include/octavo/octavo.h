@@ -144,8 +144,8 @@ class OCTAVO_API Engine {
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file. `threads` 0: as many as it was built for. Errors: io, bad_engine, unsupported (the processor lacks
-  /// something).
+  /// Maps an engine file. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
+  /// unsupported (the processor lacks something).
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
   /// Writes the engine; equal model, options, machine and version give equal bytes. An existing file is replaced whole or not at
   /// all. Errors: io; usage while dimensions are open; unsupported for the reference device.

@@ -135,7 +135,9 @@ Engine Engine::build(std::span<const std::byte> model, const BuildOptions& optio
 
 Engine Engine::load(const std::string& path, int threads) {
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
-  return Engine(Impl::of(take(engine::Engine::load(path, api::all_providers())), threads));
+  auto loaded = take(engine::Engine::load(path, api::all_providers()));
+  const int wanted = threads > 0 ? threads : std::min(loaded->plan().threads, engine::available_cores());
+  return Engine(Impl::of(std::move(loaded), wanted));
 }
 
 void Engine::save(const std::string& path) const {

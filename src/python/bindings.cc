@@ -169,7 +169,7 @@ Engine load(const nb::object& path, std::optional<int> threads) {
 
 constexpr const char* kLoadDoc =
     "Loads an engine file that Engine.save wrote. The file is mapped, not read, and checked whole.\n\n"
-    "threads: threads to run with; None: as many as it was built for.\n"
+    "threads: threads to run with; None: as many as it was built for, at most the cores of this machine.\n"
     "Raises FileError; EngineFileError (damaged, foreign, other version); UnsupportedError (the processor lacks something).";
 
 }  // namespace

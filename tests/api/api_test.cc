@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -180,7 +181,7 @@ TEST(Api, SavesAndLoads) {
   EXPECT_EQ(bytes_of(folder / "a"), bytes_of(folder / "b")) << "two builds must be byte-identical";
   const Engine loaded = Engine::load(folder / "a");
   EXPECT_EQ(loaded.plan_hash(), e.plan_hash());
-  EXPECT_EQ(loaded.threads(), 2);
+  EXPECT_EQ(loaded.threads(), std::min(2, Engine::build(kQdq).threads())) << "at most the cores of this machine";
   EXPECT_EQ(head(loaded, 1), head(e, 1));
   EXPECT_EQ(Engine::load(folder / "a", 3).threads(), 3);
   EXPECT_EQ(head(Engine::load(folder / "a", 3), 1), head(e, 1));
