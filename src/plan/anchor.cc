@@ -206,10 +206,11 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
 
 void adapt_rank(region::Stage& stage) {
   const Op op = stage.anchor.op;
-  const bool weighted = op == Op::conv || op == Op::conv_transpose || op == Op::gemm;
+  // Weights computed at run time: the operator is evaluated as it is, in its own rank.
+  const bool weighted = stage.anchor.weights.has_value();
   const bool pool = op == Op::max_pool || op == Op::avg_pool;
   const std::size_t rank = stage.space.size();
-  if (op == Op::gemm && rank == 2) {
+  if (op == Op::gemm && weighted && rank == 2) {
     const auto widen = [](TensorRef& r) {
       for (int i = 0; i < 2; ++i) {
         r.dims.push_back(1);
@@ -223,7 +224,7 @@ void adapt_rank(region::Stage& stage) {
     }
     for (TensorRef& r : stage.stores) widen(r);
     stage.space.insert(stage.space.end(), {1, 1});
-    if (stage.anchor.weights) stage.anchor.op = Op::conv;
+    stage.anchor.op = Op::conv;
     stage.anchor.attrs = {{"strides", std::vector<std::int64_t>{1, 1}},
                           {"pads", std::vector<std::int64_t>{0, 0, 0, 0}},
                           {"dilations", std::vector<std::int64_t>{1, 1}},

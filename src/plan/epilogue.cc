@@ -128,7 +128,13 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
   if (found != states_.end()) return found->second;
   State& s = states_[v];
   const Node& p = g_.producer(v);
-  if (p.op == Op::constant) {
+  if (p.op == Op::constant && !p.quantizer && ir::is_int8(p.payload.dtype())) {  // plain codes: `code-constant` is switched off
+    ir::Tensor codes(ir::DType::s32, p.payload.shape());
+    for (std::int64_t i = 0; i < codes.size(); ++i) {
+      codes.mutable_data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(p.payload.at(i));
+    }
+    s.raw = codes.size() == 1 ? program.imm_i(codes.data<std::int32_t>()[0]) : program.load(POp::load_i, constant_(codes));
+  } else if (p.op == Op::constant) {
     ir::Tensor t = p.quantizer ? decoded(p) : p.payload;
     t = t.to_f32();
     s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_(t));

@@ -169,6 +169,7 @@ class Lowerer {
       for (const region::Operand& o : stage.operands) is_u8.push_back(o.ref.dtype == ir::DType::u8);
       is_u8.push_back(builder.acc_is_code);
       builder.program.operand_count = static_cast<int>(stage.operands.size());
+      OCTAVO_CHECK(program::verify(builder.program));
       stage.program = program::simplify(builder.program, is_u8);
       drop_unused_operands(stage, operand_values);
     }
