@@ -38,9 +38,9 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
                             ir::to_string(x.dims), ir::to_string(stage.space), ir::to_string(kernel)));
   }
   const std::size_t spatial = rank - 2;
-  const auto list = [&](const char* key, std::size_t n, std::int64_t fallback) {
+  const auto list = [&](const char* key, std::size_t size, std::int64_t fallback) {
     auto v = ir::get_ints(a.attrs, key);
-    if (v.empty()) v.assign(n, fallback);
+    if (v.empty()) v.assign(size, fallback);
     return v;
   };
   const auto strides = list("strides", spatial, 1), dilations = list("dilations", spatial, 1), pads = list("pads", 2 * spatial, 0);
@@ -65,7 +65,7 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
     *dims[slot] = static_cast<int>(2 + k);
     *steps[slot] = x.strides[2 + k] * size;
   }
-  const auto single = [](const Window& w) { return w.in == 1 && w.out == 1 && w.kernel == 1 && w.pad == 0; };
+  const auto single = [](const Window& one) { return one.in == 1 && one.out == 1 && one.kernel == 1 && one.pad == 0; };
   if (im.batch > 1 && single(im.depth) && single(im.height) && single(im.width)) {
     std::swap(im.n, im.w);
     std::swap(im.xn, im.xw);
