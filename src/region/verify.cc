@@ -192,7 +192,9 @@ class Verifier {
         return bad("the weights are not in a constant buffer");
     }
     const bool weighted = a.op == ir::Op::conv || a.op == ir::Op::conv_transpose;
-    if (weighted && (!a.weights || a.inputs.size() != 1))
+    if (weighted && a.weights && a.inputs.size() != 1)
+      return bad(fmt::format("{} with weights needs one input", ir::name_of(a.op)));
+    if (weighted && !a.weights && (a.integer || a.inputs.size() < 2))  // weights computed at run time are inputs, and float
       return bad(fmt::format("{} needs one input and weights", ir::name_of(a.op)));
     if (a.integer) {  // weighted: codes are multiplied; others select, move or add them
       if (a.inputs.empty()) return bad(fmt::format("{} is marked integer and has no input", ir::name_of(a.op)));

@@ -13,6 +13,7 @@ namespace octavo {
 namespace {
 
 struct Case {
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
   const char* name;
   const char* text;
   int regions;  ///< expected number of regions
@@ -33,7 +34,8 @@ v = view r q=u8(0.05,0) from {"v"}
 w2 = constant s8[4,9,1,1] q=s8(0.02,0) seed:3
 z = conv v w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
 output z
-)", 4, 1},
+)",
+     4, 1},
     {"residual_unequal_scales", R"(
 graph "g"
 x = input : f32[1,4,5,5]
@@ -48,7 +50,8 @@ w2 = constant s8[4,4,1,1] q=s8(0.02,0) seed:3
 z = conv o w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
 s = add z r from {"add2"}
 output s
-)", 4, 1},
+)",
+     4, 1},
     {"concat_split_resize", R"(
 graph "g"
 x = input : f32[1,3,4,4]
@@ -67,7 +70,8 @@ w3 = constant s8[5,22,1,1] q=s8(0.02,0) seed:4
 z = conv k w3 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv3"}
 output z
 output k as "k"
-)", 0, -1},
+)",
+     0, -1},
     {"deconv_silu", R"(
 graph "g"
 x = input : f32[1,4,3,5]
@@ -83,7 +87,8 @@ o = view m q=u8(0.02,20) from {"o"}
 w2 = constant s8[4,3,1,1] q=s8(0.02,0) seed:3
 z = conv o w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
 output z
-)", 4, 1},
+)",
+     4, 1},
     {"classifier_tail", R"(
 graph "g"
 x = input : f32[2,8,3,3]
@@ -97,7 +102,8 @@ y = gemm v w b from {"fc"}
 s = softmax y {axis=1} from {"softmax"}
 output s
 output y as "logits"
-)", 0, -1},
+)",
+     0, -1},
     {"avg_pool_borders", R"(
 graph "g"
 x = input : f32[1,3,5,4]
@@ -106,7 +112,8 @@ p = avg_pool q {kernel=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=0
 v = view p q=u8(0.02,77) from {"v"}
 m = max_pool v {kernel=[2,2], strides=[1,1], pads=[0,0,0,0], dilations=[1,1]} from {"max"}
 output m
-)", 0, -1},
+)",
+     0, -1},
     {"flatten_of_an_image_and_head", R"(
 graph "g"
 x = input : f32[1,3,4,4]
@@ -125,7 +132,8 @@ c = concat t t2 {axis=1} from {"c"}
 output z
 output c
 output v as "image"
-)", 0, -1},
+)",
+     0, -1},
     {"groups_and_squeeze_excite", R"(
 graph "g"
 x = input : f32[1,8,6,6]
@@ -144,7 +152,31 @@ mv = view m q=u8(0.02,20) from {"mv"}
 w2 = constant s8[4,4,1,1] q=s8(0.02,0) seed:7
 z = conv mv w2 {dilations=[1,1], group=2, pads=[0,0,0,0], strides=[1,1]} from {"group"}
 output z
-)", 0, -1},
+)",
+     0, -1},
+};
+
+// Weights that are network inputs: no packing, no integer form; ranks other than 4 stay as they are.
+const Case kRunTimeWeights[] = {
+    {"conv1d", R"(
+graph "g"
+x = input : f32[1,3,8]
+w = input : f32[4,3,3]
+b = input : f32[4]
+y = conv x w b {dilations=[1], group=1, pads=[1,1], strides=[1]} from {"conv"}
+r = relu y from {"relu"}
+output r
+)",
+     3, 2},
+    {"gemm", R"(
+graph "g"
+x = input : f32[3,8]
+w = input : f32[8,5]
+b = input : f32[5]
+y = gemm x w b from {"fc"}
+output y
+)",
+     1, 0},
 };
 
 class PlanCase : public ::testing::TestWithParam<Case> {};
@@ -156,6 +188,8 @@ TEST_P(PlanCase, EqualsTheReference) {
   const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
   auto planned = plan::make_plan(*graph, providers, {});
   ASSERT_TRUE(planned) << planned.error().message;
+  const Status sound = region::verify(planned->plan);
+  ASSERT_TRUE(sound) << sound.error().message;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const auto feeds = testing::seeded_feeds(*graph, seed);
     const auto want = reference::evaluate(*graph, feeds);
@@ -174,7 +208,10 @@ TEST_P(PlanCase, EqualsTheReference) {
   if (c.copies >= 0) EXPECT_EQ(copies, c.copies) << listing;
 }
 
-INSTANTIATE_TEST_SUITE_P(Plan, PlanCase, ::testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Plan, PlanCase, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(RunTimeWeights, PlanCase, ::testing::ValuesIn(kRunTimeWeights),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace octavo
