@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "cpu/avx512/conv.h"
 #include "cpu/avx512/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
@@ -24,6 +25,28 @@ using region::BufferKind;
     if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
     ASSERT_EQ(difference, "");                                          \
   } while (false)
+
+constexpr const char* kTactic = "cpu.conv.u8s8.avx512vnni.jit";
+
+/// The same kernels for processors with VNNI but without byte permutes: tables are gathered.
+class WithoutVbmi final : public region::Provider {
+ public:
+  std::string_view name() const override { return "without VBMI"; }
+  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
+    return cpu::avx512_provider().offers(r, p);
+  }
+  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view) const override {
+    cpu::avx512::ConvPlan conv;
+    if (const auto why = cpu::avx512::plan_conv(r, p, false, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    return cpu::avx512::pack_conv(r, p, conv);
+  }
+  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
+                                                      std::span<const std::byte* const> packed) const override {
+    cpu::avx512::ConvPlan conv;
+    if (const auto why = cpu::avx512::plan_conv(r, p, false, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    return cpu::avx512::make_conv(r, std::move(conv), packed, false);
+  }
+};
 
 /// A 1x1 convolution of `channels` channels; the program is the caller's.
 void anchor(Scene& s, std::int64_t channels, std::int64_t width) {
@@ -96,7 +119,8 @@ TEST(Avx512Epilogue, RandomPrograms) {
     auto& st = s.stage();
     st.program = random_program(s, s.pick(8, 70), seen);
     for (const auto& o : st.program.outputs) st.stores.push_back(s.nhwc(o.type, st.space));
-    EXPECT_RUNS(s.compare(cpu::avx512_provider(), "cpu.conv.u8s8.avx512vnni.jit"));
+    EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+    if (seed % 4 == 0) EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
   }
   for (int op = static_cast<int>(Op::i2f); op <= static_cast<int>(Op::table); ++op) {
     EXPECT_TRUE(seen.count(static_cast<Op>(op)) != 0) << program::info(static_cast<Op>(op)).name << " never ran";
@@ -144,7 +168,8 @@ TEST(Avx512Epilogue, EveryFormOfQuantization) {
         const DType type = is_signed ? DType::s8 : DType::u8;
         p.outputs = {{v, type}};
         s.stage().stores = {s.nhwc(type, s.stage().space)};
-        EXPECT_RUNS(s.compare(cpu::avx512_provider(), "cpu.conv.u8s8.avx512vnni.jit"));
+        EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+        EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
       }
     }
   }
@@ -166,7 +191,7 @@ TEST(Avx512Epilogue, TranscendentalFunctions) {
           p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, y, p.imm_f(0.05F)), p.imm_f(-128)), p.imm_f(127)));
       p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}, {p.push(Op::nan0, y), DType::f32}};
       s.stage().stores = {s.nhwc(DType::u8, s.stage().space), s.nhwc(DType::f32, s.stage().space)};
-      EXPECT_RUNS(s.compare(cpu::avx512_provider(), "cpu.conv.u8s8.avx512vnni.jit"));
+      EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
     }
   }
 }
