@@ -10,10 +10,10 @@ mkdir -p build
 exec 9>build/$preset.lock  # two builds of one folder at once would spoil it
 flock 9
 started=$SECONDS
+[[ -f build/$preset/build.ninja ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
 if [[ ! -f build/$preset/build.ninja || CMakePresets.json -nt build/$preset/build.ninja ]]; then
   cmake --preset "$preset" >"$log" 2>&1 </dev/null || { cat "$log" >&2; echo "error: cmake --preset $preset failed" >&2; exit 1; }
 fi
-[[ -d build/$preset/bin ]] || echo "build: compiling into build/$preset with $jobs jobs; some minutes the first time"
 if [[ -t 1 ]]; then
   cmake --build "build/$preset" -j "$jobs" ${targets[@]+--target "${targets[@]}"}
 else
