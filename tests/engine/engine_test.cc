@@ -69,7 +69,9 @@ TEST(Engine, BuffersAreAlignedWithSlack) {
   };
   seen.after = [&](std::size_t i, const region::Memory& m) {
     EXPECT_EQ(calls++, static_cast<int>(2 * i + 1));
-    if (i == 0) EXPECT_EQ(reinterpret_cast<const float*>(m.base[2])[0], toy::input()[0] * 3.0F);
+    if (i == 0) {
+      EXPECT_EQ(reinterpret_cast<const float*>(m.base[2])[0], toy::input()[0] * 3.0F);
+    }
   };
   const auto x = toy::input();
   std::vector<float> y(x.size());
