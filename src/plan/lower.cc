@@ -160,7 +160,7 @@ class Lowerer {
       builder.may_be_nan = true;
     }
     for (const NodeId id : group.nodes) builder.compute(g_.node(id));
-    collect_stores(index, group, stage, builder, region);
+    collect_stores(group, stage, builder, region);
     if (!problem) return problem;
     const bool by_library = group.anchor != ir::kNone && stage.program.outputs.empty() && builder.program.code.empty();
     if (!by_library) {
@@ -173,7 +173,7 @@ class Lowerer {
       stage.program = program::simplify(builder.program, is_u8);
       drop_unused_operands(stage, operand_values);
     }
-    describe(index, group, stage, region);
+    describe(group, stage, region);
     region.graph_inputs = inputs;
     region.graph_inputs.insert(region.graph_inputs.end(), operand_values.begin(), operand_values.end());
     adapt_rank(stage);
@@ -190,14 +190,13 @@ class Lowerer {
     return {};
   }
 
-  void collect_stores(int index, const Group& group, Stage& stage, EpilogueBuilder& builder, Region& region) {
+  void collect_stores(const Group& group, Stage& stage, EpilogueBuilder& builder, Region& region) {
     std::vector<ValueId> made;
     if (group.anchor != ir::kNone) {
       const auto& outs = g_.node(group.anchor).outputs;
       made.insert(made.end(), outs.begin(), outs.end());
     }
     for (const NodeId id : group.nodes) made.push_back(g_.node(id).outputs[0]);
-    (void)index;
     for (const ValueId v : made) {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
         const auto home = placement_.homes.find({v, repr});
@@ -241,8 +240,7 @@ class Lowerer {
     values = std::move(kept_values);
   }
 
-  void describe(int index, const Group& group, const Stage& stage, Region& region) {
-    (void)index;
+  void describe(const Group& group, const Stage& stage, Region& region) {
     std::vector<std::string> names;
     const auto take = [&](NodeId id) {
       const Node& n = g_.node(id);
