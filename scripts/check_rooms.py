@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-ORDER = "base ir program region rewrite reference quant onnx passes plan tune cpu cuda engine report api cli python".split()
+ORDER = "base ir program region rewrite reference quant onnx passes plan cpu cuda engine tune report api cli python".split()
 RUNTIME = {"base", "ir", "program", "region", "reference", "cpu", "cuda", "engine"}
 NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "api", "cli", "python"}
 PUBLIC = {"api", "cli", "python"}

@@ -18,7 +18,7 @@ void report(const PipelineOptions& options, std::string_view step) {
 
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   report(options, "plan");
-  plan::PlanOptions p;
+  plan::PlanOptions p = options.plan;
   p.threads = options.threads > 0 ? options.threads : engine::available_cores();
   p.disabled = options.disabled;
   p.verify = options.verify;

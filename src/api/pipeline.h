@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "ir/graph.h"
 #include "onnx/import.h"
+#include "plan/options.h"
 #include "rewrite/rule.h"
 
 namespace octavo::api {
@@ -25,6 +26,13 @@ struct PipelineOptions {
   bool verify = false;                          ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
   std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
+  plan::PlanOptions plan;  ///< effort, ranges, precisions, bindings, ...; threads, disabled, verify and dump above take precedence
+  /// Measured costs (effort > 0): where they come from. Empty path: measured in this build only.
+  struct Timing {
+    std::string cache;    ///< timing cache file, read first and extended atomically
+    bool strict = false;  ///< a miss is an error
+    std::function<void(const std::string& line)> log;  ///< each key and time as used
+  } timing;
 };
 
 struct Built {

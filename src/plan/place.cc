@@ -184,7 +184,7 @@ class Placer {
       b.bytes = ir::count(g_.type(v).shape) * static_cast<std::int64_t>(ir::size_of(g_.type(v).dtype));
       b.name = g_.value(v).name;
       out_.buffers.push_back(b);
-      out_.inputs.push_back({g_.value(v).name, g_.type(v), std::nullopt});
+      out_.inputs.push_back({g_.value(v).name, g_.type(v), std::nullopt, {}, 0, {}});
       input_ref_[v] =
           ref_of({v, Repr::raw}, static_cast<region::BufferId>(out_.buffers.size() - 1), ir::dense_strides(g_.type(v).shape));
     }
@@ -198,7 +198,7 @@ class Placer {
       out_.buffers.push_back(b);
       std::optional<ir::Quantizer> q;
       if (g_.producer(v).op == Op::quantize) q = g_.producer(v).quantizer;
-      out_.outputs.push_back({g_.output_names[i], g_.type(v), q});
+      out_.outputs.push_back({g_.output_names[i], g_.type(v), q, {}, 0, {}});
       forced_[{v, Repr::raw}].push_back(
           ref_of({v, Repr::raw}, static_cast<region::BufferId>(out_.buffers.size() - 1), ir::dense_strides(g_.type(v).shape)));
     }

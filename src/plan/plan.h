@@ -7,18 +7,12 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "plan/options.h"
 #include "region/provider.h"
 #include "region/region.h"
 #include "rewrite/rule.h"
 
 namespace octavo::plan {
-
-struct PlanOptions {
-  int threads = 1;                              ///< the thread count the plan is made for
-  std::set<std::string, std::less<>> disabled;  ///< rules and fusions to leave out, by name
-  bool verify = false;                          ///< verify the graph after every rule application
-  std::function<void(std::string_view rule, const std::string& graph_text)> dump;
-};
 
 /// A plan, and what `explain` and `check` want to know of how it came about.
 struct Planned {

@@ -31,6 +31,8 @@ class Reader {
     each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });
     each(j, "buffers", [&](const json& e) { p.buffers.push_back(buffer(e)); });
     each(j, "regions", [&](const json& e) { p.regions.push_back(region(e)); });
+    each(j, "decisions", [&](const json& e) { p.decisions.push_back(decision(e)); });
+    p.cost_source = text(j, "cost_source");
     return p;
   }
 
@@ -205,11 +207,40 @@ class Reader {
       if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
       r.alternatives.push_back(std::move(a));
     });
+    r.independent = boolean(j, "independent");
+    if (const json* seconds = field(j, "seconds")) r.seconds = real(*seconds);
+    r.key = text(j, "key");
     r.graph_inputs = integers<ir::ValueId>(j, "graph_inputs", ir::kNone, kMaxId);
     r.graph_outputs = integers<ir::ValueId>(j, "graph_outputs", ir::kNone, kMaxId);
     return r;
   }
-  Binding binding(const json& j) { return {text(j, "name"), {dtype(j), dims(j, "dims")}, quantizer(j)}; }
+  Binding binding(const json& j) {
+    Binding b;
+    b.name = text(j, "name");
+    b.type = {dtype(j), dims(j, "dims")};
+    b.quantizer = quantizer(j);
+    if (has(j, "strides")) b.strides = integers(j, "strides", 0, kMaxBytes);
+    if (has(j, "bytes")) b.bytes = integer(j, "bytes", 0, kMaxBytes);
+    if (has(j, "format")) b.format = text(j, "format");
+    return b;
+  }
+  Decision decision(const json& j) {
+    Decision d;
+    d.kind = text(j, "kind");
+    d.where = text(j, "where");
+    d.chosen = text(j, "chosen");
+    d.reason = text(j, "reason");
+    each(j, "answers", [&](const json& e) {
+      Decision::Answer a;
+      a.name = text(e, "name");
+      if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
+      a.note = text(e, "note");
+      d.answers.push_back(std::move(a));
+    });
+    each(j, "onnx_nodes",
+         [&](const json& e) { e.is_string() ? void(d.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
+    return d;
+  }
   Buffer buffer(const json& j) {
     Buffer b;
     const std::string kind = text(j, "kind");

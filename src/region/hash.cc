@@ -59,6 +59,8 @@ class Digest {
     for (const Binding& b : list_of) {
       word(ir::to_string(b.type));
       quantizer(b.quantizer);
+      list(b.strides);
+      number(b.bytes);
     }
   }
   [[nodiscard]] std::string result() const { return hash128_hex(text_); }
@@ -86,6 +88,7 @@ std::string plan_hash(const Plan& plan) {
   d.number(static_cast<std::int64_t>(plan.regions.size()));
   for (const Region& r : plan.regions) {
     d.number(static_cast<std::int64_t>(r.stages.size()));
+    d.number(r.independent ? 1 : 0);
     for (const Stage& s : r.stages) d.stage(s);
     d.word(r.tactic);
     d.list(r.packed);

@@ -74,6 +74,9 @@ json region(const Region& r) {
           {"onnx_nodes", r.onnx_nodes},
           {"precision", r.precision},
           {"alternatives", alternatives},
+          {"independent", r.independent},
+          {"seconds", real(r.seconds)},
+          {"key", r.key},
           {"graph_inputs", r.graph_inputs},
           {"graph_outputs", r.graph_outputs}};
 }
@@ -83,9 +86,19 @@ json bindings(const std::vector<Binding>& list) {
   for (const Binding& b : list) {
     json one{{"name", b.name}, {"dtype", ir::name_of(b.type.dtype)}, {"dims", b.type.shape}};
     if (b.quantizer) one["quantizer"] = ir::to_string(*b.quantizer);
+    if (!b.strides.empty()) one["strides"] = b.strides;
+    if (b.bytes != 0) one["bytes"] = b.bytes;
+    if (!b.format.empty()) one["format"] = b.format;
     out.push_back(std::move(one));
   }
   return out;
+}
+
+json decision(const Decision& d) {
+  json answers = json::array();
+  for (const Decision::Answer& a : d.answers) answers.push_back({{"name", a.name}, {"seconds", real(a.seconds)}, {"note", a.note}});
+  return {{"kind", d.kind},     {"where", d.where},   {"chosen", d.chosen},
+          {"reason", d.reason}, {"answers", answers}, {"onnx_nodes", d.onnx_nodes}};
 }
 
 json buffer(const Buffer& b) {
@@ -105,6 +118,8 @@ std::string to_json(const Plan& plan) {
   json buffers = json::array(), regions = json::array();
   for (const Buffer& b : plan.buffers) buffers.push_back(buffer(b));
   for (const Region& r : plan.regions) regions.push_back(region(r));
+  json decisions = json::array();
+  for (const Decision& d : plan.decisions) decisions.push_back(decision(d));
   const json out{{"format", detail::kFormat},
                  {"model_name", plan.model_name},
                  {"inputs", bindings(plan.inputs)},
@@ -112,6 +127,8 @@ std::string to_json(const Plan& plan) {
                  {"buffers", buffers},
                  {"regions", regions},
                  {"arena_bytes", plan.arena_bytes},
+                 {"decisions", decisions},
+                 {"cost_source", plan.cost_source},
                  {"threads", plan.threads}};
   return out.dump(1, ' ', false, json::error_handler_t::replace);  // names that are not UTF-8 must not throw
 }

@@ -88,7 +88,8 @@ struct Alternative {
   double seconds = -1;         ///< measured; -1 unknown
 };
 
-/// One fused layer. Stage i+1's anchor input 0 is stage i's store 0 (kept in cache or registers where `tactic` says so).
+/// One fused layer. Stage i+1's anchor input 0 is stage i's store 0 (kept in cache or registers where `tactic` says so), unless
+/// `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
 struct Region {
   std::string name;                 ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
@@ -98,6 +99,9 @@ struct Region {
   std::string precision;            ///< "int8", "float32", "int8->float32", "move", ...
   std::string reason;               ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
+  bool independent = false;         ///< stages in any order, side by side (convs that read one input, parts of one pass)
+  double seconds = -1;              ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
+  std::string key;                  ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
   /// Values of the normalized graph, for `check`. graph_inputs: anchor.inputs of stage 0, then the operands of stage 0, then those of later
   /// stages (their inputs[0] is the stage before and is left out); kNone for constants that belong to the program. graph_outputs: parallel to
   /// the last stage's stores. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
@@ -106,8 +110,25 @@ struct Region {
 
 struct Binding {
   std::string name;
-  ir::TensorType type;                       ///< what the caller passes (NCHW dense unless a layout was asked for)
+  ir::TensorType type;                       ///< what the caller passes: element type and logical (ONNX order) shape
   std::optional<ir::Quantizer> quantizer;    ///< when the binding holds codes
+  std::vector<std::int64_t> strides;         ///< elements, for each logical dimension; empty: dense row-major (NCHW)
+  std::int64_t bytes = 0;                    ///< of the caller's memory, padding included; 0: dense
+  std::string format;                        ///< as asked for, "uint8:hwc"; empty: the model's own
+};
+
+/// A question that the planner decided for a plan, for `explain`: which answers there were, and what each would have cost.
+struct Decision {
+  std::string kind;                 ///< "conv-pool", "concat", "segments", ...: a planner switch (--disable=kind)
+  std::string where;                ///< the ONNX node or tensor it is about
+  std::string chosen, reason;
+  struct Answer {
+    std::string name;
+    double seconds = -1;            ///< of the regions that differ among the answers; -1: not possible or not priced
+    std::string note;               ///< why it was not possible, what it rounds, ...
+  };
+  std::vector<Answer> answers;      ///< the default first
+  std::set<std::string> onnx_nodes;
 };
 
 struct Plan {
@@ -117,6 +138,8 @@ struct Plan {
   std::vector<Region> regions;               ///< in execution order
   std::int64_t arena_bytes = 0;
   int threads = 1;                           ///< built for; runs on any number
+  std::vector<Decision> decisions;           ///< provenance: not part of the plan hash
+  std::string cost_source;                   ///< "estimates" or "measured"; not part of the plan hash
 };
 
 /// JSON without constant bytes, keys sorted, floats shortest round-trip: deterministic. `from_json` verifies everything (indices, ranges,

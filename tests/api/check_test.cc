@@ -179,7 +179,7 @@ TEST(ReadValue, DecodesStridesBroadcastsAndCodes) {
 TEST(RandomInputs, CoverTheirTypesAndRepeat) {
   region::Plan p;
   for (const ir::DType t : {ir::DType::f32, ir::DType::f16, ir::DType::u8, ir::DType::s8, ir::DType::s64, ir::DType::boolean}) {
-    p.inputs.push_back({"x", {t, {2000}}, std::nullopt});
+    p.inputs.push_back({"x", {t, {2000}}, std::nullopt, {}, 0, {}});
   }
   const auto a = random_inputs(p, 7), b = random_inputs(p, 7), c = random_inputs(p, 8);
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,0 +1,49 @@
+// What a region costs under each tactic: the planner's only source of times. `tune` implements it with measurements and a cache;
+// without one the providers' own estimates count.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "region/provider.h"
+#include "region/region.h"
+
+namespace octavo::plan {
+
+struct TacticTime {
+  double seconds = -1;  ///< -1: this tactic was not priced (refused, or left out at this effort)
+  std::string source;   ///< "estimate", "measured", "cache", "pinned"
+};
+
+class Costs {
+ public:
+  virtual ~Costs() = default;
+  /// Times of the offers, parallel to them; refused ones get -1. Offers come in the order of preference of the providers. The
+  /// answer depends on the region's key, the offers and the state of the cache only. Errors: strict mode's miss; a pin that names a
+  /// tactic which is not among the offers or refuses.
+  [[nodiscard]] virtual Result<std::vector<TacticTime>> price(const region::Region& region, const region::Plan& plan,
+                                                              const std::vector<region::Offer>& offers) = 0;
+  /// The tactic that must be taken for this region, if somebody pinned one.
+  [[nodiscard]] virtual std::optional<std::string> pinned(const region::Region&, const region::Plan&) { return std::nullopt; }
+  /// Whole-plan times of two plans with tactics chosen and constants packed, run in turn; nothing when this source cannot measure.
+  struct Pair {
+    double first = 0, second = 0;
+  };
+  [[nodiscard]] virtual Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) {
+    return std::optional<Pair>();
+  }
+  /// "estimates" or "measured".
+  [[nodiscard]] virtual std::string_view source() const = 0;
+};
+
+/// The providers' estimates (Offer::cost). Stateless.
+class Estimates final : public Costs {
+ public:
+  [[nodiscard]] Result<std::vector<TacticTime>> price(const region::Region&, const region::Plan&,
+                                                      const std::vector<region::Offer>& offers) override;
+  [[nodiscard]] std::string_view source() const override { return "estimates"; }
+};
+
+}  // namespace octavo::plan

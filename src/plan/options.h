@@ -1,0 +1,46 @@
+// What a caller may ask of the planner.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/tensor.h"
+#include "plan/cost.h"
+
+namespace octavo::plan {
+
+/// A network input's or output's memory, as its caller wants it ("int8:hwc", "fp16:chw32").
+struct BindingFormat {
+  std::optional<ir::DType> type;  ///< nothing: the model's
+  std::string layout = "chw";     ///< "chw", "hwc", "chw4", "chw16", "chw32", "hwc8", "hwc16", "dhwc..." as documented
+};
+
+/// A rule by name pattern (shell style: * and ?), the first that matches counts.
+struct PrecisionRule {
+  std::string pattern;    ///< of ONNX node names or tensor names
+  std::string precision;  ///< "int8", "float32", "bfloat16"
+};
+
+struct PlanOptions {
+  int threads = 1;                              ///< the thread count the plan is made for
+  std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
+  bool verify = false;                          ///< verify the graph after every rule application
+  std::function<void(std::string_view rule, const std::string& graph_text)> dump;
+
+  int effort = 0;          ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all
+  double max_error = 0;    ///< largest relative error of an output that a choice among permitted views may add; 0: no limit given
+  Costs* costs = nullptr;  ///< nullptr: the providers' estimates
+
+  /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as scales (amax/127). Empty: explicit only.
+  std::map<std::string, float> ranges;
+  std::vector<PrecisionRule> precisions;             ///< layers or tensors by name pattern
+  std::set<std::string> allowed{"int8", "float32"};  ///< types that anchors may compute in (with permitted views)
+  std::map<std::string, BindingFormat> bindings;     ///< by input or output name
+};
+
+}  // namespace octavo::plan
