@@ -60,7 +60,7 @@ bool in_program(const Graph& g, const Node& node) {
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return g.type(v).dtype == ir::DType::f32; });
 }
 
-Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled) {
+Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::set<NodeId>& apart) {
   Grouping out;
   out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
   out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
@@ -88,6 +88,8 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
         note = "its operands are network inputs, constants or moved tensors";
       } else if (!fuse) {
         note = "fuse-epilogue is switched off";
+      } else if (apart.contains(id)) {
+        note = "a pass of its own was measured cheaper";
       } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
         note = fmt::format("the producing region computes {}, this node {}",
                            ir::to_string(out.groups[static_cast<std::size_t>(direct)].space), ir::to_string(space));

@@ -30,6 +30,8 @@ struct Grouping {
 
 /// Greedy and always good: a pointwise node joins the latest group that directly produces one of its operands when the shapes agree
 /// and its other operands are ready before that group starts.
-[[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled);
+/// Nodes in `apart` start a region of their own.
+[[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled,
+                                   const std::set<ir::NodeId>& apart = {});
 
 }  // namespace octavo::plan

@@ -26,6 +26,10 @@ struct PrecisionRule {
   std::string precision;  ///< "int8", "float32", "bfloat16"
 };
 
+[[nodiscard]] inline std::set<std::string> default_types() {
+  return {"int8", "float32"};
+}
+
 struct PlanOptions {
   int threads = 1;                              ///< the thread count the plan is made for
   std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
@@ -38,9 +42,9 @@ struct PlanOptions {
 
   /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as scales (amax/127). Empty: explicit only.
   std::map<std::string, float> ranges;
-  std::vector<PrecisionRule> precisions;             ///< layers or tensors by name pattern
-  std::set<std::string> allowed{"int8", "float32"};  ///< types that anchors may compute in (with permitted views)
-  std::map<std::string, BindingFormat> bindings;     ///< by input or output name
+  std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern
+  std::set<std::string> allowed = default_types();  ///< types that anchors may compute in (with permitted views)
+  std::map<std::string, BindingFormat> bindings;    ///< by input or output name
 };
 
 }  // namespace octavo::plan

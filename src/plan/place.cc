@@ -101,7 +101,8 @@ namespace {
 
 class Placer {
  public:
-  Placer(const Graph& g, const Grids& grids, const Grouping& grouping) : g_(g), grids_(grids), grouping_(grouping) {}
+  Placer(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct)
+      : g_(g), grids_(grids), grouping_(grouping), direct_(direct) {}
 
   Result<Placement> run() {
     requests_ = find_requests(g_, grids_, grouping_);
@@ -296,11 +297,11 @@ class Placer {
     const std::vector<TensorRef>& forced = forced_[key];
     if (group_made(v)) {
       for (const TensorRef& want : forced) {
-        if (storable(n, want)) home.refs.push_back(want);
+        if (direct_.contains(v) || storable(n, want)) home.refs.push_back(want);
       }
       if (home.refs.empty()) home.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
       for (const TensorRef& want : forced) {
-        if (!storable(n, want)) {
+        if (!direct_.contains(v) && !storable(n, want)) {
           home.copies.push_back(
               {key, home.refs[0], want,
                fmt::format("the target has channel stride {}, image kernels store channels side by side", want.strides[1])});
@@ -381,6 +382,7 @@ class Placer {
   const Graph& g_;
   const Grids& grids_;
   const Grouping& grouping_;
+  const std::set<ValueId>& direct_;
   std::map<Key, int> requests_;
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
@@ -394,8 +396,8 @@ class Placer {
 
 }  // namespace
 
-Result<Placement> place(const Graph& g, const Grids& grids, const Grouping& grouping) {
-  return Placer(g, grids, grouping).run();
+Result<Placement> place(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct) {
+  return Placer(g, grids, grouping, direct).run();
 }
 
 }  // namespace octavo::plan

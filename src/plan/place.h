@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,8 @@ struct Placement {
 /// In which representation an anchor reads its data input.
 [[nodiscard]] Repr anchor_input(const ir::Graph& g, const ir::Grids& grids, ir::NodeId anchor, std::size_t slot);
 
-[[nodiscard]] Result<Placement> place(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping);
+/// Values in `direct` are stored where they are wanted even if channels do not lie side by side there.
+[[nodiscard]] Result<Placement> place(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping,
+                                      const std::set<ir::ValueId>& direct = {});
 
 }  // namespace octavo::plan

@@ -6,17 +6,15 @@
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "plan/choose.h"
-#include "plan/group.h"
-#include "plan/lower.h"
 #include "plan/memory.h"
-#include "plan/place.h"
-#include "plan/provenance.h"
+#include "plan/search.h"
 #include "quant/normal_form.h"
 
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",  "one-pass",
+                                         "concat",        "stores",         "segments", "direct-store"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -61,22 +59,31 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   out.reports.push_back(std::move(third));
   OCTAVO_CHECK(ir::verify(graph));
 
-  const ir::Grids grids = ir::find_grids(graph);
-  const Grouping grouping = make_groups(graph, options.disabled);
-  OCTAVO_TRY(Placement placement, place(graph, grids, grouping));
-  OCTAVO_TRY(auto regions, lower(graph, grids, grouping, placement));
-  account_for_moves(graph, regions);
-  region::Plan& plan = out.plan;
-  plan.model_name = graph.name;
-  plan.inputs = std::move(placement.inputs);
-  plan.outputs = std::move(placement.outputs);
-  plan.buffers = std::move(placement.buffers);
-  plan.regions = std::move(regions);
-  plan.threads = options.threads;
-  if (!options.disabled.contains("fuse-conv-pool")) fuse_conv_pool(plan, providers);
-  OCTAVO_CHECK(choose_tactics(plan, providers));
-  plan_memory(plan);
-  out.graph = std::move(graph);
+  Estimates estimates;
+  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+  OCTAVO_TRY(Searched searched, search(graph, providers, options, costs));
+  const auto finish = [&](Realized& made) -> Status {
+    OCTAVO_CHECK(choose_tactics(made.plan, providers, costs));
+    plan_memory(made.plan);
+    return {};
+  };
+  OCTAVO_CHECK(finish(searched.best));
+  if (options.effort >= 4 && searched.changed) {  // the sum of the parts is a forecast: the whole decides
+    OCTAVO_CHECK(finish(searched.defaults));
+    OCTAVO_TRY(const auto pair, costs.compare(searched.defaults.plan, searched.best.plan));
+    if (pair && pair->second >= pair->first) {
+      for (region::Decision& d : searched.decisions) {
+        if (d.chosen == d.answers[0].name) continue;
+        d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
+                               pair->second * 1e6, pair->first * 1e6);
+        d.chosen = d.answers[0].name;
+      }
+      searched.best = std::move(searched.defaults);
+    }
+  }
+  out.plan = std::move(searched.best.plan);
+  out.plan.decisions = std::move(searched.decisions);
+  out.graph = std::move(searched.best.graph);
   return out;
 }
 

@@ -1,0 +1,43 @@
+// From answers to a plan: segments -> groups -> homes -> regions -> stages and neighbours.
+#include "plan/choices.h"
+#include "plan/group.h"
+#include "plan/lower.h"
+#include "plan/merge.h"
+#include "plan/place.h"
+#include "plan/provenance.h"
+#include "plan/segments.h"
+
+namespace octavo::plan {
+
+Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, const std::vector<const region::Provider*>& providers,
+                         const PlanOptions& options) {
+  Realized out;
+  out.graph = normalized;
+  for (const ir::NodeId id : choices.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
+  const ir::Grids grids = ir::find_grids(out.graph);
+  const Grouping grouping = make_groups(out.graph, options.disabled, choices.apart);
+  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, choices.direct));
+  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement));
+  account_for_moves(out.graph, regions);
+  region::Plan& plan = out.plan;
+  plan.model_name = out.graph.name;
+  plan.inputs = std::move(placement.inputs);
+  plan.outputs = std::move(placement.outputs);
+  plan.buffers = std::move(placement.buffers);
+  plan.regions = std::move(regions);
+  plan.threads = options.threads;
+  join_stages(plan, choices.staged, providers);
+  for (const auto& values : choices.together) join_together(plan, values, providers);
+  return out;
+}
+
+std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options) {
+  std::set<ir::ValueId> staged;
+  if (options.disabled.contains("fuse-conv-pool")) return staged;
+  for (const Link& link : find_links(unfused)) {
+    if (link.kind == "conv-pool") staged.insert(link.value);
+  }
+  return staged;
+}
+
+}  // namespace octavo::plan
