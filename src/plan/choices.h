@@ -21,6 +21,7 @@ struct Choices {
   std::set<std::set<ir::ValueId>> together;  ///< the regions that make these values run side by side as one
   std::set<ir::NodeId> apart;                ///< pointwise nodes that get a pass of their own
   std::set<ir::NodeId> segments;             ///< anchors computed part by part of the concatenation that they read
+  std::set<ir::ValueId> split_views;         ///< values whose channels are read at several scales: one view per channel
   std::set<ir::ValueId> direct;              ///< stored where it is wanted although channels do not lie side by side there
   friend bool operator==(const Choices&, const Choices&) = default;
 };
@@ -41,6 +42,7 @@ struct Question {
 struct Realized {
   ir::Graph graph;
   region::Plan plan;
+  std::string refusal;  ///< why an answer had no effect, if one had none (the last heard)
 };
 
 [[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Choices& choices,

@@ -106,8 +106,9 @@ std::vector<Link> find_links(const Plan& plan) {
   return out;
 }
 
-void join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers) {
+std::string join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers) {
   std::set<ir::ValueId> refused;
+  std::string last;
   for (bool changed = true; changed;) {
     changed = false;
     for (const Link& link : find_links(plan)) {
@@ -117,6 +118,7 @@ void join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vec
         plan.regions[link.second].reason +=
             fmt::format("; {} with \"{}\" is not possible: {}", link.kind, plan.regions[link.first].name, *why);
         refused.insert(link.value);
+        last = *why;
         continue;
       }
       plan.regions[link.second] = std::move(both);
@@ -125,6 +127,7 @@ void join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vec
       break;
     }
   }
+  return last;
 }
 
 std::vector<Neighbours> find_neighbours(const Plan& plan) {
@@ -165,18 +168,18 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
   return out;
 }
 
-void join_together(Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers) {
+std::string join_together(Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers) {
   std::vector<std::size_t> members;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     if (r.stages.size() == 1 && !r.graph_outputs.empty() && values.contains(r.graph_outputs[0])) members.push_back(i);
   }
-  if (members.size() < 2) return;
+  if (members.size() < 2) return "the regions are not there";
   for (const std::size_t m : members) {  // other choices may have changed who reads what
     for (std::size_t k = m + 1; k <= members.back(); ++k) {
       bool clash = false;
       each_store(plan.regions[m], [&](const TensorRef& t) { clash = clash || reads(plan.regions[k], t.buffer); });
-      if (clash) return;
+      if (clash) return "a region between them needs a result";
     }
   }
   Region all;
@@ -191,10 +194,11 @@ void join_together(Plan& plan, const std::set<ir::ValueId>& values, const std::v
     all.graph_inputs.insert(all.graph_inputs.end(), r.graph_inputs.begin(), r.graph_inputs.end());
     all.graph_outputs.insert(all.graph_outputs.end(), r.graph_outputs.begin(), r.graph_outputs.end());
   }
-  if (refusal(all, plan, providers)) return;
+  if (auto why = refusal(all, plan, providers)) return *why;
   plan.regions[members.back()] = std::move(all);
   members.pop_back();
   for (std::size_t k = members.size(); k-- > 0;) plan.regions.erase(plan.regions.begin() + static_cast<std::ptrdiff_t>(members[k]));
+  return "";
 }
 
 }  // namespace octavo::plan

@@ -22,7 +22,8 @@ struct Link {
 
 /// Joins regions through every value of `staged` that is a link and that some provider takes; what is not taken stays apart and
 /// says why. Exact: stages are joined at the type and the grid that the graph demands between them.
-void join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers);
+std::string join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged,
+                        const std::vector<const region::Provider*>& providers);
 
 /// Single-stage regions that may run side by side: they share an input or store into one buffer, and nothing between them needs
 /// their results. Each set has 2 to 8 region indices, ascending.
@@ -32,7 +33,8 @@ struct Neighbours {
 };
 [[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
 
-/// One independent region, at the place of the last, of the regions whose first results are `values`.
-void join_together(region::Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers);
+/// One independent region, at the place of the last, of the regions whose first results are `values`. Empty, or why not.
+std::string join_together(region::Plan& plan, const std::set<ir::ValueId>& values,
+                          const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

@@ -13,8 +13,8 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",  "one-pass",
-                                         "concat",        "stores",         "segments", "direct-store"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",   "one-pass",
+                                         "concat",        "stores",         "segments", "direct-store", "split-views"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {

@@ -18,6 +18,7 @@
 #include "plan/group.h"
 #include "plan/merge.h"
 #include "plan/segments.h"
+#include "plan/split_views.h"
 
 namespace octavo::plan {
 namespace {
@@ -38,6 +39,7 @@ class Asker {
     neighbours();
     order_ = g_.order();
     segments();
+    split_views();
     concats();
     stores();
     direct();
@@ -96,6 +98,17 @@ class Asker {
       ask(
           "segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "float convolution over the whole",
           "int8, part by part", [id](Choices& c) { c.segments.insert(id); }, "sums in fp32 in channel order");
+    }
+  }
+
+  void split_views() {
+    if (off("split-views")) return;
+    for (const NodeId id : order_) {
+      for (const ValueId v : g_.node(id).outputs) {
+        if (!why_no_split_views(g_, v).empty()) continue;
+        ask("split-views", where(g_.node(id).origin, v), g_.node(id).origin, "stored once a scale",
+            "stored once, a scale a channel", [v](Choices& c) { c.split_views.insert(v); });
+      }
     }
   }
 

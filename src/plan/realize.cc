@@ -6,6 +6,7 @@
 #include "plan/place.h"
 #include "plan/provenance.h"
 #include "plan/segments.h"
+#include "plan/split_views.h"
 
 namespace octavo::plan {
 
@@ -14,6 +15,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, co
   Realized out;
   out.graph = normalized;
   for (const ir::NodeId id : choices.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::ValueId v : choices.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping = make_groups(out.graph, options.disabled, choices.apart);
   OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, choices.direct));
@@ -26,8 +28,10 @@ Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, co
   plan.buffers = std::move(placement.buffers);
   plan.regions = std::move(regions);
   plan.threads = options.threads;
-  join_stages(plan, choices.staged, providers);
-  for (const auto& values : choices.together) join_together(plan, values, providers);
+  out.refusal = join_stages(plan, choices.staged, providers);
+  for (const auto& values : choices.together) {
+    if (auto why = join_together(plan, values, providers); !why.empty()) out.refusal = std::move(why);
+  }
   return out;
 }
 

@@ -95,6 +95,7 @@ class Search {
       last_problem_ = items.error().message;
       return std::nullopt;
     }
+    last_problem_ = made->refusal.empty() ? "it does not change the plan: something else needs the tensor" : made->refusal;
     const double sum = total(*items);
     return std::pair{std::move(*items), sum};
   }
@@ -115,8 +116,7 @@ class Search {
         if (n > 0) e.removed[id] = price[id] * n;
         if (n < 0) e.added -= price[id] * n;
       }
-      if (e.removed.empty() && e.added == 0)
-        e.impossible = "it does not change the plan: no provider takes it, or something else needs the tensor";
+      if (e.removed.empty() && e.added == 0) e.impossible = last_problem_;
     }
     effects_.push_back(std::move(e));
     return {};

@@ -1,0 +1,23 @@
+// Candidate split-views: slice_a(q1(v)), slice_b(q2(v)) ==> slice_a(q(v)), slice_b(q(v)) with q per channel: q1's entries in a,
+// q2's in b. Why: halves of a Split with scales of their own are stored once instead of once a scale, and side by side, so that a
+// concatenation of
+//   them needs no copies.
+// Exact: bit for bit; each channel is quantized with the same scale as before.
+// Needs: every reader of v is a view of one type, and every reader of such a view a slice of channels with step 1; ranges of
+// different
+//   views do not overlap.
+// Order: on the normalized graph, where views stand above slices.
+#pragma once
+
+#include <string>
+
+#include "ir/graph.h"
+
+namespace octavo::plan {
+
+/// Empty if the views of `value` can be made one; else the condition that fails, with the values.
+[[nodiscard]] std::string why_no_split_views(const ir::Graph& g, ir::ValueId value);
+/// Rewrites it. Call only when why_no_split_views is empty.
+void make_split_views(ir::Graph& g, ir::ValueId value);
+
+}  // namespace octavo::plan
