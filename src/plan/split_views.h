@@ -3,6 +3,7 @@
 // concatenation of
 //   them needs no copies.
 // Exact: bit for bit; each channel is quantized with the same scale as before.
+// A further view behind q2, equal to q1, is kept: q1(q(v)) is q1(v) in a, since q1(q1(x)) = q1(x) in fp32.
 // Needs: every reader of v is a view of one type, and every reader of such a view a slice of channels with step 1; ranges of
 // different
 //   views do not overlap.
