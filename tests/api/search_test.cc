@@ -1,0 +1,128 @@
+// The planner's search: whatever the costs say, the plan computes the same bits; it never costs more than the default choices;
+// equal meanings give equal plans.
+#include "plan/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "base/hash.h"
+#include "cpu/provider.h"
+#include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "region/key.h"
+#include "support/feeds.h"
+#include "support/placement.h"
+#include "support/run_plan.h"
+
+namespace octavo {
+namespace {
+
+/// Arbitrary but repeatable times: every key and tactic has its own, so that every kind of choice is taken somewhere.
+class ArbitraryCosts final : public plan::Costs {
+ public:
+  explicit ArbitraryCosts(std::uint64_t seed) : seed_(seed) {}
+  Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan& p,
+                                              const std::vector<region::Offer>& offers) override {
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) {
+      const std::string text = region::key(r, p) + o.tactic;
+      const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
+      out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, "measured"});
+    }
+    return out;
+  }
+  std::string_view source() const override { return "measured"; }
+
+ private:
+  std::uint64_t seed_;
+};
+
+std::uint64_t setting(const char* name, std::uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : fallback;
+}
+
+bool has_float_sum(const region::Plan& plan) {
+  for (const region::Region& r : plan.regions) {
+    for (const region::Stage& s : r.stages) {
+      if (s.anchor.weights && !s.anchor.integer) return true;
+    }
+  }
+  return false;
+}
+
+TEST(Search, ArbitraryCostsNeverChangeTheBits) {
+  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 5000 : 300),
+                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  std::map<std::string, int> chosen;
+  for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
+    const std::string where = "seed " + std::to_string(seed) +
+                              "\n  repeat: OCTAVO_FUZZ_GRAPHS=1 OCTAVO_FUZZ_SEED=" + std::to_string(seed) +
+                              " test_api --gtest_filter=Search.Arbitrary*";
+    const ir::Graph g = testing::random_network(seed);
+    const auto& providers = cpu::providers();
+    const auto standard = plan::make_plan(g, providers, {});
+    ASSERT_TRUE(standard) << where << standard.error().message;
+    ArbitraryCosts costs(seed);
+    plan::PlanOptions options;
+    options.costs = &costs;
+    options.effort = 2 + static_cast<int>(seed % 4);
+    options.threads = 1 + static_cast<int>(seed % 3);
+    const auto planned = plan::make_plan(g, providers, options);
+    ASSERT_TRUE(planned) << where << planned.error().message;
+    ASSERT_TRUE(region::verify(planned->plan)) << where << region::verify(planned->plan).error().message;
+    std::string listing;
+    for (const region::Decision& d : planned->plan.decisions) {
+      if (d.chosen == d.answers[0].name) continue;
+      ++chosen[d.kind];
+      listing += d.kind + " " + d.where + " -> " + d.chosen + "\n";
+    }
+    if (has_float_sum(standard->plan)) continue;
+    const auto feeds = testing::seeded_feeds(g, seed);
+    const auto want = reference::evaluate(g, feeds);
+    ASSERT_TRUE(want) << where;
+    const auto got = testing::run_plan(planned->plan, providers, feeds, seed % 2 == 0);
+    ASSERT_TRUE(got) << where << got.error().message;
+    ASSERT_EQ(testing::first_difference(*want, *got), "") << where << "\n" << listing;
+    if (seed % 4 != 0) continue;
+    testing::PlacementCounts moves;  // equal meaning, equal costs: equal plan, whatever was chosen
+    const auto other = plan::make_plan(testing::place_otherwise(g, seed * 31, 12, moves), providers, options);
+    ASSERT_TRUE(other) << where << other.error().message;
+    ASSERT_EQ(region::plan_hash(planned->plan), region::plan_hash(other->plan)) << where << "\n" << listing;
+  }
+  for (const auto& [kind, n] : chosen) std::printf("%s=%d ", kind.c_str(), n);
+  std::printf("\n");
+  if (graphs >= 300) {
+    for (const char* kind : {"concat", "stores", "direct-store"}) EXPECT_GT(chosen[kind], 0) << kind << " was never chosen";
+  }
+}
+
+TEST(Search, NeverCostsMoreThanTheDefaultChoices) {
+  double saved = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    ir::Graph g = testing::random_network(seed);
+    ArbitraryCosts costs(seed + 1000);
+    plan::PlanOptions options;
+    options.costs = &costs;
+    const auto sum = [&](int effort) {
+      options.effort = effort;
+      const auto p = plan::make_plan(g, cpu::providers(), options);
+      EXPECT_TRUE(p) << p.error().message;
+      double t = 0;
+      for (const region::Region& r : p->plan.regions) t += r.seconds;
+      return t;
+    };
+    const double standard = sum(1);
+    for (const int effort : {2, 3, 5}) {
+      const double found = sum(effort);
+      EXPECT_LE(found, standard * (1 + 1e-12)) << "seed " << seed << " effort " << effort;
+      saved += standard - found;
+    }
+  }
+  EXPECT_GT(saved, 0) << "the search never found anything: the test cannot fail";
+}
+
+}  // namespace
+}  // namespace octavo
