@@ -1,0 +1,125 @@
+// The graph rewrites behind planner candidates, each run both ways in the reference.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "plan/segments.h"
+#include "plan/split_views.h"
+#include "reference/evaluate.h"
+#include "support/feeds.h"
+
+namespace octavo {
+namespace {
+
+ir::Graph parsed(const std::string& text) {
+  auto g = ir::parse(text);
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  return std::move(*g);
+}
+
+ir::NodeId find(const ir::Graph& g, ir::Op op) {
+  for (const ir::NodeId id : g.order()) {
+    if (g.node(id).op == op) return id;
+  }
+  return ir::kNone;
+}
+
+std::vector<ir::Tensor> run(const ir::Graph& g, const std::vector<ir::Tensor>& feeds) {
+  auto out = reference::evaluate(g, feeds);
+  EXPECT_TRUE(out) << (out ? "" : out.error().message);
+  return std::move(*out);
+}
+
+constexpr const char* kConcat = R"(
+graph "g"
+x = input : f32[1,3,4,4]
+y = input : f32[1,5,4,4]
+z = input : f32[1,2,4,4]
+a = view x q=s8(0.03,0)
+b = view y q=s8(0.07,0)
+c = view z q=s8(0.07,0)
+cat = concat a b c {axis=1}
+w = constant s8[4,10,3,3] q=s8[axis=0](0.01,0.02,0.03,0.01;0,0,0,0) seed:1
+bias = constant f32[4] seed:2
+r = conv cat w bias {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+output r
+)";
+
+TEST(Segments, SumOfIntegerConvolutionsWithinFloatsFreedom) {
+  const ir::Graph before = parsed(kConcat);
+  ir::Graph after = before;
+  const ir::NodeId conv = find(after, ir::Op::conv);
+  ASSERT_EQ(plan::why_no_segments(after, ir::find_grids(after), conv), "");
+  plan::make_segments(after, ir::find_grids(after), conv);
+  ASSERT_TRUE(ir::verify(after)) << ir::verify(after).error().message;
+  int convs = 0;
+  const ir::Grids grids = ir::find_grids(after);
+  for (const ir::NodeId id : after.order()) {
+    if (after.node(id).op != ir::Op::conv) continue;
+    ++convs;
+    EXPECT_TRUE(ir::classify_anchor(after, grids, id).integer) << ir::classify_anchor(after, grids, id).why_float;
+  }
+  EXPECT_EQ(convs, 2) << "neighbouring parts on one grid are one segment";
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const auto feeds = testing::seeded_feeds(before, seed);
+    const auto a = run(before, feeds), b = run(after, feeds);
+    const auto x = a[0].data<float>(), y = b[0].data<float>();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], 1e-4 * (1 + std::abs(x[i]))) << "seed " << seed << ", element " << i;
+  }
+}
+
+TEST(Segments, RefusesWithTheReason) {
+  std::string text = kConcat;
+  text.replace(text.find("c = view z q=s8(0.07,0)\n"), 24, "c = relu z\n");
+  const ir::Graph g = parsed(text);
+  EXPECT_NE(plan::why_no_segments(g, ir::find_grids(g), find(g, ir::Op::conv)).find("not on a per-tensor 8-bit grid"),
+            std::string::npos);
+}
+
+// Both halves of a split, at scales of their own; one again behind its view at the scale of a concatenation (a YOLO block).
+constexpr const char* kSplit = R"(
+graph "g"
+x = input : f32[1,6,3,3]
+v = sigmoid x
+q1 = view v q=s8(0.005,0) from {"q1"}
+q2 = view v q=s8(0.007,3) from {"q2"}
+q3 = view q2 q=s8(0.005,0) from {"q3"}
+a = slice q1 {ends=[1,3,3,3], starts=[0,0,0,0], steps=[1,1,1,1]}
+b = slice q2 {ends=[1,6,3,3], starts=[0,3,0,0], steps=[1,1,1,1]}
+c = slice q3 {ends=[1,6,3,3], starts=[0,3,0,0], steps=[1,1,1,1]}
+cat = concat a c {axis=1}
+output cat
+output b
+)";
+
+TEST(SplitViews, SameBitsWithOneStoreLess) {
+  const ir::Graph before = parsed(kSplit);
+  ir::Graph after = before;
+  const ir::ValueId v = after.node(find(after, ir::Op::sigmoid)).outputs[0];
+  ASSERT_EQ(plan::why_no_split_views(after, v), "");
+  plan::make_split_views(after, v);
+  ASSERT_TRUE(ir::verify(after)) << ir::verify(after).error().message;
+  int views = 0;
+  for (const ir::NodeId id : after.order()) views += after.node(id).op == ir::Op::view;
+  EXPECT_EQ(views, 2);
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    const auto feeds = testing::seeded_feeds(before, seed);
+    EXPECT_EQ(testing::first_difference(run(before, feeds), run(after, feeds)), "") << seed;
+  }
+}
+
+TEST(SplitViews, OverlappingChannelsAreRefused) {
+  std::string text = kSplit;
+  for (auto at = text.find("starts=[0,3,0,0]"); at != std::string::npos; at = text.find("starts=[0,3,0,0]"))
+    text.replace(at, 16, "starts=[0,2,0,0]");
+  for (auto at = text.find("ends=[1,6,3,3]"); at != std::string::npos; at = text.find("ends=[1,6,3,3]"))
+    text.replace(at, 14, "ends=[1,5,3,3]");
+  ir::Graph g = parsed(text);
+  EXPECT_EQ(plan::why_no_split_views(g, g.node(find(g, ir::Op::sigmoid)).outputs[0]), "channels 2 to 3 are read at two scales");
+}
+
+}  // namespace
+}  // namespace octavo
