@@ -1,0 +1,58 @@
+// What the cases assert about a compiled network.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "api/pipeline.h"
+#include "cases/net.h"
+
+namespace octavo::cases {
+
+/// A compiled network in numbers. Edges are the regions without an anchor that read a network input or write a network output: type
+/// and layout of the outside world, which no case is about.
+struct Facts {
+  int layers = 0;  ///< regions that are no edges
+  int copies = 0;  ///< of these: regions that only move data
+  int loose = 0;   ///< of these: regions without an anchor that compute (a quantizer, an add on its own)
+  int edges = 0;
+  int floats = 0;  ///< convolutions computed in float
+  std::string hash, listing;
+  std::string difference;  ///< from the reference on the given graph, bit for bit; "" when equal
+  std::vector<ir::Tensor> outputs;
+  std::shared_ptr<const engine::Engine> engine;
+};
+
+struct Options {
+  std::set<std::string, std::less<>> disabled;
+  int effort = 0;
+  const ir::Graph* reference = nullptr;  ///< judge against this graph instead of the network's own
+};
+
+/// Compiles for the CPU with one thread and runs on seeded data. A failure of build or run is a test failure and gives empty facts.
+[[nodiscard]] Facts judge(const Net& net, const Options& options = {});
+
+inline constexpr bool kTwins = false;
+
+/// `make(form)` builds one network in any form: all compile to one plan. Gives the explicit facts.
+template <class Make>
+Facts same_as_twin(const Make& make) {
+  const Net written = make(Form::explicit_qdq), twin = make(Form::twin);
+  const Facts e = judge(written);
+  for (const Form form : {Form::exported, Form::fake_quant}) {
+    const Facts k = judge(make(form), {.reference = &written.graph});
+    EXPECT_EQ(e.hash, k.hash) << "weights as coded constants:\n" << e.listing << "weights behind nodes:\n" << k.listing;
+  }
+  if (!kTwins) return e;
+  const Facts t = judge(twin, {.reference = &written.graph});
+  EXPECT_EQ(e.hash, t.hash) << "explicit:\n" << e.listing << "twin:\n" << t.listing;
+  EXPECT_EQ(t.difference, "") << "the twin's outputs";
+  return e;
+}
+
+/// The reasons, precisions and decisions that `explain` prints, as one text.
+[[nodiscard]] std::string reasons(const region::Plan& plan);
+
+}  // namespace octavo::cases
