@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cpu/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
+#include "tune/measured_costs.h"
 
 namespace octavo::api {
 namespace {
@@ -24,7 +26,19 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   p.verify = options.verify;
   p.dump = options.dump;
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
+  std::optional<tune::MeasuredCosts> costs;
+  if (p.effort > 0 && options.device == "cpu" && p.costs == nullptr) {
+    tune::TimingCache cache;
+    if (!options.timing.cache.empty()) {
+      OCTAVO_TRY(cache, tune::TimingCache::read(options.timing.cache));
+    }
+    costs.emplace(std::move(cache), usable, tune::TuneOptions{p.effort, p.threads, options.timing.strict, options.timing.log});
+    p.costs = &*costs;
+  }
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
+  if (costs && costs->measured() > 0 && !options.timing.cache.empty()) {
+    OCTAVO_CHECK(costs->cache().write(options.timing.cache, true));
+  }
   report(options, "engine");
   ir::PrintOptions text;
   text.full_constants = false;

@@ -50,6 +50,15 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("RULE");
+  app.add_option(
+         "--effort,--builderOptimizationLevel", o.effort,
+         "How hard to look for the fastest plan: 0 measures nothing, 1 times tactics, 2 (default) to 5 search (docs/planner.md)")
+      ->check(CLI::Range(0, 5))
+      ->type_name("0..5");
+  app.add_option("--timing-cache,--timingCacheFile", o.timing_cache,
+                 "Times are read from this file and added to it (docs/timing-cache.md)")
+      ->type_name("FILE");
+  app.add_flag("--strict-timing", o.strict_timing, "A time that the timing cache does not have is an error");
   app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
 }
 
@@ -86,6 +95,10 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   build.device = options.device;
   build.threads = options.threads;
   build.disabled.insert(options.disable.begin(), options.disable.end());
+  build.plan.effort = options.effort;
+  build.timing.cache = options.timing_cache;
+  build.timing.strict = options.strict_timing;
+  if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   build.import.default_batch = batch;
   build.import.shapes = shapes;
   if (!options.shapes.empty()) {

@@ -19,9 +19,13 @@ struct ModelOptions {
   std::string path, shapes, device = "cpu";
   int threads = 0;
   std::vector<std::string> disable;
+  int effort = 2;
+  std::string timing_cache;
+  bool strict_timing = false;
   bool verbose = false;
 };
-/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable and --verbose.
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable,
+/// --effort, --timing-cache, --strict-timing and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 
 /// What the file declares, before anything is built. -1: not known yet.

@@ -27,7 +27,9 @@ std::vector<region::Alternative> heard(const Ballot& b) {
       continue;
     }
     const bool measured = t.source != "estimate" && t.seconds >= 0;
-    const std::string time = t.seconds < 0 ? "not timed at this effort" : fmt::format("{} {}", t.source, micro(t.seconds));
+    const std::string time = t.seconds < 0
+                                 ? "not timed at this effort"
+                                 : fmt::format("{} {}", t.source == "estimate" ? "estimate" : "measured", micro(t.seconds));
     out.push_back({o.tactic,
                    fmt::format("{}{}", static_cast<int>(i) == b.winner ? fmt::format("taken: {}, ", b.why) : "possible, ", time),
                    measured ? t.seconds : -1});

@@ -1,0 +1,125 @@
+#include "tune/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "engine/engine.h"
+#include "tune/one_region.h"
+
+namespace octavo::tune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A plan ready to run, with memory for its bindings.
+class Runner {
+ public:
+  static Result<std::unique_ptr<Runner>> create(region::Plan plan, const engine::Providers& providers) {
+    auto r = std::unique_ptr<Runner>(new Runner);
+    const int threads = plan.threads;
+    OCTAVO_TRY(auto made, engine::Engine::create(std::move(plan), providers));
+    OCTAVO_TRY(r->context_, engine::Context::create(std::move(made), threads));
+    const region::Plan& p = r->context_->engine().plan();
+    const auto room = [&](const region::Binding& b) {
+      const auto dense = static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype);
+      r->memory_.push_back(std::make_unique<std::byte[]>(std::max(dense, static_cast<std::size_t>(b.bytes)) + 64));
+      void* at = r->memory_.back().get();
+      std::size_t space = dense + 64;
+      return std::align(64, dense, at, space);
+    };
+    for (const region::Binding& b : p.inputs) r->in_.push_back(room(b));
+    for (const region::Binding& b : p.outputs) r->out_.push_back(room(b));
+    return r;
+  }
+
+  /// Seconds of one run.
+  Result<double> run() {
+    const auto start = Clock::now();
+    OCTAVO_CHECK(context_->run(in_, out_));
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+ private:
+  Runner() = default;
+  std::unique_ptr<engine::Context> context_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+};
+
+double median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+constexpr std::size_t kColdBytes = std::size_t{3} << 20;  // constants of all copies: beyond a second-level cache
+constexpr int kMostCopies = 16;
+constexpr int kRounds = 7;
+constexpr double kHopeless = 3;
+
+}  // namespace
+
+Result<std::vector<double>> measure(const region::Region& region, const region::Plan& plan,
+                                    const std::vector<Candidate>& candidates, double seconds_each) {
+  const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
+  const int copies = static_cast<int>(std::clamp<std::size_t>(kColdBytes / constants, 2, kMostCopies));
+  struct Entry {
+    std::unique_ptr<Runner> runner;
+    std::vector<double> times;
+    double best = 0;
+    int repeats = 1;
+  };
+  std::vector<Entry> entries(candidates.size());
+  double least = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    region::Region r = region;
+    r.tactic = candidates[i].tactic;
+    auto cut = one_region(r, plan, *candidates[i].provider, copies);
+    if (!cut) continue;
+    auto runner = Runner::create(std::move(*cut), {candidates[i].provider});
+    if (!runner) continue;  // refused after all: it has no time
+    Entry& e = entries[i];
+    e.runner = std::move(*runner);
+    OCTAVO_TRY(const double cold, e.runner->run());
+    OCTAVO_TRY(const double warm, e.runner->run());
+    e.best = std::min(cold, warm);
+    e.repeats = static_cast<int>(std::clamp(seconds_each / kRounds / std::max(e.best, 1e-7), 1.0, 1000.0));
+    e.times.push_back(e.best / copies);
+    if (least == 0 || e.best < least) least = e.best;
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (Entry& e : entries) {
+      if (!e.runner || e.best > kHopeless * least) continue;
+      double sum = 0;
+      for (int k = 0; k < e.repeats; ++k) {
+        OCTAVO_TRY(const double t, e.runner->run());
+        sum += t;
+      }
+      if (round == 0) e.times.clear();
+      e.times.push_back(sum / e.repeats / copies);
+      e.best = std::min(e.best, sum / e.repeats);
+      least = std::min(least, e.best);
+    }
+  }
+  std::vector<double> out;
+  for (const Entry& e : entries) out.push_back(e.runner ? median(e.times) : -1);
+  return out;
+}
+
+Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers,
+                              int pairs) {
+  OCTAVO_TRY(const auto a, Runner::create(first, providers));
+  OCTAVO_TRY(const auto b, Runner::create(second, providers));
+  std::vector<double> x, y;
+  for (int i = 0; i < pairs + 2; ++i) {
+    OCTAVO_TRY(const double s, a->run());
+    OCTAVO_TRY(const double t, b->run());
+    if (i < 2) continue;
+    x.push_back(s);
+    y.push_back(t);
+  }
+  return PairTime{median(x), median(y)};
+}
+
+}  // namespace octavo::tune

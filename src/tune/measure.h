@@ -1,0 +1,32 @@
+// Times of tactics, taken by running them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "region/provider.h"
+#include "region/region.h"
+
+namespace octavo::tune {
+
+struct Candidate {
+  std::string tactic;
+  const region::Provider* provider = nullptr;
+};
+
+/// Seconds a run of each tactic, parallel to `candidates`; -1 for those that fail to be made here. The tactics take turns, so that
+/// what else the machine does falls on all of them; the time is the median of the turns. A tactic three times slower than the best
+/// so far is not run again. `seconds_each`: how long to measure each (some 4e-3 for a first guess, 1e-1 for a careful one). Runs on
+/// plan.threads threads. Cost: making every tactic once, plus the time asked for.
+[[nodiscard]] Result<std::vector<double>> measure(const region::Region& region, const region::Plan& plan,
+                                                  const std::vector<Candidate>& candidates, double seconds_each);
+
+struct PairTime {
+  double first = 0, second = 0;  ///< medians, seconds
+};
+/// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times on inputs of zeros.
+[[nodiscard]] Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second,
+                                            const std::vector<const region::Provider*>& providers, int pairs);
+
+}  // namespace octavo::tune

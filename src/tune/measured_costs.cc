@@ -1,0 +1,106 @@
+#include "tune/measured_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "region/key.h"
+#include "tune/measure.h"
+
+namespace octavo::tune {
+namespace {
+
+double seconds_each(int effort) {
+  return effort <= 2 ? 4e-3 : effort == 3 ? 15e-3 : effort == 4 ? 30e-3 : 100e-3;
+}
+
+constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
+
+/// Kernels without vectors, and the evaluator: timed only when nothing else runs the region.
+bool slow(std::string_view tactic) {
+  return tactic.starts_with("reference.") || tactic.starts_with("cpu.reference.") ||
+         tactic.find(".portable") != std::string_view::npos;
+}
+
+}  // namespace
+
+Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region& region, const region::Plan& plan,
+                                                           const std::vector<region::Offer>& offers) {
+  const std::string key = region::key(region, plan);
+  if (const auto found = answered_.find(key); found != answered_.end() && found->second.size() == offers.size())
+    return found->second;
+  std::vector<plan::TacticTime> times(offers.size());
+  std::vector<Candidate> missing;
+  std::vector<std::size_t> slots;
+  const bool fast =
+      std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
+  double least = -1;
+  for (const region::Offer& o : offers) {
+    if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
+  }
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    if (!offers[i].refusal.empty()) continue;
+    if (const Timing* t = cache_.find(where_, key, offers[i].tactic); t && t->seconds >= 0) {
+      times[i] = {t->seconds, "cache"};
+      continue;
+    }
+    if (slow(offers[i].tactic) && fast) continue;
+    if (options_.effort <= 2 && offers[i].cost > kLeftOut * least) continue;
+    for (const region::Provider* p : providers_) {
+      const auto own = p->offers(region, plan);
+      if (std::any_of(own.begin(), own.end(),
+                      [&](const region::Offer& o) { return o.tactic == offers[i].tactic && o.refusal.empty(); })) {
+        missing.push_back({offers[i].tactic, p});
+        slots.push_back(i);
+        break;
+      }
+    }
+  }
+  if (!missing.empty() && options_.strict) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "strict timing: the timing cache has no time for tactic {} of region \"{}\"\n  key: {} | {} threads\n  build once "
+            "without strict timing to measure it, or merge a cache that has it",
+            missing[0].tactic, region.name, key, options_.threads));
+  }
+  if (!missing.empty()) {
+    OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
+    for (std::size_t k = 0; k < missing.size(); ++k) {
+      if (seconds[k] < 0) continue;
+      cache_.set(where_, key, missing[k].tactic, seconds[k]);
+      times[slots[k]] = {cache_.find(where_, key, missing[k].tactic)->seconds, "measured"};
+      ++measured_;
+    }
+  }
+  for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic, times[i]);
+  answered_[key] = times;
+  return times;
+}
+
+void MeasuredCosts::say(const std::string& key, const std::string& tactic, const plan::TacticTime& t) {
+  if (!options_.log || t.seconds < 0) return;
+  options_.log(fmt::format("timing: {:>9.2f} us {:8} {} | {}", t.seconds * 1e6, t.source, tactic, key));
+}
+
+std::optional<std::string> MeasuredCosts::pinned(const region::Region& region, const region::Plan& plan) {
+  return cache_.pinned(where_, region::key(region, plan));
+}
+
+Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Plan& first, const region::Plan& second) {
+  const std::string key = fmt::format("plans {} {}", region::plan_hash(first), region::plan_hash(second));
+  const Timing* a = cache_.find(where_, key, "plan.first");
+  const Timing* b = cache_.find(where_, key, "plan.second");
+  if (!a || !b) {
+    if (options_.strict)
+      return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
+    OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15));
+    cache_.set(where_, key, "plan.first", t.first);
+    cache_.set(where_, key, "plan.second", t.second);
+    a = cache_.find(where_, key, "plan.first");
+    b = cache_.find(where_, key, "plan.second");
+  }
+  return Pair{a->seconds, b->seconds};
+}
+
+}  // namespace octavo::tune

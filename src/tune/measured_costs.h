@@ -1,0 +1,47 @@
+// Costs that the planner may believe: from the timing cache, or measured now and remembered there.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/cost.h"
+#include "tune/timing_cache.h"
+
+namespace octavo::tune {
+
+struct TuneOptions {
+  int effort = 2;  ///< how long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms
+  int threads = 1;
+  bool strict = false;                          ///< a time that the cache does not have is an error
+  std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
+};
+
+/// Not for two threads at once. `providers` must be those that the planner asks.
+class MeasuredCosts final : public plan::Costs {
+ public:
+  MeasuredCosts(TimingCache cache, const std::vector<const region::Provider*>& providers, TuneOptions options)
+      : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(here(options_.threads)) {}
+
+  [[nodiscard]] Result<std::vector<plan::TacticTime>> price(const region::Region& region, const region::Plan& plan,
+                                                            const std::vector<region::Offer>& offers) override;
+  [[nodiscard]] std::optional<std::string> pinned(const region::Region& region, const region::Plan& plan) override;
+  [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
+  [[nodiscard]] std::string_view source() const override { return "measured"; }
+
+  [[nodiscard]] const TimingCache& cache() const { return cache_; }
+  [[nodiscard]] int measured() const { return measured_; }  ///< tactics timed by this object
+
+ private:
+  void say(const std::string& key, const std::string& tactic, const plan::TacticTime& t);
+
+  TimingCache cache_;
+  const std::vector<const region::Provider*>& providers_;
+  TuneOptions options_;
+  Where where_;
+  std::map<std::string, std::vector<plan::TacticTime>> answered_;  ///< by key: one answer a build
+  int measured_ = 0;
+};
+
+}  // namespace octavo::tune

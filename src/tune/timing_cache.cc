@@ -1,0 +1,234 @@
+#include "tune/timing_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/hash.h"
+#include "cpu/isa.h"
+#include "engine/version.h"
+
+namespace octavo::tune {
+namespace {
+
+constexpr std::string_view kHeader = "# octavo timing cache 1";
+
+std::string short_id(std::string_view device) {
+  return fmt::format("{:08x}",
+                     static_cast<std::uint32_t>(hash64({reinterpret_cast<const std::byte*>(device.data()), device.size()}, 0)));
+}
+
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+std::string_view word(std::string_view& rest) {
+  const auto begin = rest.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return rest = {};
+  const auto end = std::min(rest.find(' ', begin), rest.size());
+  const auto found = rest.substr(begin, end - begin);
+  rest.remove_prefix(end);
+  return found;
+}
+
+std::string_view trimmed(std::string_view s) {
+  const auto a = s.find_first_not_of(" \t\r"), b = s.find_last_not_of(" \t\r");
+  return a == std::string_view::npos ? std::string_view() : s.substr(a, b - a + 1);
+}
+
+class Parser {
+ public:
+  TimingCache cache;
+
+  /// Empty, or what is wrong with the line.
+  std::string line(std::string_view text) {
+    if (text.empty() || text.front() == '#') return "";
+    if (text.starts_with("device ")) return device(text.substr(7));
+    const auto bar = text.find(" | ");
+    if (bar == std::string_view::npos) return "has no \" | \" before the key";
+    const std::string key(trimmed(text.substr(bar + 3)));
+    std::string_view rest = text.substr(0, bar);
+    const auto known = devices_.find(std::string(word(rest)));
+    if (known == devices_.end()) return "names a device that no \"device\" line before it describes";
+    Where where{known->second, 0, ""};
+    const auto threads = word(rest), version = word(rest), time = word(rest);
+    if (threads.size() < 2 || threads[0] != 't') return "has no thread count such as t1";
+    const auto [end, error] = std::from_chars(threads.data() + 1, threads.data() + threads.size(), where.threads);
+    if (error != std::errc{} || end != threads.data() + threads.size() || where.threads < 1 || where.threads > 65536)
+      return "has no thread count such as t1";
+    if (version.size() < 2 || version[0] != 'v') return "has no version such as v0.1.0";
+    where.version = version.substr(1);
+    Timing t;
+    if (time != "?") {
+      double micro = 0;
+      const auto [stop, bad] = std::from_chars(time.data(), time.data() + time.size(), micro);
+      if (bad != std::errc{} || stop != time.data() + time.size() || !(micro >= 0) || micro > 1e12)
+        return "has no time such as 12.5 us";
+      t.seconds = micro * 1e-6;
+    }
+    if (word(rest) != "us") return "has no \"us\" behind its time";
+    auto tactic = word(rest);
+    if (tactic == "pin") {
+      t.pinned = true;
+      tactic = word(rest);
+    }
+    if (tactic.empty() || !trimmed(rest).empty()) return "does not name one tactic";
+    if (key.empty()) return "has no key";
+    if (t.pinned && cache.pinned(where, key)) return "pins a second tactic for its key";
+    cache.entries[{where, key, std::string(tactic)}] = t;
+    return "";
+  }
+
+ private:
+  std::string device(std::string_view text) {
+    const auto equals = text.find(" = ");
+    if (equals == std::string_view::npos) return "is not \"device ID = DESCRIPTION\"";
+    devices_[std::string(trimmed(text.substr(0, equals)))] = trimmed(text.substr(equals + 3));
+    return "";
+  }
+  std::map<std::string, std::string> devices_;
+};
+
+}  // namespace
+
+Where here(int threads) {
+  std::string device = fmt::format("{}; {}", processor(), cpu::name_of(cpu::best_isa()));
+  if (cpu::has_vbmi()) device += " vbmi";
+  if (cpu::has_bf16()) device += " bf16";
+  return {device, threads, std::string(engine::kVersion)};
+}
+
+Result<TimingCache> TimingCache::parse(std::string_view text) {
+  if (text.substr(0, kHeader.size()) != kHeader)
+    return fail(ErrorKind::bad_input, fmt::format("line 1: not a timing cache; it must begin with \"{}\"", kHeader));
+  Parser parser;
+  for (int number = 1; !text.empty(); ++number) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const std::string_view line = trimmed(text.substr(0, end));
+    if (auto wrong = parser.line(line); !wrong.empty())
+      return fail(ErrorKind::bad_input, fmt::format("line {} {}: \"{}\"", number, wrong, line.substr(0, 200)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return std::move(parser.cache);
+}
+
+Result<TimingCache> TimingCache::read(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return TimingCache();
+  if (!std::filesystem::is_regular_file(path, error))
+    return fail(ErrorKind::io, fmt::format("timing cache {}: not a regular file", path));
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) return fail(ErrorKind::io, fmt::format("timing cache {}: cannot be read", path));
+  auto parsed = parse(text.str());
+  if (!parsed)
+    return fail(parsed.error().kind, fmt::format("timing cache {}: {}\n  mend the line, or delete the file: it is made again", path,
+                                                 parsed.error().message));
+  return parsed;
+}
+
+std::string TimingCache::text() const {
+  std::string out(kHeader);
+  out += '\n';
+  std::set<std::string> devices;
+  for (const auto& [entry, t] : entries) devices.insert(std::get<0>(entry).device);
+  for (const std::string& d : devices) out += fmt::format("device {} = {}\n", short_id(d), d);
+  for (const auto& [entry, t] : entries) {
+    const auto& [where, key, tactic] = entry;
+    const std::string time = t.seconds < 0 ? "?" : fmt::format("{:.2f}", t.seconds * 1e6);
+    out += fmt::format("{} t{} v{} {:>9} us {} {} | {}\n", short_id(where.device), where.threads, where.version, time,
+                       t.pinned ? "pin" : "   ", tactic, key);
+  }
+  return out;
+}
+
+Status TimingCache::write(const std::string& path, bool merge_first) const {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const int lock = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0) return fail(ErrorKind::io, fmt::format("timing cache {}: its folder cannot be opened", path));
+  ::flock(lock, LOCK_EX);  // one writer at a time reads, merges and replaces
+  const auto done = [&](Status status) {
+    ::close(lock);
+    return status;
+  };
+  TimingCache all;
+  if (merge_first) {
+    auto now = read(path);
+    if (!now) return done(tl::unexpected<Error>(now.error()));
+    all = std::move(*now);
+  }
+  all.merge(*this);
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << all.text();
+    out.flush();
+    if (!out) {
+      std::remove(temporary.c_str());
+      return done(fail(ErrorKind::io, fmt::format("timing cache {}: cannot be written", path)));
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    return done(fail(ErrorKind::io, fmt::format("timing cache {}: cannot be replaced", path)));
+  }
+  return done({});
+}
+
+const Timing* TimingCache::find(const Where& where, const std::string& key, const std::string& tactic) const {
+  const auto found = entries.find({where, key, tactic});
+  return found == entries.end() ? nullptr : &found->second;
+}
+
+std::optional<std::string> TimingCache::pinned(const Where& where, const std::string& key) const {
+  for (auto at = entries.lower_bound({where, key, ""}); at != entries.end(); ++at) {
+    const auto& [w, k, tactic] = at->first;
+    if (w != where || k != key) break;
+    if (at->second.pinned) return tactic;
+  }
+  return std::nullopt;
+}
+
+void TimingCache::set(const Where& where, const std::string& key, const std::string& tactic, double seconds) {
+  // As the file will say it: a build from the file and the build that wrote it see the same number.
+  double rounded = 0;
+  const std::string text = fmt::format("{:.2f}", seconds * 1e6);
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  entries[{where, key, tactic}].seconds = rounded * 1e-6;
+}
+
+void TimingCache::pin(const Where& where, const std::string& key, const std::string& tactic) {
+  for (auto at = entries.lower_bound({where, key, ""}); at != entries.end();) {
+    const auto& [w, k, t] = at->first;
+    if (w != where || k != key) break;
+    at->second.pinned = false;
+    at = at->second.seconds < 0 && t != tactic ? entries.erase(at) : std::next(at);
+  }
+  if (!tactic.empty()) entries[{where, key, tactic}].pinned = true;
+}
+
+void TimingCache::merge(const TimingCache& other) {
+  for (const auto& [entry, t] : other.entries) {
+    const auto& [where, key, tactic] = entry;
+    if (t.pinned) pin(where, key, tactic);
+    Timing& mine = entries[entry];
+    if (t.seconds >= 0) mine.seconds = t.seconds;
+  }
+}
+
+}  // namespace octavo::tune
