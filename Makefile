@@ -19,8 +19,9 @@ run: setup            ## classify the pictures in examples/digits; print accurac
 test: build           ## every test except the long ones
 	@scripts/run_tests.sh build/release $(JOBS)
 
-test-long: build      ## the same tests with long fuzzing
+test-long: build      ## the same tests with long fuzzing, then 100000 graphs of placement fuzz
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
+	@scripts/fuzz_placements.sh build/release $(JOBS)
 
 asan ubsan: setup     ## the C++ tests under a sanitizer
 	@scripts/build.sh $@ $(JOBS)

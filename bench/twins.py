@@ -1,0 +1,117 @@
+"""Explicit models and their implicit twins: making both, building them, and timing them against each other.
+
+The implicit twin of a Q/DQ model is its float model with a TensorRT calibration table that holds the scale of every tensor which the
+model quantizes. Scales are written as bits, so both say the same.
+"""
+import json
+import os
+import pathlib
+import random
+import statistics
+import struct
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared")).resolve()
+
+
+def octavo_command():
+    return os.environ.get("OCTAVO", str(ROOT / "build/release/bin/octavo"))
+
+
+def scales_of(model):
+    """{tensor: scale} of the activations that a Q/DQ model quantizes, per tensor and symmetric; anything else is an error."""
+    from onnx import numpy_helper
+
+    constants = {t.name: t for t in model.graph.initializer}
+    pairs = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "DequantizeLinear"}
+    source = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
+    scales = {}
+    for node in model.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] in constants:
+            continue
+        scale = numpy_helper.to_array(constants[node.input[1]])
+        zero = numpy_helper.to_array(constants[node.input[2]])
+        if scale.size != 1 or zero.any() or zero.dtype != "int8":
+            raise ValueError(f'"{node.name}": a table holds one scale a tensor and zero point 0')
+        name = node.input[0]
+        while name in pairs and pairs[name] in source:  # a pair behind a pair belongs to the tensor before both
+            name = source[pairs[name]]
+        scales[name] = max(scales.get(name, 0.0), float(scale))
+    return scales
+
+
+def write_table(path, scales):
+    """A calibration table as TensorRT writes it: the bits of each float32 scale."""
+    lines = ["TRT-8601-EntropyCalibration2"] + [f"{name}: {struct.pack('>f', s).hex()}" for name, s in scales.items()]
+    pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run(command):
+    """stdout of a command; its stderr ends this program when it fails."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(str(c) for c in command)}\n{done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def build(args, model, engine, threads, table=None):
+    """Builds an engine with the run's shared timing cache."""
+    command = [args.octavo, "build", model, "-o", engine, "--threads", threads, "--effort", args.effort]
+    if args.effort > 0:
+        command += ["--timing-cache", args.cache]
+    if table:
+        command += ["--calibration", table]
+    run(command)
+    return engine
+
+
+def bench(args, engine, threads, seconds=None):
+    """One process: the JSON line of `octavo bench`."""
+    return json.loads(run([args.octavo, "bench", engine, "--json", "--threads", threads, "--seconds", seconds or args.seconds]).splitlines()[-1])
+
+
+def interleaved(args, a, b, threads):
+    """`args.pairs` pairs of processes that take turns: lists of milliseconds."""
+    times = ([], [])
+    for i in range(args.pairs):
+        order = (0, 1) if i % 2 == 0 else (1, 0)  # neither is always first
+        for k in order:
+            times[k].append(bench(args, (a, b)[k], threads)["median_ms"])
+    return times
+
+
+def interval(a, b, resamples=2000, seed=0):
+    """Median of the pairs' ratios a / b, and its 95 % bootstrap interval."""
+    ratios = [x / y for x, y in zip(a, b)]
+    rng = random.Random(seed)
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return statistics.median(ratios), medians[int(0.025 * resamples)], medians[int(0.975 * resamples) - 1]
+
+
+def machine():
+    """The processor's name and core count."""
+    for line in open("/proc/cpuinfo", encoding="utf-8"):
+        if line.startswith("model name"):
+            return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
+    return "unknown processor"
+
+
+def arguments(parser):
+    """Options that both programs have."""
+    parser.add_argument("--octavo", default=octavo_command(), help="the octavo command (default: $OCTAVO, or build/release/bin/octavo)")
+    parser.add_argument("--models", type=pathlib.Path, default=ROOT / "build/bench_models", help="where models, tables and engines are kept")
+    parser.add_argument("--cache", type=pathlib.Path, help="timing cache shared by all builds (default: in --models)")
+    parser.add_argument("--effort", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=30, help="pairs of processes where the plans differ")
+    parser.add_argument("--seconds", type=float, default=0.15, help="seconds that each process measures")
+    parser.add_argument("--write", action="store_true", help="write the documents")
+
+
+def finish(args):
+    """Fills in what depends on other options."""
+    args.models.mkdir(parents=True, exist_ok=True)
+    args.cache = args.cache or args.models / "timing.cache"
+    if not pathlib.Path(args.octavo).exists():
+        sys.exit(f"error: no octavo command at {args.octavo}; build it, or set OCTAVO")
