@@ -163,8 +163,8 @@ int number_values(Graph& g) {
     }
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ValueId kept = g.node(*twin).outputs[i];
-      std::optional<float>& range = g.value(kept).amax;  // the wider of two ranges, whichever node comes first
-      if (const auto other = g.value(n.outputs[i]).amax; other && (!range || *other > *range)) range = other;
+      std::optional<float>& range = g.value(kept).range;  // the wider of two ranges, whichever node comes first
+      if (const auto other = g.value(n.outputs[i]).range; other && (!range || *other > *range)) range = other;
       g.replace_uses(n.outputs[i], kept);
     }
     ++merged;
@@ -195,7 +195,7 @@ Graph compact(const Graph& g) {
     for (std::size_t i = 0; i < old_outputs.size(); ++i) {
       const ValueId v = out.node(copy).outputs[i];
       out.value(v).name = g.value(old_outputs[i]).name;
-      out.value(v).amax = g.value(old_outputs[i]).amax;
+      out.value(v).range = g.value(old_outputs[i]).range;
       renamed[idx(old_outputs[i])] = v;
     }
   }

@@ -9,7 +9,7 @@
 namespace octavo::ir {
 
 /// Structural hash of every value: op, attributes, quantizer, payload and input hashes; graph inputs by position and type.
-/// Names, origins, ids and amax do not enter. Commutative operands are hashed in sorted order.
+/// Names, origins, ids and range do not enter. Commutative operands are hashed in sorted order.
 [[nodiscard]] std::vector<std::uint64_t> value_hashes(const Graph& g);
 /// Merges nodes with equal op, attributes, quantizer, payload and inputs; sorts commutative operands. Returns merges done.
 int number_values(Graph& g);

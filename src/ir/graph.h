@@ -57,7 +57,7 @@ struct Value {
   TensorType type;
   NodeId producer = kNone;     ///< every live value has one (graph inputs: an `input` node)
   int output_index = 0;
-  std::optional<float> amax;   ///< permitted view (implicit quantization): the value may be read through amax/127
+  std::optional<float> range;  ///< permitted view (implicit quantization): it may be read through s8 with this scale (amax / 127)
 };
 
 /// One operator application. `origin` is the set of ONNX node names it stands for (provenance); rewrites take the union.

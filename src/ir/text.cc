@@ -1,8 +1,8 @@
 // Printing a graph. The grammar, one statement a line, # starts a comment:
 //   graph "name"
-//   VALUE = input : TYPE [amax=NUMBER]
+//   VALUE = input : TYPE [range=NUMBER]
 //   VALUE = constant TYPE [q=QUANTIZER] DATA [: TYPE]     DATA: (1, 2.5, ...) | hex:00ff.. | seed:N | fill:NUMBER | digest:.. (no
-//   way back) VALUE, ... = OP VALUE ... [{KEY=ATTR, ...}] [q=QUANTIZER] [: TYPE [amax=NUMBER], ...] [from {"ONNX node", ...}]
+//   way back) VALUE, ... = OP VALUE ... [{KEY=ATTR, ...}] [q=QUANTIZER] [: TYPE [range=NUMBER], ...] [from {"ONNX node", ...}]
 //   output VALUE [as "name"]
 // VALUE: an identifier, "any text", %N (no name), or none (an absent operand). TYPE: f32[1,3,8,8].
 // ATTR: 3 | 0.5 | inf | "text" | [1, 2] | [0.5, 1.0]; numbers with . or e are floats, read as f32 unless they end in d.
@@ -21,7 +21,7 @@ namespace octavo::ir {
 namespace {
 
 bool is_identifier(std::string_view s) {
-  static const std::set<std::string_view> kKeywords{"none", "from", "output", "graph", "as", "amax", "inf", "nan"};
+  static const std::set<std::string_view> kKeywords{"none", "from", "output", "graph", "as", "range", "inf", "nan"};
   if (s.empty() || kKeywords.contains(s)) return false;
   if (!(std::isalpha(static_cast<unsigned char>(s[0])) || s[0] == '_')) return false;
   for (const char c : s) {
@@ -109,7 +109,7 @@ class Printer {
     const char* separator = " : ";
     for (const ValueId v : n.outputs) {
       out_ += fmt::format("{}{}", separator, to_string(g_.type(v)));
-      if (g_.value(v).amax) out_ += fmt::format(" amax={}", print_float(static_cast<double>(*g_.value(v).amax)));
+      if (g_.value(v).range) out_ += fmt::format(" range={}", print_float(static_cast<double>(*g_.value(v).range)));
       separator = ", ";
     }
   }
@@ -129,7 +129,7 @@ class Printer {
     }
     if (n.quantizer) out_ += " q=" + to_string(*n.quantizer);
     if (n.op == Op::constant) out_ += " " + print_payload(n.payload, options_);
-    const bool plain = n.op == Op::constant && n.outputs.size() == 1 && !g_.value(n.outputs[0]).amax &&
+    const bool plain = n.op == Op::constant && n.outputs.size() == 1 && !g_.value(n.outputs[0]).range &&
                        g_.type(n.outputs[0]).dtype == (n.quantizer ? DType::f32 : n.payload.dtype());
     if (!plain) types(n);
     if (options_.origins && !n.origin.empty()) {

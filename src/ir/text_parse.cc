@@ -270,17 +270,17 @@ class Parser {
     return out;
   }
 
-  /// ": TYPE [amax=N], ..."
-  static Status types(Lexer& in, std::vector<TensorType>& out, std::vector<std::optional<float>>& amax) {
+  /// ": TYPE [range=N], ..."
+  static Status types(Lexer& in, std::vector<TensorType>& out, std::vector<std::optional<float>>& range) {
     if (!in.take(":")) return {};
     do {
       OCTAVO_TRY(TensorType t, type(in));
       out.push_back(std::move(t));
-      amax.emplace_back();
-      if (in.take("amax=")) {
+      range.emplace_back();
+      if (in.take("range=")) {
         const auto value = in.number<float>();
-        if (!value) return bad("amax= needs a number");
-        amax.back() = value;
+        if (!value) return bad("range= needs a number");
+        range.back() = value;
       }
     } while (in.take(","));
     return {};
@@ -322,8 +322,8 @@ class Parser {
       OCTAVO_TRY(n.payload, payload(in, payload_type));
     }
     std::vector<TensorType> given;
-    std::vector<std::optional<float>> amax;
-    OCTAVO_CHECK(types(in, given, amax));
+    std::vector<std::optional<float>> range;
+    OCTAVO_CHECK(types(in, given, range));
     if (given.empty()) {
       OCTAVO_TRY(given, result_types(n));
     }
@@ -338,7 +338,7 @@ class Parser {
     for (std::size_t i = 0; i < results.size(); ++i) {
       const ValueId v = g_.node(id).outputs[i];
       values_.emplace(results[i], v);
-      if (i < amax.size()) g_.value(v).amax = amax[i];
+      if (i < range.size()) g_.value(v).range = range[i];
     }
     if (*op == Op::input) g_.inputs.push_back(g_.node(id).outputs[0]);
     return {};

@@ -7,6 +7,7 @@
 #include "passes/passes.h"
 #include "plan/choose.h"
 #include "plan/memory.h"
+#include "plan/permit.h"
 #include "plan/search.h"
 #include "quant/normal_form.h"
 
@@ -37,6 +38,23 @@ Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rew
   return {};
 }
 
+/// Was int8 demanded or permitted, and what kept float anchors float?
+void explain_precision(region::Plan& plan, const PermitReport& report) {
+  for (region::Region& r : plan.regions) {
+    for (const std::string& node : r.onnx_nodes) {
+      if (report.permitted.contains(node) && r.precision.starts_with("int8")) {
+        r.reason = "permitted by the range of its input; " + r.reason;
+        break;
+      }
+      const auto why = report.why_float.find(node);
+      if (why != report.why_float.end() && r.precision.starts_with("float32")) {
+        r.reason = "not int8: " + why->second + "; " + r.reason;
+        break;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> rule_names() {
@@ -51,10 +69,16 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   rewrite::RunOptions laws, floats;
   OCTAVO_CHECK(split_disabled(options, laws, floats));
   Planned out;
+  if (!options.ranges.empty()) out.permitted.unmatched = set_ranges(graph, options.ranges);
   OCTAVO_TRY(auto first, quant::normalize(graph, laws));
   out.reports.push_back(std::move(first));
   OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), floats));
   out.reports.push_back(std::move(second));
+  if (!options.ranges.empty() || !options.precisions.empty()) {
+    auto unmatched = std::move(out.permitted.unmatched);
+    OCTAVO_TRY(out.permitted, permit(graph, options));
+    out.permitted.unmatched = std::move(unmatched);
+  }
   OCTAVO_TRY(auto third, quant::normalize(graph, laws));
   out.reports.push_back(std::move(third));
   OCTAVO_CHECK(ir::verify(graph));
@@ -82,6 +106,7 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
     }
   }
   out.plan = std::move(searched.best.plan);
+  explain_precision(out.plan, out.permitted);
   out.plan.decisions = std::move(searched.decisions);
   out.graph = std::move(searched.best.graph);
   return out;

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
+#include "plan/permit.h"
 #include "region/provider.h"
 #include "region/region.h"
 #include "rewrite/rule.h"
@@ -18,6 +19,7 @@ namespace octavo::plan {
 struct Planned {
   region::Plan plan;
   ir::Graph graph;                          ///< the normalized graph; Region::graph_inputs/graph_outputs are its ValueIds
+  PermitReport permitted;                   ///< with ranges: what they made of the network
   std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
 };
 

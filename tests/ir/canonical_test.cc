@@ -46,7 +46,7 @@ std::string skeleton(const Graph& g) {
   copy.name.clear();
   for (ValueId v = 0; v < copy.value_capacity(); ++v) {
     copy.value(v).name.clear();
-    copy.value(v).amax.reset();
+    copy.value(v).range.reset();
   }
   return print(copy, {.full_constants = true, .origins = false});
 }

@@ -27,7 +27,7 @@ TEST(Text, RandomGraphsComeBackEqual) {
 
 TEST(Text, PrintsOneLineANode) {
   const auto g = parse(R"(graph "net"   # a comment
-x = input : f32[1,2,2,2] amax=2.5
+x = input : f32[1,2,2,2] range=2.5
 w = constant s8[2,2,1,1] q=s8[axis=0](0.1,0.25;0,-3) (1,-2,3,-4)
 b = constant f32[2] (0.1, -0)
 
@@ -39,7 +39,7 @@ output none_like as "again"
 )");
   ASSERT_TRUE(g) << g.error().message;
   EXPECT_EQ(print(*g), R"(graph "net"
-x = input : f32[1,2,2,2] amax=2.5
+x = input : f32[1,2,2,2] range=2.5
 w = constant s8[2,2,1,1] q=s8[axis=0](0.1,0.25;0,-3) (1,-2,3,-4)
 b = constant f32[2] (0.1,-0)
 "/conv:0" = conv x w b {group=1, strides=[1,1]} : f32[1,2,2,2]  from {"Bn_0", "Conv_0"}

@@ -80,7 +80,7 @@ struct FoldBatchNorm final : rewrite::Rule {
     const ir::ValueId folded =
         g.add(conv.op, {conv.inputs[0], weights, bias}, g.type(n.outputs[0]), conv.attrs, std::move(origin), result_name);
     g.node(g.value(folded).producer).name = conv.name;
-    g.value(folded).amax = g.value(n.outputs[0]).amax;
+    g.value(folded).range = g.value(n.outputs[0]).range;
     g.replace_uses(n.outputs[0], folded);
     return rewrite::applied();
   }

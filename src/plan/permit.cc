@@ -1,0 +1,209 @@
+#include "plan/permit.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <optional>
+
+#include "ir/grid.h"
+#include "plan/group.h"
+#include "quant/weight_scales.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+class Permitter {
+ public:
+  Permitter(Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float)
+      : g_(g), options_(options), keep_float_(keep_float), grids_(ir::find_grids(g)), grouping_(make_groups(g, options.disabled)) {}
+
+  Result<PermitReport> run() {
+    order_ = g_.order();
+    travel();
+    for (const NodeId id : order_) {
+      const Node n = g_.node(id);  // a copy: adding nodes moves the original
+      if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm) {
+        OCTAVO_CHECK(weighted(id, n));
+      } else if (in_program(g_, n) && n.op != Op::view) {
+        for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+          if (leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) read_through(id, slot);
+        }
+      } else if (n.op == Op::avg_pool || n.op == Op::reduce_mean) {
+        read_through(id, 0);
+      }
+    }
+    for (const auto& [at, view] : edits_) g_.node(at.first).inputs[at.second] = view;
+    g_.touch();
+    return std::move(report_);
+  }
+
+ private:
+  static std::string name_of(const Node& n) { return n.origin.empty() ? std::string(ir::name_of(n.op)) : *n.origin.begin(); }
+
+  /// Ranges behind operators that move or select elements.
+  void travel() {
+    for (const NodeId id : order_) {
+      const Node& n = g_.node(id);
+      if (n.outputs.size() != 1 || !ir::has_trait(n.op, ir::kMove)) continue;
+      ir::Value& out = g_.value(n.outputs[0]);
+      if (out.range || n.op == Op::relu || n.op == Op::clip) continue;
+      std::optional<float> all;
+      bool equal = true;
+      const std::size_t operands = n.op == Op::concat || n.op == Op::max || n.op == Op::min ? n.inputs.size() : 1;
+      for (std::size_t i = 0; i < operands; ++i) {
+        const auto r = g_.value(n.inputs[i]).range;
+        equal = equal && r && (!all || *all == *r);
+        all = r;
+      }
+      if (equal) out.range = all;
+    }
+  }
+
+  [[nodiscard]] bool leaves_region(ValueId v, NodeId user) const {
+    if (v == ir::kNone || g_.is_constant(v)) return false;
+    const int from = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
+    return from < 0 || from != grouping_.of_node[static_cast<std::size_t>(user)];
+  }
+
+  /// Directly or through moves: it lies in memory as float already, so that a view would be a pass of its own.
+  [[nodiscard]] bool from_input(ValueId v) const {
+    const Node& n = g_.producer(v);
+    if (n.op == Op::input) return true;
+    return is_alias(n) && from_input(n.inputs[0]);
+  }
+
+  /// The scale by which `v` may be read, if any, after the user's rules about tensors.
+  std::optional<float> range_of(ValueId v, std::string& why) {
+    const ir::Value& value = g_.value(v);
+    for (const PrecisionRule& rule : options_.precisions) {
+      if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
+        why =
+            fmt::format("tensor \"{}\" is kept {} by the rule \"{}={}\"", value.name, rule.precision, rule.pattern, rule.precision);
+        return std::nullopt;
+      }
+    }
+    if (!value.range) why = fmt::format("tensor \"{}\" has no range", value.name);
+    return value.range;
+  }
+
+  bool read_through(NodeId id, std::size_t slot) {
+    const ValueId v = g_.node(id).inputs[slot];
+    if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
+    std::string why;
+    const auto scale = range_of(v, why);
+    if (!scale) return false;
+    auto& made = views_[{v, *scale}].id;
+    if (made == ir::kNone)
+      made = g_.add_quantizer(Op::view, v, ir::per_tensor(ir::DType::s8, *scale), g_.type(v), {}, g_.value(v).name);
+    edits_.push_back({{id, slot}, made});
+    return true;
+  }
+
+  const PrecisionRule* rule_for(const Node& n) const {
+    for (const PrecisionRule& rule : options_.precisions) {
+      for (const std::string& name : n.origin) {
+        if (matches(rule.pattern, name)) return &rule;
+      }
+    }
+    return nullptr;
+  }
+
+  Status weighted(NodeId id, const Node& n) {
+    const std::string name = name_of(n);
+    const PrecisionRule* rule = rule_for(n);
+    const bool demanded = ir::classify_anchor(g_, grids_, id).integer;
+    if (demanded) {
+      if (rule != nullptr && rule->precision != "int8") {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}={}\" asks {} of node \"{}\", but QuantizeLinear and DequantizeLinear "
+                                "around it demand int8\n  remove the pairs from the model, or the rule",
+                                rule->pattern, rule->precision, rule->precision, name));
+      }
+      return {};
+    }
+    std::string why;
+    if (rule != nullptr && rule->precision != "int8") {
+      why = fmt::format("kept {} by the rule \"{}={}\"", rule->precision, rule->pattern, rule->precision);
+    } else if (!options_.allowed.contains("int8")) {
+      why = "int8 is not among the allowed types";
+    } else if (keep_float_.contains(name)) {
+      why = "float32 was measured faster";
+    } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
+      why = fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+    } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
+      read_through(id, 0);
+      code_weights(id, n);
+      report_.permitted.insert(n.origin.begin(), n.origin.end());
+      return {};
+    }
+    if (rule != nullptr && rule->precision == "int8") {
+      return fail(ErrorKind::usage,
+                  fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
+                              "or remove the rule",
+                              rule->pattern, name, why));
+    }
+    if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
+    for (const std::string& origin : n.origin) report_.why_float[origin] = why;
+    return {};
+  }
+
+  void code_weights(NodeId id, const Node& n) {
+    const ValueId w = n.inputs[1];
+    int axis = n.op == Op::conv ? 0 : 1;
+    if (n.op == Op::conv_transpose && ir::get_int(n.attrs, "group", 1) > 1) axis = -1;
+    const auto& constant = g_.producer(w);
+    if (constant.quantizer) return;  // coded already: demanded
+    ir::Quantizer q;
+    q.type = ir::DType::s8;
+    q.scale = quant::weight_scales(constant.payload, axis);
+    q.zero_point.assign(q.scale.size(), 0);
+    q.axis = axis;
+    const ValueId coded = g_.add_quantizer(Op::view, w, q, g_.type(w), {}, g_.value(w).name);
+    edits_.push_back({{id, std::size_t{1}}, coded});
+  }
+
+  Graph& g_;
+  const PlanOptions& options_;
+  const std::set<std::string>& keep_float_;
+  ir::Grids grids_;
+  Grouping grouping_;
+  std::vector<NodeId> order_;
+  struct View {
+    ValueId id = ir::kNone;
+  };
+  std::map<std::pair<ValueId, float>, View> views_;
+  std::vector<std::pair<std::pair<NodeId, std::size_t>, ValueId>> edits_;
+  PermitReport report_;
+};
+
+}  // namespace
+
+std::vector<std::string> set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
+  std::set<std::string> unmatched;
+  for (const auto& [name, scale] : ranges) unmatched.insert(name);
+  for (const NodeId id : g.order()) {
+    for (const ValueId v : g.node(id).outputs) {
+      const auto found = ranges.find(g.value(v).name);
+      if (found == ranges.end()) continue;
+      unmatched.erase(found->first);
+      if (found->second > 0) g.value(v).range = found->second;
+    }
+  }
+  return {unmatched.begin(), unmatched.end()};
+}
+
+Result<PermitReport> permit(Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float) {
+  return Permitter(g, options, keep_float).run();
+}
+
+}  // namespace octavo::plan

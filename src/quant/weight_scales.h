@@ -1,0 +1,16 @@
+// Scales of weights that are quantized here: symmetric int8.
+#pragma once
+
+#include <vector>
+
+#include "ir/tensor.h"
+
+namespace octavo::quant {
+
+/// One scale for each index of `axis` (-1: one for all): fl(max|w| / 127), as TensorRT and the exporters do it; at least fl(1e-9 /
+/// 127). Where that scale, or one within 2 ulp of it, gives back every weight exactly (fl(q * s) == w for codes -127..127), the
+/// weights were dequantized codes, and the nearest such scale is taken: quantizing what was quantized before changes nothing. `w`
+/// is f32.
+[[nodiscard]] std::vector<float> weight_scales(const ir::Tensor& w, int axis);
+
+}  // namespace octavo::quant
