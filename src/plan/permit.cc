@@ -96,6 +96,12 @@ class Permitter {
     return value.range;
   }
 
+  /// A view stands for nothing in the model: it belongs to what makes the value, or else to what reads it.
+  [[nodiscard]] std::set<std::string> origin(ValueId v, NodeId reader) const {
+    const std::set<std::string>& made_by = g_.producer(v).origin;
+    return made_by.empty() ? g_.node(reader).origin : made_by;
+  }
+
   bool read_through(NodeId id, std::size_t slot) {
     const ValueId v = g_.node(id).inputs[slot];
     if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
@@ -104,7 +110,7 @@ class Permitter {
     if (!scale) return false;
     auto& made = views_[{v, *scale}].id;
     if (made == ir::kNone)
-      made = g_.add_quantizer(Op::view, v, ir::per_tensor(ir::DType::s8, *scale), g_.type(v), {}, g_.value(v).name);
+      made = g_.add_quantizer(Op::view, v, ir::per_tensor(ir::DType::s8, *scale), g_.type(v), origin(v, id), g_.value(v).name);
     edits_.push_back({{id, slot}, made});
     return true;
   }
@@ -168,7 +174,7 @@ class Permitter {
     q.scale = quant::weight_scales(constant.payload, axis);
     q.zero_point.assign(q.scale.size(), 0);
     q.axis = axis;
-    const ValueId coded = g_.add_quantizer(Op::view, w, q, g_.type(w), {}, g_.value(w).name);
+    const ValueId coded = g_.add_quantizer(Op::view, w, q, g_.type(w), n.origin, g_.value(w).name);
     edits_.push_back({{id, std::size_t{1}}, coded});
   }
 
