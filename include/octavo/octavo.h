@@ -21,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #if defined(OCTAVO_API)  // by whoever wants the symbols elsewhere
@@ -132,6 +133,19 @@ struct BuildOptions {
   int threads = 0;
   /// Laws, rules and fusions to leave out, by name (docs/rules.md).
   std::set<std::string, std::less<>> disabled;
+  /// How hard to look for the fastest plan, 0 to 5 (docs/planner.md). 0 measures nothing; 2 times tactics and searches, some
+  /// seconds.
+  int effort = 2;
+  /// Timing cache file (docs/timing-cache.md): read first, extended by what is measured. Empty: measured for this build only.
+  std::string timing_cache;
+  /// A time that the timing cache does not have is an error.
+  bool strict_timing = false;
+  /// Implicit quantization: ranges of tensors by ONNX name, as int8 scales (largest magnitude / 127). See read_calibration.
+  std::map<std::string, float> ranges;
+  /// Pattern of ONNX node or tensor names (* and ?) and "int8" or "float32"; the first that matches counts.
+  std::vector<std::pair<std::string, std::string>> precisions;
+  /// Types that layers may compute in where a range permits int8.
+  std::set<std::string> allowed = {"int8", "float32"};
 };
 
 /// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running

@@ -56,6 +56,12 @@ struct Engine::Impl {
     p.import.display_name = name;
     p.threads = options.threads;
     p.disabled = options.disabled;
+    p.plan.effort = options.effort;
+    p.timing.cache = options.timing_cache;
+    p.timing.strict = options.strict_timing;
+    p.plan.ranges = options.ranges;
+    for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
+    p.plan.allowed = options.allowed;
     take(api::check_options(p));
     auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder));
     if (!model->open()) return of(take(model->at({})), 0);

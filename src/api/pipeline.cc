@@ -46,6 +46,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text)));
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
+  built.permitted = std::move(planned.permitted);
   built.model = std::move(model);
   return built;
 }
@@ -72,6 +73,20 @@ std::string device_of(const region::Plan& plan) {
 
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
+  for (const plan::PrecisionRule& rule : options.plan.precisions) {
+    if (rule.precision != "int8" && rule.precision != "float32") {
+      return fail(ErrorKind::usage,
+                  fmt::format("precision rule \"{}={}\": known are int8 and float32", rule.pattern, rule.precision));
+    }
+  }
+  for (const std::string& type : options.plan.allowed) {
+    if (type != "int8" && type != "float32") {
+      return fail(ErrorKind::usage, fmt::format("allowed type \"{}\": known are int8 and float32", type));
+    }
+  }
+  if (options.plan.effort < 0 || options.plan.effort > 5) {
+    return fail(ErrorKind::usage, fmt::format("build: effort {} asked for; 0 to 5 are known", options.plan.effort));
+  }
   if (options.threads >= 0) return {};
   return fail(ErrorKind::usage, fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.threads));
 }

@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "ir/graph.h"
 #include "onnx/import.h"
-#include "plan/options.h"
+#include "plan/permit.h"
 #include "rewrite/rule.h"
 
 namespace octavo::api {
@@ -29,8 +29,8 @@ struct PipelineOptions {
   plan::PlanOptions plan;  ///< effort, ranges, precisions, bindings, ...; threads, disabled, verify and dump above take precedence
   /// Measured costs (effort > 0): where they come from. Empty path: measured in this build only.
   struct Timing {
-    std::string cache;    ///< timing cache file, read first and extended atomically
-    bool strict = false;  ///< a miss is an error
+    std::string cache;                                 ///< timing cache file, read first and extended atomically
+    bool strict = false;                               ///< a miss is an error
     std::function<void(const std::string& line)> log;  ///< each key and time as used
   } timing;
 };
@@ -39,6 +39,7 @@ struct Built {
   onnx::Model model;                        ///< model.graph is the graph as imported
   ir::Graph graph;                          ///< the normalized graph; the plan's graph_inputs/graph_outputs are its ValueIds
   std::vector<rewrite::RunReport> reports;  ///< of laws and rules, in the order of the passes
+  plan::PermitReport permitted;             ///< implicit quantization: what the ranges made of the network
   std::shared_ptr<const engine::Engine> engine;
 };
 

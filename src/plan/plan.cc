@@ -2,20 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 #include "ir/canonical.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "plan/choose.h"
 #include "plan/memory.h"
 #include "plan/permit.h"
+#include "plan/price.h"
 #include "plan/search.h"
 #include "quant/normal_form.h"
 
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",   "one-pass",
-                                         "concat",        "stores",         "segments", "direct-store", "split-views"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",       "horizontal",  "one-pass", "concat",
+                                         "stores",        "segments",       "direct-store", "split-views", "precision"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -65,51 +69,148 @@ std::vector<std::string> rule_names() {
   return names;
 }
 
-Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
-  rewrite::RunOptions laws, floats;
-  OCTAVO_CHECK(split_disabled(options, laws, floats));
-  Planned out;
-  if (!options.ranges.empty()) out.permitted.unmatched = set_ranges(graph, options.ranges);
-  OCTAVO_TRY(auto first, quant::normalize(graph, laws));
-  out.reports.push_back(std::move(first));
-  OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), floats));
-  out.reports.push_back(std::move(second));
-  if (!options.ranges.empty() || !options.precisions.empty()) {
-    auto unmatched = std::move(out.permitted.unmatched);
-    OCTAVO_TRY(out.permitted, permit(graph, options));
-    out.permitted.unmatched = std::move(unmatched);
-  }
-  OCTAVO_TRY(auto third, quant::normalize(graph, laws));
-  out.reports.push_back(std::move(third));
-  OCTAVO_CHECK(ir::verify(graph));
+namespace {
 
-  Estimates estimates;
-  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  OCTAVO_TRY(Searched searched, search(graph, providers, options, costs));
-  const auto finish = [&](Realized& made) -> Status {
-    OCTAVO_CHECK(choose_tactics(made.plan, providers, costs));
+/// One planning: the passes of a graph, and what came of them.
+class Planner {
+ public:
+  Planner(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
+      : providers_(providers), options_(options), costs_(costs) {}
+
+  Result<Planned> run(ir::Graph graph) {
+    OCTAVO_CHECK(split_disabled(options_, laws_, floats_));
+    if (!options_.ranges.empty()) unmatched_ = set_ranges(graph, options_.ranges);
+    OCTAVO_TRY(auto first, quant::normalize(graph, laws_));
+    out_.reports.push_back(std::move(first));
+    OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), floats_));
+    out_.reports.push_back(std::move(second));
+    OCTAVO_TRY(auto form, normal_form(graph, {}));
+    out_.reports.push_back(std::move(form.report));
+    OCTAVO_TRY(Searched searched, search(form.graph, providers_, options_, costs_));
+    if (options_.effort >= 2 && !form.permitted.permitted.empty() && !options_.disabled.contains("precision")) {
+      OCTAVO_CHECK(choose_precision(graph, form, searched));
+    }
+    OCTAVO_CHECK(finish(searched.best));
+    OCTAVO_CHECK(confirm(searched));
+    out_.permitted = std::move(form.permitted);
+    out_.permitted.unmatched = std::move(unmatched_);
+    out_.plan = std::move(searched.best.plan);
+    explain_precision(out_.plan, out_.permitted);
+    out_.plan.decisions = std::move(searched.decisions);
+    out_.graph = std::move(searched.best.graph);
+    return std::move(out_);
+  }
+
+ private:
+  struct Form {
+    ir::Graph graph;
+    PermitReport permitted;
+    rewrite::RunReport report;
+  };
+  /// Views put where ranges permit them, but for some nodes; then the laws.
+  Result<Form> normal_form(const ir::Graph& before, const std::set<std::string>& keep_float) const {
+    Form form;
+    form.graph = before;
+    if (!options_.ranges.empty() || !options_.precisions.empty()) {
+      OCTAVO_TRY(form.permitted, permit(form.graph, options_, keep_float));
+    }
+    OCTAVO_TRY(form.report, quant::normalize(form.graph, laws_));
+    OCTAVO_CHECK(ir::verify(form.graph));
+    return form;
+  }
+
+  /// Seconds of the region that computes an ONNX node's anchor, by node name.
+  Result<std::map<std::string, double>> by_node(const region::Plan& plan, const std::set<std::string>& nodes) {
+    Pricer pricer(providers_, costs_);
+    OCTAVO_TRY(const auto items, pricer.price(plan));
+    std::map<std::string, double> out;
+    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+      const bool anchored = std::any_of(plan.regions[i].stages.begin(), plan.regions[i].stages.end(),
+                                        [](const region::Stage& s) { return s.anchor.weights.has_value(); });
+      if (!anchored) continue;
+      for (const std::string& node : plan.regions[i].onnx_nodes) {
+        if (nodes.contains(node)) out.emplace(node, items[i].seconds);
+      }
+    }
+    return out;
+  }
+
+  // Question precision: an anchor that may be int8 stays float32 where its region is faster so. All are priced in one plan without
+  // permitted views; only where float wins there is a plan tried without the node's view.
+  Status choose_precision(const ir::Graph& before, Form& form, Searched& searched) {
+    const std::set<std::string> nodes = form.permitted.permitted;
+    OCTAVO_TRY(const Form float_form, normal_form(before, nodes));
+    OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, providers_, options_));
+    OCTAVO_TRY(const auto floats, by_node(as_float.plan, nodes));
+    OCTAVO_TRY(const auto integers, by_node(searched.defaults.plan, nodes));
+    std::set<std::string> keep;
+    for (const auto& [node, seconds] : integers) {
+      const auto other = floats.find(node);
+      if (other == floats.end()) continue;
+      region::Decision d;
+      d.kind = "precision";
+      d.where = node;
+      d.onnx_nodes = {node};
+      d.chosen = "int8";
+      d.reason =
+          other->second < seconds ? "float32 costs less alone, but not with what it needs around it" : "permitted, and faster";
+      d.answers = {{"int8", seconds, "permitted"}, {"float32", other->second, ""}};
+      if (other->second < seconds * 0.98) {
+        std::set<std::string> trial = keep;
+        trial.insert(node);
+        OCTAVO_TRY(Form changed, normal_form(before, trial));
+        OCTAVO_TRY(Searched found, search(changed.graph, providers_, options_, costs_));
+        if (found.best_seconds < searched.best_seconds - 0.02 * seconds) {
+          keep = std::move(trial);
+          searched = std::move(found);
+          form = std::move(changed);
+          d.chosen = "float32";
+          d.reason = "permitted, but float32 is faster";
+        }
+      }
+      decisions_.push_back(std::move(d));
+    }
+    searched.decisions.insert(searched.decisions.end(), decisions_.begin(), decisions_.end());
+    return {};
+  }
+
+  Status finish(Realized& made) {
+    OCTAVO_CHECK(choose_tactics(made.plan, providers_, costs_));
     plan_memory(made.plan);
     return {};
-  };
-  OCTAVO_CHECK(finish(searched.best));
-  if (options.effort >= 4 && searched.changed) {  // the sum of the parts is a forecast: the whole decides
-    OCTAVO_CHECK(finish(searched.defaults));
-    OCTAVO_TRY(const auto pair, costs.compare(searched.defaults.plan, searched.best.plan));
-    if (pair && pair->second >= pair->first) {
-      for (region::Decision& d : searched.decisions) {
-        if (d.chosen == d.answers[0].name) continue;
-        d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
-                               pair->second * 1e6, pair->first * 1e6);
-        d.chosen = d.answers[0].name;
-      }
-      searched.best = std::move(searched.defaults);
-    }
   }
-  out.plan = std::move(searched.best.plan);
-  explain_precision(out.plan, out.permitted);
-  out.plan.decisions = std::move(searched.decisions);
-  out.graph = std::move(searched.best.graph);
-  return out;
+
+  // The sum of the parts is a forecast: from effort 4 on the whole decides.
+  Status confirm(Searched& searched) {
+    if (options_.effort < 4 || !searched.changed) return {};
+    OCTAVO_CHECK(finish(searched.defaults));
+    OCTAVO_TRY(const auto pair, costs_.compare(searched.defaults.plan, searched.best.plan));
+    if (!pair || pair->second < pair->first) return {};
+    for (region::Decision& d : searched.decisions) {
+      if (d.kind == "precision" || d.chosen == d.answers[0].name) continue;
+      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
+                             pair->second * 1e6, pair->first * 1e6);
+      d.chosen = d.answers[0].name;
+    }
+    searched.best = std::move(searched.defaults);
+    return {};
+  }
+
+  const std::vector<const region::Provider*>& providers_;
+  const PlanOptions& options_;
+  Costs& costs_;
+  rewrite::RunOptions laws_, floats_;
+  std::vector<std::string> unmatched_;
+  std::vector<region::Decision> decisions_;
+  Planned out_;
+};
+
+}  // namespace
+
+Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
+  Estimates estimates;
+  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+  return Planner(providers, options, costs).run(std::move(graph));
 }
 
 }  // namespace octavo::plan
