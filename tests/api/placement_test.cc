@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "ir/canonical.h"
 #include "plan/plan.h"
 #include "quant/normal_form.h"
 #include "reference/evaluate.h"
@@ -19,7 +20,10 @@ namespace {
 
 using testing::Tier;
 
-// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it.
+constexpr std::uint64_t kPlacements = 5;
+
+// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
+// share (scripts/fuzz_placements.sh: 100000 graphs).
 std::uint64_t setting(const char* name, std::uint64_t fallback) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : fallback;
@@ -71,11 +75,39 @@ struct Coverage {
   }
 };
 
+constexpr std::uint64_t kSearched = 8;
+
+// The planner's search (effort 2, estimated costs) cannot tell placements apart either, and its plan computes the same bits. A
+// float sum may be taken in another order, so then the outputs of placements are compared with each other.
+int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<const region::Provider*>& providers,
+               const std::vector<ir::Tensor>& feeds, const std::vector<ir::Tensor>& want, bool float_sum,
+               const std::string& where) {
+  plan::PlanOptions options;
+  options.effort = 2;
+  const auto planned = plan::make_plan(original, providers, options);
+  EXPECT_TRUE(planned) << where << " effort 2\n" << planned.error().message;
+  if (!planned) return 0;
+  const auto got = testing::run_plan(planned->plan, providers, feeds);
+  EXPECT_TRUE(got) << where << " effort 2\n" << got.error().message;
+  if (got && !float_sum) EXPECT_EQ(testing::first_difference(want, *got), "") << where << " effort 2\n" << listing(planned->plan);
+  testing::PlacementCounts moves;
+  for (std::uint64_t k = 0; k < 2; ++k) {
+    const auto other = plan::make_plan(testing::place_otherwise(original, seed * 37 + k, 12, moves), providers, options);
+    EXPECT_TRUE(other) << where << " effort 2, placement " << k;
+    if (other)
+      EXPECT_EQ(region::plan_hash(planned->plan), region::plan_hash(other->plan)) << where << " effort 2, placement " << k << "\n"
+                                                                                  << listing(planned->plan) << "other:\n"
+                                                                                  << listing(other->plan);
+  }
+  return 1;
+}
+
 TEST(Placement, SamePlanAndSameBits) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 1500), first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
+                      first = setting("OCTAVO_FUZZ_SEED", 1);
   Coverage coverage;
   testing::PlacementCounts moves;
-  int changed_hash = 0, same_table = 0, float_sums = 0, unavailable = 0;
+  int changed_hash = 0, same_table = 0, float_sums = 0, unavailable = 0, searched = 0;
   for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
     Tier tier = testing::kTiers[seed % 4];
     if (!testing::available(tier)) {
@@ -101,7 +133,7 @@ TEST(Placement, SamePlanAndSameBits) {
     float_sums += float_sum;
     if (!float_sum) ASSERT_EQ(testing::first_difference(*want, *got), "") << where << "\n" << listing(planned->plan);
 
-    for (std::uint64_t k = 0; k < 3; ++k) {
+    for (std::uint64_t k = 0; k < kPlacements; ++k) {
       const ir::Graph placed = testing::place_otherwise(original, seed * 31 + k, 12, moves);
       const auto other = plan::make_plan(placed, providers, {});
       ASSERT_TRUE(other) << where << " placement " << k << "\n" << other.error().message;
@@ -116,6 +148,7 @@ TEST(Placement, SamePlanAndSameBits) {
       ASSERT_TRUE(same) << where << "\n" << same.error().message;
       ASSERT_EQ(testing::first_difference(float_sum ? *got : *want, *same), "") << where << " placement " << k;
     }
+    if (seed % kSearched == 0) searched += search_too(original, seed, providers, feeds, float_sum ? *got : *want, float_sum, where);
     const testing::Change change = testing::kChanges[seed % 4];
     if (const auto control = testing::change_meaning(original, change, seed)) {
       const auto other = plan::make_plan(*control, providers, {});
@@ -143,6 +176,7 @@ TEST(Placement, SamePlanAndSameBits) {
       "controls that changed the hash: %d, that left a table and the plan as they were: %d; graphs run on portable for lack of an "
       "instruction set: %d\n",
       changed_hash, same_table, unavailable);
+  std::printf("graphs also searched at effort 2 with estimated costs: %d\n", searched);
   std::printf("graphs with a float convolution, compared among placements only: %d\n", float_sums);
   if (graphs < 1500) return;  // a single repeated seed covers nothing
   for (const rewrite::Rule* law : quant::laws()) {
@@ -159,6 +193,53 @@ TEST(Placement, SamePlanAndSameBits) {
   EXPECT_GE(changed_hash, 500);
   EXPECT_GE(static_cast<int>(graphs) - float_sums, 1000);
   EXPECT_LE(same_table * 10, changed_hash);
+  EXPECT_GE(searched, 150);
+}
+
+// Different meaning, different hash, over all graphs of one run and one changed twin of each. Only equal tables may hide a change:
+// then both graphs compute the same bits, which is looked at.
+TEST(Placement, NoTwoMeaningsShareAHash) {
+  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
+                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::vector<const region::Provider*> providers{&testing::tier_provider(Tier::portable)};
+  const auto network = [](std::uint64_t seed, bool changed) {
+    const ir::Graph graph = testing::random_network(seed);
+    return changed ? testing::change_meaning(graph, testing::kChanges[seed % 4], seed) : std::optional<ir::Graph>(graph);
+  };
+  struct Known {
+    std::uint64_t meaning, seed;  ///< digest of the normal form
+    bool changed;
+  };
+  std::map<std::string, Known> known;  // by plan hash
+  int plans = 0, equal = 0, tables = 0;
+  for (std::uint64_t seed = first; seed < first + graphs && !HasFailure(); ++seed) {
+    for (const bool changed : {false, true}) {
+      const auto graph = network(seed, changed);
+      if (!graph) continue;
+      const auto planned = plan::make_plan(*graph, providers, {});
+      ASSERT_TRUE(planned) << "seed " << seed << "\n" << planned.error().message;
+      ++plans;
+      const Known now{ir::graph_hash(planned->graph), seed, changed};
+      const auto [it, fresh] = known.try_emplace(region::plan_hash(planned->plan), now);
+      if (fresh) continue;
+      const Known& before = it->second;
+      if (before.meaning == now.meaning) {
+        ++equal;
+        continue;
+      }
+      ++tables;
+      const std::string where = "seeds " + std::to_string(before.seed) + (before.changed ? " changed" : "") + " and " +
+                                std::to_string(seed) + (changed ? " changed" : "") + "\n" + listing(planned->plan);
+      ASSERT_TRUE(has_table(planned->plan)) << where;
+      const auto other = network(before.seed, before.changed);
+      const auto feeds = testing::seeded_feeds(*graph, seed);
+      const auto a = reference::evaluate(*other, feeds), b = reference::evaluate(*graph, feeds);
+      ASSERT_TRUE(a && b) << where;
+      if (!has_float_sum(planned->plan)) EXPECT_EQ(testing::first_difference(*a, *b), "") << where;
+    }
+  }
+  std::printf("plans: %d; of the same meaning as an earlier one: %d; of equal tables: %d\n", plans, equal, tables);
+  EXPECT_LE(tables * 20, plans);
 }
 
 }  // namespace

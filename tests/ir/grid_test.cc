@@ -86,7 +86,7 @@ const Case kCases[] = {
     {"concat q q {axis=1}", kQ},
     {"concat q p {axis=1}", kQ},  // the same values, spelled u8 and s8
     {"concat q e {axis=1}", kQ},
-    {"concat q r {axis=1}", ""},
+    {"concat q r {axis=1}", "u8[axis=1](0.5,0.5,0.5,0.5,0.25,0.25,0.25,0.25;128,128,128,128,128,128,128,128)"},
     {"concat q x {axis=1}", ""},
     {"concat a b {axis=0}", kA},
     {"concat a b {axis=1}", "u8[axis=1](1,2,3,4,1,2,3,4;10,20,30,40,10,20,30,40)"},
