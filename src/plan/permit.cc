@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "ir/grid.h"
@@ -30,6 +32,7 @@ class Permitter {
   Result<PermitReport> run() {
     order_ = g_.order();
     travel();
+    OCTAVO_CHECK(check_rules());
     for (const NodeId id : order_) {
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
       if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm) {
@@ -48,25 +51,75 @@ class Permitter {
   }
 
  private:
+  /// Every rule names a known type, and something that exists; int8 can be had where it is asked of a tensor.
+  Status check_rules() const {
+    for (const PrecisionRule& rule : options_.precisions) {
+      const std::string text = rule.pattern + "=" + rule.precision;
+      if (rule.precision == "bfloat16") {
+        return fail(ErrorKind::unsupported,
+                    fmt::format("precision: \"{}\": no kernel computes in bfloat16 yet\n  use float32 or int8", text));
+      }
+      if (rule.precision != "int8" && rule.precision != "float32") {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, float32", text,
+                                rule.precision));
+      }
+      bool found = false;
+      for (const NodeId id : order_) {
+        const Node& n = g_.node(id);
+        found =
+            found || std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(rule.pattern, o); });
+        for (const ValueId v : n.outputs) {
+          const ir::Value& value = g_.value(v);
+          if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
+          found = true;
+          if (rule.precision == "int8" && !value.range && grids_.get(v) == nullptr) {
+            return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}\" asks int8 of tensor \"{}\", which has no range\n"
+                                                      "  add it to the calibration table, or remove the rule",
+                                                      text, value.name));
+          }
+        }
+      }
+      if (!found) {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}\" matches no ONNX node and no tensor\n  patterns may hold * "
+                                "and ?; octavo explain lists the nodes",
+                                text));
+      }
+    }
+    return {};
+  }
+
   static std::string name_of(const Node& n) { return n.origin.empty() ? std::string(ir::name_of(n.op)) : *n.origin.begin(); }
 
-  /// Ranges behind operators that move or select elements.
+  /// Ranges of values that have none of their own, from what they are made of or turned into without a change of magnitude.
   void travel() {
     for (const NodeId id : order_) {
       const Node& n = g_.node(id);
-      if (n.outputs.size() != 1 || !ir::has_trait(n.op, ir::kMove)) continue;
-      ir::Value& out = g_.value(n.outputs[0]);
-      if (out.range || n.op == Op::relu || n.op == Op::clip) continue;
-      std::optional<float> all;
-      bool equal = true;
-      const std::size_t operands = n.op == Op::concat || n.op == Op::max || n.op == Op::min ? n.inputs.size() : 1;
-      for (std::size_t i = 0; i < operands; ++i) {
-        const auto r = g_.value(n.inputs[i]).range;
-        equal = equal && r && (!all || *all == *r);
-        all = r;
-      }
-      if (equal) out.range = all;
+      if (n.outputs.size() != 1 || g_.value(n.outputs[0]).range) continue;
+      if (const auto scale = range_behind(n)) g_.value(n.outputs[0]).range = scale;
     }
+    for (auto at = order_.rbegin(); at != order_.rend(); ++at) {  // transpose and reshape keep every element: backwards too
+      const Node& n = g_.node(*at);
+      if (n.op != Op::transpose && n.op != Op::reshape) continue;
+      ir::Value& in = g_.value(n.inputs[0]);
+      if (!in.range) in.range = g_.value(n.outputs[0]).range;
+    }
+  }
+
+  /// The widest range of the data operands, where every element of the result is an element of them or nearer to 0.
+  [[nodiscard]] std::optional<float> range_behind(const Node& n) const {
+    const bool towards_zero =
+        n.op == Op::relu || (n.op == Op::clip && ir::get_float(n.attrs, "min") <= 0 && ir::get_float(n.attrs, "max") >= 0);
+    if (!ir::has_trait(n.op, ir::kMove) && !towards_zero) return std::nullopt;
+    if (n.op == Op::pad && ir::get_float(n.attrs, "value") != 0) return std::nullopt;  // another value comes in
+    std::optional<float> widest;
+    for (std::size_t i = 0; i < (n.op == Op::concat ? n.inputs.size() : 1); ++i) {
+      const auto r = g_.value(n.inputs[i]).range;
+      if (!r) return std::nullopt;
+      widest = std::max(widest.value_or(0.0F), *r);
+    }
+    return widest;
   }
 
   [[nodiscard]] bool leaves_region(ValueId v, NodeId user) const {
@@ -135,6 +188,8 @@ class Permitter {
                                 "around it demand int8\n  remove the pairs from the model, or the rule",
                                 rule->pattern, rule->precision, rule->precision, name));
       }
+      ++report_.demanded_layers;
+      report_.demanded.insert(n.origin.begin(), n.origin.end());
       return {};
     }
     std::string why;
@@ -149,6 +204,7 @@ class Permitter {
     } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
       read_through(id, 0);
       code_weights(id, n);
+      ++report_.int8_layers;
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
@@ -158,6 +214,7 @@ class Permitter {
                               "or remove the rule",
                               rule->pattern, name, why));
     }
+    ++report_.float_layers;
     if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
     for (const std::string& origin : n.origin) report_.why_float[origin] = why;
     return {};
@@ -194,18 +251,23 @@ class Permitter {
 
 }  // namespace
 
-std::vector<std::string> set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
+PermitReport set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
+  PermitReport report;
   std::set<std::string> unmatched;
-  for (const auto& [name, scale] : ranges) unmatched.insert(name);
+  for (const auto& [name, scale] : ranges) {
+    unmatched.insert(name);
+    if (!std::isnormal(scale) || scale < 0) report.unusable.push_back(name);
+  }
   for (const NodeId id : g.order()) {
     for (const ValueId v : g.node(id).outputs) {
       const auto found = ranges.find(g.value(v).name);
       if (found == ranges.end()) continue;
       unmatched.erase(found->first);
-      if (found->second > 0) g.value(v).range = found->second;
+      if (std::isnormal(found->second) && found->second > 0) g.value(v).range = found->second;
     }
   }
-  return {unmatched.begin(), unmatched.end()};
+  report.unmatched.assign(unmatched.begin(), unmatched.end());
+  return report;
 }
 
 Result<PermitReport> permit(Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float) {

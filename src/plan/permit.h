@@ -2,7 +2,8 @@
 //
 // A value with a range may be read through an s8 view of its scale. A view inside an epilogue would only add a rounding, so views
 // are put on edges that leave a region: the data of convolutions and products (whose constant weights become int8 per output
-// channel), operands of other regions' epilogues, pooling. Ranges travel forward through operators that move or select elements.
+// channel), operands of other regions' epilogues, pooling. Ranges travel forward through operators that move or select elements
+// (a concatenation has the widest of its parts), relu and clip, and backwards through transpose and reshape.
 // What has no range stays float, and its name is the reason. After this pass a network with permitted views is an ordinary one: the
 // laws, the questions and the plan are those of the same network with Q/DQ on the same tensors.
 #pragma once
@@ -21,15 +22,20 @@ namespace octavo::plan {
 struct PermitReport {
   std::map<std::string, std::string> why_float;  ///< ONNX node of an anchor -> why it stays float
   std::set<std::string> permitted;               ///< ONNX nodes of anchors that became int8
+  std::set<std::string> demanded;                ///< ONNX nodes of anchors that the model's own Q/DQ make int8
   std::vector<std::string> unmatched;            ///< names of ranges that no tensor has
-  std::vector<std::string> missing;              ///< tensors read by weighted operators without a range
+  std::vector<std::string> unusable;             ///< names of ranges that are 0 or not finite: no view can have that scale
+  int int8_layers = 0, demanded_layers = 0, float_layers = 0;  ///< weighted operators: permitted, demanded, neither
+  std::vector<std::string> missing;                            ///< tensors read by weighted operators without a range
 };
 
 /// Writes the ranges onto the values they name (Value::range). Call on the imported graph: later passes rename and merge values.
-[[nodiscard]] std::vector<std::string> set_ranges(ir::Graph& g, const std::map<std::string, float>& ranges);
+/// Fills PermitReport::unmatched and ::unusable.
+[[nodiscard]] PermitReport set_ranges(ir::Graph& g, const std::map<std::string, float>& ranges);
 
-/// Inserts the views. `keep_float`: ONNX node names of weighted operators that are to stay float (asked by the search). Errors:
-/// `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a tensor without a range.
+/// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model
+/// holds, as exporters of Q/DQ do. `keep_float`: ONNX node names of weighted operators that are to stay float (asked by the
+/// search). Errors: `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a tensor without a range.
 [[nodiscard]] Result<PermitReport> permit(ir::Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float = {});
 
 }  // namespace octavo::plan

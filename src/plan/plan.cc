@@ -50,6 +50,10 @@ void explain_precision(region::Plan& plan, const PermitReport& report) {
         r.reason = "permitted by the range of its input; " + r.reason;
         break;
       }
+      if (report.demanded.contains(node) && r.precision.starts_with("int8")) {
+        r.reason = "demanded by the model's Q/DQ; " + r.reason;
+        break;
+      }
       const auto why = report.why_float.find(node);
       if (why != report.why_float.end() && r.precision.starts_with("float32")) {
         r.reason = "not int8: " + why->second + "; " + r.reason;
@@ -79,10 +83,12 @@ class Planner {
 
   Result<Planned> run(ir::Graph graph) {
     OCTAVO_CHECK(split_disabled(options_, laws_, floats_));
-    if (!options_.ranges.empty()) unmatched_ = set_ranges(graph, options_.ranges);
+    if (!options_.ranges.empty()) given_ = set_ranges(graph, options_.ranges);
     OCTAVO_TRY(auto first, quant::normalize(graph, laws_));
     out_.reports.push_back(std::move(first));
-    OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), floats_));
+    rewrite::RunOptions before = floats_;  // codes are made of the model's own weights, as exporters of Q/DQ do: fold later
+    if (permits()) before.disabled.insert("fold-batch-norm");
+    OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), before));
     out_.reports.push_back(std::move(second));
     OCTAVO_TRY(auto form, normal_form(graph, {}));
     out_.reports.push_back(std::move(form.report));
@@ -93,7 +99,8 @@ class Planner {
     OCTAVO_CHECK(finish(searched.best));
     OCTAVO_CHECK(confirm(searched));
     out_.permitted = std::move(form.permitted);
-    out_.permitted.unmatched = std::move(unmatched_);
+    out_.permitted.unmatched = std::move(given_.unmatched);
+    out_.permitted.unusable = std::move(given_.unusable);
     out_.plan = std::move(searched.best.plan);
     explain_precision(out_.plan, out_.permitted);
     out_.plan.decisions = std::move(searched.decisions);
@@ -107,12 +114,16 @@ class Planner {
     PermitReport permitted;
     rewrite::RunReport report;
   };
+  [[nodiscard]] bool permits() const { return !options_.ranges.empty() || !options_.precisions.empty(); }
+
   /// Views put where ranges permit them, but for some nodes; then the laws.
   Result<Form> normal_form(const ir::Graph& before, const std::set<std::string>& keep_float) const {
     Form form;
     form.graph = before;
-    if (!options_.ranges.empty() || !options_.precisions.empty()) {
+    if (permits()) {
       OCTAVO_TRY(form.permitted, permit(form.graph, options_, keep_float));
+      OCTAVO_TRY(const auto labelled, quant::normalize(form.graph, laws_));
+      OCTAVO_TRY(const auto folded, rewrite::run(form.graph, passes::float_rules(), floats_));
     }
     OCTAVO_TRY(form.report, quant::normalize(form.graph, laws_));
     OCTAVO_CHECK(ir::verify(form.graph));
@@ -200,7 +211,7 @@ class Planner {
   const PlanOptions& options_;
   Costs& costs_;
   rewrite::RunOptions laws_, floats_;
-  std::vector<std::string> unmatched_;
+  PermitReport given_;  ///< which ranges count
   std::vector<region::Decision> decisions_;
   Planned out_;
 };
