@@ -35,7 +35,7 @@ class Permitter {
     OCTAVO_CHECK(check_rules());
     for (const NodeId id : order_) {
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
-      if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm) {
+      if (weighted_op(n.op)) {
         OCTAVO_CHECK(weighted(id, n));
       } else if (in_program(g_, n) && n.op != Op::view) {
         for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
@@ -122,11 +122,23 @@ class Permitter {
     return widest;
   }
 
+  /// True if a view on this edge is not inside an epilogue. What moves elements is no border in itself: a view behind it is one
+  /// before it, by the laws, and then what follows joins the convolution that it is combined with.
   [[nodiscard]] bool leaves_region(ValueId v, NodeId user) const {
     if (v == ir::kNone || g_.is_constant(v)) return false;
+    if (moves(g_.producer(v))) return true;
     const int from = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
-    return from < 0 || from != grouping_.of_node[static_cast<std::size_t>(user)];
+    const int to = grouping_.of_node[static_cast<std::size_t>(user)];
+    if (from < 0 || to < 0) return true;
+    if (from == to) return false;
+    const NodeId here = grouping_.groups[static_cast<std::size_t>(to)].anchor;
+    const NodeId there = grouping_.groups[static_cast<std::size_t>(from)].anchor;
+    const bool will_join =
+        here != ir::kNone && moves(g_.node(here)) && there != ir::kNone && weighted_op(g_.node(there).op) && g_.use_count(v) == 1;
+    return !will_join;
   }
+  static bool moves(const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kPointwise); }
+  static bool weighted_op(Op op) { return op == Op::conv || op == Op::conv_transpose || op == Op::gemm; }
 
   /// Directly or through moves: it lies in memory as float already, so that a view would be a pass of its own.
   [[nodiscard]] bool from_input(ValueId v) const {
