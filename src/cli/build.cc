@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/commands.h"
@@ -14,6 +15,26 @@ struct Options {
   std::string output;
 };
 
+/// What ranges made of the network, and which of them had no effect.
+std::string permitted_summary(const plan::PermitReport& report) {
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    constexpr std::size_t kMost = 12;
+    for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += "\n  " + names[i];
+    if (names.size() > kMost) text += fmt::format("\n  and {} more", names.size() - kMost);
+    return text + "\n";
+  };
+  std::string text = fmt::format("ranges: {} weighted layers int8 by permission, {} by the model's Q/DQ, {} float\n",
+                                 report.int8_layers, report.demanded_layers, report.float_layers);
+  if (!report.unmatched.empty())
+    text += fmt::format("{} ranges name no tensor of the model:{}", report.unmatched.size(), list(report.unmatched));
+  if (!report.unusable.empty())
+    text += fmt::format("{} ranges are 0 or infinite and do not count:{}", report.unusable.size(), list(report.unusable));
+  if (!report.missing.empty())
+    text += fmt::format("{} tensors without a range keep a layer float:{}", report.missing.size(), list(report.missing));
+  return text;
+}
+
 Result<int> build(const Options& o) {
   Loaded loaded;
   {
@@ -27,6 +48,7 @@ Result<int> build(const Options& o) {
   std::error_code ignored;
   fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
+  if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
   return 0;
 }
 

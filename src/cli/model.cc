@@ -5,10 +5,28 @@
 #include <cstring>
 #include <fstream>
 
+#include "api/ranges.h"
 #include "onnx/import.h"
 
 namespace octavo::cli {
 namespace {
+
+/// What --calibration, --precision and --allow say.
+Status take_precisions(const ModelOptions& o, plan::PlanOptions& plan) {
+  if (!o.calibration.empty()) {
+    OCTAVO_TRY(plan.ranges, api::read_ranges(o.calibration));
+    if (plan.ranges.empty()) return fail(ErrorKind::bad_input, fmt::format("--calibration: \"{}\" holds no range", o.calibration));
+  }
+  for (const std::string& rule : o.precision) {
+    const std::size_t at = rule.rfind('=');
+    if (at == std::string::npos || at == 0) {
+      return fail(ErrorKind::usage, fmt::format("--precision: \"{}\" is not PATTERN=TYPE, as in conv1=float32", rule));
+    }
+    plan.precisions.push_back({rule.substr(0, at), rule.substr(at + 1)});
+  }
+  if (!o.allow.empty()) plan.allowed = {o.allow.begin(), o.allow.end()};
+  return {};
+}
 
 Status require_path(const ModelOptions& options) {
   if (!options.path.empty()) return {};
@@ -59,6 +77,18 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                  "Times are read from this file and added to it (docs/timing-cache.md)")
       ->type_name("FILE");
   app.add_flag("--strict-timing", o.strict_timing, "A time that the timing cache does not have is an error");
+  app.add_option("--calibration,--calib", o.calibration,
+                 "Ranges of a float model: TensorRT calibration table, or JSON {tensor: amax} (docs/implicit.md)")
+      ->type_name("FILE");
+  app.add_option("--precision,--layerPrecisions", o.precision,
+                 "Types by pattern of ONNX node or tensor names, first match counts, as conv1=float32,*head*=int8")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("PATTERN=TYPE");
+  app.add_option("--allow", o.allow, "Types that permitted layers may take (default: int8,float32)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("TYPE");
   app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
 }
 
@@ -82,6 +112,11 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   Loaded loaded;
   loaded.threads = options.threads;
   if (is_engine_file(options.path)) {
+    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty()) {
+      return fail(ErrorKind::usage, fmt::format("--calibration, --precision and --allow belong to building; \"{}\" is an engine, "
+                                                "already built\n  give them to: octavo build MODEL.onnx -o {}",
+                                                options.path, options.path));
+    }
     if (!options.shapes.empty() || !options.disable.empty()) {
       return fail(ErrorKind::usage, fmt::format("--shapes and --disable belong to building; \"{}\" is an engine, already built\n"
                                                 "  give them to: octavo build MODEL.onnx -o {}",
@@ -96,6 +131,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   build.threads = options.threads;
   build.disabled.insert(options.disable.begin(), options.disable.end());
   build.plan.effort = options.effort;
+  OCTAVO_CHECK(take_precisions(options, build.plan));
   build.timing.cache = options.timing_cache;
   build.timing.strict = options.strict_timing;
   if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };

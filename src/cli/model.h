@@ -22,10 +22,12 @@ struct ModelOptions {
   int effort = 2;
   std::string timing_cache;
   bool strict_timing = false;
+  std::string calibration;
+  std::vector<std::string> precision, allow;
   bool verbose = false;
 };
 /// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable,
-/// --effort, --timing-cache, --strict-timing and --verbose.
+/// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 
 /// What the file declares, before anything is built. -1: not known yet.
