@@ -1,6 +1,11 @@
 // C1: A, B, C -> Concat -> Q -> DQ -> Conv. C13: differently scaled parts. C11: concat, split and slice with pairs on inputs,
 // outputs, both or none.
+#include <algorithm>
+#include <cmath>
+
 #include "cases/judge.h"
+#include "reference/evaluate.h"
+#include "support/feeds.h"
 
 namespace octavo::cases {
 namespace {
@@ -66,6 +71,24 @@ TEST(C01ConcatQuantize, FloatReadersKeepTheirFloats) {
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.copies, 0) << f.listing;
   EXPECT_LE(f.layers, 4) << "three convolutions and at most one quantizing pass\n" << f.listing;
+}
+
+Net swish_producers(Form form) {
+  Net n(form, 7);
+  const ValueId x = n.pair(n.input("x", {1, 8, 6, 6}), 0.03F);
+  n.output(n.conv(n.pair(n.concat({n.silu(n.conv(x, 16)), n.silu(n.conv(x, 16, {.kernel = 1}))}), 0.04F), 8));
+  return n;
+}
+
+TEST(C01ConcatQuantize, BothSidesOfTheConcatArePriced) {
+  const Facts f = judge(swish_producers(Form::explicit_qdq), {.effort = 3});
+  EXPECT_EQ(f.difference, "");
+  EXPECT_EQ(f.copies, 0) << f.listing;
+  const region::Decision* d = decision(f, "concat");
+  ASSERT_NE(d, nullptr) << f.listing;
+  EXPECT_GE(d->answers.size(), 2U) << f.listing;
+  EXPECT_FALSE(d->reason.empty()) << f.listing;
+  EXPECT_EQ(decision(judge(swish_producers(Form::explicit_qdq), {.disabled = {"concat"}, .effort = 3}), "concat"), nullptr);
 }
 
 // C11: where the pairs of equal scale sit around a concat does not matter.
@@ -167,6 +190,24 @@ TEST(C13ScaledConcat, DemandedScalesAreKept) {
   EXPECT_EQ(equal.difference, "");
   EXPECT_EQ(equal.floats, 0) << equal.listing;
   EXPECT_NE(equal.hash, f.hash);
+}
+
+TEST(C13ScaledConcat, SegmentsKeepTheConvolutionInIntegers) {
+  const Facts f = judge(scaled_parts(Form::explicit_qdq, 0.07F), {.effort = 3});
+  EXPECT_EQ(f.floats + f.copies + f.loose, 0) << f.listing;
+  ASSERT_NE(decision(f, "segments"), nullptr) << f.listing;
+  const Net net = scaled_parts(Form::explicit_qdq, 0.07F);
+  const auto want = reference::evaluate(net.graph, testing::seeded_feeds(net.graph, 7));
+  ASSERT_TRUE(want);
+  float largest = 0, worst = 0;
+  const auto a = want->at(0).data<float>(), b = f.outputs.at(0).data<float>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i]));
+    worst = std::max(worst, std::abs(a[i] - b[i]));
+  }
+  EXPECT_LE(worst, 1e-5F * largest) << "the sum over the parts is taken in fp32, in channel order";
+  const Facts held = judge(scaled_parts(Form::explicit_qdq, 0.07F), {.disabled = {"segments"}, .effort = 3});
+  EXPECT_EQ(held.floats, 1) << held.listing;
 }
 
 }  // namespace

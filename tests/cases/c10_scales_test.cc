@@ -93,5 +93,27 @@ TEST(C15Heads, PairsOrOnePairAreTheSame) {
   EXPECT_EQ(mutated.graph.outputs.size(), 2U);
 }
 
+// The halves of a CSP block: both convs read one value and meet in a concat.
+Net halves(Form form, bool shared) {
+  Net n(form, 34);
+  const ValueId stem = n.relu(n.conv(n.pair(n.input("x", {1, 8, 6, 6}), 0.03F), 32));
+  const ValueId one = n.pair(stem, 0.04F);
+  std::vector<ValueId> parts;
+  for (int i = 0; i < 2; ++i) parts.push_back(n.silu(n.conv(shared ? one : n.pair(stem, 0.04F), 16, {.kernel = 1})));
+  n.output(n.conv(n.pair(n.concat(parts), 0.05F), 8));
+  return n;
+}
+
+TEST(C15Heads, MergingIsPriced) {
+  const Facts f = judge(halves(Form::explicit_qdq, true), {.effort = 3});
+  EXPECT_EQ(f.difference, "");
+  const region::Decision* d = decision(f, "horizontal");
+  ASSERT_NE(d, nullptr) << f.listing;
+  ASSERT_EQ(d->answers.size(), 2U) << f.listing;
+  EXPECT_TRUE(d->answers[1].seconds > 0 || !d->answers[1].note.empty()) << "priced, or why not\n" << f.listing;
+  EXPECT_EQ(judge(halves(Form::explicit_qdq, false), {.effort = 3}).hash, f.hash) << "a pair each or one for both";
+  EXPECT_EQ(decision(judge(halves(Form::explicit_qdq, true), {.disabled = {"horizontal"}, .effort = 3}), "horizontal"), nullptr);
+}
+
 }  // namespace
 }  // namespace octavo::cases

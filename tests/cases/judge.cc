@@ -1,7 +1,9 @@
 #include "cases/judge.h"
 
+#include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
+#include "support/run_plan.h"
 
 namespace octavo::cases {
 namespace {
@@ -30,22 +32,23 @@ bool is_edge(const region::Region& r, const region::Plan& plan) {
 std::string reasons(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions) out += r.name + " [" + r.precision + ", " + r.tactic + "] " + r.reason + "\n";
-  for (const region::Decision& d : plan.decisions) out += d.kind + " at " + d.where + ": " + d.chosen + ", " + d.reason + "\n";
+  for (const region::Decision& d : plan.decisions) {
+    out += d.kind + " at " + d.where + ": " + d.chosen + ", " + d.reason + "\n";
+    for (const auto& a : d.answers) out += "    " + a.name + ": " + std::to_string(a.seconds * 1e6) + " us " + a.note + "\n";
+  }
   return out;
 }
 
-Facts judge(const Net& net, const Options& options) {
-  Facts f;
-  api::PipelineOptions o;
-  o.threads = 1;
-  o.disabled = options.disabled;
-  o.plan.effort = options.effort;
-  o.plan.ranges = net.ranges;
-  const auto built = api::build_graph(net.graph, o);
-  EXPECT_TRUE(built) << built.error().message;
-  if (!built) return f;
-  f.engine = built->engine;
-  const region::Plan& plan = f.engine->plan();
+const region::Decision* decision(const Facts& facts, const std::string& kind) {
+  for (const region::Decision& d : facts.plan.decisions) {
+    if (d.kind == kind) return &d;
+  }
+  return nullptr;
+}
+
+namespace {
+
+void count(const region::Plan& plan, Facts& f) {
   f.hash = region::plan_hash(plan);
   f.listing = reasons(plan);
   for (const region::Region& r : plan.regions) {
@@ -62,16 +65,43 @@ Facts judge(const Net& net, const Options& options) {
     f.copies += r.precision == "move";
     f.loose += !anchored && r.precision != "move";
   }
+}
+
+Result<std::vector<ir::Tensor>> compile_and_run(const Net& net, const Options& options, const std::vector<ir::Tensor>& feeds,
+                                                Facts& f) {
+  if (options.effort > 0) {
+    plan::PlanOptions o;
+    o.disabled = options.disabled;
+    o.effort = options.effort;
+    o.ranges = net.ranges;
+    OCTAVO_TRY(const auto providers, api::providers("cpu"));
+    OCTAVO_TRY(auto planned, plan::make_plan(net.graph, providers, o));
+    count(planned.plan, f);
+    f.plan = std::move(planned.plan);
+    return testing::run_plan(f.plan, providers, feeds);
+  }
+  api::PipelineOptions o;
+  o.threads = 1;
+  o.disabled = options.disabled;
+  o.plan.ranges = net.ranges;
+  OCTAVO_TRY(const auto built, api::build_graph(net.graph, o));
+  f.plan = built.engine->plan();
+  count(f.plan, f);
+  OCTAVO_TRY(const auto context, engine::Context::create(built.engine, 1));
+  return api::run(*context, feeds);
+}
+
+}  // namespace
+
+Facts judge(const Net& net, const Options& options) {
+  Facts f;
   const ir::Graph& truth = options.reference ? *options.reference : net.graph;
   const auto feeds = testing::seeded_feeds(truth, 7);
   const auto want = reference::evaluate(truth, feeds);
   EXPECT_TRUE(want) << want.error().message;
-  const auto context = engine::Context::create(f.engine, 1);
-  EXPECT_TRUE(context) << context.error().message;
-  if (!want || !context) return f;
-  auto got = api::run(**context, feeds);
+  auto got = compile_and_run(net, options, feeds, f);
   EXPECT_TRUE(got) << got.error().message;
-  if (!got) return f;
+  if (!want || !got) return f;
   f.difference = testing::first_difference(*want, *got);
   f.outputs = std::move(*got);
   return f;

@@ -20,14 +20,14 @@ struct Facts {
   int edges = 0;
   int floats = 0;  ///< convolutions computed in float
   std::string hash, listing;
+  region::Plan plan;
   std::string difference;  ///< from the reference on the given graph, bit for bit; "" when equal
   std::vector<ir::Tensor> outputs;
-  std::shared_ptr<const engine::Engine> engine;
 };
 
 struct Options {
   std::set<std::string, std::less<>> disabled;
-  int effort = 0;
+  int effort = 0;                        ///< above 0 the search runs with estimated costs: nothing is measured in tests
   const ir::Graph* reference = nullptr;  ///< judge against this graph instead of the network's own
 };
 
@@ -61,6 +61,9 @@ Facts same_as_twin(const Make& make, Inner inner = Inner::none) {
   }
   return e;
 }
+
+/// The decision of a kind, as printed in the listing: nullptr when there was none.
+[[nodiscard]] const region::Decision* decision(const Facts& facts, const std::string& kind);
 
 /// The reasons, precisions and decisions that `explain` prints, as one text.
 [[nodiscard]] std::string reasons(const region::Plan& plan);
