@@ -49,7 +49,8 @@ int run_main(int argc, const char* const* argv) {
       {"run", "Run a model on pictures or arrays", add_run},
       {"bench", "Measure the time a run takes", add_bench},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
-      {"check", "Judge each region of a model against the reference, bit for bit", add_check}};
+      {"check", "Judge each region of a model against the reference, bit for bit", add_check},
+      {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : entries) {
     CLI::App* sub = app.add_subcommand(entry.name, entry.help);

@@ -8,6 +8,7 @@
 #include "api/check.h"
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "tune/measure.h"
 
 namespace octavo::cli {
 namespace {
@@ -17,6 +18,7 @@ struct Options {
   std::int64_t batch = 0;
   double seconds = 3;
   bool json = false, regions = false;
+  std::string key;
 };
 
 struct Times {
@@ -72,9 +74,64 @@ void print_regions(const region::Plan& plan, const engine::Profile& profile) {
   }
 }
 
+/// The region's constants as they were before packing: bytes that the engine has, seeded ones for weights that it only has packed.
+void restore_constants(const region::Region& r, const engine::Engine& engine, region::Plan& plan) {
+  const auto restore = [&](const region::TensorRef& t) {
+    region::Buffer& b = plan.buffers[static_cast<std::size_t>(t.buffer)];
+    if (b.kind != region::BufferKind::constant || !b.data.empty()) return;
+    const auto bytes = engine.constant(t.buffer);
+    const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+    b.data = bytes.empty() ? ir::Tensor(t.dtype, t.dims) : ir::Tensor(t.dtype, {static_cast<std::int64_t>(bytes.size()) / size});
+    auto out = b.data.mutable_bytes();
+    std::uint32_t state = 1;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      state = state * 1664525 + 1013904223;
+      out[i] = i < bytes.size() ? bytes[i] : static_cast<std::byte>(state >> 24);
+    }
+    b.bytes = static_cast<std::int64_t>(out.size());
+  };
+  for (const region::Stage& s : r.stages) {
+    for (const auto& t : s.anchor.inputs) restore(t);
+    if (s.anchor.weights) restore(*s.anchor.weights);
+    for (const auto& operand : s.operands) restore(operand.ref);
+  }
+}
+
+/// Every tactic for the region with this key, timed again and carefully.
+Result<int> bench_key(const Options& o, const engine::Engine& engine) {
+  region::Plan plan = engine.plan();
+  const auto at = std::find_if(plan.regions.begin(), plan.regions.end(), [&](const region::Region& r) { return r.key == o.key; });
+  if (at == plan.regions.end()) {
+    return fail(ErrorKind::usage, fmt::format("--region-key: no region of \"{}\" has this key\n  see: octavo explain {} --all",
+                                              o.model.path, o.model.path));
+  }
+  region::Region r = *at;
+  r.tactic.clear();
+  r.packed.clear();
+  restore_constants(r, engine, plan);
+  OCTAVO_TRY(const auto providers, api::providers("cpu"));
+  std::vector<tune::Candidate> candidates;
+  for (const region::Provider* p : providers) {
+    for (const region::Offer& offer : p->offers(r, plan)) {
+      if (offer.refusal.empty()) candidates.push_back({offer.tactic, p});
+    }
+  }
+  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
+  fmt::print("{}\n  {}\n", r.name, r.key);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    fmt::print("{:>12.2f} us  {}{}\n", seconds[i] * 1e6, candidates[i].tactic,
+               candidates[i].tactic == at->tactic ? "  (in the plan)" : "");
+  }
+  return 0;
+}
+
 Result<int> bench(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
+  if (!o.key.empty()) {
+    progress.reset();
+    return bench_key(o, *loaded.engine);
+  }
   const auto& plan = loaded.engine->plan();
   const std::int64_t batch = plan.inputs.empty() || plan.inputs[0].type.shape.empty() ? 1 : plan.inputs[0].type.shape[0];
   if (o.batch > 0 && o.batch != batch) {
@@ -119,6 +176,8 @@ Command add_bench(CLI::App& app) {
       ->type_name("N");
   app.add_option("--seconds", o->seconds, "How long to measure (default 3)")->check(CLI::Range(0.01, 86400.0))->type_name("S");
   app.add_flag("--regions", o->regions, "The time of each region as well");
+  app.add_option("--region-key", o->key, "Time every tactic for the region with this key instead (docs/timing-cache.md)")
+      ->type_name("KEY");
   app.add_flag("--json", o->json, "One line of JSON");
   app.footer("Inputs are random. Example: octavo bench model.onnx --threads 1 --seconds 5 --regions");
   return [o] { return bench(*o); };

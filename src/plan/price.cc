@@ -55,6 +55,9 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std
     }
     b.winner = static_cast<int>(found - b.offers.begin());
     b.why = "pinned in the timing cache";
+    for (const TacticTime& t : b.times) {
+      if (t.seconds >= 0 && (b.price < 0 || t.seconds < b.price)) b.price = t.seconds;
+    }
     return b;
   }
   if (costs.source() == "estimates") {
@@ -62,6 +65,7 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std
   } else {
     elect_by_times(b);
   }
+  if (b.winner >= 0) b.price = b.times[static_cast<std::size_t>(b.winner)].seconds;
   return b;
 }
 
@@ -73,7 +77,7 @@ Result<std::vector<Pricer::Item>> Pricer::price(const region::Plan& plan) {
     if (found == known_.end()) {
       OCTAVO_TRY(const Ballot b, vote(r, plan, providers_, costs_));
       if (b.winner < 0) return fail(ErrorKind::unsupported, fmt::format("no tactic can run region \"{}\"", r.name));
-      found = known_.emplace(key, b.times[static_cast<std::size_t>(b.winner)].seconds).first;
+      found = known_.emplace(key, b.price).first;
     }
     out.push_back({fmt::format("{} -> {}", key, r.graph_outputs.empty() ? ir::kNone : r.graph_outputs[0]), found->second});
   }

@@ -21,6 +21,8 @@ struct Ballot {
   std::vector<TacticTime> times;            ///< parallel to offers
   int winner = -1;                          ///< -1: everybody refused
   std::string why;                          ///< of the winner
+  double price = -1;                        ///< what the search counts: the winner's time, or the least time where a pin decides
+                                            ///< (so that the search does not plan around the pin)
 };
 [[nodiscard]] Result<Ballot> vote(const region::Region& region, const region::Plan& plan,
                                   const std::vector<const region::Provider*>& providers, Costs& costs);

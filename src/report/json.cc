@@ -69,12 +69,14 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"onnx_nodes", r.onnx_nodes},
               {"precision", r.precision},
               {"tactic", r.tactic},
+              {"key", r.key},
               {"reason", r.reason},
               {"macs", costs.macs},
               {"bytes", costs.bytes},
               {"vector", is_vector(r.tactic)},
               {"stages", json::array()},
               {"alternatives", json::array()}};
+    if (r.seconds >= 0) j["seconds"] = r.seconds;
     for (const auto& stage : r.stages) j["stages"].push_back(describe(stage));
     for (const auto& a : r.alternatives) {
       json alternative = {{"tactic", a.tactic}, {"reason", a.reason}};

@@ -34,6 +34,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   std::vector<std::size_t> slots;
   const bool fast =
       std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
+  const auto pin = cache_.pinned(where_, key);  // never left out
   double least = -1;
   for (const region::Offer& o : offers) {
     if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
@@ -44,8 +45,9 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
       times[i] = {t->seconds, "cache"};
       continue;
     }
-    if (slow(offers[i].tactic) && fast) continue;
-    if (options_.effort <= 2 && offers[i].cost > kLeftOut * least) continue;
+    const bool wanted = pin && *pin == offers[i].tactic;
+    if (!wanted && slow(offers[i].tactic) && fast) continue;
+    if (!wanted && options_.effort <= 2 && offers[i].cost > kLeftOut * least) continue;
     for (const region::Provider* p : providers_) {
       const auto own = p->offers(region, plan);
       if (std::any_of(own.begin(), own.end(),

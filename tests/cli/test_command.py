@@ -207,3 +207,47 @@ def test_resizing_is_pillows(tmp_path):
     octavo("run", tmp_path / "same.onnx", "--input", tmp_path / "p.png", "--resize", "30x40", "--crop", "20x24", "-o", tmp_path / "y.npz")
     expected = np.asarray(picture.resize((40, 30), Image.BILINEAR).crop((8, 5, 32, 25)), np.float32).transpose(2, 0, 1)
     assert np.abs(np.load(tmp_path / "y.npz")["y"][0] - expected).max() <= 1
+
+
+def test_force_a_tactic(tmp_path):
+    """The commands of docs/timing-cache.md."""
+    times, engine = tmp_path / "times.txt", tmp_path / "model.octavo"
+    log = subprocess.run([OCTAVO, "build", QDQ, "-o", engine, "--threads", "1", "--timing-cache", times, "--verbose"], capture_output=True, text=True,
+                         check=True, timeout=300).stderr
+    used = [line for line in log.splitlines() if line.startswith("timing: ")]
+    text = times.read_text()
+    assert used and all(line.split(" | ")[1] in text for line in used), "the log's keys are the file's keys"
+    first = engine.read_bytes()
+    octavo("build", QDQ, "-o", engine, "--threads", 1, "--timing-cache", times, "--strict-timing")
+    assert engine.read_bytes() == first
+    layers = json.loads(octavo("explain", engine, "--json"))["regions"]
+    layer = next(r for r in layers if r["tactic"].startswith("cpu.conv."))
+    other = next(a["tactic"] for a in layer["alternatives"] if a["tactic"] != layer["tactic"] and "refused" not in a["reason"])
+    octavo("cache", "pin", times, "--key", layer["key"], "--tactic", other)
+    octavo("build", QDQ, "-o", engine, "--threads", 1, "--timing-cache", times)
+    again = json.loads(octavo("explain", engine, "--json"))["regions"]
+    pinned = next(r for r in again if r["key"] == layer["key"])
+    assert pinned["tactic"] == other and any("pinned" in a["reason"] for a in pinned["alternatives"])
+    assert engine.read_bytes() != first
+    assert other in octavo("bench", engine, "--region-key", layer["key"], "--seconds", 0.05)
+    octavo("cache", "unpin", times, "--key", layer["key"])
+    octavo("build", QDQ, "-o", engine, "--threads", 1, "--timing-cache", times)
+    assert json.loads(octavo("explain", engine, "--json"))["regions"][layers.index(layer)]["tactic"] == layer["tactic"]
+
+
+def test_cache_command(tmp_path):
+    a, b, both = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "both.txt"
+    octavo("build", QDQ, "-o", tmp_path / "e.octavo", "--threads", 1, "--timing-cache", a)
+    octavo("build", QDQ, "-o", tmp_path / "e.octavo", "--threads", 2, "--timing-cache", b)
+    assert "entries differ" in octavo("cache", "diff", a, b, code=1)
+    octavo("cache", "merge", both, a, b)
+    count = lambda path: sum(" | " in line for line in path.read_text().splitlines())
+    assert count(both) == count(a) + count(b) > 0
+    octavo("cache", "diff", both, both)
+    octavo("cache", "prune", both, "--keep-keys-of", tmp_path / "e.octavo")
+    assert 0 < count(both) <= count(a) + count(b)
+    assert f"{count(both)} of {count(both)} times" in octavo("cache", "show", both)
+    both.write_text(both.read_text().replace(" us ", " s ", 1))
+    assert "line 3" in octavo("cache", "show", both, code=5)
+    strict = octavo("build", QDQ, "-o", tmp_path / "never.octavo", "--timing-cache", tmp_path / "empty.txt", "--strict-timing", code=2)
+    assert "key: " in strict and not (tmp_path / "never.octavo").exists()

@@ -1,0 +1,176 @@
+// octavo cache: the timing cache for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "api/pipeline.h"
+#include "cli/commands.h"
+#include "engine/engine.h"
+#include "tune/timing_cache.h"
+
+namespace octavo::cli {
+namespace {
+
+using tune::Timing;
+using tune::TimingCache;
+using tune::Where;
+
+struct Options {
+  std::string file, match, key, tactic, keep;
+  std::vector<std::string> files;
+  bool other_devices = false, other_versions = false;
+  int threads = 0;
+};
+
+std::string time_of(const Timing& t) {
+  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us", t.seconds * 1e6);
+}
+
+Result<TimingCache> read_existing(const std::string& path) {
+  OCTAVO_TRY(auto cache, TimingCache::read(path));
+  if (cache.entries.empty()) return fail(ErrorKind::io, fmt::format("timing cache {}: no such file, or it is empty", path));
+  return cache;
+}
+
+Result<int> show(const Options& o) {
+  OCTAVO_TRY(const auto cache, read_existing(o.file));
+  int shown = 0;
+  const TimingCache::Entry* last = nullptr;
+  for (const auto& [entry, t] : cache.entries) {
+    const auto& [where, key, tactic] = entry;
+    if (key.find(o.match) == std::string::npos && tactic.find(o.match) == std::string::npos) continue;
+    if (!last || std::get<0>(*last) != where)
+      fmt::print("{}, {} thread{}, octavo {}\n", where.device, where.threads, where.threads == 1 ? "" : "s", where.version);
+    if (!last || std::get<0>(*last) != where || std::get<1>(*last) != key) fmt::print("  {}\n", key);
+    fmt::print("    {:>12} {} {}\n", time_of(t), t.pinned ? "pin" : "   ", tactic);
+    last = &entry;
+    ++shown;
+  }
+  fmt::print("{} of {} times\n", shown, cache.entries.size());
+  return 0;
+}
+
+Result<int> diff(const Options& o) {
+  OCTAVO_TRY(const auto a, read_existing(o.files[0]));
+  OCTAVO_TRY(const auto b, read_existing(o.files[1]));
+  std::set<TimingCache::Entry> all;
+  for (const auto& [entry, t] : a.entries) all.insert(entry);
+  for (const auto& [entry, t] : b.entries) all.insert(entry);
+  int different = 0;
+  for (const auto& entry : all) {
+    const auto x = a.entries.find(entry), y = b.entries.find(entry);
+    if (x != a.entries.end() && y != b.entries.end() && x->second == y->second) continue;
+    ++different;
+    const auto side = [](const auto& cache, const auto& at) {
+      return at == cache.entries.end() ? std::string("-") : time_of(at->second) + (at->second.pinned ? " pin" : "");
+    };
+    fmt::print("{:>16} {:>16}  {} t{} | {}\n", side(a, x), side(b, y), std::get<2>(entry), std::get<0>(entry).threads,
+               std::get<1>(entry));
+  }
+  fmt::print("{} of {} entries differ\n", different, all.size());
+  return different == 0 ? 0 : 1;
+}
+
+Result<int> merge(const Options& o) {
+  TimingCache all;
+  for (const std::string& file : o.files) {
+    OCTAVO_TRY(const auto one, read_existing(file));
+    all.merge(one);
+  }
+  OCTAVO_CHECK(all.write(o.file, false));
+  fmt::print("{}: {} times\n", o.file, all.entries.size());
+  return 0;
+}
+
+/// The one key of this machine that the options mean.
+Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Options& o) {
+  std::set<std::pair<Where, std::string>> found;
+  for (const auto& [entry, t] : cache.entries) {
+    const auto& [where, key, tactic] = entry;
+    if (o.threads > 0 && where.threads != o.threads) continue;
+    if (where.device != tune::here(1).device) continue;
+    if (o.key.empty() ? key.find(o.match) != std::string::npos : key == o.key) found.insert({where, key});
+  }
+  if (found.size() == 1) return *found.begin();
+  if (found.empty())
+    return fail(ErrorKind::usage,
+                fmt::format("timing cache {}: no key of this machine fits\n  see: octavo cache show {}", o.file, o.file));
+  std::string list;
+  for (const auto& [where, key] : found) list += fmt::format("\n  t{} | {}", where.threads, key);
+  return fail(ErrorKind::usage,
+              fmt::format("timing cache {}: {} keys fit; name one with --key, and --threads:{}", o.file, found.size(), list));
+}
+
+Result<int> pin(const Options& o, bool set) {
+  OCTAVO_TRY(auto cache, read_existing(o.file));
+  OCTAVO_TRY(const auto at, one_key(cache, o));
+  cache.pin(at.first, at.second, set ? o.tactic : "");
+  OCTAVO_CHECK(cache.write(o.file, false));
+  fmt::print("{} {}\n  {}\n", set ? "pinned" : "unpinned", o.tactic, at.second);
+  if (set && cache.find(at.first, at.second, o.tactic)->seconds < 0)
+    fmt::print("  it has no time yet: the next build measures it, and fails if this tactic cannot run the region\n");
+  return 0;
+}
+
+Result<int> prune(const Options& o) {
+  OCTAVO_TRY(auto cache, read_existing(o.file));
+  std::set<std::string> keep;
+  if (!o.keep.empty()) {
+    OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers()));
+    for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
+  }
+  const Where now = tune::here(1);
+  const std::size_t before = cache.entries.size();
+  std::erase_if(cache.entries, [&](const auto& item) {
+    const auto& [where, key, tactic] = item.first;
+    return (o.other_devices && where.device != now.device) || (o.other_versions && where.version != now.version) ||
+           (!o.keep.empty() && !keep.contains(key));
+  });
+  OCTAVO_CHECK(cache.write(o.file, false));
+  fmt::print("{}: {} of {} times kept\n", o.file, cache.entries.size(), before);
+  return 0;
+}
+
+}  // namespace
+
+Command add_cache(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.require_subcommand(1);
+  const auto file = [&](CLI::App* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
+  auto* showing = app.add_subcommand("show", "Print keys, tactics and times");
+  file(showing);
+  showing->add_option("--match", o->match, "Only keys or tactics that contain this text");
+  auto* comparing = app.add_subcommand("diff", "Entries that two caches do not share; exit code 1 if there are any");
+  comparing->add_option("FILES", o->files, "Two timing caches")->required()->expected(2);
+  auto* merging = app.add_subcommand("merge", "Write one cache with the entries of several; later files win");
+  merging->add_option("OUT", o->file, "Timing cache to write")->required();
+  merging->add_option("FILES", o->files, "Timing caches")->required()->expected(1, -1);
+  auto* pinning = app.add_subcommand("pin", "Make a tactic the choice for a key, whatever its time");
+  auto* unpinning = app.add_subcommand("unpin", "Take a pin back");
+  for (auto* sub : {pinning, unpinning}) {
+    file(sub);
+    sub->add_option("--key", o->key, "The region's key, as the verbose log, `explain` and the file spell it");
+    sub->add_option("--match", o->match, "Or a text that only one key contains");
+    sub->add_option("--threads", o->threads, "Where a key has times for several thread counts");
+  }
+  pinning->add_option("--tactic", o->tactic, "Tactic to take")->required();
+  auto* pruning = app.add_subcommand("prune", "Drop entries");
+  file(pruning);
+  pruning->add_flag("--other-devices", o->other_devices, "Those of other machines");
+  pruning->add_flag("--other-versions", o->other_versions, "Those of other versions of Octavo");
+  pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
+  app.footer(
+      "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic "
+      "cpu.conv.u8s8.block.avx512");
+  return [=]() -> Result<int> {
+    if (*showing) return show(*o);
+    if (*comparing) return diff(*o);
+    if (*merging) return merge(*o);
+    if (*pinning) return pin(*o, true);
+    if (*unpinning) return pin(*o, false);
+    return prune(*o);
+  };
+}
+
+}  // namespace octavo::cli

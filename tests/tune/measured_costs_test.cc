@@ -1,0 +1,159 @@
+// Measured costs: cache hits and misses, strict mode, pins, and engines that do not depend on anything else than the cache.
+#include "tune/measured_costs.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "api/pipeline.h"
+#include "ir/text.h"
+#include "region/key.h"
+
+namespace octavo {
+namespace {
+
+constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[1,16,20,20]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[32,16,3,3] q=s8(0.01,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+r = relu y from {"relu"}
+v = view r q=u8(0.05,0) from {"v"}
+p = max_pool v {kernel=[2,2], strides=[2,2], pads=[0,0,0,0], dilations=[1,1]} from {"pool"}
+w2 = constant s8[8,32,1,1] q=s8(0.02,0) seed:3
+z = conv p w2 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv2"}
+output z
+)";
+
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("octavo_tune_" + std::to_string(::getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  [[nodiscard]] std::string operator/(const char* name) const { return (path / name).string(); }
+};
+
+api::PipelineOptions options(const std::string& cache) {
+  api::PipelineOptions o;
+  o.threads = 1;
+  o.plan.effort = 2;
+  o.timing.cache = cache;
+  return o;
+}
+
+Result<api::Built> build(const api::PipelineOptions& o) {
+  auto g = ir::parse(kNet);
+  EXPECT_TRUE(g) << g.error().message;
+  return api::build_graph(*g, o);
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+const region::Region& conv2(const region::Plan& plan) {
+  for (const region::Region& r : plan.regions) {
+    if (r.onnx_nodes.contains("conv2")) return r;
+  }
+  return plan.regions.front();
+}
+
+TEST(MeasuredCosts, OneCacheOneEngine) {
+  const Folder folder;
+  std::string first;
+  for (int i = 0; i < 3; ++i) {
+    const auto built = build(options(folder / "times.txt"));
+    ASSERT_TRUE(built) << built.error().message;
+    ASSERT_TRUE(built->engine->save(folder / "a.octavo"));
+    if (i == 0) first = bytes_of(folder / "a.octavo");
+    EXPECT_EQ(bytes_of(folder / "a.octavo"), first) << "build " << i;
+    for (const region::Region& r : built->engine->plan().regions) EXPECT_GT(r.seconds, 0) << r.name;
+  }
+}
+
+TEST(MeasuredCosts, StrictModeNamesTheKeyItMisses) {
+  const Folder folder;
+  auto o = options(folder / "times.txt");
+  o.timing.strict = true;
+  const auto refused = build(o);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::usage);
+  EXPECT_NE(refused.error().message.find("key: "), std::string::npos) << refused.error().message;
+  EXPECT_FALSE(std::filesystem::exists(folder / "times.txt"));
+  o.timing.strict = false;
+  ASSERT_TRUE(build(o));
+  o.timing.strict = true;
+  EXPECT_TRUE(build(o));
+}
+
+TEST(MeasuredCosts, APinDecides) {
+  const Folder folder;
+  const auto o = options(folder / "times.txt");
+  const auto before = build(o);
+  ASSERT_TRUE(before) << before.error().message;
+  const region::Region& r = conv2(before->engine->plan());
+  std::string other;
+  for (const auto& a : r.alternatives) {
+    if (a.tactic != r.tactic && a.reason.find("refused") == std::string::npos) other = a.tactic;
+  }
+  ASSERT_NE(other, "");
+  auto cache = tune::TimingCache::read(o.timing.cache);
+  ASSERT_TRUE(cache);
+  cache->pin(tune::here(1), r.key, other);
+  ASSERT_TRUE(cache->write(o.timing.cache, false));
+  const auto after = build(o);
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_EQ(conv2(after->engine->plan()).tactic, other);
+  EXPECT_NE(after->engine->plan_hash(), before->engine->plan_hash());
+  bool said = false;
+  for (const auto& a : conv2(after->engine->plan()).alternatives)
+    said = said || (a.tactic == other && a.reason.find("pinned") != std::string::npos);
+  EXPECT_TRUE(said);
+
+  cache->pin(tune::here(1), r.key, "cpu.no.such.tactic");
+  ASSERT_TRUE(cache->write(o.timing.cache, false));
+  const auto refused = build(o);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("pins tactic \"cpu.no.such.tactic\", which does not apply"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(MeasuredCosts, WithoutACacheItReallyMeasures) {
+  std::vector<std::string> lines[2];
+  for (auto& list : lines) {
+    auto o = options("");
+    o.timing.log = [&](const std::string& line) { list.push_back(line); };
+    ASSERT_TRUE(build(o));
+  }
+  EXPECT_GT(lines[0].size(), 3U);
+  EXPECT_NE(lines[0], lines[1]) << "two measurements never agree to the last digit";
+}
+
+TEST(RegionKey, SaysWhatTimeDependsOnAndNothingElse) {
+  const auto built = build(options(""));
+  ASSERT_TRUE(built);
+  const std::string key = conv2(built->engine->plan()).key;
+  const auto with = [&](const char* from, const char* to) {
+    std::string text = kNet;
+    text.replace(text.find(from), std::string(from).size(), to);
+    auto g = ir::parse(text);
+    EXPECT_TRUE(g) << g.error().message;
+    auto o = options("");
+    o.plan.effort = 0;
+    auto other = api::build_graph(*g, o);
+    EXPECT_TRUE(other) << other.error().message;
+    return conv2(other->engine->plan()).key;
+  };
+  EXPECT_EQ(with("seed:3", "seed:4"), key) << "weights do not enter";
+  EXPECT_EQ(with("q=u8(0.05,0)", "q=u8(0.06,0)"), key) << "scales do not enter";
+  EXPECT_NE(with("s8[8,32,1,1]", "s8[9,32,1,1]"), key);
+}
+
+}  // namespace
+}  // namespace octavo
