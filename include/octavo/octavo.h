@@ -214,6 +214,10 @@ class OCTAVO_API Context {
   std::unique_ptr<Impl> impl_;
 };
 
+/// {tensor: scale} for BuildOptions::ranges, from a TensorRT calibration table or a JSON object {tensor: largest magnitude}
+/// (docs/implicit.md). Errors: io, bad_input naming the line.
+[[nodiscard]] OCTAVO_API std::map<std::string, float> read_calibration(const std::string& path);
+
 /// "0.1.0"
 [[nodiscard]] OCTAVO_API std::string_view version();
 

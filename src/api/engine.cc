@@ -10,6 +10,7 @@
 #include "api/convert.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
+#include "api/ranges.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
 
@@ -24,6 +25,10 @@ std::size_t size_of(DType type) {
 std::string_view name_of(DType type) {
   return ir::name_of(static_cast<ir::DType>(type));
 }
+std::map<std::string, float> read_calibration(const std::string& path) {
+  return api::take(api::read_ranges(path));
+}
+
 std::string_view version() {
   return engine::kVersion;
 }

@@ -25,6 +25,13 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   p.disabled = options.disabled;
   p.verify = options.verify;
   p.dump = options.dump;
+  for (const auto& [alias, name] : model.aliases) {  // a range for another name of a tensor is one for the tensor: the wider counts
+    const auto given = p.ranges.find(alias);
+    if (given == p.ranges.end() || alias == name) continue;
+    const auto [at, fresh] = p.ranges.emplace(name, given->second);
+    at->second = std::max(at->second, given->second);
+    p.ranges.erase(alias);
+  }
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
   std::optional<tune::MeasuredCosts> costs;
   if (p.effort > 0 && options.device == "cpu" && p.costs == nullptr) {

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -129,34 +130,44 @@ nb::list layers(const Engine& engine) {
   return out;
 }
 
-octavo::BuildOptions options_of(const std::string& device, const std::map<std::string, octavo::Shape>& shapes, int threads,
-                                std::int64_t default_batch, const std::vector<std::string>& disable) {
+std::string path_of(const nb::object& path) {
+  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+}
+
+/// `options` as octavo/__init__.py has checked and completed them.
+octavo::BuildOptions options_of(const nb::dict& options) {
   octavo::BuildOptions o;
-  o.device = device;
-  o.shapes = shapes;
-  o.threads = threads;
-  o.default_batch = default_batch;
-  o.disabled.insert(disable.begin(), disable.end());
+  o.device = nb::cast<std::string>(options["device"]);
+  o.shapes = nb::cast<std::map<std::string, octavo::Shape>>(options["shapes"]);
+  o.threads = nb::cast<int>(options["threads"]);
+  o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
+  for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
+  o.effort = nb::cast<int>(options["effort"]);
+  o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
+  o.strict_timing = nb::cast<bool>(options["strict_timing"]);
+  const nb::object calibration = options["calibration"];
+  if (nb::isinstance<nb::dict>(calibration)) {
+    for (const auto& [tensor, amax] : nb::cast<std::map<std::string, double>>(calibration))
+      o.ranges[tensor] = static_cast<float>(amax) / 127.0F;
+  } else if (!calibration.is_none()) {
+    o.ranges = octavo::read_calibration(path_of(calibration));
+  }
+  o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
+  if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
   return o;
 }
 
-Engine build_file(const std::string& path, const std::string& device, const std::map<std::string, octavo::Shape>& shapes,
-                  int threads, std::int64_t default_batch, const std::vector<std::string>& disable) {
-  const octavo::BuildOptions options = options_of(device, shapes, threads, default_batch, disable);
+Engine build_file(const std::string& path, const nb::dict& given) {
+  const octavo::BuildOptions options = options_of(given);
   const nb::gil_scoped_release release;
   return Engine::build(path, options);
 }
 
-Engine build_bytes(const nb::bytes& model, const std::string& device, const std::map<std::string, octavo::Shape>& shapes,
-                   int threads, std::int64_t default_batch, const std::vector<std::string>& disable) {
-  const octavo::BuildOptions options = options_of(device, shapes, threads, default_batch, disable);
+Engine build_bytes(const nb::bytes& model, const nb::dict& given) {
+  const octavo::BuildOptions options = options_of(given);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
   const nb::gil_scoped_release release;
   return Engine::build(bytes, options);
-}
-
-std::string path_of(const nb::object& path) {
-  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
 }
 
 Engine load(const nb::object& path, std::optional<int> threads) {

@@ -14,7 +14,7 @@ from ._octavo import Engine, __version__, _build_bytes, _build_file, load
 __all__ = ["Engine", "build", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
            "FileError", "InternalError", "__version__"]
 
-_OPTIONS = {"default_batch", "disable"}
+_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed"}
 
 
 def build(model, device="cpu", shapes=None, threads=None, **options):
@@ -27,6 +27,11 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
     threads   threads to plan for and to run with; None: every core this process may use.
     options   default_batch=n: a symbolic first dimension that `shapes` leaves open becomes n.
               disable=[names]: laws, rules and fusions to leave out.
+              effort=0..5: how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
+              timing_cache=path: measured times are read from there and added; strict_timing=True: a time it lacks is an error.
+              calibration=path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit
+              int8 in a float model. precision={pattern of node or tensor names: "int8" or "float32"}, or a list of such pairs:
+              the first that matches counts. allowed={"int8", "float32"}: types that layers with ranges may take.
 
     Takes seconds; other Python threads run meanwhile. Raises UsageError, ModelError, UnsupportedError, FileError; TypeError for
     an unknown option.
@@ -38,12 +43,30 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
     shape_map = {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}
-    arguments = (str(device), shape_map, _thread_count(threads), int(options.get("default_batch") or 0), list(disable))
+    calibration, precision, allowed = options.get("calibration"), options.get("precision") or [], options.get("allowed")
+    if calibration is not None and hasattr(calibration, "items"):
+        calibration = {str(tensor): float(amax) for tensor, amax in calibration.items()}
+        wrong = sorted(tensor for tensor, amax in calibration.items() if not amax >= 0)
+        if wrong:
+            raise UsageError(f"calibration: the range of {wrong[0]!r} is {calibration[wrong[0]]}, must not be negative")
+    elif calibration is not None:
+        calibration = _os.fspath(calibration)
+    if isinstance(precision, str) or isinstance(allowed, str):
+        raise TypeError("octavo.build: precision is {pattern: type}, allowed is a set of types; neither is a string")
+    rules = precision.items() if hasattr(precision, "items") else precision
+    effort = options.get("effort")
+    arguments = {
+        "device": str(device), "shapes": shape_map, "threads": _thread_count(threads),
+        "default_batch": int(options.get("default_batch") or 0), "disable": list(disable),
+        "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(options.get("timing_cache") or ""),
+        "strict_timing": bool(options.get("strict_timing")), "calibration": calibration,
+        "precision": [(str(pattern), str(kind)) for pattern, kind in rules], "allowed": None if allowed is None else set(allowed),
+    }
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _build_bytes(bytes(model), *arguments)
+        return _build_bytes(bytes(model), arguments)
     if hasattr(model, "SerializeToString"):
-        return _build_bytes(model.SerializeToString(), *arguments)
-    return _build_file(_os.fspath(model), *arguments)
+        return _build_bytes(model.SerializeToString(), arguments)
+    return _build_file(_os.fspath(model), arguments)
 
 
 def _thread_count(threads):

@@ -1,0 +1,173 @@
+// Permitted views: which edges get one, what stays float and why, and which rules are refused.
+#include "plan/permit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ir/text.h"
+#include "plan/plan.h"
+#include "reference/oracle_provider.h"
+
+namespace octavo {
+namespace {
+
+ir::Graph parse(const std::string& text) {
+  auto g = ir::parse(text);
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  return g ? std::move(*g) : ir::Graph{};
+}
+
+plan::Planned planned(const std::string& text, const plan::PlanOptions& options = {}) {
+  auto p = plan::make_plan(parse(text), {&reference::oracle_provider()}, options);
+  EXPECT_TRUE(p) << (p ? "" : p.error().message);
+  return p ? std::move(*p) : plan::Planned{};
+}
+
+std::string failure(const std::string& text, const plan::PlanOptions& options) {
+  const auto p = plan::make_plan(parse(text), {&reference::oracle_provider()}, options);
+  EXPECT_FALSE(p);
+  return p ? "" : p.error().message;
+}
+
+std::string hash(const plan::Planned& p) {
+  return region::plan_hash(p.plan);
+}
+
+/// Precision and reason of the convolution that an ONNX node became.
+std::string reason(const plan::Planned& p, const std::string& node) {
+  for (const region::Region& r : p.plan.regions) {
+    if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) return r.precision + " | " + r.reason;
+  }
+  return "no region";
+}
+
+constexpr const char* kConv = "{dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}";
+
+// conv1 -> relu1 -> conv2 -> add(., relu1) -> relu2 -> conv3, all float.
+std::string residual() {
+  std::string t = "graph \"g\"\nx = input : f32[1,4,6,6]\n";
+  for (const char* w : {"w1", "w2", "w3"}) t += std::string(w) + " = constant f32[4,4,3,3] seed:" + w[1] + "\n";
+  t += std::string("c1 = conv x w1 ") + kConv + " from {\"conv1\"}\nr1 = relu c1 from {\"relu1\"}\n";
+  t += std::string("c2 = conv r1 w2 ") + kConv + " from {\"conv2\"}\na = add c2 r1 from {\"add\"}\nr2 = relu a from {\"relu2\"}\n";
+  return t + "c3 = conv r2 w3 " + kConv + " from {\"conv3\"}\noutput c3\n";
+}
+
+plan::PlanOptions with(std::map<std::string, float> ranges) {
+  plan::PlanOptions o;
+  o.ranges = std::move(ranges);
+  return o;
+}
+const std::map<std::string, float> kAll{{"x", 0.03F}, {"r1", 0.05F}, {"r2", 0.07F}};
+
+int views(const ir::Graph& g) {
+  int n = 0;
+  for (const ir::NodeId id : g.order()) n += g.node(id).op == ir::Op::view;
+  return n;
+}
+
+TEST(Permit, EveryLayerWithARangeIsInt8AndSaysSo) {
+  const auto p = planned(residual(), with(kAll));
+  EXPECT_EQ(p.permitted.int8_layers, 3);
+  EXPECT_EQ(p.permitted.float_layers, 0);
+  for (const char* node : {"conv1", "conv2", "conv3"}) {
+    EXPECT_TRUE(reason(p, node).starts_with("int8 | permitted by the range of its input")) << reason(p, node);
+  }
+  EXPECT_EQ(views(p.graph), 3);  // one a tensor: the residual reads the codes that conv2 reads
+}
+
+TEST(Permit, WithoutRangesNothingChanges) {
+  const auto p = planned(residual());
+  EXPECT_EQ(views(p.graph), 0);
+  EXPECT_EQ(p.permitted.int8_layers, 0);
+}
+
+TEST(Permit, NoViewInsideAnEpilogue) {
+  auto ranges = kAll;
+  ranges["c1"] = 0.04F;  // in front of relu1
+  ranges["c2"] = 0.04F;  // in front of the add
+  ranges["a"] = 0.04F;   // in front of relu2
+  EXPECT_EQ(hash(planned(residual(), with(ranges))), hash(planned(residual(), with(kAll))));
+}
+
+TEST(Permit, AMissingRangeKeepsTheLayerFloatAndIsNamed) {
+  const auto p = planned(residual(), with({{"x", 0.03F}, {"r2", 0.07F}}));
+  EXPECT_EQ(p.permitted.int8_layers, 2);
+  EXPECT_EQ(p.permitted.float_layers, 1);
+  EXPECT_EQ(p.permitted.missing, std::vector<std::string>{"r1"});
+  EXPECT_NE(reason(p, "conv2").find("tensor \"r1\" has no range"), std::string::npos) << reason(p, "conv2");
+}
+
+TEST(Permit, UnmatchedAndUnusableRangesAreNamed) {
+  auto ranges = kAll;
+  ranges["ghost"] = 1;
+  ranges["r1"] = 0;
+  ranges["r2"] = std::numeric_limits<float>::infinity();
+  const auto p = planned(residual(), with(ranges));
+  EXPECT_EQ(p.permitted.unmatched, std::vector<std::string>{"ghost"});
+  EXPECT_EQ(p.permitted.unusable, (std::vector<std::string>{"r1", "r2"}));
+  EXPECT_EQ(p.permitted.int8_layers, 1);
+}
+
+TEST(Permit, RangesTravelThroughRelu) {
+  const auto p = planned(residual(), with({{"x", 0.03F}, {"c1", 0.05F}, {"a", 0.07F}}));
+  EXPECT_EQ(hash(p), hash(planned(residual(), with(kAll))));
+}
+
+TEST(Permit, TheScaleIsPartOfThePlan) {
+  auto ranges = kAll;
+  ranges["r2"] = std::nextafter(0.07F, 1.0F);
+  EXPECT_NE(hash(planned(residual(), with(ranges))), hash(planned(residual(), with(kAll))));
+}
+
+TEST(Permit, ANodeKeptFloatByRule) {
+  auto o = with(kAll);
+  o.precisions = {{"conv2", "float32"}, {"conv*", "int8"}};
+  const auto p = planned(residual(), o);
+  EXPECT_EQ(p.permitted.int8_layers, 2);
+  EXPECT_NE(reason(p, "conv2").find("kept float32 by the rule \"conv2=float32\""), std::string::npos) << reason(p, "conv2");
+}
+
+TEST(Permit, ATensorKeptFloatByRule) {
+  auto o = with(kAll);
+  o.precisions = {{"r1", "float32"}};
+  const auto p = planned(residual(), o);
+  EXPECT_NE(reason(p, "conv2").find("\"r1\" is kept float32 by the rule"), std::string::npos) << reason(p, "conv2");
+  EXPECT_EQ(views(p.graph), 2);
+}
+
+TEST(Permit, RulesThatCannotBeKeptAreErrors) {
+  auto o = with({{"x", 0.03F}, {"r2", 0.07F}});
+  o.precisions = {{"conv2", "int8"}};
+  EXPECT_NE(failure(residual(), o).find("tensor \"r1\" has no range"), std::string::npos);
+  o.precisions = {{"r1", "int8"}};
+  EXPECT_NE(failure(residual(), o).find("\"r1\", which has no range"), std::string::npos);
+  o.precisions = {{"nowhere*", "float32"}};
+  EXPECT_NE(failure(residual(), o).find("matches no ONNX node"), std::string::npos);
+  o.precisions = {{"conv1", "int4"}};
+  EXPECT_NE(failure(residual(), o).find("\"int4\" is not a type"), std::string::npos);
+}
+
+TEST(Permit, AllowedTypes) {
+  auto o = with(kAll);
+  o.allowed = {"float32"};
+  const auto p = planned(residual(), o);
+  EXPECT_EQ(views(p.graph), 0);
+  EXPECT_NE(reason(p, "conv1").find("int8 is not among the allowed types"), std::string::npos) << reason(p, "conv1");
+}
+
+TEST(Permit, KeepFloatTurnsOneLayerOff) {
+  auto g = parse(residual());
+  (void)plan::set_ranges(g, kAll);
+  auto all = g, but_one = g;
+  const auto a = plan::permit(all, with(kAll));
+  const auto b = plan::permit(but_one, with(kAll), {"conv3"});
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->permitted, (std::set<std::string>{"conv1", "conv2", "conv3"}));
+  EXPECT_EQ(b->permitted, (std::set<std::string>{"conv1", "conv2"}));
+  EXPECT_EQ(b->why_float.at("conv3"), "float32 was measured faster");
+}
+
+}  // namespace
+}  // namespace octavo
