@@ -60,7 +60,19 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
                 {"float_macs_vector", t.float_macs_vector},
                 {"bytes", t.bytes},
                 {"bytes_vector", t.bytes_vector}}},
+              {"cost_source", plan.cost_source},
+              {"decisions", json::array()},
               {"regions", json::array()}};
+  for (const region::Decision& d : plan.decisions) {
+    json j = {{"kind", d.kind},     {"where", d.where},           {"chosen", d.chosen},
+              {"reason", d.reason}, {"onnx_nodes", d.onnx_nodes}, {"answers", json::array()}};
+    for (const auto& a : d.answers) {
+      json answer = {{"name", a.name}, {"note", a.note}};
+      if (a.seconds >= 0) answer["seconds"] = a.seconds;
+      j["answers"].push_back(std::move(answer));
+    }
+    out["decisions"].push_back(std::move(j));
+  }
   for (const std::size_t i : regions) {
     const auto& r = plan.regions[i];
     const Costs costs = costs_of(r);

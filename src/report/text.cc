@@ -5,6 +5,7 @@
 
 #include "program/program.h"
 #include "report/costs.h"
+#include "report/decisions.h"
 #include "report/explain.h"
 
 namespace octavo::report {
@@ -95,8 +96,13 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     out += fmt::format("region {}: {}\n", i, r.name);
     line(out, "precision", r.precision);
     line(out, "tactic", fmt::format("{} ({})", r.tactic, is_vector(r.tactic) ? "vector kernel" : "portable code"));
+    if (r.seconds >= 0)
+      line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, plan.cost_source == "measured" ? "measured" : "an estimate"));
     line(out, "reason", r.reason);
+    if (const auto way = way_out(r); !way.empty()) line(out, "to change it", way);
+    for (const auto& d : decisions_about(r, plan)) line(out, "weighed", d);
     line(out, "ONNX nodes", fmt::format("{}", fmt::join(r.onnx_nodes, ", ")));
+    if (!r.key.empty()) line(out, "key", r.key);
     line(out, "work",
          fmt::format("{}, {}", amount(costs.macs, costs.integer ? "int8 MAC" : "MAC"), amount(costs.bytes, "B moved")));
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
@@ -105,15 +111,14 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
       line(out, "anchor",
            fmt::format("{}{} over {}", which, stage.anchor.none() ? "none" : ir::name_of(stage.anchor.op),
                        ir::to_string(stage.space)));
-      for (const auto& ref : stage.anchor.inputs) line(out, "reads", describe(ref));
+      for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, in {}", describe(ref), place_of(ref, plan)));
       if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
       for (const auto& operand : stage.operands) line(out, "operand", describe(operand.ref));
       line(out, "program", program::print(stage.program));
-      for (const auto& ref : stage.stores) line(out, "stores", describe(ref));
+      for (const auto& ref : stage.stores) line(out, "stores", fmt::format("{}, in {}", describe(ref), place_of(ref, plan)));
     }
     for (const auto& a : r.alternatives) {
-      const std::string time = a.seconds >= 0 ? fmt::format(", {:.1f} us", a.seconds * 1e6) : "";
-      line(out, "alternative", fmt::format("{}: {}{}", a.tactic, a.reason, time));
+      line(out, "alternative", fmt::format("{}: {}", a.tactic, a.reason));
     }
   }
   return out;

@@ -1,0 +1,157 @@
+#include "report/decisions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace octavo::report {
+namespace {
+
+using region::BufferKind;
+using region::Plan;
+using region::Region;
+using region::TensorRef;
+
+std::string price(double seconds) {
+  return seconds < 0 ? std::string("not priced") : fmt::format("{:.4g} us", seconds * 1e6);
+}
+
+bool int8(const Region& r) {
+  return r.precision.starts_with("int8");
+}
+
+/// No heavy operator, and only 8-bit data on both sides or one: a change of type or scale that has a pass of its own.
+bool requantizes(const Region& r) {
+  const bool none = std::all_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.none(); });
+  return none && r.precision != "move" && r.precision.find("int8") != std::string::npos;
+}
+
+template <class F>
+void each_ref(const Region& r, F f) {
+  for (const region::Stage& s : r.stages) {
+    for (const TensorRef& t : s.anchor.inputs) f(t, false);
+    for (const region::Operand& o : s.operands) f(o.ref, false);
+    for (const TensorRef& t : s.stores) f(t, true);
+  }
+}
+
+std::string layout(const TensorRef& t) {
+  if (t.strides == ir::dense_strides(t.dims)) return t.dims.size() >= 3 ? "NCHW, dense" : "dense";
+  if (t.dims.size() >= 3 && t.strides[1] == 1) return "NHWC";
+  return fmt::format("strides ({})", fmt::join(t.strides, ","));
+}
+
+}  // namespace
+
+std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const region::Decision& d : plan.decisions) {
+    const bool concerns =
+        std::any_of(d.onnx_nodes.begin(), d.onnx_nodes.end(), [&](const std::string& n) { return r.onnx_nodes.contains(n); });
+    if (!concerns) continue;
+    std::string text = fmt::format("{} at {}: {} ({})", d.kind, d.where, d.chosen, d.reason);
+    for (const auto& a : d.answers)
+      text += fmt::format("; {}: {}", a.name, a.seconds < 0 && !a.note.empty() ? a.note : price(a.seconds));
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+std::string place_of(const TensorRef& t, const Plan& plan) {
+  const region::Buffer& b = plan.buffers[static_cast<std::size_t>(t.buffer)];
+  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const std::int64_t own = ir::count(t.dims) * size;
+  std::string where;
+  switch (b.kind) {
+    case BufferKind::input: where = fmt::format("the network input \"{}\"", b.name); break;
+    case BufferKind::output: where = fmt::format("the network output \"{}\"", b.name); break;
+    case BufferKind::constant: where = "a constant"; break;
+    case BufferKind::arena: where = fmt::format("working memory at byte {}", b.arena_offset + t.offset); break;
+  }
+  if (b.bytes > own && b.kind != BufferKind::constant)
+    where += fmt::format(", a part of the {} bytes of \"{}\" from byte {} on", b.bytes, b.name, t.offset);
+  return fmt::format("{}, {}", where, layout(t));
+}
+
+std::string way_out(const Region& r) {
+  if (r.precision == "move") {
+    if (r.reason.find("channels innermost") != std::string::npos || r.reason.find("channel stride") != std::string::npos)
+      return "a reader or a network output wants another order of dimensions: take the output in NHWC, or drop the Transpose or "
+             "Reshape";
+    if (r.reason.find("network input") != std::string::npos)
+      return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
+    return "one tensor is wanted in two places: drop the second Concat, Split or output, or give both the same scale";
+  }
+  if (requantizes(r)) {
+    return r.precision == "float32->int8"
+               ? "give the network input as int8 codes, or let what makes the tensor be quantized at its end"
+               : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
+  }
+  if (r.precision.starts_with("float32")) {
+    if (r.reason.find("not int8: ") != std::string::npos)
+      return "give the tensor named above a range, or change the --precision rule";
+    if (r.reason.find("not quantized") != std::string::npos || r.reason.find("is not") != std::string::npos)
+      return "put a QuantizeLinear/DequantizeLinear pair on the tensor named above";
+  }
+  return "";
+}
+
+std::string extras(const Plan& plan) {
+  const bool quantized = std::any_of(plan.regions.begin(), plan.regions.end(), int8);
+  std::string out;
+  double sum = 0;
+  int count = 0;
+  const bool measured = plan.cost_source == "measured";
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const Region& r = plan.regions[i];
+    const std::string kind = r.precision == "move"                             ? "copy"
+                             : requantizes(r)                                  ? "requantize"
+                             : quantized && r.precision.starts_with("float32") ? "float"
+                                                                               : "";
+    if (kind.empty()) continue;
+    ++count;
+    if (r.seconds >= 0) sum += r.seconds;
+    out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, measured ? "measured" : "estimated",
+                       price(r.seconds), r.reason, fmt::join(r.onnx_nodes, ", "));
+    if (const auto way = way_out(r); !way.empty()) out += fmt::format("  change it {}\n", way);
+    for (const auto& d : decisions_about(r, plan)) out += fmt::format("  weighed   {}\n", d);
+  }
+  if (count == 0) return "no copies, no requantizing passes, no float layers\n";
+  return out + fmt::format("{} in all, {} {} together\n", count, measured ? "measured" : "estimated", price(sum));
+}
+
+Result<std::string> tensor(const Plan& plan, const std::string& name) {
+  std::string out;
+  std::set<std::string> others, homes;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const Region& r = plan.regions[i];
+    each_ref(r, [&](const TensorRef& t, bool stored) {
+      if (t.value != name) {
+        if (!t.value.empty()) others.insert(t.value);
+        return;
+      }
+      const std::string as =
+          t.quantizer ? fmt::format("codes of {}", ir::to_string(*t.quantizer)) : std::string(ir::name_of(t.dtype));
+      out += fmt::format("  {} by region {} ({}{}) as {}, in {}\n", stored ? "made" : "read", i,
+                         r.precision == "move" ? "a copy: " : "", r.precision == "move" ? r.reason : r.name, as, place_of(t, plan));
+    });
+  }
+  if (out.empty()) {
+    std::vector<std::string> near;
+    for (const std::string& o : others) {
+      if (o.find(name) != std::string::npos || name.find(o) != std::string::npos) near.push_back(o);
+    }
+    if (near.empty()) near.assign(others.begin(), others.end());
+    near.resize(std::min<std::size_t>(near.size(), 8));
+    return fail(
+        ErrorKind::usage,
+        fmt::format("no region reads or stores a tensor \"{}\": it was fused away or does not exist\n  there are, for example: {}",
+                    name, fmt::join(near, ", ")));
+  }
+  return fmt::format("tensor \"{}\"\n{}", name, out);
+}
+
+}  // namespace octavo::report
