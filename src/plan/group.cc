@@ -17,6 +17,33 @@ bool program_type(ir::DType t) {
   return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16 || ir::is_int8(t);
 }
 
+/// Pad, nearest resizing, gather and the like as soon as their operand is there, everything else in the graph's order. An add
+/// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
+/// last.
+std::vector<NodeId> moves_first(const Graph& g) {
+  const auto moves = [&](const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kAnchor); };
+  std::vector<bool> done(static_cast<std::size_t>(g.node_capacity()), false);
+  std::vector<NodeId> out;
+  const auto emit = [&](NodeId id, const auto& self) -> void {
+    done[static_cast<std::size_t>(id)] = true;
+    out.push_back(id);
+    for (const ValueId v : g.node(id).outputs) {
+      for (const auto& [user, slot] : g.users(v)) {
+        const Node& u = g.node(user);
+        if (done[static_cast<std::size_t>(user)] || u.dead || !moves(u)) continue;
+        const bool ready = std::all_of(u.inputs.begin(), u.inputs.end(), [&](ValueId in) {
+          return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)];
+        });
+        if (ready) self(user, self);
+      }
+    }
+  };
+  for (const NodeId id : g.order()) {
+    if (!done[static_cast<std::size_t>(id)]) emit(id, emit);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_alias(const Node& node) {
@@ -66,7 +93,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
   out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
   out.notes.assign(static_cast<std::size_t>(g.node_capacity()), "");
   const bool fuse = !disabled.contains("fuse-epilogue");
-  for (const NodeId id : g.order()) {
+  for (const NodeId id : moves_first(g)) {
     const Node& n = g.node(id);
     if (n.op == Op::input || n.op == Op::constant) continue;
     int latest = -1, direct = -1;
