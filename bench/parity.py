@@ -111,6 +111,12 @@ def engines(args, net, style, threads):
     return a, b
 
 
+def roundings(args, engine):
+    """How many views and codes the regions' programs make: what a placement demands between the nodes of one region is more of them."""
+    regions = json.loads(twins.run([args.octavo, "explain", engine, "--json"]))["regions"]
+    return sum(r["reason"].split("epilogue in registers:")[-1].count(word) for r in regions if "epilogue in registers:" in r["reason"] for word in ("view", "quantize"))
+
+
 def compare(args, a, b, threads):
     """The row of two engines; not timed when they are one plan."""
     first, second = twins.bench(args, a, threads, 0.05), twins.bench(args, b, threads, 0.05)
@@ -120,7 +126,7 @@ def compare(args, a, b, threads):
     x, y = twins.interleaved(args, a, b, threads)
     ratio, low, high = twins.interval(x, y)
     return {**row, "same": False, "pairs": args.pairs, "explicit_ms": sorted(x)[len(x) // 2], "twin_ms": sorted(y)[len(y) // 2],
-            "ratio": ratio, "low": low, "high": high}
+            "ratio": ratio, "low": low, "high": high, "roundings": roundings(args, a) - roundings(args, b)}
 
 
 def hobbled(args, net, threads, results):
@@ -144,7 +150,8 @@ def cell(row):
         return "failed"
     if row["same"]:
         return f"same plan, {row['explicit_ms']:.2f} ms"
-    mark = "" if row["low"] <= LIMIT else " **slower**"
+    more = row.get("roundings", 0)
+    mark = "" if row["low"] <= LIMIT else f", {more} roundings more" if more > 0 else " **slower**"
     return f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]{mark}"
 
 
@@ -163,7 +170,8 @@ TEXT = """# Explicit models against their implicit twins
 
 Written by `bench/parity.py --write` on {machine}; effort {effort}. *same plan*: the Q/DQ model and its twin (the float model with a table
 of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that take
-turns, and its 95 % interval; a row whose interval has no value up to {limit} is marked. The last column is the twin with every
+turns, and its 95 % interval; where the interval has no value up to {limit}, the cell says how many
+roundings more the placement demands inside regions (the twin is the time without them; `octavo explain` names them), or *slower* when it demands none. The last column is the twin with every
 range over the fastest explicit style.
 
 """
