@@ -28,16 +28,21 @@ struct Border {
 };
 
 /// Region::graph_inputs lists, stage by stage, the anchor's inputs (without the one that comes from the stage before) and the
-/// operands; graph_outputs the stores of the last stage. Operands that are planner-made constants have no value.
+/// operands; graph_outputs the stores of the last stage (of all, where they are independent). Operands that are planner-made
+/// constants have no value.
 Border border_of(const Region& r) {
   Border b;
   std::vector<const TensorRef*> in, out;
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
-    for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) in.push_back(&stage.anchor.inputs[i]);
+    for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i)
+      in.push_back(&stage.anchor.inputs[i]);
     for (const region::Operand& o : stage.operands) in.push_back(&o.ref);
   }
-  for (const TensorRef& t : r.stages.back().stores) out.push_back(&t);
+  for (const Stage& stage : r.stages) {
+    if (!r.independent && &stage != &r.stages.back()) continue;
+    for (const TensorRef& t : stage.stores) out.push_back(&t);
+  }
   if (in.size() != r.graph_inputs.size() || out.size() != r.graph_outputs.size()) {
     b.problem = fmt::format("the plan names {} inputs and {} outputs of the graph for {} and {} tensors", r.graph_inputs.size(),
                             r.graph_outputs.size(), in.size(), out.size());

@@ -55,14 +55,17 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.reason = r.reason;
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       const region::Stage& stage = r.stages[s];
-      for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
+      for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
         if (!is_constant(plan, stage.anchor.inputs[i])) layer.inputs.push_back(tensor_of(stage.anchor.inputs[i]));
       }
       for (const region::Operand& o : stage.operands) {
         if (!is_constant(plan, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
       }
     }
-    for (const region::TensorRef& t : r.stages.back().stores) layer.outputs.push_back(tensor_of(t));
+    for (const region::Stage& stage : r.stages) {
+      if (!r.independent && &stage != &r.stages.back()) continue;
+      for (const region::TensorRef& t : stage.stores) layer.outputs.push_back(tensor_of(t));
+    }
     for (const region::Alternative& a : r.alternatives) layer.alternatives.push_back({a.tactic, a.reason, a.seconds});
     layers.push_back(std::move(layer));
   }

@@ -77,6 +77,7 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
 [[nodiscard]] const Family& resize_family();
 [[nodiscard]] const Family& softmax_family();
 [[nodiscard]] const Family& staged_family();
+[[nodiscard]] const Family& together_family();
 [[nodiscard]] const Family& reference_family();
 
 }  // namespace octavo::cpu

@@ -1,7 +1,8 @@
-// cpu.staged.bands(<stage 0 tactic>,<stage 1 tactic>): a convolution and the pooling that alone reads it, band of rows by band, the
-// rows between them in the worker's scratch instead of memory. The stages are ordinary kernels of any provider, made for regions
-// that are one band high; every tensor of such a region is a buffer of its own, so that a band is reached by moving base addresses.
-// Rows that the next band needs again are carried over; only the first band of a task computes its halo anew.
+// cpu.staged.bands(<tactic>,<tactic>,...): a chain of 2 to 4 stages, each of which alone reads the one before (conv + pooling,
+// depthwise + 1x1, quantize + conv, ...), band of rows by band, the rows between them in the worker's scratch instead of memory.
+// The stages are ordinary kernels of any provider, made for regions that are one band high; every tensor of such a region is a
+// buffer of its own, so that a band is reached by moving base addresses. Rows that the next band needs again are carried over; only
+// the first band of a task computes its halo anew.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,14 +16,16 @@ namespace octavo::cpu {
 namespace {
 
 using region::TensorRef;
-constexpr std::int64_t kBandBytes = 96 * 1024;  // of the rows between the stages: well inside L2
-constexpr std::size_t kSlack = 64;              // readable and writable around an arena buffer
+constexpr std::int64_t kBandBytes = 128 * 1024;  // of all rows between stages: well inside L2
+constexpr std::size_t kMostStages = 4;
+constexpr std::size_t kSlack = 64;  // readable and writable around an arena buffer
 
 // The vertical geometry of a window operator.
 struct Vertical {
   std::int64_t in, out, kernel, stride, dilation, pad;
 };
 Vertical vertical(const Stage& s) {
+  if (s.anchor.none()) return {s.space[2], s.space[2], 1, 1, 1, 0};
   const auto kernel = s.anchor.weights ? ir::Shape(s.anchor.weights->dims.begin() + 2, s.anchor.weights->dims.end())
                                        : ir::get_ints(s.anchor.attrs, "kernel");
   const auto first = [&](const char* key, std::int64_t fallback) {
@@ -49,40 +52,66 @@ Slab slab_of(const Vertical& v, std::int64_t begin, std::int64_t end) {
           to - last_input(v, begin, end)};
 }
 
-// One band of a task: rows of stage 1's result, and the rows of stage 0's result that it adds to those carried over.
-struct Band {
-  std::int64_t begin, end;          // stage 1
-  std::int64_t between_begin;       // stage 0 rows in scratch start here
-  std::int64_t new_begin, new_end;  // stage 0 rows to compute
+// One band of a task: for each stage but the last the rows of its result that scratch holds from `begin` on, and the ones among
+// them to compute; for the last stage the rows to store.
+struct Rows {
+  std::int64_t begin = 0, new_begin = 0, end = 0;
 };
+using Band = std::vector<Rows>;
 struct Schedule {
   std::vector<std::vector<Band>> tasks;  // of one image
-  std::int64_t between_rows = 1;
+  std::vector<std::int64_t> between_rows;
 };
 Schedule schedule_of(const Region& r, int threads) {
-  const Vertical v = vertical(r.stages[1]);
-  const auto& space = r.stages[0].space;
-  const auto size = static_cast<std::int64_t>(ir::size_of(r.stages[0].stores[0].dtype));
-  const std::int64_t row_bytes = std::max<std::int64_t>(space[1] * space[3] * size, 1);
-  const std::int64_t rows = std::clamp<std::int64_t>(kBandBytes / row_bytes / std::max<std::int64_t>(v.stride, 1), 1, v.out);
-  const std::int64_t bands = (v.out + rows - 1) / rows;
-  const std::int64_t count = std::clamp<std::int64_t>(threads <= 1 || space[0] >= threads ? 1 : threads, 1, bands);
+  const std::size_t n = r.stages.size();
+  std::vector<Vertical> v;
+  for (const Stage& s : r.stages) v.push_back(vertical(s));
+  std::int64_t row_bytes = 0, down = 1;  // of everything between, for one row of the result
+  for (std::size_t k = n - 1; k-- > 0;) {
+    down *= v[k + 1].stride;
+    const auto& space = r.stages[k].space;
+    row_bytes += down * space[1] * space[3] * static_cast<std::int64_t>(ir::size_of(r.stages[k].stores[0].dtype));
+  }
+  const Vertical& last = v.back();
+  const std::int64_t rows = std::clamp<std::int64_t>(kBandBytes / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
+  const std::int64_t bands = (last.out + rows - 1) / rows;
+  const std::int64_t images = r.stages[0].space[0];
+  const std::int64_t count = std::clamp<std::int64_t>(threads <= 1 || images >= threads ? 1 : threads, 1, bands);
   Schedule s;
+  s.between_rows.assign(n - 1, 1);
   for (std::int64_t t = 0; t < count; ++t) {
     std::vector<Band> task;
     for (std::int64_t b = bands * t / count; b < bands * (t + 1) / count; ++b) {
-      Band band;
-      band.begin = b * rows;
-      band.end = std::min(v.out, band.begin + rows);
-      band.between_begin = first_input(v, band.begin);
-      band.new_end = last_input(v, band.begin, band.end);
-      band.new_begin = task.empty() ? band.between_begin : std::clamp(task.back().new_end, band.between_begin, band.new_end);
-      s.between_rows = std::max(s.between_rows, band.new_end - band.between_begin);
-      task.push_back(band);
+      Band band(n);
+      band[n - 1] = {b * rows, b * rows, std::min(last.out, (b + 1) * rows)};
+      for (std::size_t k = n - 1; k-- > 0;) {
+        const Rows& above = band[k + 1];
+        if (above.new_begin == above.end) {  // nothing new above: what is there stays
+          band[k] = task.back()[k];
+          band[k].new_begin = band[k].end;
+          continue;
+        }
+        const std::int64_t begin = first_input(v[k + 1], above.new_begin), end = last_input(v[k + 1], above.new_begin, above.end);
+        band[k] = {begin, task.empty() ? begin : std::clamp(task.back()[k].end, begin, end), end};
+        s.between_rows[k] = std::max(s.between_rows[k], end - begin);
+      }
+      task.push_back(std::move(band));
     }
     s.tasks.push_back(std::move(task));
   }
   return s;
+}
+
+// Channel-last rows between stage k and the next.
+TensorRef between_of(const Region& r, std::size_t k) {
+  TensorRef t = r.stages[k].stores[0];
+  const ir::Shape& d = r.stages[k].space;
+  t.buffer = 1 << 30;  // no buffer of the plan
+  t.offset = 0;
+  t.dims = d;
+  t.strides = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
+  t.quantizer = r.stages[k + 1].anchor.inputs[0].quantizer;
+  return t;
 }
 
 // A region of one stage, `slab` high, whose tensors are buffers 0, 1, ... in the order inputs, operands, stores, weights.
@@ -90,7 +119,7 @@ struct Piece {
   Region region;
   Plan plan;
 };
-Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, const Slab& slab, const TensorRef& between) {
+Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, const Slab& slab) {
   Piece p;
   p.region.name = whole.name;
   Stage s = whole.stages[stage_index];
@@ -110,35 +139,23 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, c
     r.buffer = static_cast<region::BufferId>(p.plan.buffers.size());
     p.plan.buffers.push_back(std::move(b));
   };
-  TensorRef& x = s.anchor.inputs[0];
-  TensorRef& y = s.stores[0];
-  if (stage_index == 0) y = between;
-  if (stage_index == 1) x = between;
-  own(x, slab.in_rows);
+  if (stage_index + 1 < whole.stages.size()) s.stores[0] = between_of(whole, stage_index);
+  if (stage_index > 0) s.anchor.inputs[0] = between_of(whole, stage_index - 1);
+  if (!s.anchor.none()) own(s.anchor.inputs[0], slab.in_rows);
   for (auto& o : s.operands) own(o.ref, slab.rows);
   for (TensorRef& r : s.stores) own(r, slab.rows);
   if (s.anchor.weights) own(*s.anchor.weights, -1);
   s.space[0] = 1;
   s.space[2] = slab.rows;
-  auto pads = ir::get_ints(s.anchor.attrs, "pads");
-  if (pads.empty()) pads.assign(4, 0);
-  pads[0] = slab.top;
-  pads[2] = slab.bottom;
-  s.anchor.attrs["pads"] = pads;
+  if (!s.anchor.none()) {
+    auto pads = ir::get_ints(s.anchor.attrs, "pads");
+    if (pads.empty()) pads.assign(4, 0);
+    pads[0] = slab.top;
+    pads[2] = slab.bottom;
+    s.anchor.attrs["pads"] = pads;
+  }
   p.region.stages.push_back(std::move(s));
   return p;
-}
-
-// Channel-last rows between the stages.
-TensorRef between_of(const Region& r) {
-  TensorRef t = r.stages[0].stores[0];
-  const ir::Shape& d = r.stages[0].space;
-  t.buffer = 1 << 30;  // no buffer of the plan
-  t.offset = 0;
-  t.dims = d;
-  t.strides = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
-  t.quantizer = r.stages[1].anchor.inputs[0].quantizer;
-  return t;
 }
 
 std::set<Slab> slabs_of(const Region& r, const Schedule& schedule, std::size_t stage) {
@@ -146,25 +163,28 @@ std::set<Slab> slabs_of(const Region& r, const Schedule& schedule, std::size_t s
   const Vertical v = vertical(r.stages[stage]);
   for (const auto& task : schedule.tasks) {
     for (const Band& b : task) {
-      if (stage == 1) out.insert(slab_of(v, b.begin, b.end));
-      if (stage == 0 && b.new_begin < b.new_end) out.insert(slab_of(v, b.new_begin, b.new_end));
+      if (b[stage].new_begin < b[stage].end) out.insert(slab_of(v, b[stage].new_begin, b[stage].end));
     }
   }
   return out;
 }
 
 std::string refusal(const Region& r) {
-  for (const Stage& s : r.stages) {
-    if (s.space.size() != 4 || s.anchor.inputs.size() != 1 || s.anchor.inputs[0].dims.size() != 4)
+  if (r.stages.size() > kMostStages) return fmt::format("{} stages, at most {}", r.stages.size(), kMostStages);
+  for (std::size_t k = 0; k < r.stages.size(); ++k) {
+    const Stage& s = r.stages[k];
+    const bool pass = k == 0 && s.anchor.none();
+    if (s.space.size() != 4 || (!pass && (s.anchor.inputs.size() != 1 || s.anchor.inputs[0].dims.size() != 4)))
       return "needs two spatial dimensions";
     for (const auto& o : s.operands) {
       if (!o.div.empty() && (o.div[0] != 1 || o.div[2] != 1)) return "an operand repeats along the height";
     }
+    if (k == 0) continue;
+    const Stage& before = r.stages[k - 1];
+    if (before.stores.size() != 1 || before.space != s.anchor.inputs[0].dims) return "the stages do not meet in one tensor";
+    if (before.stores[0].dtype != s.anchor.inputs[0].dtype) return "the stages do not agree on the type between them";
   }
-  if (ir::count(r.stages[1].space) == 0) return "no elements";
-  if (r.stages[0].stores.size() != 1 || r.stages[0].space != r.stages[1].anchor.inputs[0].dims)
-    return "the stages do not meet in one tensor";
-  if (r.stages[0].stores[0].dtype != r.stages[1].anchor.inputs[0].dtype) return "the stages do not agree on the type between them";
+  if (ir::count(r.stages.back().space) == 0 || ir::count(r.stages.front().space) == 0) return "no elements";
   return "";
 }
 
@@ -176,9 +196,8 @@ struct Choice {
 // The first provider's cheapest tactic that takes every height; `wanted` non-empty: that one.
 std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& schedule, std::size_t stage,
                              std::string_view wanted) {
-  const TensorRef between = between_of(r);
   std::vector<Piece> pieces;
-  for (const Slab& slab : slabs_of(r, schedule, stage)) pieces.push_back(piece_of(r, plan, stage, slab, between));
+  for (const Slab& slab : slabs_of(r, schedule, stage)) pieces.push_back(piece_of(r, plan, stage, slab));
   for (const region::Provider* p : providers()) {
     std::map<std::string, std::pair<std::size_t, double>> taken;  // tactic -> pieces, seconds
     for (const Piece& piece : pieces) {
@@ -202,77 +221,90 @@ std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& 
   return std::nullopt;
 }
 
-// The two names in "cpu.staged.bands(a,b)".
-std::optional<std::pair<std::string, std::string>> parse(std::string_view tactic) {
-  const auto open = tactic.find('('), comma = tactic.find(','), close = tactic.rfind(')');
-  if (open == std::string_view::npos || comma == std::string_view::npos || close != tactic.size() - 1 || comma < open)
-    return std::nullopt;
-  return std::pair{std::string(tactic.substr(open + 1, comma - open - 1)),
-                   std::string(tactic.substr(comma + 1, close - comma - 1))};
+// The names in "cpu.staged.bands(a,b,c)".
+std::vector<std::string> parse(std::string_view tactic) {
+  std::vector<std::string> out;
+  const auto open = tactic.find('(');
+  if (open == std::string_view::npos || tactic.back() != ')') return out;
+  std::string_view list = tactic.substr(open + 1, tactic.size() - open - 2);
+  for (;;) {
+    const auto comma = list.find(',');
+    out.emplace_back(list.substr(0, comma));
+    if (comma == std::string_view::npos) return out;
+    list.remove_prefix(comma + 1);
+  }
 }
 
 class StagedKernel final : public Kernel {
  public:
   using Kernels = std::map<Slab, std::unique_ptr<Kernel>>;
-  StagedKernel(const Region& r, Schedule schedule, Kernels first, Kernels second)
-      : stages_(r.stages), schedule_(std::move(schedule)), between_(between_of(r)) {
-    kernels_[0] = std::move(first);
-    kernels_[1] = std::move(second);
-    for (std::size_t k = 0; k < 2; ++k) {
-      v_[k] = vertical(stages_[k]);
+  StagedKernel(const Region& r, Schedule schedule, std::vector<Kernels> kernels)
+      : stages_(r.stages), schedule_(std::move(schedule)), kernels_(std::move(kernels)) {
+    for (std::size_t k = 0; k < stages_.size(); ++k) {
+      v_.push_back(vertical(stages_[k]));
       for (const auto& [slab, kernel] : kernels_[k]) inner_scratch_ = std::max(inner_scratch_, kernel->scratch_bytes());
+      if (k + 1 == stages_.size()) continue;
+      const TensorRef between = between_of(r, k);
+      row_bytes_.push_back(between.strides[2] * static_cast<std::int64_t>(ir::size_of(between.dtype)));
+      between_at_.push_back(between_bytes_ + kSlack);
+      between_bytes_ += (static_cast<std::size_t>(schedule_.between_rows[k] * row_bytes_[k]) + 2 * kSlack + 63) / 64 * 64;
     }
-    row_bytes_ = between_.strides[2] * static_cast<std::int64_t>(ir::size_of(between_.dtype));
-    between_bytes_ = (static_cast<std::size_t>(schedule_.between_rows * row_bytes_) + 2 * kSlack + 63) / 64 * 64;
   }
 
-  int tasks() const override { return static_cast<int>(stages_[1].space[0] * static_cast<std::int64_t>(schedule_.tasks.size())); }
+  int tasks() const override {
+    return static_cast<int>(stages_.back().space[0] * static_cast<std::int64_t>(schedule_.tasks.size()));
+  }
   std::size_t scratch_bytes() const override { return between_bytes_ + inner_scratch_; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
-    std::byte* between = worker.scratch + kSlack;
-    const Worker inner{worker.index, worker.count, worker.scratch + between_bytes_};
     for (int t = task_begin; t < task_end; ++t) {
       const std::int64_t n = t / static_cast<std::int64_t>(schedule_.tasks.size());
       const auto& bands = schedule_.tasks[static_cast<std::size_t>(t) % schedule_.tasks.size()];
       for (std::size_t b = 0; b < bands.size(); ++b) {
-        const Band& band = bands[b];
-        if (b > 0 && band.new_begin > band.between_begin) {  // carry over what both bands read
-          std::memmove(between, between + (band.between_begin - bands[b - 1].between_begin) * row_bytes_,
-                       static_cast<std::size_t>((band.new_begin - band.between_begin) * row_bytes_));
+        for (std::size_t k = 0; k < stages_.size(); ++k) {
+          const Rows& rows = bands[b][k];
+          const bool last = k + 1 == stages_.size();
+          if (!last && b > 0 && rows.new_begin > rows.begin &&
+              rows.begin > bands[b - 1][k].begin) {  // carry over what is read again
+            std::byte* at = worker.scratch + between_at_[k];
+            std::memmove(at, at + (rows.begin - bands[b - 1][k].begin) * row_bytes_[k],
+                         static_cast<std::size_t>((rows.new_begin - rows.begin) * row_bytes_[k]));
+          }
+          if (rows.new_begin < rows.end) run_stage(memory, worker, k, n, rows);
         }
-        if (band.new_begin < band.new_end) {
-          run_stage(memory, inner, 0, n, band.new_begin, band.new_end,
-                    between + (band.new_begin - band.between_begin) * row_bytes_);
-        }
-        run_stage(memory, inner, 1, n, band.begin, band.end, between);
       }
     }
   }
 
  private:
-  void run_stage(const Memory& memory, const Worker& worker, std::size_t k, std::int64_t n, std::int64_t begin, std::int64_t end,
-                 std::byte* between) const {
+  void run_stage(const Memory& memory, const Worker& worker, std::size_t k, std::int64_t n, const Rows& rows) const {
     const Stage& s = stages_[k];
+    const std::int64_t begin = rows.new_begin;
     const auto at = [&](const TensorRef& r, std::int64_t row) {
       const std::int64_t image = s.space[0] == 1 || r.dims[0] == 1 ? 0 : n * r.strides[0];
       return memory.at(r) + (image + row * r.strides[2]) * static_cast<std::int64_t>(ir::size_of(r.dtype));
     };
     Memory own;  // in piece_of's order
-    own.base.push_back(k == 1 ? between : at(s.anchor.inputs[0], first_input(v_[0], begin)));
+    if (k > 0) {
+      own.base.push_back(worker.scratch + between_at_[k - 1]);
+    } else if (!s.anchor.none()) {
+      own.base.push_back(at(s.anchor.inputs[0], first_input(v_[0], begin)));
+    }
     for (const auto& o : s.operands) own.base.push_back(at(o.ref, o.ref.dims[2] == 1 ? 0 : begin));
-    for (const TensorRef& r : s.stores) own.base.push_back(k == 0 ? between : at(r, begin));
+    for (const TensorRef& r : s.stores)
+      own.base.push_back(k + 1 < stages_.size() ? worker.scratch + between_at_[k] + (begin - rows.begin) * row_bytes_[k]
+                                                : at(r, begin));
     if (s.anchor.weights) own.base.push_back(memory.base[static_cast<std::size_t>(s.anchor.weights->buffer)]);
-    const Kernel& kernel = *kernels_[k].at(slab_of(v_[k], begin, end));
-    kernel.run(own, 0, kernel.tasks(), worker);
+    const Kernel& kernel = *kernels_[k].at(slab_of(v_[k], begin, rows.end));
+    kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_});
   }
 
   std::vector<Stage> stages_;
   Schedule schedule_;
-  TensorRef between_;
-  Kernels kernels_[2];
-  Vertical v_[2];
-  std::int64_t row_bytes_ = 1;
+  std::vector<Kernels> kernels_;
+  std::vector<Vertical> v_;
+  std::vector<std::int64_t> row_bytes_;
+  std::vector<std::size_t> between_at_;
   std::size_t between_bytes_ = 0, inner_scratch_ = 0;
 };
 
@@ -281,58 +313,65 @@ class StagedFamily final : public Family {
   std::string_view name() const override { return "cpu.staged.bands"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
-    if (r.stages.size() != 2) return false;
-    const region::Anchor &a = r.stages[0].anchor, &b = r.stages[1].anchor;
-    return a.op == ir::Op::conv && a.weights && !a.inputs.empty() && (b.op == ir::Op::max_pool || b.op == ir::Op::avg_pool) &&
-           !b.inputs.empty() && !r.stages[0].stores.empty() && !r.stages[1].stores.empty();
+    if (r.independent || r.stages.size() < 2) return false;
+    for (std::size_t k = 0; k < r.stages.size(); ++k) {
+      const region::Anchor& a = r.stages[k].anchor;
+      const bool window = (a.op == ir::Op::conv && a.weights) || a.op == ir::Op::max_pool || a.op == ir::Op::avg_pool;
+      if (r.stages[k].stores.empty() || !(window ? !a.inputs.empty() : k == 0 && a.none())) return false;
+    }
+    return true;
   }
   std::string name_for(const Region& r, const Plan& plan) const override {
-    const auto c = choices(r, plan, std::nullopt);
-    return c ? fmt::format("{}({},{})", name(), c->first.tactic, c->second.tactic) : std::string(name());
+    const auto chosen = choices(r, plan, {});
+    if (chosen.empty()) return std::string(name());
+    std::string list;
+    for (const Choice& c : chosen) list += (list.empty() ? "" : ",") + c.tactic;
+    return fmt::format("{}({})", name(), list);
   }
   bool matches(std::string_view tactic, const Region&, const Plan&, Isa) const override {
-    return tactic.substr(0, name().size() + 1) == "cpu.staged.bands(";
+    return tactic.starts_with("cpu.staged.bands(");
   }
   std::string why_not(const Region& r, const Plan& plan) const override {
     if (auto why = refusal(r); !why.empty()) return why;
-    std::optional<std::pair<std::string, std::string>> wanted;
-    if (!r.tactic.empty() && matches(r.tactic, r, plan, Isa::portable)) wanted = parse(r.tactic);
-    if (!choices(r, plan, wanted)) return "no tactic takes bands of the convolution, or of the pooling";
+    const auto wanted = r.tactic.starts_with("cpu.staged.bands(") ? parse(r.tactic) : std::vector<std::string>{};
+    if (choices(r, plan, wanted).empty()) return "no tactic takes bands of one of the stages";
     return "";
   }
   double cost(const Region& r, const Plan& plan, Isa) const override {
-    const auto c = choices(r, plan, std::nullopt);
-    return c ? (c->first.seconds + c->second.seconds) * static_cast<double>(r.stages[1].space[0]) : 0;
+    double sum = 0;
+    for (const Choice& c : choices(r, plan, {})) sum += c.seconds;
+    return sum * static_cast<double>(r.stages.back().space[0]);
   }
 
-  // packed[0]: s32 pairs (first, count) of the tensors behind it, for each height of stage 0 in order; equal tensors are stored
-  // once.
+  // packed[0]: s32 pairs (first, count) of the tensors behind it, for each height of each stage in order; equal tensors of a stage
+  // are stored once.
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const auto names = parse(r.tactic);
-    if (!names) return fail(ErrorKind::internal, fmt::format("packing for tactic \"{}\": it does not name two tactics", r.tactic));
+    const auto chosen = choices(r, plan, parse(r.tactic));
+    if (chosen.empty())
+      return fail(ErrorKind::unsupported, fmt::format("packing for tactic \"{}\": no provider takes it", r.tactic));
     const Schedule schedule = schedule_of(r, plan.threads);
-    const auto c = choose(r, plan, schedule, 0, names->first);
-    if (!c) return fail(ErrorKind::unsupported, fmt::format("packing for tactic \"{}\": no provider takes it", r.tactic));
     std::vector<std::int32_t> table;
     std::vector<ir::Tensor> out{ir::Tensor()};
-    std::vector<std::vector<ir::Tensor>> seen;
-    std::vector<std::int32_t> first;
-    for (const Slab& slab : slabs_of(r, schedule, 0)) {
-      const Piece piece = piece_of(r, plan, 0, slab, between_of(r));
-      OCTAVO_TRY(auto packed, c->provider->pack(piece.region, piece.plan, c->tactic));
-      const auto same = [&](const std::vector<ir::Tensor>& other) {
-        return std::equal(packed.begin(), packed.end(), other.begin(), other.end(), ir::same_bytes);
-      };
-      const auto found = std::find_if(seen.begin(), seen.end(), same);
-      if (found == seen.end()) {
-        first.push_back(static_cast<std::int32_t>(out.size()));
-        out.insert(out.end(), packed.begin(), packed.end());
-        seen.push_back(std::move(packed));
-        table.push_back(first.back());
-        table.push_back(static_cast<std::int32_t>(seen.back().size()));
-      } else {
-        table.push_back(first[static_cast<std::size_t>(found - seen.begin())]);
-        table.push_back(static_cast<std::int32_t>(found->size()));
+    for (std::size_t k = 0; k < chosen.size(); ++k) {
+      std::vector<std::vector<ir::Tensor>> seen;
+      std::vector<std::int32_t> first;
+      for (const Slab& slab : slabs_of(r, schedule, k)) {
+        const Piece piece = piece_of(r, plan, k, slab);
+        OCTAVO_TRY(auto packed, chosen[k].provider->pack(piece.region, piece.plan, chosen[k].tactic));
+        const auto same = [&](const std::vector<ir::Tensor>& other) {
+          return std::equal(packed.begin(), packed.end(), other.begin(), other.end(), ir::same_bytes);
+        };
+        const auto found = std::find_if(seen.begin(), seen.end(), same);
+        if (found == seen.end()) {
+          first.push_back(static_cast<std::int32_t>(out.size()));
+          out.insert(out.end(), packed.begin(), packed.end());
+          seen.push_back(std::move(packed));
+          table.push_back(first.back());
+          table.push_back(static_cast<std::int32_t>(seen.back().size()));
+        } else {
+          table.push_back(first[static_cast<std::size_t>(found - seen.begin())]);
+          table.push_back(static_cast<std::int32_t>(found->size()));
+        }
       }
     }
     out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table);
@@ -341,41 +380,41 @@ class StagedFamily final : public Family {
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
     const auto names = parse(r.tactic);
-    if (!names || packed.empty())
+    if (names.size() != r.stages.size() || packed.empty())
       return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" with {} packed constants", r.tactic, packed.size()));
+    const auto chosen = choices(r, plan, names);
+    if (chosen.empty())
+      return fail(ErrorKind::unsupported, fmt::format("tactic \"{}\": one of its parts cannot run here", r.tactic));
     Schedule schedule = schedule_of(r, plan.threads);
-    StagedKernel::Kernels kernels[2];
+    std::vector<StagedKernel::Kernels> kernels(r.stages.size());
     const auto* table = reinterpret_cast<const std::int32_t*>(packed[0]);
-    for (std::size_t k = 0; k < 2; ++k) {
-      const auto c = choose(r, plan, schedule, k, k == 0 ? names->first : names->second);
-      if (!c) return fail(ErrorKind::unsupported, fmt::format("tactic \"{}\": its part for stage {} cannot run here", r.tactic, k));
+    for (std::size_t k = 0; k < r.stages.size(); ++k) {
       for (const Slab& slab : slabs_of(r, schedule, k)) {
-        Piece piece = piece_of(r, plan, k, slab, between_of(r));
-        piece.region.tactic = c->tactic;
-        Packed own;
-        if (k == 0) {
-          const auto first = static_cast<std::size_t>(table[0]), count = static_cast<std::size_t>(table[1]);
-          if (first > packed.size() || count > packed.size() - first)
-            return fail(ErrorKind::bad_engine, "staged region: its packed table points outside");
-          own = packed.subspan(first, count);
-          table += 2;
-        }
-        OCTAVO_TRY(auto kernel, c->provider->instantiate(piece.region, piece.plan, own));
+        Piece piece = piece_of(r, plan, k, slab);
+        piece.region.tactic = chosen[k].tactic;
+        const auto first = static_cast<std::size_t>(table[0]), count = static_cast<std::size_t>(table[1]);
+        table += 2;
+        if (first > packed.size() || count > packed.size() - first)
+          return fail(ErrorKind::bad_engine, "staged region: its packed table points outside");
+        OCTAVO_TRY(auto kernel, chosen[k].provider->instantiate(piece.region, piece.plan, packed.subspan(first, count)));
         kernels[k].emplace(slab, std::move(kernel));
       }
     }
-    return std::make_unique<StagedKernel>(r, std::move(schedule), std::move(kernels[0]), std::move(kernels[1]));
+    return std::make_unique<StagedKernel>(r, std::move(schedule), std::move(kernels));
   }
 
  private:
-  static std::optional<std::pair<Choice, Choice>> choices(const Region& r, const Plan& plan,
-                                                          const std::optional<std::pair<std::string, std::string>>& wanted) {
-    if (!refusal(r).empty()) return std::nullopt;
+  /// One a stage, or none when a stage has no tactic.
+  static std::vector<Choice> choices(const Region& r, const Plan& plan, const std::vector<std::string>& wanted) {
+    if (!refusal(r).empty()) return {};
     const Schedule schedule = schedule_of(r, plan.threads);
-    auto first = choose(r, plan, schedule, 0, wanted ? wanted->first : "");
-    auto second = choose(r, plan, schedule, 1, wanted ? wanted->second : "");
-    if (!first || !second) return std::nullopt;
-    return std::pair{*first, *second};
+    std::vector<Choice> out;
+    for (std::size_t k = 0; k < r.stages.size(); ++k) {
+      auto c = choose(r, plan, schedule, k, k < wanted.size() ? wanted[k] : "");
+      if (!c) return {};
+      out.push_back(std::move(*c));
+    }
+    return out;
   }
 };
 

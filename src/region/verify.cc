@@ -302,11 +302,24 @@ class Verifier {
     return reach(o.ref, extents, what);
   }
 
+  static bool stored_by(const Stage& s, const TensorRef& t) {
+    return std::any_of(s.stores.begin(), s.stores.end(), [&](const TensorRef& out) { return out.buffer == t.buffer; });
+  }
+
   Status region(const Region& r) {
     if (r.stages.empty()) return bad("it has no stage");
     packed_ = !r.packed.empty();
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
       if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
+    }
+    for (const Stage& a : r.stages) {  // nothing between independent stages
+      if (!r.independent) break;
+      for (const Stage& b : r.stages) {
+        const bool reads =
+            std::any_of(b.anchor.inputs.begin(), b.anchor.inputs.end(), [&](const TensorRef& t) { return stored_by(a, t); }) ||
+            std::any_of(b.operands.begin(), b.operands.end(), [&](const Operand& o) { return stored_by(a, o.ref); });
+        if (reads) return bad("a stage of independent stages reads a buffer that one of them stores to");
+      }
     }
     for (const BufferId id : r.packed) {
       if (id < 0 || static_cast<std::size_t>(id) >= plan_.buffers.size() ||

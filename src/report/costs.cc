@@ -42,10 +42,12 @@ Costs costs_of(const region::Region& region) {
     const std::int64_t macs = macs_of(stage);
     costs.macs += macs;
     costs.integer = costs.integer || (macs > 0 && stage.anchor.integer);
-    for (std::size_t i = s == 0 ? 0 : 1; i < stage.anchor.inputs.size(); ++i) touch(stage.anchor.inputs[i], false);
+    for (std::size_t i = s == 0 || region.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i)
+      touch(stage.anchor.inputs[i], false);
     if (stage.anchor.weights) touch(*stage.anchor.weights, false);
     for (const auto& operand : stage.operands) touch(operand.ref, false, operand.div);
-    for (std::size_t i = s + 1 < region.stages.size() ? 1 : 0; i < stage.stores.size(); ++i) touch(stage.stores[i], true);
+    for (std::size_t i = s + 1 < region.stages.size() && !region.independent ? 1 : 0; i < stage.stores.size(); ++i)
+      touch(stage.stores[i], true);
   }
   for (const auto& [key, bytes] : seen) costs.bytes += bytes;
   return costs;

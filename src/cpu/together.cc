@@ -1,0 +1,166 @@
+// cpu.together(<tactic>,<tactic>,...): independent stages as one region. The parts' tasks are the region's tasks, so small layers
+// that read one tensor are spread over the threads at once, after one start instead of several, while their input is in cache.
+#include <algorithm>
+#include <optional>
+
+#include "cpu/family.h"
+#include "cpu/provider.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr double kStart = 1e-6;  // what starting a region costs
+
+Region part_of(const Region& r, std::size_t stage) {
+  Region part;
+  part.name = r.name;
+  part.stages = {r.stages[stage]};
+  return part;
+}
+
+struct Choice {
+  std::string tactic;
+  const region::Provider* provider = nullptr;
+  double seconds = 0;
+};
+/// The first provider's cheapest tactic; `wanted` non-empty: that one.
+std::optional<Choice> choose(const Region& part, const Plan& plan, std::string_view wanted) {
+  for (const region::Provider* p : providers()) {
+    std::optional<Choice> best;
+    for (const Offer& o : p->offers(part, plan)) {
+      if (!o.refusal.empty() || (!wanted.empty() && o.tactic != wanted)) continue;
+      if (!best || o.cost < best->seconds) best = Choice{o.tactic, p, o.cost};
+    }
+    if (best) return best;
+  }
+  return std::nullopt;
+}
+
+class TogetherKernel final : public Kernel {
+ public:
+  explicit TogetherKernel(std::vector<std::unique_ptr<Kernel>> parts) : parts_(std::move(parts)) {
+    for (const auto& p : parts_) {
+      first_.push_back(tasks_);
+      tasks_ += p->tasks();
+      scratch_ = std::max(scratch_, p->scratch_bytes());
+    }
+  }
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override { return scratch_; }
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const int begin = std::max(task_begin, first_[i]) - first_[i], end = std::min(task_end - first_[i], parts_[i]->tasks());
+      if (begin < end) parts_[i]->run(memory, begin, end, worker);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<Kernel>> parts_;
+  std::vector<int> first_;
+  int tasks_ = 0;
+  std::size_t scratch_ = 0;
+};
+
+class TogetherFamily final : public Family {
+ public:
+  std::string_view name() const override { return "cpu.together"; }
+  bool per_isa() const override { return false; }
+  bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
+  std::string name_for(const Region& r, const Plan& plan) const override {
+    const auto parts = choices(r, plan, {});
+    if (parts.size() != r.stages.size()) return std::string(name());
+    std::string list;
+    for (const Choice& c : parts) list += (list.empty() ? "" : ",") + c.tactic;
+    return fmt::format("{}({})", name(), list);
+  }
+  bool matches(std::string_view tactic, const Region&, const Plan&, Isa) const override {
+    return tactic.starts_with("cpu.together(");
+  }
+  std::string why_not(const Region& r, const Plan& plan) const override {
+    if (r.stages.size() > 8) return fmt::format("{} parts, at most 8", r.stages.size());
+    const auto wanted = r.tactic.empty() ? std::vector<std::string>{} : parse(r.tactic);
+    if (choices(r, plan, wanted).size() != r.stages.size()) return "no tactic takes one of the parts";
+    return "";
+  }
+  double cost(const Region& r, const Plan& plan, Isa) const override {
+    double sum = 0;
+    for (const Choice& c : choices(r, plan, {})) sum += c.seconds;
+    return sum - kStart * static_cast<double>(r.stages.size() - 1);
+  }
+
+  // packed[0]: the count of the tensors of each part, which follow.
+  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
+    const auto parts = choices(r, plan, parse(r.tactic));
+    if (parts.size() != r.stages.size())
+      return fail(ErrorKind::unsupported, fmt::format("packing for tactic \"{}\": no provider takes it", r.tactic));
+    std::vector<std::int32_t> counts;
+    std::vector<ir::Tensor> out{ir::Tensor()};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      OCTAVO_TRY(auto packed, parts[i].provider->pack(named(r, i, parts[i]), plan, parts[i].tactic));
+      counts.push_back(static_cast<std::int32_t>(packed.size()));
+      std::move(packed.begin(), packed.end(), std::back_inserter(out));
+    }
+    out[0] = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(counts.size())}, counts);
+    return out;
+  }
+
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
+    const auto names = parse(r.tactic);
+    const auto parts = choices(r, plan, names);
+    if (packed.empty() || names.size() != r.stages.size() || parts.size() != r.stages.size())
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("tactic \"{}\" with {} packed constants for {} parts", r.tactic, packed.size(), r.stages.size()));
+    const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0]);
+    std::size_t at = 1;
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto count = static_cast<std::size_t>(counts[i]);
+      if (counts[i] < 0 || count > packed.size() - at)
+        return fail(ErrorKind::bad_engine, "parts side by side: the packed table points outside");
+      OCTAVO_TRY(auto kernel, parts[i].provider->instantiate(named(r, i, parts[i]), plan, packed.subspan(at, count)));
+      kernels.push_back(std::move(kernel));
+      at += count;
+    }
+    return std::make_unique<TogetherKernel>(std::move(kernels));
+  }
+
+ private:
+  static Region named(const Region& r, std::size_t i, const Choice& c) {
+    Region part = part_of(r, i);
+    part.tactic = c.tactic;
+    return part;
+  }
+
+  /// The names in "cpu.together(a,b)"; parts never are staged themselves, so commas separate.
+  static std::vector<std::string> parse(std::string_view tactic) {
+    std::vector<std::string> out;
+    const auto open = tactic.find('('), close = tactic.rfind(')');
+    if (open == std::string_view::npos || close != tactic.size() - 1) return out;
+    std::string_view list = tactic.substr(open + 1, close - open - 1);
+    for (;;) {
+      const auto comma = list.find(',');
+      out.emplace_back(list.substr(0, comma));
+      if (comma == std::string_view::npos) return out;
+      list.remove_prefix(comma + 1);
+    }
+  }
+
+  static std::vector<Choice> choices(const Region& r, const Plan& plan, const std::vector<std::string>& wanted) {
+    std::vector<Choice> out;
+    for (std::size_t i = 0; i < r.stages.size(); ++i) {
+      auto c = choose(part_of(r, i), plan, i < wanted.size() ? wanted[i] : "");
+      if (!c) break;
+      out.push_back(std::move(*c));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& together_family() {
+  static const TogetherFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
