@@ -1,4 +1,5 @@
 """The Python package on the digits example: results, errors, threads, files, and life beside `import onnx`."""
+import json
 import os
 import pathlib
 import subprocess
@@ -21,7 +22,7 @@ def pictures(n=1, seed=0):
 
 @pytest.fixture(scope="module")
 def engine():
-    return octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1)
+    return octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1, effort=0)
 
 
 def test_runs_and_agrees_with_onnxruntime():
@@ -38,7 +39,7 @@ def test_path_str_bytes_and_proto_are_one_model(engine):
     onnx = pytest.importorskip("onnx")
     shapes = {"image": [1, 1, 16, 16]}
     for model in (str(QDQ), QDQ.read_bytes(), onnx.load(QDQ)):
-        assert octavo.build(model, shapes=shapes, threads=1).plan_hash == engine.plan_hash
+        assert octavo.build(model, shapes=shapes, threads=1, effort=0).plan_hash == engine.plan_hash
 
 
 def test_facts(engine):
@@ -119,7 +120,7 @@ def test_save_and_load(engine, tmp_path):
     path = tmp_path / "digits.octavo"
     engine.save(path)
     first = path.read_bytes()
-    octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1).save(path)
+    octavo.build(QDQ, shapes={"image": (1, 1, 16, 16)}, threads=1, effort=0).save(path)
     assert path.read_bytes() == first
     for loaded in (octavo.load(path), octavo.Engine.load(str(path), threads=2)):
         assert loaded.plan_hash == engine.plan_hash
@@ -146,7 +147,7 @@ def test_save_and_load(engine, tmp_path):
     (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
     (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
     (lambda e: octavo.build(QDQ, disable=["nothing-real"], default_batch=1), octavo.UsageError, "nothing-real"),
-    (lambda e: octavo.build(QDQ, fast=True), TypeError, "no option 'fast'; the options are default_batch, disable"),
+    (lambda e: octavo.build(QDQ, fast=True), TypeError, "no option .fast.; the options are allowed, calibration, default_batch"),
     (lambda e: octavo.build(QDQ, disable="abc"), TypeError, "list of names"),
 ])
 def test_errors(engine, call, error, text):
@@ -213,3 +214,49 @@ def test_exports_nothing_but_its_entry():
     lines = subprocess.run(["nm", "-D", "--defined-only", str(module)], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.split()[-1] for line in lines]
     assert names == ["PyInit__octavo"]
+
+
+def ranges_of_pairs(path):
+    """{tensor: largest magnitude} of the activations that a Q/DQ model quantizes."""
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(path)
+    constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    ranges = {}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[0] not in constants:
+            zero = constants[node.input[2]]
+            code = np.iinfo(zero.dtype)
+            ranges[node.input[0]] = float(constants[node.input[1]].item()) * max(code.max - int(zero.item()), int(zero.item()) - code.min)
+    return ranges
+
+
+def test_calibration_permits_int8(tmp_path):
+    ranges = ranges_of_pairs(QDQ)
+    assert ranges
+    options = {"shapes": {"image": (1, 1, 16, 16)}, "threads": 1, "effort": 0}
+    plain = octavo.build(FLOAT, **options)
+    permitted = octavo.build(FLOAT, calibration=ranges, **options)
+    assert not any(layer["precision"] == "int8" for layer in plain.layers)
+    assert any(layer["precision"] == "int8" and "permitted" in layer["reason"] for layer in permitted.layers)
+    table = tmp_path / "ranges.json"
+    table.write_text(json.dumps(ranges))
+    assert octavo.build(FLOAT, calibration=table, **options).plan_hash == permitted.plan_hash
+    x = pictures(1)
+    assert permitted.run({"image": x})["head"].argmax() == plain.run({"image": x})["head"].argmax()
+    kept = octavo.build(FLOAT, calibration=ranges, precision={"*": "float32"}, **options)
+    assert not any(layer["precision"] == "int8" for layer in kept.layers)
+    assert octavo.build(FLOAT, calibration=ranges, allowed={"float32"}, **options).plan_hash == kept.plan_hash == plain.plan_hash
+
+
+def test_calibration_errors(tmp_path):
+    with pytest.raises(octavo.UsageError, match="negative"):
+        octavo.build(FLOAT, calibration={"image": -1})
+    with pytest.raises(octavo.FileError, match="nowhere"):
+        octavo.build(FLOAT, calibration=tmp_path / "nowhere.cache")
+    (tmp_path / "bad.cache").write_text("TRT-8501-EntropyCalibration2\nimage 3c\n")
+    with pytest.raises(octavo.InputError, match="line 2"):
+        octavo.build(FLOAT, calibration=tmp_path / "bad.cache")
+    with pytest.raises(octavo.UsageError, match="matches no"):
+        octavo.build(FLOAT, calibration={"image": 1}, precision={"ghost": "float32"}, shapes={"image": (1, 1, 16, 16)}, effort=0)
+    with pytest.raises(TypeError):
+        octavo.build(FLOAT, precision="int8")
