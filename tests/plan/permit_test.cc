@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ir/text.h"
+#include "plan/permit_error.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
 
@@ -167,6 +168,17 @@ TEST(Permit, KeepFloatTurnsOneLayerOff) {
   EXPECT_EQ(a->permitted, (std::set<std::string>{"conv1", "conv2", "conv3"}));
   EXPECT_EQ(b->permitted, (std::set<std::string>{"conv1", "conv2"}));
   EXPECT_EQ(b->why_float.at("conv3"), "float32 was measured faster");
+}
+
+TEST(Permit, TheErrorOfPermittedViewsIsMeasured) {
+  const auto plain = planned(residual()).graph;
+  const auto none = plan::estimated_error(plain, plain);
+  const auto fine = plan::estimated_error(plain, planned(residual(), with({{"x", 1.0F / 127}, {"r1", 0.05F}, {"r2", 0.2F}})).graph);
+  const auto coarse = plan::estimated_error(plain, planned(residual(), with({{"x", 0.2F}, {"r1", 0.5F}, {"r2", 2.0F}})).graph);
+  ASSERT_TRUE(none && fine && coarse);
+  EXPECT_EQ(*none, 0);
+  EXPECT_GT(*fine, 0);
+  EXPECT_GT(*coarse, *fine);
 }
 
 }  // namespace
