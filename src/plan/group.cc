@@ -21,7 +21,10 @@ bool program_type(ir::DType t) {
 /// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
 /// last.
 std::vector<NodeId> moves_first(const Graph& g) {
-  const auto moves = [&](const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kAnchor); };
+  const auto moves = [&](const Node& n) {  // or joins its only producer's group whenever it comes
+    if (ir::has_trait(n.op, ir::kMove)) return !ir::has_trait(n.op, ir::kAnchor);
+    return in_program(g, n) && std::count_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !g.is_constant(v); }) == 1;
+  };
   std::vector<bool> done(static_cast<std::size_t>(g.node_capacity()), false);
   std::vector<NodeId> out;
   const auto emit = [&](NodeId id, const auto& self) -> void {
