@@ -83,9 +83,12 @@ class TogetherFamily final : public Family {
     return "";
   }
   double cost(const Region& r, const Plan& plan, Isa) const override {
-    double sum = 0;
-    for (const Choice& c : choices(r, plan, {})) sum += c.seconds;
-    return sum - kStart * static_cast<double>(r.stages.size() - 1);
+    double sum = 0, longest = 0;
+    for (const Choice& c : choices(r, plan, {})) {
+      sum += c.seconds;
+      longest = std::max(longest, c.seconds);
+    }
+    return std::max(longest, sum - kStart * static_cast<double>(r.stages.size() - 1));
   }
 
   // packed[0]: the count of the tensors of each part, which follow.
