@@ -48,6 +48,7 @@ int run_main(int argc, const char* const* argv) {
       {"build", "Compile a model and write an engine file", add_build},
       {"run", "Run a model on pictures or arrays", add_run},
       {"bench", "Measure the time a run takes", add_bench},
+      {"profile", "Time each region; write what trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};

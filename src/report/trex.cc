@@ -1,0 +1,303 @@
+#include "report/trex.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "base/hash.h"
+#include "report/costs.h"
+#include "report/decisions.h"
+
+namespace octavo::report {
+namespace {
+
+using nlohmann::json;
+using region::Plan;
+using region::Region;
+using region::Stage;
+using region::TensorRef;
+
+bool channels_last(const TensorRef& t) {
+  return t.dims.size() >= 3 && t.dims[1] > 1 && t.strides[1] == 1;
+}
+
+/// One of the strings that trex knows; the exact layout stands beside it.
+std::string format_of(const TensorRef& t) {
+  const bool dense = t.strides == ir::dense_strides(t.dims), nhwc = channels_last(t);
+  if (ir::is_int8(t.dtype) && t.quantizer) return nhwc ? "Channel major Int8 format" : dense ? "Row major Int8 format" : "Int8";
+  switch (t.dtype) {
+    case ir::DType::f32: return dense ? "Row major linear FP32" : "Float";
+    case ir::DType::f16:
+      return dense                        ? "Row major linear FP16 format"
+             : nhwc && t.dims[1] % 8 == 0 ? "Channel major FP16 format where channel % 8 == 0"
+                                          : "Half";
+    case ir::DType::bf16: return dense ? "Row major linear BFloat16 format" : "BFloat16";
+    case ir::DType::u8: return dense ? "Row major linear UInt8 format" : "UInt8";
+    case ir::DType::s8: return "Int8";
+    case ir::DType::boolean: return "Bool";
+    default: return "Int32";
+  }
+}
+
+json tensor(const TensorRef& t, const Plan& plan) {
+  const bool coded = t.quantizer && ir::is_int8(t.dtype);
+  return {{"Name", t.value.empty() ? "unnamed" : t.value},
+          {"Location", "Device"},
+          {"Dimensions", t.dims},
+          {"Format/Datatype", format_of(t)},
+          {"OctavoType", coded ? ir::to_string(ir::TensorType{t.dtype, {}}) + " codes" : std::string(ir::name_of(t.dtype))},
+          {"OctavoLayout", place_of(t, plan)}};
+}
+
+bool constant(const Plan& plan, const TensorRef& t) {
+  return plan.buffers[static_cast<std::size_t>(t.buffer)].kind == region::BufferKind::constant;
+}
+
+std::vector<std::string> layer_names(const Plan& plan) {
+  std::vector<std::string> out;
+  std::map<std::string, int> seen;
+  for (const Region& r : plan.regions) {
+    const int n = seen[r.name]++;
+    out.push_back(n == 0 ? r.name : fmt::format("{} ({})", r.name, n + 1));
+  }
+  return out;
+}
+
+ir::Shape pair_of(const region::Anchor& a, const char* key, std::int64_t fallback) {
+  auto v = ir::get_ints(a.attrs, key);
+  if (v.empty()) v.assign(2, fallback);
+  return v;
+}
+
+/// "sigmoid" among the operators that the reason lists.
+std::string activation(const Region& r) {
+  const auto has = [&](std::string_view word) { return r.reason.find(word) != std::string::npos; };
+  return has(" relu") ? "RELU" : has(" clip") ? "CLIPPED_RELU" : "NONE";
+}
+
+void convolution(json& j, const Region& r, const Stage& s, const std::string& prefix) {
+  const region::Anchor& a = s.anchor;
+  const TensorRef& w = *a.weights;
+  auto pads = ir::get_ints(a.attrs, "pads");
+  if (pads.empty()) pads.assign(4, 0);
+  const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
+  j[prefix + "Kernel"] = ir::Shape(w.dims.begin() + 2, w.dims.end());
+  j[prefix + "PaddingMode"] = "kEXPLICIT_ROUND_DOWN";
+  j[prefix + "PrePadding"] = ir::Shape(pads.begin(), pads.begin() + half);
+  j[prefix + "PostPadding"] = ir::Shape(pads.begin() + half, pads.end());
+  j[prefix + "Stride"] = pair_of(a, "strides", 1);
+  j[prefix + "Dilation"] = pair_of(a, "dilations", 1);
+  j[prefix + "OutMaps"] = s.space[1];
+  j[prefix + "Groups"] = ir::get_int(a.attrs, "group", 1);
+  j["Weights"] = {{"Type", a.integer ? "Int8" : "Float"}, {"Count", ir::count(w.dims)}};
+  j["Bias"] = {{"Type", "Float"}, {"Count", s.space[1]}};
+  j["HasBias"] = 1;
+  j["HasSparseWeights"] = 0;
+  j["Activation"] = activation(r);
+  j["HasReLU"] = activation(r) == "RELU" ? 1 : 0;
+}
+
+void pooling(json& j, const Stage& s, const std::string& prefix) {
+  const region::Anchor& a = s.anchor;
+  auto pads = ir::get_ints(a.attrs, "pads");
+  if (pads.empty()) pads.assign(4, 0);
+  const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
+  j[prefix + "PoolingType"] = a.op == ir::Op::max_pool ? "MAX" : "AVERAGE";
+  j[prefix + "WindowSize"] = pair_of(a, "kernel", 1);
+  j[prefix + "PaddingMode"] = "kEXPLICIT_ROUND_DOWN";
+  j[prefix + "PrePadding"] = ir::Shape(pads.begin(), pads.begin() + half);
+  j[prefix + "PostPadding"] = ir::Shape(pads.begin() + half, pads.end());
+  j[prefix + "Stride"] = pair_of(a, "strides", 1);
+  j[prefix + "BlendFactor"] = 0;
+  j[prefix + "AverageCountExcludesPadding"] = ir::get_int(a.attrs, "count_include_pad", 0) == 0 ? 1 : 0;
+}
+
+void describe(json& j, const Region& r) {
+  const auto kind = [&](const char* layer, const char* parameter) {
+    j["LayerType"] = layer;
+    j["ParameterType"] = parameter;
+  };
+  const auto anchored = std::find_if(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none(); });
+  if (anchored == r.stages.end() || (anchored->anchor.op == ir::Op::reshape && r.precision == "move")) {
+    const bool recodes = r.precision == "int8" || r.precision == "float32->int8";
+    const bool pure = recodes && r.reason.find("no heavy operator: view in one pass") != std::string::npos;
+    if (r.precision == "move" || pure) {
+      kind("Reformat", "Reformat");
+      j["Origin"] = pure ? "QDQ" : "REFORMAT";
+      return;
+    }
+    kind("PointWiseV2", "PointWise");
+    j["ParameterSubType"] = "PointWiseExpression";
+    j["NbInputArgs"] = r.stages[0].operands.size();
+    j["InputArgs"] = json::array();
+    for (std::size_t i = 0; i < r.stages[0].operands.size(); ++i) j["InputArgs"].push_back(fmt::format("arg{}", i));
+    j["Operations"] = json::array({program::print(r.stages[0].program)});
+    j["NbOperations"] = 1;
+    return;
+  }
+  const Stage& s = *anchored;
+  const auto pool = std::find_if(r.stages.begin(), r.stages.end(),
+                                 [](const Stage& t) { return t.anchor.op == ir::Op::max_pool || t.anchor.op == ir::Op::avg_pool; });
+  switch (s.anchor.op) {
+    case ir::Op::conv:
+    case ir::Op::gemm:
+    case ir::Op::conv_transpose:
+      if (!s.anchor.weights) break;
+      if (pool != r.stages.end() && !r.independent) {
+        kind("ConvActPool", "ConvActPool");
+        convolution(j, r, s, "Conv");
+        pooling(j, *pool, "Pooling");
+        return;
+      }
+      if (s.anchor.op == ir::Op::conv_transpose) {
+        kind("CaskDeconvolutionV2", "Deconvolution");
+      } else {
+        kind("CaskConvolution", "Convolution");
+      }
+      j["ParameterSubType"] = j["ParameterType"];
+      return convolution(j, r, s, "");
+    case ir::Op::max_pool:
+    case ir::Op::avg_pool: kind("TiledPooling", "Pooling"); return pooling(j, s, "");
+    case ir::Op::softmax: return kind("CaskSoftMaxV2", "SoftMax");
+    case ir::Op::resize_linear:
+      kind("Resize", "Resize");
+      j["ResizeMode"] = "kLINEAR";
+      return;
+    case ir::Op::matmul: return kind("CaskGemmMatrixMultiply", "MatrixMultiply");
+    case ir::Op::transpose:
+    case ir::Op::reshape:
+    case ir::Op::gather: return kind("Shuffle", "Shuffle");
+    default: break;
+  }
+  const std::string op(ir::name_of(s.anchor.op));
+  kind("kgen", "kgen");
+  j["ParameterType"] = op;
+}
+
+json layer(const Region& r, const Plan& plan, const std::string& name) {
+  json j = {{"Name", name},
+            {"Inputs", json::array()},
+            {"Outputs", json::array()},
+            {"TacticName", r.tactic},
+            {"TacticValue", fmt::format("0x{:016x}", hash64(r.tactic))},
+            {"OctavoPrecision", r.precision},
+            {"OctavoReason", r.reason},
+            {"OctavoKey", r.key}};
+  for (std::size_t s = 0; s < r.stages.size(); ++s) {
+    const Stage& stage = r.stages[s];
+    for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
+      if (!constant(plan, stage.anchor.inputs[i])) j["Inputs"].push_back(tensor(stage.anchor.inputs[i], plan));
+    }
+    for (const region::Operand& o : stage.operands) {
+      if (!constant(plan, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
+    }
+    if (!r.independent && s + 1 < r.stages.size()) continue;
+    for (const TensorRef& t : stage.stores) j["Outputs"].push_back(tensor(t, plan));
+  }
+  std::string metadata;
+  for (const std::string& node : r.onnx_nodes) metadata += fmt::format("{}[ONNX Layer: {}]", metadata.empty() ? "" : "\x1e", node);
+  j["Metadata"] = metadata;
+  describe(j, r);
+  return j;
+}
+
+std::string dumped(const json& j) {
+  return j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+double quantile(std::vector<double> v, double q) {
+  std::sort(v.begin(), v.end());
+  return v.empty() ? 0 : v[std::min(v.size() - 1, static_cast<std::size_t>(q * static_cast<double>(v.size())))];
+}
+
+}  // namespace
+
+std::string layer_info(const Plan& plan) {
+  json out = {{"Layers", json::array()}, {"Bindings", json::array()}, {"I/O Tensors", json::array()}};
+  const auto names = layer_names(plan);
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) out["Layers"].push_back(layer(plan.regions[i], plan, names[i]));
+  const auto bind = [&](const std::vector<region::Binding>& list, const char* mode) {
+    for (const region::Binding& b : list) {
+      TensorRef t;
+      t.dtype = b.type.dtype;
+      t.dims = b.type.shape;
+      t.strides = b.strides.empty() ? ir::dense_strides(t.dims) : b.strides;
+      t.quantizer = b.quantizer;
+      out["Bindings"].push_back(b.name);
+      out["I/O Tensors"].push_back({{"Name", b.name},
+                                    {"IOMode", mode},
+                                    {"DataType", ir::name_of(b.type.dtype)},
+                                    {"Dimensions", b.type.shape},
+                                    {"Location", "Host"},
+                                    {"IsShapeInferenceIO", false},
+                                    {"ProfileInfo", json::array({{{"MinShape", b.type.shape},
+                                                                  {"OptShape", b.type.shape},
+                                                                  {"MaxShape", b.type.shape},
+                                                                  {"Format", format_of(t)}}})}});
+    }
+  };
+  bind(plan.inputs, "Input");
+  bind(plan.outputs, "Output");
+  return dumped(out);
+}
+
+std::string profile(const Plan& plan, const std::vector<LayerTimes>& layers, int runs) {
+  const auto names = layer_names(plan);
+  const double whole = std::accumulate(layers.begin(), layers.end(), 0.0, [](double t, const LayerTimes& l) { return t + l.mean; });
+  json out = json::array({{{"count", runs}}});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out.push_back({{"name", names[i]},
+                   {"timeMs", layers[i].mean * runs * 1e3},
+                   {"averageMs", layers[i].mean * 1e3},
+                   {"medianMs", layers[i].median * 1e3},
+                   {"percentage", whole > 0 ? 100 * layers[i].mean / whole : 0}});
+  }
+  return dumped(out);
+}
+
+std::string times(const std::vector<RunTime>& runs) {
+  json out = json::array();
+  for (const RunTime& r : runs) {
+    const double start = r.start * 1e3, end = r.end * 1e3;
+    out.push_back({{"startEnqMs", start},
+                   {"endEnqMs", end},
+                   {"startH2dMs", start},
+                   {"endH2dMs", start},
+                   {"startComputeMs", start},
+                   {"endComputeMs", end},
+                   {"startD2hMs", end},
+                   {"endD2hMs", end},
+                   {"h2dMs", 0.0},
+                   {"computeMs", end - start},
+                   {"d2hMs", 0.0},
+                   {"latencyMs", end - start}});
+  }
+  return dumped(out);
+}
+
+std::string profile_metadata(const Plan& plan, const std::vector<RunTime>& runs, const std::string& device) {
+  std::vector<double> latency;
+  for (const RunTime& r : runs) latency.push_back((r.end - r.start) * 1e3);
+  const double wall = runs.empty() ? 0 : runs.back().end - runs.front().start;
+  const double mean =
+      latency.empty() ? 0 : std::accumulate(latency.begin(), latency.end(), 0.0) / static_cast<double>(latency.size());
+  const json five = {quantile(latency, 0), quantile(latency, 1), mean, quantile(latency, 0.5), quantile(latency, 0.99)};
+  const json none = {0, 0, 0, 0, 0};
+  return dumped({{"performance_summary",
+                  {{"Throughput", wall > 0 ? static_cast<double>(runs.size()) / wall : 0},
+                   {"Latency", five},
+                   {"Enqueue Time", five},
+                   {"H2D Latency", none},
+                   {"GPU Compute Time", five},
+                   {"D2H Latency", none},
+                   {"Total Host Walltime", wall},
+                   {"Total GPU Compute Time", mean * static_cast<double>(latency.size()) / 1e3}}},
+                 {"inference_options", {{"Threads", plan.threads}}},
+                 {"device_information", {{"Selected Device", device}}}});
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,32 @@
+// Layer list, profile, times and outputs in the JSON that trex (TensorRT's engine explorer) and scripts made for trtexec read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "region/region.h"
+
+namespace octavo::report {
+
+/// --exportLayerInfo: {"Layers": [...], "Bindings": [...], "I/O Tensors": [...]}; one object a region, in order, with unique names.
+/// "Metadata" holds the ONNX nodes. Formats are the strings that trex knows; "OctavoLayout", "OctavoPrecision", "OctavoReason" and
+/// "OctavoKey" say what they cannot.
+[[nodiscard]] std::string layer_info(const region::Plan& plan);
+
+/// --exportProfile: [{"count": runs}, {"name", "timeMs", "averageMs", "medianMs", "percentage"}, ...], parallel to layer_info's
+/// layers. Times are medians and means of one run of each region, seconds.
+struct LayerTimes {
+  double median = 0, mean = 0;
+};
+[[nodiscard]] std::string profile(const region::Plan& plan, const std::vector<LayerTimes>& times, int runs);
+
+/// --exportTimes: one object a run; nothing is copied to or from a device, so those times are zero. Seconds since the first start.
+struct RunTime {
+  double start = 0, end = 0;
+};
+[[nodiscard]] std::string times(const std::vector<RunTime>& runs);
+
+/// X.profile.metadata.json: throughput, latency and device.
+[[nodiscard]] std::string profile_metadata(const region::Plan& plan, const std::vector<RunTime>& runs, const std::string& device);
+
+}  // namespace octavo::report
