@@ -85,6 +85,10 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("PATTERN=TYPE");
+  app.add_option("--max-error", o.max_error,
+                 "Largest error that what ranges permit may make, as a part of an output's largest magnitude (seeded inputs; slow)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("X");
   app.add_option("--allow", o.allow, "Types that permitted layers may take (default: int8,float32)")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -131,6 +135,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   build.threads = options.threads;
   build.disabled.insert(options.disable.begin(), options.disable.end());
   build.plan.effort = options.effort;
+  build.plan.max_error = options.max_error;
   OCTAVO_CHECK(take_precisions(options, build.plan));
   build.timing.cache = options.timing_cache;
   build.timing.strict = options.strict_timing;

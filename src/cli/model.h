@@ -20,6 +20,7 @@ struct ModelOptions {
   int threads = 0;
   std::vector<std::string> disable;
   int effort = 2;
+  double max_error = 0;
   std::string timing_cache;
   bool strict_timing = false;
   std::string calibration;

@@ -26,8 +26,8 @@ bool matches(const std::string& pattern, const std::string& name) {
 
 class Permitter {
  public:
-  Permitter(Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float)
-      : g_(g), options_(options), keep_float_(keep_float), grids_(ir::find_grids(g)), grouping_(make_groups(g, options.disabled)) {}
+  Permitter(Graph& g, const PlanOptions& options, const PermitChoices& choices)
+      : g_(g), options_(options), choices_(choices), grids_(ir::find_grids(g)), grouping_(make_groups(g, options.disabled)) {}
 
   Result<PermitReport> run() {
     order_ = g_.order();
@@ -39,7 +39,7 @@ class Permitter {
         OCTAVO_CHECK(weighted(id, n));
       } else if (in_program(g_, n) && n.op != Op::view) {
         for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-          if (leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) read_through(id, slot);
+          if ((leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) || inner(n.inputs[slot])) read_through(id, slot);
         }
       } else if (n.op == Op::avg_pool || n.op == Op::reduce_mean) {
         read_through(id, 0);
@@ -137,6 +137,24 @@ class Permitter {
         here != ir::kNone && moves(g_.node(here)) && there != ir::kNone && weighted_op(g_.node(there).op) && g_.use_count(v) == 1;
     return !will_join;
   }
+  /// True if the choices put a view between an anchor and the activation that reads it.
+  bool inner(ValueId v) {
+    if (v == ir::kNone || !g_.value(v).range || (!choices_.all_inner && choices_.inner.empty())) return false;
+    const int group = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
+    const NodeId anchor = group < 0 ? ir::kNone : grouping_.groups[static_cast<std::size_t>(group)].anchor;
+    if (anchor == ir::kNone || !weighted_op(g_.node(anchor).op)) return false;
+    const auto& users = g_.users(v);
+    if (std::none_of(users.begin(), users.end(), [&](const auto& u) { return costly(g_.node(u.first).op); })) return false;
+    const std::string name = name_of(g_.node(anchor));
+    if (!choices_.all_inner && !choices_.inner.contains(name)) return false;
+    report_.inner.insert(name);
+    return true;
+  }
+  static bool costly(Op op) {
+    return op == Op::sigmoid || op == Op::tanh || op == Op::erf || op == Op::gelu || op == Op::hard_swish ||
+           op == Op::hard_sigmoid || op == Op::exp || op == Op::softplus || op == Op::elu;
+  }
+
   static bool moves(const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kPointwise); }
   static bool weighted_op(Op op) { return op == Op::conv || op == Op::conv_transpose || op == Op::gemm; }
 
@@ -209,7 +227,7 @@ class Permitter {
       why = fmt::format("kept {} by the rule \"{}={}\"", rule->precision, rule->pattern, rule->precision);
     } else if (!options_.allowed.contains("int8")) {
       why = "int8 is not among the allowed types";
-    } else if (keep_float_.contains(name)) {
+    } else if (choices_.keep_float.contains(name)) {
       why = "float32 was measured faster";
     } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
       why = fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
@@ -249,7 +267,7 @@ class Permitter {
 
   Graph& g_;
   const PlanOptions& options_;
-  const std::set<std::string>& keep_float_;
+  const PermitChoices& choices_;
   ir::Grids grids_;
   Grouping grouping_;
   std::vector<NodeId> order_;
@@ -282,8 +300,8 @@ PermitReport set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
   return report;
 }
 
-Result<PermitReport> permit(Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float) {
-  return Permitter(g, options, keep_float).run();
+Result<PermitReport> permit(Graph& g, const PlanOptions& options, const PermitChoices& choices) {
+  return Permitter(g, options, choices).run();
 }
 
 }  // namespace octavo::plan

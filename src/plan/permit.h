@@ -25,6 +25,7 @@ struct PermitReport {
   std::set<std::string> demanded;                ///< ONNX nodes of anchors that the model's own Q/DQ make int8
   std::vector<std::string> unmatched;            ///< names of ranges that no tensor has
   std::vector<std::string> unusable;             ///< names of ranges that are 0 or not finite: no view can have that scale
+  std::set<std::string> inner;  ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
   int int8_layers = 0, demanded_layers = 0, float_layers = 0;  ///< weighted operators: permitted, demanded, neither
   std::vector<std::string> missing;                            ///< tensors read by weighted operators without a range
 };
@@ -33,9 +34,18 @@ struct PermitReport {
 /// Fills PermitReport::unmatched and ::unusable.
 [[nodiscard]] PermitReport set_ranges(ir::Graph& g, const std::map<std::string, float>& ranges);
 
+/// What the search may ask for, by ONNX node name of weighted operators.
+struct PermitChoices {
+  std::set<std::string> keep_float;  ///< these stay float
+  /// The activation behind these reads their result through its range, though no region ends there: one more rounding, as Q/DQ
+  /// between a convolution and its activation demands, for a table instead of arithmetic.
+  std::set<std::string> inner;
+  bool all_inner = false;  ///< all that can be
+};
+
 /// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model
-/// holds, as exporters of Q/DQ do. `keep_float`: ONNX node names of weighted operators that are to stay float (asked by the
-/// search). Errors: `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a tensor without a range.
-[[nodiscard]] Result<PermitReport> permit(ir::Graph& g, const PlanOptions& options, const std::set<std::string>& keep_float = {});
+/// holds, as exporters of Q/DQ do. Errors: `usage` when a rule of options.precisions contradicts a demanded view or asks int8 of a
+/// tensor without a range.
+[[nodiscard]] Result<PermitReport> permit(ir::Graph& g, const PlanOptions& options, const PermitChoices& choices = {});
 
 }  // namespace octavo::plan

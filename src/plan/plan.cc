@@ -11,6 +11,7 @@
 #include "plan/choose.h"
 #include "plan/memory.h"
 #include "plan/permit.h"
+#include "plan/permit_error.h"
 #include "plan/price.h"
 #include "plan/search.h"
 #include "quant/normal_form.h"
@@ -18,8 +19,9 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",       "horizontal",  "one-pass", "concat",
-                                         "stores",        "segments",       "direct-store", "split-views", "precision"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",    "horizontal",
+                                         "one-pass",      "concat",         "stores",    "segments",
+                                         "direct-store",  "split-views",    "precision", "inner-view"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -91,10 +93,14 @@ class Planner {
     OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), before));
     out_.reports.push_back(std::move(second));
     OCTAVO_TRY(auto form, normal_form(graph, {}));
+    if (options_.max_error > 0 && !form.permitted.permitted.empty()) OCTAVO_CHECK(check_error(graph, form));
     out_.reports.push_back(std::move(form.report));
     OCTAVO_TRY(Searched searched, search(form.graph, providers_, options_, costs_));
     if (options_.effort >= 2 && !form.permitted.permitted.empty() && !options_.disabled.contains("precision")) {
-      OCTAVO_CHECK(choose_precision(graph, form, searched));
+      PermitChoices choices;
+      OCTAVO_CHECK(choose_precision(graph, form, searched, choices));
+      if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(choose_inner(graph, form, searched, choices));
+      searched.decisions.insert(searched.decisions.end(), decisions_.begin(), decisions_.end());
     }
     OCTAVO_CHECK(finish(searched.best));
     OCTAVO_CHECK(confirm(searched));
@@ -117,11 +123,11 @@ class Planner {
   [[nodiscard]] bool permits() const { return !options_.ranges.empty() || !options_.precisions.empty(); }
 
   /// Views put where ranges permit them, but for some nodes; then the laws.
-  Result<Form> normal_form(const ir::Graph& before, const std::set<std::string>& keep_float) const {
+  Result<Form> normal_form(const ir::Graph& before, const PermitChoices& choices) const {
     Form form;
     form.graph = before;
     if (permits()) {
-      OCTAVO_TRY(form.permitted, permit(form.graph, options_, keep_float));
+      OCTAVO_TRY(form.permitted, permit(form.graph, options_, choices));
       OCTAVO_TRY(const auto labelled, quant::normalize(form.graph, laws_));
       OCTAVO_TRY(const auto folded, rewrite::run(form.graph, passes::float_rules(), floats_));
     }
@@ -148,13 +154,13 @@ class Planner {
 
   // Question precision: an anchor that may be int8 stays float32 where its region is faster so. All are priced in one plan without
   // permitted views; only where float wins there is a plan tried without the node's view.
-  Status choose_precision(const ir::Graph& before, Form& form, Searched& searched) {
+  Status choose_precision(const ir::Graph& before, Form& form, Searched& searched, PermitChoices& choices) {
     const std::set<std::string> nodes = form.permitted.permitted;
-    OCTAVO_TRY(const Form float_form, normal_form(before, nodes));
+    OCTAVO_TRY(const Form float_form, normal_form(before, {nodes, {}, false}));
     OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, providers_, options_));
     OCTAVO_TRY(const auto floats, by_node(as_float.plan, nodes));
     OCTAVO_TRY(const auto integers, by_node(searched.defaults.plan, nodes));
-    std::set<std::string> keep;
+    std::set<std::string>& keep = choices.keep_float;
     for (const auto& [node, seconds] : integers) {
       const auto other = floats.find(node);
       if (other == floats.end()) continue;
@@ -169,7 +175,7 @@ class Planner {
       if (other->second < seconds * 0.98) {
         std::set<std::string> trial = keep;
         trial.insert(node);
-        OCTAVO_TRY(Form changed, normal_form(before, trial));
+        OCTAVO_TRY(Form changed, normal_form(before, {trial, {}, false}));
         OCTAVO_TRY(Searched found, search(changed.graph, providers_, options_, costs_));
         if (found.best_seconds < searched.best_seconds - 0.02 * seconds) {
           keep = std::move(trial);
@@ -181,7 +187,73 @@ class Planner {
       }
       decisions_.push_back(std::move(d));
     }
-    searched.decisions.insert(searched.decisions.end(), decisions_.begin(), decisions_.end());
+    return {};
+  }
+
+  Result<double> error_of(const ir::Graph& before, const ir::Graph& with_views) const {
+    ir::Graph plain = before;
+    OCTAVO_TRY(const auto labelled, quant::normalize(plain, laws_));
+    return estimated_error(plain, with_views);
+  }
+  // --max-error on what ranges permit: refused, with the figure, rather than exceeded.
+  Status check_error(const ir::Graph& before, const Form& form) const {
+    OCTAVO_TRY(const double error, error_of(before, form.graph));
+    if (error <= options_.max_error) return {};
+    return fail(ErrorKind::usage, fmt::format("--max-error {}: with every permitted layer in int8 an output differs by {:.4g} of "
+                                              "its largest magnitude (seeded inputs)\n  "
+                                              "keep layers float with --precision, give better ranges, or allow more",
+                                              options_.max_error, error));
+  }
+
+  // Question inner-view: an activation behind a convolution reads its result through a range that permits it: a table instead of
+  // arithmetic, and one more rounding. All are priced in one plan; those that pay are taken together.
+  Status choose_inner(const ir::Graph& before, Form& form, Searched& searched, const PermitChoices& choices) {
+    PermitChoices all = choices;
+    all.all_inner = true;
+    OCTAVO_TRY(const Form every, normal_form(before, all));
+    const std::set<std::string>& nodes = every.permitted.inner;
+    if (nodes.empty()) return {};
+    OCTAVO_TRY(const Realized realized, realize(every.graph, {}, providers_, options_));
+    OCTAVO_TRY(const auto tables, by_node(realized.plan, nodes));
+    OCTAVO_TRY(const auto arithmetic, by_node(searched.defaults.plan, nodes));
+    PermitChoices chosen = choices;
+    std::vector<region::Decision> asked;
+    for (const auto& [node, seconds] : arithmetic) {
+      const auto other = tables.find(node);
+      if (other == tables.end()) continue;
+      region::Decision d;
+      d.kind = "inner-view";
+      d.where = node;
+      d.onnx_nodes = {node};
+      d.answers = {{"activation in float", seconds, ""},
+                   {"activation through the range of its input", other->second, "one more rounding"}};
+      d.chosen = d.answers[0].name;
+      d.reason = "not more than 2 % cheaper than the default";
+      if (other->second < seconds * 0.98) chosen.inner.insert(node);
+      asked.push_back(std::move(d));
+    }
+    std::string refused;
+    if (!chosen.inner.empty()) {
+      OCTAVO_TRY(Form changed, normal_form(before, chosen));
+      OCTAVO_TRY(Searched found, search(changed.graph, providers_, options_, costs_));
+      if (found.best_seconds >= searched.best_seconds) {
+        refused = "cheaper alone, but the plan is not";
+      } else if (options_.max_error > 0) {
+        OCTAVO_TRY(const double error, error_of(before, changed.graph));
+        if (error > options_.max_error)
+          refused = fmt::format("cheaper, but the outputs' error becomes {:.4g}, above --max-error {}", error, options_.max_error);
+      }
+      if (refused.empty()) {
+        searched = std::move(found);
+        form = std::move(changed);
+      }
+    }
+    for (region::Decision& d : asked) {
+      if (!chosen.inner.contains(d.where)) continue;
+      d.reason = refused.empty() ? "permitted, and cheaper by more than 2 %" : refused;
+      if (refused.empty()) d.chosen = d.answers[1].name;
+    }
+    decisions_.insert(decisions_.end(), asked.begin(), asked.end());
     return {};
   }
 
@@ -198,7 +270,7 @@ class Planner {
     OCTAVO_TRY(const auto pair, costs_.compare(searched.defaults.plan, searched.best.plan));
     if (!pair || pair->second < pair->first) return {};
     for (region::Decision& d : searched.decisions) {
-      if (d.kind == "precision" || d.chosen == d.answers[0].name) continue;
+      if (d.kind == "precision" || d.kind == "inner-view" || d.chosen == d.answers[0].name) continue;
       d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
                              pair->second * 1e6, pair->first * 1e6);
       d.chosen = d.answers[0].name;

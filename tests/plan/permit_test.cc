@@ -158,12 +158,52 @@ TEST(Permit, AllowedTypes) {
   EXPECT_NE(reason(p, "conv1").find("int8 is not among the allowed types"), std::string::npos) << reason(p, "conv1");
 }
 
+// conv1 -> SiLU -> conv2, a range on every tensor.
+std::string silu() {
+  std::string t = "graph \"g\"\nx = input : f32[1,4,6,6]\n";
+  for (const char* w : {"w1", "w2"}) t += std::string(w) + " = constant f32[4,4,3,3] seed:" + w[1] + "\n";
+  t += std::string("c1 = conv x w1 ") + kConv +
+       " from {\"conv1\"}\ns = sigmoid c1 from {\"sigmoid\"}\nm = mul c1 s from {\"mul\"}\n";
+  return t + "c2 = conv m w2 " + kConv + " from {\"conv2\"}\noutput c2\n";
+}
+const std::map<std::string, float> kSilu{{"x", 0.03F}, {"c1", 0.02F}, {"s", 0.0078F}, {"m", 0.04F}};
+
+TEST(Permit, InnerViewsOnlyWhereTheChoicesAskForThem) {
+  const auto run = [](const plan::PermitChoices& choices) {
+    auto g = parse(silu());
+    (void)plan::set_ranges(g, kSilu);
+    auto report = plan::permit(g, with(kSilu), choices);
+    EXPECT_TRUE(report);
+    return std::pair{views(g), report->inner};
+  };
+  const auto [standard, none] = run({});
+  const auto [named, one] = run({{}, {"conv1"}, false});
+  const auto [other, nobody] = run({{}, {"conv2"}, false});
+  const auto [every, all] = run({{}, {}, true});
+  EXPECT_EQ(named, standard + 1) << "one view, read by the sigmoid and by the product";
+  EXPECT_EQ(every, named);
+  EXPECT_EQ(other, standard);
+  EXPECT_EQ(one, std::set<std::string>{"conv1"});
+  EXPECT_EQ(all, one);
+  EXPECT_TRUE(none.empty() && nobody.empty());
+}
+
+TEST(Permit, AnErrorAboveTheLimitIsRefusedWithTheFigure) {
+  auto o = with(kSilu);
+  o.max_error = 1e-9;
+  const std::string message = failure(silu(), o);
+  EXPECT_NE(message.find("--max-error 1e-09: with every permitted layer in int8 an output differs by "), std::string::npos)
+      << message;
+  o.max_error = 1e9;
+  EXPECT_EQ(planned(silu(), o).permitted.int8_layers, 2);
+}
+
 TEST(Permit, KeepFloatTurnsOneLayerOff) {
   auto g = parse(residual());
   (void)plan::set_ranges(g, kAll);
   auto all = g, but_one = g;
   const auto a = plan::permit(all, with(kAll));
-  const auto b = plan::permit(but_one, with(kAll), {"conv3"});
+  const auto b = plan::permit(but_one, with(kAll), {{"conv3"}, {}, false});
   ASSERT_TRUE(a && b);
   EXPECT_EQ(a->permitted, (std::set<std::string>{"conv1", "conv2", "conv3"}));
   EXPECT_EQ(b->permitted, (std::set<std::string>{"conv1", "conv2"}));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/costs.h"
+#include "report/decisions.h"
 #include "report/explain.h"
 
 namespace octavo::report {
@@ -60,8 +61,73 @@ region::Plan plan() {
   stage.space = {1, 2, 8, 8};
   stage.stores = {ref(6, ir::DType::f32, {1, 2, 8, 8}, "up")};
   up.stages = {stage};
+  conv.seconds = 0.0001;
+  conv.key = "conv u8[1,4,8,8]";
   p.regions = {conv, up};
+  p.cost_source = "measured";
+  for (int i = 0; i < 8; ++i) {
+    region::Buffer b;
+    b.kind = i == 1 || i == 2 || i == 5 ? region::BufferKind::constant : region::BufferKind::arena;
+    b.bytes = i == 4 ? 1000 : 1;
+    b.arena_offset = i * 2048;
+    b.name = "buffer " + std::to_string(i);
+    p.buffers.push_back(b);
+  }
+  region::Decision d;
+  d.kind = "fuse-conv-pool";
+  d.where = "relu1";
+  d.onnx_nodes = {"relu1"};
+  d.chosen = "in bands of rows";
+  d.reason = "not more than 2 % cheaper than the default";
+  d.answers = {{"in bands of rows", 0.0001, ""}, {"two regions", 0.00012, ""}};
+  p.decisions = {d};
   return p;
+}
+
+TEST(Explain, SaysWhatWasWeighed) {
+  const auto p = plan();
+  EXPECT_EQ(decisions_about(p.regions[0], p),
+            (std::vector<std::string>{
+                "fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in bands of rows: 100 us; "
+                "two regions: 120 us"}));
+  EXPECT_TRUE(decisions_about(p.regions[1], p).empty());
+  const std::string text = details(p, {0});
+  EXPECT_NE(text.find("  time          100 us, measured\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  key           conv u8[1,4,8,8]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  weighed       fuse-conv-pool at relu1"), std::string::npos) << text;
+}
+
+TEST(Explain, ExtrasNameCauseAndTheWayOut) {
+  auto p = plan();
+  EXPECT_NE(extras(p).find("float 1: up, measured not priced\n  because   \"pool1\" is read in float"), std::string::npos)
+      << extras(p);
+  region::Region copy;
+  copy.name = "copy t";
+  copy.precision = "move";
+  copy.reason = "the target has channel stride 64, image kernels store channels side by side";
+  copy.onnx_nodes = {"transpose3"};
+  copy.seconds = 5e-6;
+  copy.stages.resize(1);
+  p.regions.push_back(copy);
+  const std::string text = extras(p);
+  EXPECT_NE(text.find("copy 2: copy t, measured 5 us\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("caused by transpose3\n  change it a reader or a network output wants another order"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("2 in all, measured 5 us together"), std::string::npos) << text;
+}
+
+TEST(Explain, TensorsSayWhereTheyLie) {
+  const auto p = plan();
+  const auto text = tensor(p, "pool1");
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_NE(text->find("made by region 0 (conv1 + relu1 + pool1) as u8, in working memory at byte 8192, a part of the 1000 bytes "
+                       "of \"buffer 4\""),
+            std::string::npos)
+      << *text;
+  EXPECT_NE(text->find("read by region 1 (up) as f32"), std::string::npos) << *text;
+  const auto none = tensor(p, "poo");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("for example: pool1"), std::string::npos) << none.error().message;
 }
 
 TEST(Costs, CountsMacsAndBytes) {
@@ -105,9 +171,9 @@ TEST(Table, OneLineARegion) {
 TEST(Details, ShowTensorsAndAlternatives) {
   const auto text = details(plan(), {0});
   EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos) << text;
   EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: the processor has no AMX\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: slower, 250.0 us\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: slower\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  anchor        stage 1: max_pool over [1,16,4,4]\n"), std::string::npos) << text;
 }
 
