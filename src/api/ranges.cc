@@ -62,7 +62,7 @@ Result<Ranges> parse_json(std::string_view text, const std::string& name) {
     const double value = amax.get<double>();
     if (!(value >= 0)) return bad(fmt::format("\"{}\" is {}, must not be negative", tensor, value));
     if (value > std::numeric_limits<float>::max()) return bad(fmt::format("\"{}\" is {}, beyond float32", tensor, value));
-    out[tensor] = static_cast<float>(value) / 127.0F;
+    out[tensor] = static_cast<float>(value / 127.0);  // in double: 127 times a float32 scale comes back to the last bit
   }
   return out;
 }

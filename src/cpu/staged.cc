@@ -179,6 +179,16 @@ std::string refusal(const Region& r) {
     for (const auto& o : s.operands) {
       if (!o.div.empty() && (o.div[0] != 1 || o.div[2] != 1)) return "an operand repeats along the height";
     }
+    for (const auto& o : s.operands) {
+      if (o.ref.dims.size() == 4 && o.ref.dims[2] == 1 && o.ref.strides[2] != 0 && s.space[2] > 1)
+        return "an operand of one row is not broadcast by strides";
+    }
+    if (!s.anchor.none()) {
+      const Vertical v = vertical(s);
+      const auto pads = ir::get_ints(s.anchor.attrs, "pads");
+      if (std::max(v.pad, pads.size() > 2 ? pads[2] : 0) >= (v.kernel - 1) * v.dilation + 1)
+        return "a window may lie wholly in the padding";
+    }
     if (k == 0) continue;
     const Stage& before = r.stages[k - 1];
     if (before.stores.size() != 1 || before.space != s.anchor.inputs[0].dims) return "the stages do not meet in one tensor";

@@ -1,0 +1,42 @@
+// Between explicit models (Q/DQ pairs) and a float model with a calibration table.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace octavo::onnx {
+
+class Editor;
+
+struct TableResult {
+  std::map<std::string, float> scales;  ///< by the name of the unquantized tensor
+  std::vector<std::string> notes;       ///< what was approximated, propagated, or drifts; a line each
+};
+/// Takes the pairs out of the model: activations read the unquantized tensor again, weights become their dequantized values,
+/// everything else stays. What a table cannot say is refused, naming the tensor and both values: zero points other than the middle,
+/// scales per axis, two scales for one tensor; with `approximate` those are bounded instead (largest magnitude; the wider of two)
+/// and noted. Errors: `unsupported`, `bad_model`.
+[[nodiscard]] Result<TableResult> to_table(Editor& model, bool approximate);
+
+/// Which edges get a pair: "inputs" (the data of every Conv, ConvTranspose, Gemm and MatMul), "residual" (those, and the operands
+/// of an Add that no convolution feeds directly), "outputs" (every result of a weighted, activation, Add, Concat, pooling, Resize
+/// or Split operator).
+struct PairResult {
+  int pairs = 0;
+  std::vector<std::string> missing;  ///< tensors that the placement wants and the table does not have, or has as 0 or infinite
+  std::vector<std::string> unused;   ///< of the table, not wanted by the placement
+};
+/// Puts pairs in; weights per output channel by quant::weight_scales. Errors: `unsupported` (opset below 13, naming the way out),
+/// `usage`.
+[[nodiscard]] Result<PairResult> from_table(Editor& model, const std::map<std::string, float>& scales,
+                                            const std::string& placement);
+
+/// The same on files; `float_path` empty: the model without pairs is not written. Nothing is written unless all of it succeeds.
+[[nodiscard]] Result<TableResult> table_of_file(const std::string& path, bool approximate, const std::string& float_path);
+[[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,
+                                                 const std::string& placement, const std::string& qdq_path);
+
+}  // namespace octavo::onnx
