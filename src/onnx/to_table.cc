@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +81,14 @@ class Remover {
       return fail(ErrorKind::bad_model, fmt::format("{} \"{}\": its scale is not float", n.op_type(), m_.node_name(index)));
     ir::Quantizer q;
     q.type = zero != nullptr ? zero->dtype() : ir::DType::u8;
+    if (scale->size() == 0 || scale->shape().size() > 1 || (zero != nullptr && zero->size() != scale->size())) {
+      return fail(
+          ErrorKind::unsupported,
+          fmt::format("{} \"{}\" has {} scales in {} dimensions and {} zero points: one for the tensor, or one each for the "
+                      "indices of one axis, can be read",
+                      n.op_type(), m_.node_name(index), scale->size(), scale->shape().size(),
+                      zero == nullptr ? scale->size() : zero->size()));
+    }
     q.scale.clear();
     q.zero_point.clear();
     for (std::int64_t i = 0; i < scale->size(); ++i) {
@@ -93,8 +102,8 @@ class Remover {
 
   Status dequantize(int dq) {
     const pb::NodeProto n = m_.graph().node(dq);
-    OCTAVO_TRY(const ir::Quantizer q, quantizer(dq));
-    if (const ir::Tensor* codes = m_.constant(n.input(0))) return fold(dq, *codes, q);
+    OCTAVO_TRY(const ir::Quantizer given, quantizer(dq));
+    if (const ir::Tensor* codes = m_.constant(n.input(0))) return fold(dq, *codes, given);
     const auto made = producer_.find(n.input(0));
     if (made == producer_.end() || m_.graph().node(made->second).op_type() != "QuantizeLinear") {
       return fail(
@@ -106,12 +115,17 @@ class Remover {
     const int quantize = made->second;
     const std::string source = m_.graph().node(quantize).input(0);
     OCTAVO_TRY(const ir::Quantizer front, quantizer(quantize));
-    if (!(front == q)) {
+    if (!(front == given)) {
       return fail(ErrorKind::unsupported,
                   fmt::format("tensor \"{}\" is quantized by {} and dequantized by {}: a table cannot say that", source,
-                              ir::to_string(front), ir::to_string(q)));
+                              ir::to_string(front), ir::to_string(given)));
     }
     if (const ir::Tensor* weights = m_.constant(source)) {  // float weights with a pair
+      if (!ir::is_int8(given.type)) {
+        return fail(ErrorKind::unsupported,
+                    fmt::format("weights \"{}\" are quantized to {}: int8 and uint8 are known", source, ir::name_of(given.type)));
+      }
+      OCTAVO_TRY(const ir::Quantizer q, on_shape(quantize, given, weights->shape()));
       ir::Tensor codes(q.type, weights->shape());
       const auto step = q.per_tensor() ? 1 : ir::dense_strides(weights->shape())[static_cast<std::size_t>(q.axis)];
       for (std::int64_t i = 0; i < weights->size(); ++i) {
@@ -122,13 +136,27 @@ class Remover {
       gone_.insert(quantize);
       return fold(dq, codes, q);
     }
-    OCTAVO_CHECK(note_scale(root(source), q));
+    OCTAVO_CHECK(note_scale(root(source), given));
     gone_.insert(quantize);
     return take_out(dq, source);
   }
 
+  /// q for a constant of this shape: ONNX counts negative axes from the end.
+  Result<ir::Quantizer> on_shape(int index, ir::Quantizer q, const ir::Shape& shape) const {
+    if (q.scale.size() <= 1) return q;
+    const int rank = static_cast<int>(shape.size()), axis = q.axis;
+    q.axis = axis < 0 ? axis + rank : axis;
+    if (q.axis < 0 || q.axis >= rank || shape[static_cast<std::size_t>(q.axis)] != static_cast<std::int64_t>(q.scale.size())) {
+      return fail(ErrorKind::bad_model,
+                  fmt::format("{} \"{}\" has {} scales along axis {} of a constant of shape [{}]", m_.graph().node(index).op_type(),
+                              m_.node_name(index), q.scale.size(), axis, fmt::join(shape, ",")));
+    }
+    return q;
+  }
+
   /// Weights become what they are dequantized to.
-  Status fold(int dq, const ir::Tensor& codes, const ir::Quantizer& q) {
+  Status fold(int dq, const ir::Tensor& codes, const ir::Quantizer& given) {
+    OCTAVO_TRY(const ir::Quantizer q, on_shape(dq, given, codes.shape()));
     const std::string name = m_.graph().node(dq).output(0);
     ir::Tensor values(ir::DType::f32, codes.shape());
     const auto step = q.per_tensor() ? 1 : ir::dense_strides(codes.shape())[static_cast<std::size_t>(q.axis)];
@@ -154,24 +182,32 @@ class Remover {
     return {};
   }
 
-  Status note_scale(const std::string& tensor, const ir::Quantizer& given) {
-    ir::Quantizer q = given;
-    float scale = *std::max_element(q.scale.begin(), q.scale.end());
-    if (!q.per_tensor() && std::any_of(q.scale.begin(), q.scale.end(), [&](float s) { return s != q.scale[0]; })) {
-      if (!approximate_)
-        return fail(ErrorKind::unsupported,
-                    fmt::format("tensor \"{}\" has {} scales along axis {}: a table holds one\n  --approximate takes the largest",
-                                tensor, q.entries(), q.axis));
-      result_.notes.push_back(
-          fmt::format("\"{}\": {} scales along axis {} became the largest, {}: steps up to {:.3g} times as wide", tensor,
-                      q.entries(), q.axis, scale, scale / *std::min_element(q.scale.begin(), q.scale.end())));
-    }
-    const std::int32_t middle = q.type == ir::DType::u8 ? 128 : 0, zero = q.zero_point[0];
+  Status note_scale(const std::string& tensor, const ir::Quantizer& q) {
     if (!ir::is_int8(q.type))
       return fail(ErrorKind::unsupported,
                   fmt::format("tensor \"{}\" is quantized to {}: a table means int8", tensor, ir::name_of(q.type)));
+    const auto [least, most] = std::minmax_element(q.scale.begin(), q.scale.end());
+    float scale = *most;
+    if (*least != *most) {
+      if (!approximate_)
+        return fail(
+            ErrorKind::unsupported,
+            fmt::format("tensor \"{}\" has {} scales along axis {}, from {} to {}: a table holds one\n  --approximate takes "
+                        "the largest",
+                        tensor, q.scale.size(), q.axis, *least, *most));
+      result_.notes.push_back(
+          fmt::format("\"{}\": {} scales along axis {} became the largest, {}: steps up to {:.3g} times as wide", tensor,
+                      q.scale.size(), q.axis, scale, scale / *least));
+    }
+    const std::int32_t middle = q.type == ir::DType::u8 ? 128 : 0;
+    float bound = 0;
+    std::int32_t zero = middle;
+    for (std::size_t i = 0; i < q.scale.size(); ++i) {
+      const std::int32_t z = q.zero_point[i];
+      if (z != middle) zero = z;
+      bound = std::max(bound, q.scale[i] * static_cast<float>(std::max(z - q.lo(), q.hi() - z)));
+    }
     if (zero != middle) {
-      const float bound = scale * static_cast<float>(std::max(std::abs(q.lo() - zero), std::abs(q.hi() - zero)));
       if (!approximate_) {
         return fail(
             ErrorKind::unsupported,

@@ -1,8 +1,10 @@
-"""octavo convert: explicit model -> calibration table and float model -> explicit model, to the last bit."""
+"""octavo convert: between Q/DQ models and calibration tables; the commands of docs/tables.md."""
 import json
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import struct
 import subprocess
 
@@ -14,112 +16,142 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 QDQ = ROOT / "examples/digits/digits_qdq.onnx"
-DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared"))
 
 
-def octavo(*args, code=0):
-    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+def octavo(*args, code=0, cwd=None):
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
+                          cwd=cwd)
     assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stderr if code > 1 else done.stdout
+    return done.stderr if code else done.stdout
 
 
-def plan_of(*args):
-    out = pathlib.Path(args[0]).with_suffix(".octavo")
-    return re.search(r"plan ([0-9a-f]{32})", octavo("build", *args, "-o", out, "--effort", 0, "--threads", 1)).group(1)
+def bits(scale):
+    return struct.unpack(">I", struct.pack(">f", np.float32(scale)))[0]
 
 
 def table(path):
     lines = path.read_text().splitlines()
-    assert lines[0].startswith("TRT-")
-    return {line[:line.rindex(": ")]: line[line.rindex(": ") + 2:] for line in lines[1:]}
+    return lines[0], {n: int(h, 16) for n, h in (line.rsplit(": ", 1) for line in lines[1:])}
 
 
-def toy(path, zero=0, dtype=np.int8, second=None, per_axis=False):
-    """x -> Q/DQ -> Conv -> Relu (-> second Q/DQ) -> output."""
-    weights = np.random.default_rng(1).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
-    weights[:, 0, 0, 0] = 127
-    scale = np.full(3, 0.02, np.float32) * np.arange(1, 4, dtype=np.float32) if per_axis else np.float32(0.0173)
-    inits = [numpy_helper.from_array(np.asarray(scale), "s"), numpy_helper.from_array(np.full(np.shape(scale), zero, dtype), "z"),
-             numpy_helper.from_array(weights, "w"),
-             numpy_helper.from_array(np.array([0.011, 0.013, 0.0017, 0.019], np.float32), "ws"), numpy_helper.from_array(np.zeros(4, np.int8), "wz")]
-    axis = {"axis": 1} if per_axis else {}
-    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"], "Q", **axis), helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"], "DQ", **axis),
-             helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], "WDQ", axis=0),
-             helper.make_node("Conv", ["xd", "wd"], ["c"], "conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"], "relu")]
-    last = "r"
-    if second is not None:
-        inits += [numpy_helper.from_array(np.float32(second), "s2"), numpy_helper.from_array(np.int8(0), "z2")]
-        nodes += [helper.make_node("QuantizeLinear", ["xd", "s2", "z2"], ["q2"], "Q2"), helper.make_node("DequantizeLinear", ["q2", "s2", "z2"], ["d2"], "DQ2"),
-                  helper.make_node("Relu", ["d2"], ["r2"], "relu2")]
-    outputs = [last] + (["r2"] if second is not None else [])
-    graph = helper.make_graph(nodes, "toy", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-                              [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs], inits)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+def pairs(path):
+    """{tensor: bits of the scale} of the activations that the model quantizes."""
+    model = onnx.load(path)
+    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    return {n.input[0]: bits(constants[n.input[1]].item()) for n in model.graph.node
+            if n.op_type == "QuantizeLinear" and n.input[0] not in constants}
 
 
-def check_round_trip(model, folder, placement):
-    """Explicit -> table + float -> explicit: the same plan; the table again: the same lines."""
-    ranges, floats, again, json_ranges = folder / "t.cache", folder / "f.onnx", folder / "q.onnx", folder / "r.json"
-    octavo("convert", model, "--to-table", ranges, "--float-model", floats, "--json", json_ranges, "--header", "8510-MinMaxCalibration")
-    assert ranges.read_text().startswith("TRT-8510-MinMaxCalibration\n")
-    assert not {n.op_type for n in onnx.load(floats).graph.node} & {"QuantizeLinear", "DequantizeLinear"}
-    octavo("convert", floats, "--from-table", ranges, "--qdq-model", again, "--placement", placement)
-    assert plan_of(again) == plan_of(model)
-    second = folder / "t2.cache"
-    octavo("convert", again, "--to-table", second)
-    first = table(ranges)
-    assert table(second) and all(first[name] == bits for name, bits in table(second).items())
-    exact = {name: struct.unpack(">f", bytes.fromhex(bits.zfill(8)))[0] for name, bits in first.items()}
-    assert {n: float(np.float32(a / 127.0)) for n, a in json.loads(json_ranges.read_text()).items()} == exact
-    return ranges, floats, json_ranges
+def toy(path, *, zero=np.int8(0), scales=(np.float32(0.1), np.float32(0.1)), axis=None, opset=13, weight_axis=0):
+    """x -> pair -> Conv(weights as codes); x -> second pair -> Relu."""
+    codes = (np.arange(36, dtype=np.int64).reshape(2, 2, 3, 3) * 7 % 255 - 127).astype(np.int8)
+    keep = {"sx": np.asarray(scales[0], np.float32), "sy": np.asarray(scales[1], np.float32), "z": np.broadcast_to(zero, np.shape(scales[0])),
+            "w": codes, "ws": np.float32([0.01, 0.03]), "wz": np.zeros(2, np.int8)}
+    on = {} if axis is None else {"axis": axis}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "sx", "z"], ["xq"], name="Q1", **on),
+             helper.make_node("DequantizeLinear", ["xq", "sx", "z"], ["xd"], name="D1", **on),
+             helper.make_node("QuantizeLinear", ["x", "sy", "z"], ["yq"], name="Q2", **on),
+             helper.make_node("DequantizeLinear", ["yq", "sy", "z"], ["yd"], name="D2", **on),
+             helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], name="DW", axis=weight_axis),
+             helper.make_node("Conv", ["xd", "wd"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["yd"], ["r"], name="relu")]
+    shape = [1, 2, 4, 4]
+    graph = helper.make_graph(nodes, "toy", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in ("c", "r")],
+                              [numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in keep.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+    return codes
 
 
-def test_toy_round_trip_and_implicit_twin(tmp_path):
-    model = toy(tmp_path / "toy.onnx")
-    ranges, floats, json_ranges = check_round_trip(model, tmp_path, "inputs")
-    assert table(ranges) == {"x": "3c8db8bb"} and struct.pack(">f", np.float32(0.0173)).hex() == "3c8db8bb"
-    assert plan_of(floats, "--calibration", ranges) == plan_of(floats, "--calibration", json_ranges) == plan_of(model)
-    text = ranges.read_text().replace("3c8db8bb", "3c8db8bc")  # one ulp more: another plan, so the comparison can fail
-    ranges.write_text(text)
-    assert plan_of(floats, "--calibration", ranges) != plan_of(model)
+def test_commands_of_the_document(tmp_path):
+    shutil.copy(QDQ, tmp_path)
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/tables.md").read_text(), re.S)
+    commands = [shlex.split(line) for block in blocks for line in block.splitlines() if line]
+    assert len(commands) == 3
+    for command in commands:
+        assert command[0] == "octavo"
+        octavo(*command[1:], cwd=tmp_path)
+    header, scales = table(tmp_path / "ranges.cache")
+    assert header == "TRT-8510-MinMaxCalibration"
+    assert pairs(QDQ).keys() <= scales.keys()
+    amax = json.loads((tmp_path / "ranges.json").read_text())
+    assert {n: bits(a / 127.0) for n, a in amax.items()} == scales
+    onnx.checker.check_model(onnx.load(tmp_path / "float.onnx"))
+    onnx.checker.check_model(onnx.load(tmp_path / "pairs.onnx"))
+    assert not pairs(tmp_path / "float.onnx")
+    used = pairs(tmp_path / "pairs.onnx")
+    assert used and used.items() <= scales.items()
+    again = table(tmp_path / "again.cache")[1]
+    assert used.items() <= again.items() and again.items() <= scales.items()
+    octavo("convert", "float.onnx", "--from-table", "ranges.json", "--qdq-model", "by_json.onnx", cwd=tmp_path)
+    assert (tmp_path / "by_json.onnx").read_bytes() == (tmp_path / "pairs.onnx").read_bytes()
 
 
-def test_real_model_round_trip(tmp_path):
-    source = DATA / "models/resnet20_cifar10_fp32.onnx"
-    if not source.exists():
-        pytest.skip("needs the test data")
-    model = tmp_path / "resnet20.onnx"
-    subprocess.run([os.sys.executable, DATA / "bench/placements.py", source, model, "residual"], check=True, capture_output=True)
-    ranges, floats, _ = check_round_trip(model, tmp_path, "residual")
-    assert plan_of(floats, "--calibration", ranges) == plan_of(model)
+@pytest.mark.parametrize("placement", ["inputs", "residual", "outputs"])
+def test_pairs_table_pairs_is_the_same_plan(tmp_path, placement):
+    def convert(*args):
+        return octavo("convert", *args, cwd=tmp_path)
+
+    def plan(model):
+        return octavo("build", model, "-o", "e", "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1,
+                      cwd=tmp_path).split("plan ")[1].split()[0]
+
+    convert(QDQ, "--to-table", "t", "--float-model", "f.onnx", "--approximate")  # its activations are uint8
+    convert("f.onnx", "--from-table", "t", "--qdq-model", "q.onnx", "--placement", placement)
+    convert("q.onnx", "--to-table", "t2", "--float-model", "f2.onnx")
+    convert("f2.onnx", "--from-table", "t2", "--qdq-model", "q2.onnx", "--placement", placement)
+    assert pairs(tmp_path / "q.onnx") == pairs(tmp_path / "q2.onnx")
+    assert plan("q.onnx") == plan("q2.onnx") != plan("f.onnx")
 
 
-def test_what_a_table_cannot_say(tmp_path):
-    out = tmp_path / "t.cache"
-    text = octavo("convert", toy(tmp_path / "u8.onnx", zero=100, dtype=np.uint8), "--to-table", out, code=4)
-    assert 'tensor "x" has zero point 100 (u8)' in text and "--approximate" in text and not out.exists()
-    assert "errors up to" in octavo("convert", tmp_path / "u8.onnx", "--to-table", out, "--approximate")
-    amax = np.float32(0.0173) * np.float32(155)
-    assert table(out)["x"] == struct.pack(">f", amax / np.float32(127)).hex()
-    text = octavo("convert", toy(tmp_path / "axis.onnx", per_axis=True), "--to-table", out, code=4)
-    assert 'tensor "x" has 3 scales along axis 1' in text
-    text = octavo("convert", toy(tmp_path / "two.onnx", second=0.05), "--to-table", out, code=4)
-    assert 'tensor "x" is quantized with scale' in text and "a table holds one" in text
-    assert octavo("convert", toy(tmp_path / "middle.onnx", zero=128, dtype=np.uint8), "--to-table", out)  # u8 around 128 is symmetric
-    assert table(out) == {"x": "3c8db8bb"}
+@pytest.mark.parametrize("weight_axis", [0, -4])
+def test_weights_become_their_dequantized_values(tmp_path, weight_axis):
+    codes = toy(tmp_path / "q.onnx", weight_axis=weight_axis)
+    octavo("convert", "q.onnx", "--to-table", "t", "--float-model", "f.onnx", cwd=tmp_path)
+    model = onnx.load(tmp_path / "f.onnx")
+    assert [(n.name, *n.input) for n in model.graph.node] == [("conv", "x", "wd"), ("relu", "x")]
+    values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    want = codes.astype(np.float32) * np.float32([0.01, 0.03]).reshape(2, 1, 1, 1)
+    assert set(values) == {"wd"} and np.array_equal(values["wd"].view(np.uint32), want.view(np.uint32))
+    assert table(tmp_path / "t") == ("TRT-100700-EntropyCalibration2", {"x": bits(0.1)})
 
 
-def test_errors_leave_files_alone(tmp_path):
-    model, ranges, out = toy(tmp_path / "toy.onnx"), tmp_path / "t.cache", tmp_path / "q.onnx"
-    out.write_bytes(b"old")
-    octavo("convert", model, "--to-table", ranges, "--float-model", tmp_path / "f.onnx")
-    assert "has Q/DQ pairs already" in octavo("convert", model, "--from-table", ranges, "--qdq-model", out, code=2)
-    assert "known are inputs, residual and outputs" in octavo("convert", tmp_path / "f.onnx", "--from-table", ranges, "--qdq-model", out, "--placement", "x", code=2)
-    ranges.write_text("TRT-8510-MinMaxCalibration\nnobody: 3c8db8bb\nx: 0\n")
-    assert "no tensor of" in octavo("convert", tmp_path / "f.onnx", "--from-table", ranges, "--qdq-model", out, "--placement", "inputs", code=2)
-    assert "not VERSION-ALGORITHM" in octavo("convert", model, "--to-table", ranges, "--header", "new", code=2)
-    (tmp_path / "broken.onnx").write_bytes(model.read_bytes()[:200])
-    octavo("convert", tmp_path / "broken.onnx", "--to-table", ranges, code=3)
-    assert "say which way" in octavo("convert", model, code=2)
-    assert out.read_bytes() == b"old"
+@pytest.mark.parametrize("what, words", [
+    ({"zero": np.int8(3)}, ["x", "3"]), ({"zero": np.uint8(0)}, ["x"]), ({"scales": (0.1, 0.2)}, ["x", "0.1", "0.2"]),
+    ({"scales": ([0.1, 0.2], [0.1, 0.2]), "axis": 1}, ["x", "2 scales", "axis 1"]),
+])
+def test_what_a_table_cannot_say(tmp_path, what, words):
+    toy(tmp_path / "q.onnx", **what)
+    for name in ("t", "f.onnx"):
+        (tmp_path / name).write_text("here before")
+    error = octavo("convert", "q.onnx", "--to-table", "t", "--float-model", "f.onnx", code=4, cwd=tmp_path)
+    assert all(w in error for w in words) and "--approximate" in error, error
+    assert (tmp_path / "t").read_text() == (tmp_path / "f.onnx").read_text() == "here before"
+    said = octavo("convert", "q.onnx", "--to-table", "t", "--approximate", cwd=tmp_path)
+    assert "notes" in said
+    largest = max(np.ravel(what.get("scales", (0.1, 0.1))))
+    scale = np.array(table(tmp_path / "t")[1]["x"], np.uint32).view(np.float32)
+    reach = largest * (255 if what.get("zero", np.int8(0)).dtype == np.uint8 else 128 + int(what.get("zero", 0)) if "zero" in what else 127)
+    assert 127 * scale >= reach * (1 - 1e-6), (scale, reach, said)
+
+
+def test_errors(tmp_path):
+    toy(tmp_path / "q.onnx")
+    toy(tmp_path / "axis.onnx", weight_axis=7)
+    octavo("convert", "q.onnx", "--to-table", "t", "--float-model", "f.onnx", cwd=tmp_path)
+    old = onnx.load(tmp_path / "f.onnx")
+    old.opset_import[0].version = 11
+    onnx.save(old, tmp_path / "old.onnx")
+    (tmp_path / "bad").write_text("TRT-1-X\r\nx: 12345678g\r\n")
+    (tmp_path / "zero").write_text("TRT-1-X\r\nx: 0")
+    to, back = ("--to-table", "none"), ("--qdq-model", "none")
+    for args, code, text in [(("q.onnx",), 2, "--to-table"), (("q.onnx", *to, "--header", "8510"), 2, "VERSION-ALGORITHM"),
+                             (("ghost.onnx", *to), 7, "ghost.onnx"), (("t", *to), 3, "not a whole ONNX model"),
+                             (("f.onnx", *to), 2, "no quantized activations"), (("axis.onnx", *to), 3, "axis 7"),
+                             (("old.onnx", "--from-table", "t", *back), 4, "opset 11"), (("f.onnx", "--from-table", "bad", *back), 5, "line 2"),
+                             (("f.onnx", "--from-table", "zero", *back), 2, "has a scale"),
+                             (("q.onnx", "--from-table", "t", *back), 2, "pairs already"),
+                             (("f.onnx", "--from-table", "t", *back, "--placement", "somewhere"), 2, "somewhere"),
+                             (("f.onnx", "--from-table", "t"), 2, "--qdq-model")]:
+        assert text in octavo("convert", *args, code=code, cwd=tmp_path)
+        assert not (tmp_path / "none").exists()
