@@ -161,8 +161,8 @@ class OCTAVO_API Engine {
   /// Maps an engine file. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
   /// unsupported (the processor lacks something).
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
-  /// Writes the engine; equal model, options, machine and version give equal bytes. An existing file is replaced whole or not at
-  /// all. Errors: io; usage while dimensions are open; unsupported for the reference device.
+  /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
+  /// replaced whole or not at all. Errors: io; usage while dimensions are open; unsupported for the reference device.
   void save(const std::string& path) const;
 
   /// True while dimensions are open: shapes hold -1, and run() builds (or takes from its cache) what at(shapes) returns.

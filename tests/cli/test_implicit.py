@@ -41,7 +41,7 @@ def plan(text):
 def test_table_and_json_say_the_same(tmp_path):
     amax = ranges()
     (tmp_path / "r.json").write_text(json.dumps(amax | {"ghost": 1.0}))
-    lines = [f"{n}: {struct.pack('>f', np.float32(a) / np.float32(127)).hex()}" for n, a in amax.items()]
+    lines = [f"{n}: {struct.pack('>f', np.float32(a / 127)).hex()}" for n, a in amax.items()]
     (tmp_path / "r.cache").write_text("\n".join(["TRT-8501-EntropyCalibration2", *lines]))
     by_json = octavo("build", FP32, *COMMON, "-o", tmp_path / "a", "--calibration", tmp_path / "r.json")
     by_table = octavo("build", FP32, *COMMON, "-o", tmp_path / "b", "--calibration", tmp_path / "r.cache")
