@@ -57,7 +57,8 @@ Result<Ranges> parse_json(std::string_view text, const std::string& name) {
   if (json.is_discarded()) return bad("not JSON, and not a TensorRT calibration table (those begin with TRT-)");
   if (!json.is_object()) return bad("not a JSON object");
   Ranges out;
-  for (const auto& [tensor, amax] : json.items()) {
+  for (const auto& [tensor, entry] : json.items()) {
+    const auto& amax = entry.is_object() && entry.contains("amax") ? entry["amax"] : entry;
     if (!amax.is_number()) return bad(fmt::format("\"{}\" is {}, not a number", tensor, amax.dump()));
     const double value = amax.get<double>();
     if (!(value >= 0)) return bad(fmt::format("\"{}\" is {}, must not be negative", tensor, value));

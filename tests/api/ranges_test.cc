@@ -1,0 +1,103 @@
+// Tables written and read again, to the last bit; and what else may be in such a file.
+#include "api/ranges.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "quant/table.h"
+
+namespace octavo::api {
+namespace {
+
+std::map<std::string, float> random_scales(std::mt19937& rng) {
+  std::map<std::string, float> out{
+      {"(Unnamed Layer* 4) [Fully Connected]_output", 1.0F / 127}, {"a: b: ", 0x1p-149F}, {"q\"\\\x01\xc3\xa9", 3e36F}};
+  while (out.size() < 500) {
+    const float s = std::bit_cast<float>(static_cast<std::uint32_t>(rng()) & 0x7fffffffU);
+    if (std::isfinite(s) && s < 1e36F) out["t" + std::to_string(out.size())] = s;
+  }
+  return out;
+}
+
+TEST(Ranges, BothFormatsGiveBackEveryBit) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    auto scales = random_scales(rng);
+    scales.erase("q\"\\\x01\xc3\xa9");  // JSON only, below
+    const auto table = parse_ranges(quant::table_text(scales, "100700-EntropyCalibration2"), "t");
+    ASSERT_TRUE(table) << table.error().message;
+    EXPECT_EQ(*table, scales);
+    scales["q\"\\\x01\xc3\xa9"] = 2.5F;
+    for (auto& [name, s] : scales) s = std::min(s, 2e36F);  // amax stays a float32
+    const auto json = parse_ranges(quant::amax_json(scales), "t");
+    ASSERT_TRUE(json) << json.error().message;
+    EXPECT_EQ(*json, scales);
+  }
+}
+
+TEST(Ranges, JsonMayHoldMoreThanTheMagnitude) {
+  const auto r = parse_ranges(R"({"a": {"amax": 12.7, "hist": [1, 2]}, "b": 1.27})", "t");
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->at("a"), static_cast<float>(12.7 / 127));
+  EXPECT_EQ(r->at("b"), static_cast<float>(1.27 / 127));
+  EXPECT_FALSE(parse_ranges(R"({"a": {"max": 12.7}})", "t"));
+  EXPECT_FALSE(parse_ranges(R"({"a": {"amax": "12.7"}})", "t"));
+  EXPECT_FALSE(parse_ranges(R"({"a": {"amax": -1}})", "t"));
+}
+
+TEST(Ranges, HostileBytesAreReadOrRefused) {
+  int refused = 0, read = 0;
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    const std::map<std::string, float> scales{{"a", 0.5F}, {"b: c", 1.0F}, {"d", 2.0F}};
+    std::string text = seed % 2 == 0 ? quant::table_text(scales, "8510-MinMaxCalibration") : quant::amax_json(scales);
+    for (unsigned k = rng() % 4 + 1; k > 0 && !text.empty(); --k) {
+      const std::size_t at = rng() % text.size();
+      switch (rng() % 3) {
+        case 0: text[at] = static_cast<char>(rng()); break;
+        case 1: text.erase(at, rng() % 8 + 1); break;
+        default: text.insert(at, text.substr(rng() % text.size(), rng() % 9)); break;
+      }
+    }
+    const auto r = parse_ranges(text, "t");
+    if (!r) {
+      ++refused;
+      EXPECT_EQ(r.error().kind, ErrorKind::bad_input) << r.error().message;
+      continue;
+    }
+    ++read;
+    for (const auto& [name, s] : *r) EXPECT_GE(s, 0) << name;  // so not NaN either
+  }
+  EXPECT_GT(refused, 500);
+  EXPECT_GT(read, 500);
+}
+
+TEST(Ranges, EveryTableOfTheSharedFolderIsReadAndWrittenAgain) {
+  const char* set = std::getenv("OCTAVO_TEST_DATA");
+  const std::filesystem::path folder = std::filesystem::path(set != nullptr ? set : OCTAVO_SOURCE_DIR "/../shared") / "caches";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().string());
+    const auto scales = read_ranges(entry.path().string());
+    ASSERT_TRUE(scales) << scales.error().message;
+    EXPECT_GT(scales->size(), 10U);
+    const auto again = parse_ranges(quant::table_text(*scales, "1-X"), "t");
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(*again, *scales);
+    ++files;
+  }
+  EXPECT_GT(files, 0);
+}
+
+}  // namespace
+}  // namespace octavo::api
