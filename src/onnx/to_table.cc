@@ -53,6 +53,7 @@ class Remover {
                                 m_.node_name(i)));
       }
     }
+    OCTAVO_CHECK(codes_are_not_read());
     m_.remove_nodes(gone_);
     OCTAVO_CHECK(m_.sort());
     propagate();
@@ -60,6 +61,30 @@ class Remover {
   }
 
  private:
+  /// Nothing but DequantizeLinear may read what a QuantizeLinear that goes makes.
+  Status codes_are_not_read() const {
+    std::map<std::string, int> codes;
+    for (const int q : gone_) {
+      const pb::NodeProto& n = m_.graph().node(q);
+      if (n.op_type() == "QuantizeLinear") codes[n.output(0)] = q;
+    }
+    const auto refuse = [&](const std::string& tensor, const std::string& reader) {
+      return fail(ErrorKind::unsupported, fmt::format("codes \"{}\" of QuantizeLinear \"{}\" are read by {} too: a table speaks of "
+                                                      "float models, where they do not exist",
+                                                      tensor, m_.node_name(codes.at(tensor)), reader));
+    };
+    for (int i = 0; i < m_.graph().node_size(); ++i) {
+      if (gone_.contains(i)) continue;
+      for (const auto& in : m_.graph().node(i).input()) {
+        if (codes.contains(in)) return refuse(in, fmt::format("{} \"{}\"", m_.graph().node(i).op_type(), m_.node_name(i)));
+      }
+    }
+    for (const auto& o : m_.graph().output()) {
+      if (codes.contains(o.name())) return refuse(o.name(), "the model's user, as an output");
+    }
+    return {};
+  }
+
   /// The tensor behind all pairs in front of `name`.
   std::string root(std::string name) const {
     for (;;) {
@@ -106,11 +131,10 @@ class Remover {
     if (const ir::Tensor* codes = m_.constant(n.input(0))) return fold(dq, *codes, given);
     const auto made = producer_.find(n.input(0));
     if (made == producer_.end() || m_.graph().node(made->second).op_type() != "QuantizeLinear") {
-      return fail(
-          ErrorKind::unsupported,
-          fmt::format("DequantizeLinear \"{}\" reads \"{}\", which no QuantizeLinear makes: integer inputs cannot be said by a "
-                      "table",
-                      m_.node_name(dq), n.input(0)));
+      return fail(ErrorKind::unsupported,
+                  fmt::format("DequantizeLinear \"{}\" reads \"{}\", which no QuantizeLinear makes: integer inputs, and codes "
+                              "that pass through other operators, cannot be said by a table",
+                              m_.node_name(dq), n.input(0)));
     }
     const int quantize = made->second;
     const std::string source = m_.graph().node(quantize).input(0);

@@ -139,6 +139,10 @@ def test_errors(tmp_path):
     toy(tmp_path / "q.onnx")
     toy(tmp_path / "axis.onnx", weight_axis=7)
     octavo("convert", "q.onnx", "--to-table", "t", "--float-model", "f.onnx", cwd=tmp_path)
+    codes = onnx.load(tmp_path / "q.onnx")
+    codes.graph.node.append(helper.make_node("Cast", ["xq"], ["number"], name="cast", to=TensorProto.FLOAT))
+    codes.graph.output.append(helper.make_tensor_value_info("number", TensorProto.FLOAT, [1, 2, 4, 4]))
+    onnx.save(codes, tmp_path / "codes.onnx")
     old = onnx.load(tmp_path / "f.onnx")
     old.opset_import[0].version = 11
     onnx.save(old, tmp_path / "old.onnx")
@@ -148,6 +152,7 @@ def test_errors(tmp_path):
     for args, code, text in [(("q.onnx",), 2, "--to-table"), (("q.onnx", *to, "--header", "8510"), 2, "VERSION-ALGORITHM"),
                              (("ghost.onnx", *to), 7, "ghost.onnx"), (("t", *to), 3, "not a whole ONNX model"),
                              (("f.onnx", *to), 2, "no quantized activations"), (("axis.onnx", *to), 3, "axis 7"),
+                             (("codes.onnx", *to), 4, "cast"),
                              (("old.onnx", "--from-table", "t", *back), 4, "opset 11"), (("f.onnx", "--from-table", "bad", *back), 5, "line 2"),
                              (("f.onnx", "--from-table", "zero", *back), 2, "has a scale"),
                              (("q.onnx", "--from-table", "t", *back), 2, "pairs already"),
