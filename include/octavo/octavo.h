@@ -73,6 +73,7 @@ struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
   std::optional<Quantization> quantization;  ///< set when the elements are codes
+  std::string format;                        ///< of a bound input or output, as "uint8:hwc"; its shape is then that of its memory
 };
 
 /// One region of the plan: what runs as one fused step, and why.
@@ -144,6 +145,8 @@ struct BuildOptions {
   std::map<std::string, float> ranges;
   /// Pattern of ONNX node or tensor names (* and ?) and "int8" or "float32"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions;
+  /// Type and layout of inputs and outputs by name, as "uint8:hwc", "float16", "int8:hwc8" (docs/bindings.md).
+  std::map<std::string, std::string> bindings;
   /// Types that layers may compute in where a range permits int8.
   std::set<std::string> allowed = {"int8", "float32"};
 };

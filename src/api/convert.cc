@@ -17,13 +17,13 @@ std::optional<Quantization> to_public(const std::optional<ir::Quantizer>& q) {
 }
 
 TensorInfo to_public(const region::Binding& b) {
-  return {b.name, to_public(b.type.dtype), b.type.shape, to_public(b.quantizer)};
+  return {b.name, to_public(b.type.dtype), b.type.shape, to_public(b.quantizer), b.format};
 }
 
 namespace {
 
 TensorInfo tensor_of(const region::TensorRef& r) {
-  return {r.value, to_public(r.dtype), r.dims, to_public(r.quantizer)};
+  return {r.value, to_public(r.dtype), r.dims, to_public(r.quantizer), {}};
 }
 
 /// Constants of the epilogue (scales, biases) are part of the layer, not inputs of it.

@@ -13,6 +13,7 @@
 #include "api/ranges.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
+#include "plan/bind.h"
 
 namespace octavo {
 
@@ -67,6 +68,7 @@ struct Engine::Impl {
     p.plan.ranges = options.ranges;
     for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
     p.plan.allowed = options.allowed;
+    for (const auto& [tensor, format] : options.bindings) p.plan.bindings[tensor] = take(plan::parse_format(format));
     take(api::check_options(p));
     auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder));
     if (!model->open()) return of(take(model->at({})), 0);

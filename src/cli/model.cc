@@ -7,6 +7,7 @@
 
 #include "api/ranges.h"
 #include "onnx/import.h"
+#include "plan/bind.h"
 
 namespace octavo::cli {
 namespace {
@@ -26,6 +27,41 @@ Status take_precisions(const ModelOptions& o, plan::PlanOptions& plan) {
   }
   if (!o.allow.empty()) plan.allowed = {o.allow.begin(), o.allow.end()};
   return {};
+}
+
+/// What --bind, --inputIOFormats and --outputIOFormats say.
+Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, std::map<std::string, plan::BindingFormat>& out) {
+  for (const std::string& text : o.bindings) {
+    const std::size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0)
+      return fail(ErrorKind::usage, fmt::format("--bind: \"{}\" is not NAME=FORMAT, as in image=uint8:hwc", text));
+    OCTAVO_TRY(out[text.substr(0, at)], plan::parse_format(std::string_view(text).substr(at + 1)));
+  }
+  if (o.input_formats.empty() && o.output_formats.empty()) return {};
+  OCTAVO_TRY(const auto model, onnx::import_file(o.path, build.import));
+  const auto take = [&](const char* option, const std::string& text, const std::vector<std::string>& names) -> Status {
+    if (text.empty()) return {};
+    std::vector<std::string> parts(1);
+    for (const char c : text) {
+      if (c == ',') {
+        parts.emplace_back();
+      } else {
+        parts.back() += c;
+      }
+    }
+    if (parts.size() != names.size()) {
+      return fail(ErrorKind::usage, fmt::format("{}: {} formats for {} {}", option, parts.size(), names.size(),
+                                                names.size() == 1 ? "tensor" : "tensors"));
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      OCTAVO_TRY(out[names[i]], plan::parse_format(parts[i]));
+    }
+    return {};
+  };
+  std::vector<std::string> inputs;
+  for (const ir::ValueId v : model.graph.inputs) inputs.push_back(model.graph.value(v).name);
+  OCTAVO_CHECK(take("--inputIOFormats", o.input_formats, inputs));
+  return take("--outputIOFormats", o.output_formats, model.graph.output_names);
 }
 
 Status require_path(const ModelOptions& options) {
@@ -85,6 +121,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("PATTERN=TYPE");
+  app.add_option("--bind", o.bindings, "Type and layout of an input or output: NAME=uint8:hwc (docs/bindings.md)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME=FORMAT");
+  app.add_option("--inputIOFormats", o.input_formats, "The same for all inputs in order, as int8:hwc,fp16:chw")
+      ->type_name("FORMATS");
+  app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
   app.add_option("--max-error", o.max_error,
                  "Largest error that what ranges permit may make, as a part of an output's largest magnitude (seeded inputs; slow)")
       ->check(CLI::Range(0.0, 1e9))
@@ -147,6 +190,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     given.insert(shapes.begin(), shapes.end());
     build.import.shapes = std::move(given);
   }
+  OCTAVO_CHECK(take_bindings(options, build, build.plan.bindings));
   build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
   OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
   loaded.engine = loaded.built->engine;

@@ -21,6 +21,8 @@ struct ModelOptions {
   std::vector<std::string> disable;
   int effort = 2;
   double max_error = 0;
+  std::vector<std::string> bindings;
+  std::string input_formats, output_formats;
   std::string timing_cache;
   bool strict_timing = false;
   std::string calibration;

@@ -63,6 +63,30 @@ bool is_alias(const Node& node) {
   }
 }
 
+namespace {
+
+bool read_as_codes(const Graph& g, const ir::Grids& grids, ValueId v) {
+  if (g.output_uses(v) > 0) return false;
+  const auto& users = g.users(v);
+  return std::all_of(users.begin(), users.end(), [&](const auto& use) {
+    const Node& n = g.node(use.first);
+    if (is_alias(n)) return n.op != Op::concat && read_as_codes(g, grids, n.outputs[0]);
+    if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm)
+      return use.second == 0 && ir::classify_anchor(g, grids, use.first).integer;
+    return in_program(g, n);
+  });
+}
+
+}  // namespace
+
+bool is_code_source(const Graph& g, const Node& node) {
+  if (node.op != Op::dequantize || !node.quantizer->per_tensor() || node.quantizer->type != ir::DType::u8) return false;
+  if (!ir::injective(*node.quantizer) || g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
+  ValueId source = node.inputs[0];
+  while (is_alias(g.producer(source)) && g.producer(source).op != Op::concat) source = g.producer(source).inputs[0];
+  return g.producer(source).op == Op::input && read_as_codes(g, ir::find_grids(g), node.outputs[0]);
+}
+
 bool in_program(const Graph& g, const Node& node) {
   switch (node.op) {
     case Op::equal:
@@ -106,7 +130,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
       const int producer_group = out.of_node[static_cast<std::size_t>(g.value(v).producer)];
       direct = std::max(direct, producer_group);
     }
-    if (is_alias(n)) {
+    if (is_alias(n) || is_code_source(g, n)) {
       for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = latest;
       continue;
     }

@@ -25,6 +25,8 @@ struct Grouping {
 
 /// transpose, reshape, slice with positive steps, expand and concat move no data by themselves: strides or slices do.
 [[nodiscard]] bool is_alias(const ir::Node& node);
+/// A dequantize of u8 codes that every reader takes as codes: it lies in memory as they want it, and costs nothing either.
+[[nodiscard]] bool is_code_source(const ir::Graph& g, const ir::Node& node);
 /// True if an epilogue program can compute this pointwise node.
 [[nodiscard]] bool in_program(const ir::Graph& g, const ir::Node& node);
 

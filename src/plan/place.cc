@@ -88,6 +88,7 @@ std::map<Key, int> find_requests(const Graph& g, const Grids& grids, const Group
   const std::vector<NodeId> order = g.order();
   for (std::size_t i = order.size(); i-- > 0;) {
     const Node& n = g.node(order[i]);
+    if (n.op == Op::dequantize && grouping.of_node[static_cast<std::size_t>(order[i])] < 0) ++wanted[{n.inputs[0], Repr::raw}];
     if (!is_alias(n)) continue;
     for (const Repr r : {Repr::raw, Repr::codes}) {
       if (!wanted.contains({n.outputs[0], r})) continue;
@@ -143,19 +144,33 @@ class Placer {
       case Op::slice:
       case Op::concat: return strides_in_order(dims, order_of(source(0).dims, source(0).strides));
       case Op::expand: return ir::dense_strides(dims);
+      case Op::dequantize:
+        if (grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)] < 0)
+          return natural_[static_cast<std::size_t>(n.inputs[0])];
+        break;
       case Op::conv:
       case Op::conv_transpose:
       case Op::max_pool:
       case Op::avg_pool: return channel_last(dims);
       default: break;
     }
-    if (dims.size() == 4) return channel_last(dims);
+    if (dims.size() == 4 && !given_channels_last(v)) return channel_last(dims);
     for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
       if (n.inputs[slot] != ir::kNone && g_.type(n.inputs[slot]).shape == dims && !g_.is_constant(n.inputs[slot])) {
         return strides_in_order(dims, order_of(dims, source(slot).strides));
       }
     }
     return ir::dense_strides(dims);
+  }
+
+  /// An image whose dimensions are N, H, W, C: what reads it puts the channels first.
+  bool given_channels_last(ValueId v) const {
+    const auto& users = g_.users(v);
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](const auto& use) {
+      const Node& n = g_.node(use.first);
+      if (n.op == Op::slice) return given_channels_last(n.outputs[0]);  // padding is left behind
+      return n.op == Op::transpose && ir::get_ints(n.attrs, "perm") == std::vector<std::int64_t>{0, 3, 1, 2};
+    });
   }
 
   ir::DType dtype_of(Key key) const { return key.second == Repr::codes ? ir::DType::u8 : g_.type(key.first).dtype; }
@@ -324,6 +339,11 @@ class Placer {
       }
       TensorRef r = ref_of(key, out_.add_constant(t, g_.value(v).name), ir::dense_strides(t.shape()));
       return copies_of(key, home, r, "a constant is part of a concatenated tensor");
+    }
+    if (n.op == Op::dequantize && key.second == Repr::codes) {  // the codes are there: another name for the same bytes
+      home.after.push_back({n.inputs[0], Repr::raw});
+      return copies_of(key, home, relabel(out_.homes.at({n.inputs[0], Repr::raw}).refs[0], ref_of(key, -1, {})),
+                       "codes that the caller gives are part of another tensor");
     }
     if (!is_alias(n)) return fail(ErrorKind::internal, fmt::format("no home for \"{}\"", g_.value(v).name));
     for (const ValueId in : n.inputs) home.after.push_back({in, key.second});

@@ -8,6 +8,7 @@
 #include "ir/canonical.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
+#include "plan/bind.h"
 #include "plan/choose.h"
 #include "plan/memory.h"
 #include "plan/permit.h"
@@ -88,6 +89,12 @@ class Planner {
     if (!options_.ranges.empty()) given_ = set_ranges(graph, options_.ranges);
     OCTAVO_TRY(auto first, quant::normalize(graph, laws_));
     out_.reports.push_back(std::move(first));
+    std::map<std::string, BoundTensor> bound;
+    if (!options_.bindings.empty()) {
+      OCTAVO_TRY(bound, bind(graph, options_.bindings));
+      OCTAVO_CHECK(ir::verify(graph));
+      OCTAVO_TRY(const auto again, quant::normalize(graph, laws_));
+    }
     rewrite::RunOptions before = floats_;  // codes are made of the model's own weights, as exporters of Q/DQ do: fold later
     if (permits()) before.disabled.insert("fold-batch-norm");
     OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), before));
@@ -110,6 +117,14 @@ class Planner {
     out_.plan = std::move(searched.best.plan);
     explain_precision(out_.plan, out_.permitted);
     out_.plan.decisions = std::move(searched.decisions);
+    for (auto* list : {&out_.plan.inputs, &out_.plan.outputs}) {
+      for (region::Binding& b : *list) {
+        const auto found = bound.find(b.name);
+        if (found == bound.end()) continue;
+        b.format = found->second.format;
+        if (found->second.quantizer) b.quantizer = found->second.quantizer;
+      }
+    }
     out_.graph = std::move(searched.best.graph);
     return std::move(out_);
   }

@@ -148,11 +148,12 @@ octavo::BuildOptions options_of(const nb::dict& options) {
   const nb::object calibration = options["calibration"];
   if (nb::isinstance<nb::dict>(calibration)) {
     for (const auto& [tensor, amax] : nb::cast<std::map<std::string, double>>(calibration))
-      o.ranges[tensor] = static_cast<float>(amax) / 127.0F;
+      o.ranges[tensor] = static_cast<float>(amax / 127.0);
   } else if (!calibration.is_none()) {
     o.ranges = octavo::read_calibration(path_of(calibration));
   }
   o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
+  o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
   if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
   return o;
 }

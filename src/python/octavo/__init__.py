@@ -14,7 +14,7 @@ from ._octavo import Engine, __version__, _build_bytes, _build_file, load
 __all__ = ["Engine", "build", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
            "FileError", "InternalError", "__version__"]
 
-_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed"}
+_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings"}
 
 
 def build(model, device="cpu", shapes=None, threads=None, **options):
@@ -32,6 +32,8 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
               calibration=path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit
               int8 in a float model. precision={pattern of node or tensor names: "int8" or "float32"}, or a list of such pairs:
               the first that matches counts. allowed={"int8", "float32"}: types that layers with ranges may take.
+              bindings={input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
+              the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
 
     Takes seconds; other Python threads run meanwhile. Raises UsageError, ModelError, UnsupportedError, FileError; TypeError for
     an unknown option.
@@ -61,6 +63,7 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
         "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(options.get("timing_cache") or ""),
         "strict_timing": bool(options.get("strict_timing")), "calibration": calibration,
         "precision": [(str(pattern), str(kind)) for pattern, kind in rules], "allowed": None if allowed is None else set(allowed),
+        "bindings": {str(name): str(text) for name, text in (options.get("bindings") or {}).items()},
     }
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _build_bytes(bytes(model), arguments)
