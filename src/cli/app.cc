@@ -51,6 +51,7 @@ int run_main(int argc, const char* const* argv) {
       {"profile", "Time each region; write what trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
+      {"advise", "Which Q/DQ pairs to drop or to add, and what each gains", add_advise},
       {"convert", "Between Q/DQ models and calibration tables", add_convert},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;

@@ -154,6 +154,29 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   return declared;
 }
 
+Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes, std::int64_t batch) {
+  OCTAVO_CHECK(require_path(options));
+  api::PipelineOptions build;
+  build.device = options.device;
+  build.threads = options.threads;
+  build.disabled.insert(options.disable.begin(), options.disable.end());
+  build.plan.effort = options.effort;
+  build.plan.max_error = options.max_error;
+  OCTAVO_CHECK(take_precisions(options, build.plan));
+  build.timing.cache = options.timing_cache;
+  build.timing.strict = options.strict_timing;
+  if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  build.import.default_batch = batch;
+  build.import.shapes = shapes;
+  if (!options.shapes.empty()) {
+    OCTAVO_TRY(auto given, parse_shapes(options.shapes));
+    given.insert(shapes.begin(), shapes.end());
+    build.import.shapes = std::move(given);
+  }
+  OCTAVO_CHECK(take_bindings(options, build, build.plan.bindings));
+  return build;
+}
+
 Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch) {
   OCTAVO_CHECK(require_path(options));
   Loaded loaded;
@@ -173,24 +196,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers()));
     return loaded;
   }
-  api::PipelineOptions build;
-  build.device = options.device;
-  build.threads = options.threads;
-  build.disabled.insert(options.disable.begin(), options.disable.end());
-  build.plan.effort = options.effort;
-  build.plan.max_error = options.max_error;
-  OCTAVO_CHECK(take_precisions(options, build.plan));
-  build.timing.cache = options.timing_cache;
-  build.timing.strict = options.strict_timing;
-  if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  build.import.default_batch = batch;
-  build.import.shapes = shapes;
-  if (!options.shapes.empty()) {
-    OCTAVO_TRY(auto given, parse_shapes(options.shapes));
-    given.insert(shapes.begin(), shapes.end());
-    build.import.shapes = std::move(given);
-  }
-  OCTAVO_CHECK(take_bindings(options, build, build.plan.bindings));
+  OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
   OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
   loaded.engine = loaded.built->engine;

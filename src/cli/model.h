@@ -44,6 +44,9 @@ struct Declared {
 };
 [[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);
 
+/// The options as the pipeline takes them, bindings included. Errors: usage; those of reading files that they name.
+[[nodiscard]] Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes = {}, std::int64_t batch = 1);
+
 struct Loaded {
   std::shared_ptr<const engine::Engine> engine;
   std::optional<api::Built> built;  ///< absent when an engine file was loaded

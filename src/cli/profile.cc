@@ -29,20 +29,6 @@ Status write_text(const std::string& path, const std::string& text) {
   return write_file(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-std::string json_floats(const region::Plan& plan, const std::vector<ir::Tensor>& outputs) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    std::string dims;
-    for (const auto d : outputs[i].shape()) dims += fmt::format("{}{}", dims.empty() ? "" : "x", d);
-    std::string values;
-    for (std::int64_t k = 0; k < outputs[i].size(); ++k)
-      values += fmt::format("{}{}", k == 0 ? "" : ",", static_cast<double>(outputs[i].at(k)));
-    out += fmt::format("{}\n {{\"name\": \"{}\", \"dimensions\": \"{}\", \"values\": [{}]}}", i == 0 ? "" : ",",
-                       plan.outputs[i].name, dims, values);
-  }
-  return out + "\n]\n";
-}
-
 Result<int> profile(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress));
@@ -83,7 +69,7 @@ Result<int> profile(const Options& o) {
   OCTAVO_CHECK(write_text(o.profile, report::profile(plan, layers, o.runs)));
   OCTAVO_CHECK(write_text(o.times, report::times(runs)));
   OCTAVO_CHECK(write_text(o.metadata, report::profile_metadata(plan, runs, tune::here(1).device)));
-  if (!o.output.empty()) OCTAVO_CHECK(write_text(o.output, json_floats(plan, outputs)));
+  if (!o.output.empty()) OCTAVO_CHECK(write_text(o.output, report::outputs(plan, outputs)));
   if (o.dump_layers) fmt::print("{}", report::layer_info(plan));
 
   double sum = 0;

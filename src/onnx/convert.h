@@ -39,4 +39,9 @@ struct PairResult {
 [[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,
                                                  const std::string& placement, const std::string& qdq_path);
 
+/// Takes the pairs made of the named QuantizeLinear and DequantizeLinear nodes out of the model and writes it to `out`; weights
+/// keep theirs. Errors: `usage` for a name that is no such node.
+[[nodiscard]] Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes,
+                                             const std::string& out);
+
 }  // namespace octavo::onnx

@@ -53,8 +53,9 @@ std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
         std::any_of(d.onnx_nodes.begin(), d.onnx_nodes.end(), [&](const std::string& n) { return r.onnx_nodes.contains(n); });
     if (!concerns) continue;
     std::string text = fmt::format("{} at {}: {} ({})", d.kind, d.where, d.chosen, d.reason);
+    const std::string kind = plan.cost_source == "measured" ? "measured " : "estimated ";
     for (const auto& a : d.answers)
-      text += fmt::format("; {}: {}", a.name, a.seconds < 0 && !a.note.empty() ? a.note : price(a.seconds));
+      text += fmt::format("; {}: {}", a.name, a.seconds >= 0 ? kind + price(a.seconds) : a.note.empty() ? price(-1) : a.note);
     out.push_back(std::move(text));
   }
   return out;

@@ -43,6 +43,19 @@ std::string format_of(const TensorRef& t) {
   }
 }
 
+std::string type_name(ir::DType t) {
+  switch (t) {
+    case ir::DType::f32: return "Float";
+    case ir::DType::f16: return "Half";
+    case ir::DType::bf16: return "BFloat16";
+    case ir::DType::s8: return "Int8";
+    case ir::DType::u8: return "UInt8";
+    case ir::DType::boolean: return "Bool";
+    case ir::DType::s64: return "Int64";
+    default: return "Int32";
+  }
+}
+
 json tensor(const TensorRef& t, const Plan& plan) {
   const bool coded = t.quantizer && ir::is_int8(t.dtype);
   return {{"Name", t.value.empty() ? "unnamed" : t.value},
@@ -230,7 +243,7 @@ std::string layer_info(const Plan& plan) {
       out["Bindings"].push_back(b.name);
       out["I/O Tensors"].push_back({{"Name", b.name},
                                     {"IOMode", mode},
-                                    {"DataType", ir::name_of(b.type.dtype)},
+                                    {"DataType", type_name(b.type.dtype)},
                                     {"Dimensions", b.type.shape},
                                     {"Location", "Host"},
                                     {"IsShapeInferenceIO", false},
@@ -277,6 +290,18 @@ std::string times(const std::vector<RunTime>& runs) {
                    {"latencyMs", end - start}});
   }
   return dumped(out);
+}
+
+std::string outputs(const Plan& plan, const std::vector<ir::Tensor>& values) {
+  json out = json::array();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::string dims;
+    for (const auto d : values[i].shape()) dims += fmt::format("{}{}", dims.empty() ? "" : "x", d);
+    json numbers = json::array();
+    for (std::int64_t k = 0; k < values[i].size(); ++k) numbers.push_back(static_cast<double>(values[i].at(k)));
+    out.push_back({{"name", plan.outputs[i].name}, {"dimensions", dims}, {"values", std::move(numbers)}});
+  }
+  return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string profile_metadata(const Plan& plan, const std::vector<RunTime>& runs, const std::string& device) {

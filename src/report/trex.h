@@ -26,6 +26,10 @@ struct RunTime {
 };
 [[nodiscard]] std::string times(const std::vector<RunTime>& runs);
 
+/// --exportOutput: [{"name", "dimensions": "1x3x224", "values": [...]}, ...], parallel to the plan's outputs; numbers that JSON
+/// does not have (NaN, infinities) are null.
+[[nodiscard]] std::string outputs(const region::Plan& plan, const std::vector<ir::Tensor>& values);
+
 /// X.profile.metadata.json: throughput, latency and device.
 [[nodiscard]] std::string profile_metadata(const region::Plan& plan, const std::vector<RunTime>& runs, const std::string& device);
 

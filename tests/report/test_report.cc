@@ -88,8 +88,8 @@ TEST(Explain, SaysWhatWasWeighed) {
   const auto p = plan();
   EXPECT_EQ(decisions_about(p.regions[0], p),
             (std::vector<std::string>{
-                "fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in bands of rows: 100 us; "
-                "two regions: 120 us"}));
+                "fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in bands of rows: measured 100 us; "
+                "two regions: measured 120 us"}));
   EXPECT_TRUE(decisions_about(p.regions[1], p).empty());
   const std::string text = details(p, {0});
   EXPECT_NE(text.find("  time          100 us, measured\n"), std::string::npos) << text;

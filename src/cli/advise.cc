@@ -1,0 +1,81 @@
+// octavo advise: which Q/DQ pairs to drop or to add, and what each gains.
+#include "plan/advise.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "api/pipeline.h"
+#include "cli/commands.h"
+#include "cli/model.h"
+#include "onnx/convert.h"
+#include "tune/measured_costs.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string apply;
+  int errors = 0, most = 20;
+};
+
+Result<int> advise(const Options& o) {
+  std::optional<Progress> progress(std::in_place, o.model.verbose);
+  OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(o.model));
+  OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
+  OCTAVO_TRY(const auto providers, api::providers("cpu"));
+  plan::PlanOptions options = build.plan;
+  options.threads = build.threads > 0 ? build.threads : engine::available_cores();
+  std::optional<tune::MeasuredCosts> costs;
+  if (options.effort > 0) {
+    tune::TimingCache cache;
+    if (!build.timing.cache.empty()) {
+      OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
+    }
+    costs.emplace(std::move(cache), providers,
+                  tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
+    options.costs = &*costs;
+  }
+  progress->step("try every pair");
+  OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));
+  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->cache().write(build.timing.cache, true));
+  progress.reset();
+
+  const char* source = options.effort > 0 ? "measured" : "estimated";
+  fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} pay\n", result.tried,
+             result.plan_seconds * 1e6, source, result.advice.size());
+  std::vector<std::string> drop;
+  int shown = 0;
+  for (const plan::Advice& a : result.advice) {
+    const bool drops = a.kind == plan::Advice::Kind::drop;
+    if (drops && a.together) drop.insert(drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
+    if (++shown > o.most) continue;
+    fmt::print("{} the pair on \"{}\" ({}): saves {:.4g} us, {:.1f} %\n  {}\n", drops ? "drop" : "add", a.tensor,
+               fmt::join(a.onnx_nodes, ", "), a.seconds * 1e6, 100 * a.seconds / result.plan_seconds, a.why);
+    if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
+  }
+  if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
+  fmt::print("dropping those that pay beside each other: {:.4g} us\n", result.dropped_seconds * 1e6);
+  if (o.apply.empty()) return 0;
+  if (drop.empty())
+    return fail(ErrorKind::usage,
+                fmt::format("--apply {}: there is no pair to drop; added pairs need ranges, which calibration gives", o.apply));
+  OCTAVO_TRY(const int pairs, onnx::drop_pairs_in_file(o.model.path, drop, o.apply));
+  fmt::print("{}: without {} pairs\n", o.apply, pairs);
+  return 0;
+}
+
+}  // namespace
+
+Command add_advise(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, false);
+  app.add_option("--apply", o->apply, "Write the model without the pairs that are to be dropped")->type_name("FILE");
+  app.add_option("--errors", o->errors, "For so many of the best: how much dropping the pair changes the outputs (slow)")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--most", o->most, "How much advice to print (default 20)")->check(CLI::Range(1, 100000));
+  app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");
+  return [o] { return advise(*o); };
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "onnx/convert.h"
+#include "onnx/edit.h"
+
+namespace octavo::onnx {
+
+Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes, const std::string& out) {
+  OCTAVO_TRY(Editor model, Editor::open(path));
+  std::map<std::string, int> by_name, producer;
+  for (int i = 0; i < model.graph().node_size(); ++i) {
+    by_name[model.node_name(i)] = i;
+    for (const auto& o : model.graph().node(i).output()) producer[o] = i;
+  }
+  std::set<int> gone, quantizers;
+  std::map<std::string, std::string> instead;
+  int pairs = 0;
+  for (const std::string& name : nodes) {
+    const auto at = by_name.find(name);
+    if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: no node \"{}\"", path, name));
+    const auto& n = model.graph().node(at->second);
+    if (n.op_type() == "QuantizeLinear") quantizers.insert(at->second);
+    if (n.op_type() != "DequantizeLinear") continue;
+    const auto q = producer.find(n.input(0));
+    if (q == producer.end() || model.graph().node(q->second).op_type() != "QuantizeLinear")
+      return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: \"{}\" is not behind a QuantizeLinear", path, name));
+    instead[n.output(0)] = model.graph().node(q->second).input(0);
+    gone.insert(at->second);
+    ++pairs;
+  }
+  const auto root = [&](std::string name) {
+    for (auto at = instead.find(name); at != instead.end(); at = instead.find(name)) name = at->second;
+    return name;
+  };
+  for (const auto& [from, to] : instead) {
+    model.rename_uses(from, root(to));
+    for (const auto& o : model.graph().output()) {
+      if (o.name() != from) continue;
+      auto* keep = model.graph().add_node();
+      keep->set_op_type("Identity");
+      keep->set_name(model.fresh(from + "_identity"));
+      keep->add_input(root(to));
+      keep->add_output(from);
+    }
+  }
+  std::set<std::string> read;  // a QuantizeLinear goes when nothing reads its codes any more
+  for (int i = 0; i < model.graph().node_size(); ++i) {
+    if (gone.contains(i)) continue;
+    for (const auto& in : model.graph().node(i).input()) read.insert(in);
+  }
+  for (const int i : quantizers) {
+    if (!read.contains(model.graph().node(i).output(0))) gone.insert(i);
+  }
+  model.remove_nodes(gone);
+  OCTAVO_CHECK(model.sort());
+  OCTAVO_CHECK(model.save(out));
+  return pairs;
+}
+
+}  // namespace octavo::onnx

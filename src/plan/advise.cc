@@ -1,0 +1,164 @@
+#include "plan/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/grid.h"
+#include "passes/passes.h"
+#include "plan/choices.h"
+#include "plan/permit_error.h"
+#include "plan/price.h"
+#include "quant/normal_form.h"
+#include "quant/weight_scales.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+class Adviser {
+ public:
+  Adviser(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
+      : providers_(providers), options_(options), pricer_(providers, costs) {}
+
+  Result<Advised> run(Graph graph, int errors) {
+    OCTAVO_CHECK(normalize(graph));
+    OCTAVO_TRY(const auto base, price(graph));
+    Advised out;
+    for (const auto& i : base) out.plan_seconds += i.seconds;
+    std::vector<Graph> changed;
+    std::vector<NodeId> views;
+    const ir::Grids grids = ir::find_grids(graph);
+    for (const NodeId id : graph.order()) {
+      Advice a;
+      Graph other = graph;
+      if (!drop(graph, other, id, a) && !add(graph, grids, other, id, a)) continue;
+      ++out.tried;
+      other.remove_dead();
+      OCTAVO_CHECK(normalize(other));
+      const auto items = price(other);
+      if (!items) {
+        if (items.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(items.error());
+        continue;
+      }
+      std::map<std::string, double> gone;
+      double before = 0, after = 0;
+      for (const auto& i : base) gone[key_of(i)] += i.seconds;
+      for (const auto& i : *items) gone[key_of(i)] -= i.seconds;
+      for (const auto& [key, seconds] : gone) (seconds > 0 ? before : after) += seconds;
+      a.seconds = before + after;
+      if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
+      if (a.kind == Advice::Kind::drop && errors > 0) changed.push_back(other);
+      a.error = a.kind == Advice::Kind::drop && errors > 0 ? -2.0 - static_cast<double>(changed.size() - 1)
+                                                           : -1;  // a place in `changed`, for now
+      views.push_back(id);
+      a.place = views.size() - 1;
+      out.advice.push_back(std::move(a));
+    }
+    std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) { return a.seconds > b.seconds; });
+    out.dropped_seconds = out.plan_seconds;
+    std::vector<NodeId> taken;
+    for (Advice& a : out.advice) {
+      if (a.kind != Advice::Kind::drop) continue;
+      Graph other = graph;
+      taken.push_back(views[a.place]);
+      for (const NodeId id : taken) other.replace_uses(graph.node(id).outputs[0], other.node(id).inputs[0], false);
+      other.remove_dead();
+      OCTAVO_CHECK(normalize(other));
+      const auto items = price(other);
+      double sum = 0;
+      if (items) {
+        for (const auto& i : *items) sum += i.seconds;
+      }
+      a.together = items && sum < out.dropped_seconds - 0.2 * a.seconds;
+      if (a.together) {
+        out.dropped_seconds = sum;
+      } else {
+        taken.pop_back();
+      }
+    }
+    for (Advice& a : out.advice) {
+      if (a.error > -2) continue;
+      const auto at = static_cast<std::size_t>(-2.0 - a.error);
+      a.error = -1;
+      if (errors-- <= 0) continue;
+      OCTAVO_TRY(a.error, estimated_error(graph, changed[at]));
+    }
+    return out;
+  }
+
+ private:
+  Status normalize(Graph& g) const {
+    OCTAVO_TRY(const auto first, quant::normalize(g, {}));
+    OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), {}));
+    OCTAVO_TRY(const auto third, quant::normalize(g, {}));
+    return {};
+  }
+  Result<std::vector<Pricer::Item>> price(const Graph& g) {
+    OCTAVO_TRY(const auto unfused, realize(g, {}, providers_, options_));
+    Choices defaults;
+    defaults.staged = find_default_stages(unfused.plan, options_);
+    OCTAVO_TRY(const auto made, realize(g, defaults, providers_, options_));
+    return pricer_.price(made.plan);
+  }
+  /// Ids differ between graphs: only the key tells regions apart.
+  static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
+
+  static bool drop(const Graph& g, Graph& other, NodeId id, Advice& a) {
+    const Node& n = g.node(id);
+    if (n.op != Op::view || g.is_constant(n.inputs[0])) return false;
+    a.kind = Advice::Kind::drop;
+    a.tensor = g.value(n.inputs[0]).name;
+    a.onnx_nodes = n.origin;
+    a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(*n.quantizer));
+    other.replace_uses(n.outputs[0], n.inputs[0], false);
+    return true;
+  }
+
+  static bool add(const Graph& g, const ir::Grids& grids, Graph& other, NodeId id, Advice& a) {
+    const Node n = g.node(id);
+    if ((n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) || !g.is_constant(n.inputs[1])) return false;
+    const auto kind = ir::classify_anchor(g, grids, id);
+    if (kind.integer || g.type(n.inputs[0]).dtype != ir::DType::f32) return false;
+    a.kind = Advice::Kind::add;
+    a.tensor = g.value(n.inputs[0]).name;
+    a.onnx_nodes = n.origin;
+    a.why = fmt::format("{}; with a pair on \"{}\" and int8 weights it would be an integer operator", kind.why_float, a.tensor);
+    const ValueId x =
+        other.add_quantizer(Op::view, n.inputs[0], ir::per_tensor(ir::DType::s8, 1.0F / 64), g.type(n.inputs[0]), n.origin);
+    other.node(id).inputs[0] = x;
+    const Node& w = g.producer(n.inputs[1]);
+    if (!w.quantizer) {
+      if (w.payload.dtype() != ir::DType::f32) return false;
+      ir::Quantizer q;
+      q.type = ir::DType::s8;
+      q.axis = n.op == Op::conv ? 0 : n.op == Op::conv_transpose && ir::get_int(n.attrs, "group", 1) > 1 ? -1 : 1;
+      q.scale = quant::weight_scales(w.payload, q.axis);
+      q.zero_point.assign(q.scale.size(), 0);
+      const ValueId coded = other.add_quantizer(Op::view, n.inputs[1], q, g.type(n.inputs[1]), n.origin);
+      other.node(id).inputs[1] = coded;
+    }
+    other.touch();
+    return true;
+  }
+
+  const std::vector<const region::Provider*>& providers_;
+  const PlanOptions& options_;
+  Pricer pricer_;
+};
+
+}  // namespace
+
+Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors) {
+  Estimates estimates;
+  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+  return Adviser(providers, options, costs).run(std::move(graph), errors);
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,72 @@
+"""octavo advise: a pair that costs time is named, dropping it is priced, and --apply writes a model without it."""
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+
+
+def octavo(*args, code=0):
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stderr if code > 1 else done.stdout
+
+
+def network(path, inner):
+    """conv -> (Q/DQ) -> split -> a conv each; with `inner` one half has a pair of its own scale behind the split."""
+    rng = np.random.default_rng(3)
+    inits, nodes = [], []
+
+    def pair(x, scale, name):
+        inits.extend([numpy_helper.from_array(np.float32(scale), name + "_s"), numpy_helper.from_array(np.int8(0), name + "_z")])
+        nodes.extend([helper.make_node("QuantizeLinear", [x, name + "_s", name + "_z"], [name + "_q"], name + "_Q"),
+                      helper.make_node("DequantizeLinear", [name + "_q", name + "_s", name + "_z"], [name + "_dq"], name + "_DQ")])
+        return name + "_dq"
+
+    def conv(x, c, o, name):
+        inits.extend([numpy_helper.from_array(rng.integers(-127, 128, (o, c, 3, 3)).astype(np.int8), name + "_w"),
+                      numpy_helper.from_array(np.float32(0.01), name + "_ws"), numpy_helper.from_array(np.int8(0), name + "_wz")])
+        nodes.extend([helper.make_node("DequantizeLinear", [name + "_w", name + "_ws", name + "_wz"], [name + "_wd"], name + "_WDQ"),
+                      helper.make_node("Conv", [x, name + "_wd"], [name], name, pads=[1, 1, 1, 1])])
+        return name
+
+    y = pair(conv(pair("x", 0.02, "x"), 16, 32, "conv1"), 0.05, "conv1")
+    inits.append(numpy_helper.from_array(np.array([16, 16], np.int64), "halves"))
+    nodes.append(helper.make_node("Split", [y, "halves"], ["a", "b"], "split", axis=1))
+    half = pair("b", 0.031, "b") if inner else "b"
+    outs = [conv("a", 16, 16, "conv2"), conv(half, 16, 16, "conv3")]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
+                              [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def plan_of(model):
+    return re.search(r"plan ([0-9a-f]{32})", octavo("build", model, "-o", model.with_suffix(".octavo"), "--effort", 0, "--threads", 1)).group(1)
+
+
+def test_names_the_second_pair_and_drops_it(tmp_path):
+    model, without, faster = network(tmp_path / "m.onnx", True), network(tmp_path / "n.onnx", False), tmp_path / "f.onnx"
+    text = octavo("advise", model, "--effort", 0, "--threads", 1, "--errors", 1, "--apply", faster)
+    assert re.search(r"^drop the pair on .*\(b_DQ, b_Q\): saves [0-9.]+ us", text, re.M), text
+    assert "estimated" in text and "outputs change by at most" in text
+    assert not {"b_Q", "b_DQ"} & {n.name for n in onnx.load(faster).graph.node}
+    assert plan_of(faster) == plan_of(without) != plan_of(model)
+    text = octavo("advise", without, "--effort", 0, "--threads", 1)
+    assert "(b_DQ, b_Q)" not in text
+
+
+def test_apply_without_advice_writes_nothing(tmp_path):
+    out = tmp_path / "out.onnx"
+    out.write_bytes(b"old")
+    model = network(tmp_path / "n.onnx", False)
+    text = octavo("advise", model, "--effort", 0, "--threads", 1)
+    assert "drop the pair" not in text, text
+    assert "there is no pair to drop" in octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out, code=2)
+    assert out.read_bytes() == b"old"
