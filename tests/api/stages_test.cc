@@ -1,0 +1,123 @@
+// Chains of stages and regions side by side, forced by costs that count regions: the same bits at band edges, strides, paddings and
+// any number of threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cpu/provider.h"
+#include "ir/text.h"
+#include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "support/feeds.h"
+#include "support/run_plan.h"
+
+namespace octavo {
+namespace {
+
+/// Every region costs the same, so the fewest regions win; single-threaded kernels first.
+class CountRegions final : public plan::Costs {
+ public:
+  Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
+                                              const std::vector<region::Offer>& offers) override {
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, "measured"});
+    return out;
+  }
+  std::string_view source() const override { return "measured"; }
+};
+
+/// An inverted residual: 1x1 expand, depthwise, 1x1 project, with a shortcut when the stride is 1; two heads read its result.
+std::string block(int size, int kernel, int stride, int expanded) {
+  const int out = (size + 2 * (kernel / 2) - kernel) / stride + 1, pad = kernel / 2;
+  const auto conv = [](int group, int p, int s) {
+    return "{dilations=[1,1], group=" + std::to_string(group) + ", pads=[" + std::to_string(p) + "," + std::to_string(p) + "," +
+           std::to_string(p) + "," + std::to_string(p) + "], strides=[" + std::to_string(s) + "," + std::to_string(s) + "]}";
+  };
+  const std::string e = std::to_string(expanded), n = std::to_string(size), k = std::to_string(kernel);
+  std::string t = "graph \"g\"\nx = input : f32[2,8," + n + "," + n + "]\nq = view x q=u8(0.03,100) from {\"q\"}\n";
+  t += "w1 = constant s8[" + e + ",8,1,1] q=s8(0.02,0) seed:1\nw2 = constant s8[" + e + ",1," + k + "," + k +
+       "] q=s8(0.02,0) seed:2\n";
+  t += "w3 = constant s8[8," + e +
+       ",1,1] q=s8(0.02,0) seed:3\nw4 = constant s8[6,8,1,1] q=s8(0.02,0) seed:4\nw5 = constant s8[5,8,1,1] q=s8(0.02,0) seed:5\n";
+  t += "a = conv q w1 " + conv(1, 0, 1) +
+       " from {\"expand\"}\nar = relu a from {\"relu1\"}\nav = view ar q=u8(0.02,0) from {\"av\"}\n";
+  t += "b = conv av w2 " + conv(expanded, pad, stride) +
+       " from {\"depthwise\"}\nbr = relu b from {\"relu2\"}\nbv = view br q=u8(0.03,0) from {\"bv\"}\n";
+  t += "c = conv bv w3 " + conv(1, 0, 1) + " from {\"project\"}\n";
+  std::string last = "c";
+  if (stride == 1 && out == size) {
+    t += "s = add c q from {\"add\"}\n";
+    last = "s";
+  }
+  t += "cv = view " + last + " q=u8(0.05,128) from {\"cv\"}\n";
+  t += "h1 = conv cv w4 " + conv(1, 0, 1) + " from {\"head1\"}\nh2 = conv cv w5 " + conv(1, 0, 1) + " from {\"head2\"}\n";
+  return t + "v1 = view h1 q=u8(0.1,128) from {\"v1\"}\nv2 = view h2 q=u8(0.2,128) from {\"v2\"}\noutput v1\noutput v2\n";
+}
+
+TEST(Stages, ChainsGiveTheSameBits) {
+  std::size_t longest = 0;
+  int beside = 0, chains = 0;
+  for (const int size : {1, 2, 7, 16, 33}) {
+    for (const int kernel : {1, 3, 5}) {
+      for (const int stride : {1, 2}) {
+        for (const int expanded : {16, 200}) {
+          auto g = ir::parse(block(size, kernel, stride, expanded));
+          ASSERT_TRUE(g) << g.error().message;
+          const std::string where = "size " + std::to_string(size) + " kernel " + std::to_string(kernel) + " stride " +
+                                    std::to_string(stride) + " expanded " + std::to_string(expanded);
+          const auto feeds = testing::seeded_feeds(*g, static_cast<std::uint64_t>(size));
+          const auto want = reference::evaluate(*g, feeds);
+          ASSERT_TRUE(want) << where;
+          for (const int threads : {1, 2, 3, 7}) {
+            CountRegions costs;
+            plan::PlanOptions o;
+            o.costs = &costs;
+            o.effort = 3;
+            o.threads = threads;
+            const auto p = plan::make_plan(*g, cpu::providers(), o);
+            ASSERT_TRUE(p) << where << "\n" << p.error().message;
+            ASSERT_TRUE(region::verify(p->plan)) << where << "\n" << region::verify(p->plan).error().message;
+            for (const region::Region& r : p->plan.regions) {
+              if (r.independent) ++beside;
+              if (!r.independent && r.stages.size() > 1) ++chains;
+              if (!r.independent) longest = std::max(longest, r.stages.size());
+            }
+            const auto got = testing::run_plan(p->plan, cpu::providers(), feeds, threads % 2 == 0);
+            ASSERT_TRUE(got) << where << "\n" << got.error().message;
+            ASSERT_EQ(testing::first_difference(*want, *got), "") << where << ", " << threads << " threads";
+          }
+        }
+      }
+    }
+  }
+  std::printf("longest chain %zu stages, %d chains, %d regions side by side\n", longest, chains, beside);
+  EXPECT_GE(longest, 3U);
+  EXPECT_GT(beside, 0);
+}
+
+TEST(Stages, AnIndependentStageMayNotReadAnother) {
+  auto g = ir::parse(block(7, 3, 1, 16));
+  ASSERT_TRUE(g);
+  auto p = plan::make_plan(*g, cpu::providers(), {});
+  ASSERT_TRUE(p);
+  region::Plan& plan = p->plan;
+  ASSERT_TRUE(region::verify(plan));
+  for (std::size_t i = 0; i + 1 < plan.regions.size(); ++i) {
+    region::Region both = plan.regions[i];
+    if (both.packed.empty()) continue;  // then raw weights of the second would be missed first
+    const region::Region& next = plan.regions[i + 1];
+    if (next.stages[0].anchor.inputs.empty() || next.stages[0].anchor.inputs[0].buffer != both.stages[0].stores[0].buffer) continue;
+    both.stages.push_back(next.stages[0]);
+    both.independent = true;
+    plan.regions[i] = both;
+    const auto status = region::verify(plan);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("reads a buffer that one of them stores to"), std::string::npos)
+        << status.error().message;
+    return;
+  }
+  FAIL() << "no two regions in a row";
+}
+
+}  // namespace
+}  // namespace octavo
