@@ -82,6 +82,7 @@ nb::dict describe(const octavo::TensorInfo& t) {
   nb::list shape;
   for (const auto n : t.shape) shape.append(n < 0 ? nb::none() : nb::object(nb::int_(n)));
   d["shape"] = nb::tuple(shape);
+  d["format"] = t.format.empty() ? nb::none() : nb::object(nb::str(t.format.c_str()));
   d["scale"] = d["zero_point"] = d["axis"] = nb::none();
   if (const auto& q = t.quantization) {
     if (q->axis < 0) {

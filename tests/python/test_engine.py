@@ -147,7 +147,7 @@ def test_save_and_load(engine, tmp_path):
     (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
     (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
     (lambda e: octavo.build(QDQ, disable=["nothing-real"], default_batch=1), octavo.UsageError, "nothing-real"),
-    (lambda e: octavo.build(QDQ, fast=True), TypeError, "no option .fast.; the options are allowed, calibration, default_batch"),
+    (lambda e: octavo.build(QDQ, fast=True), TypeError, "no option .fast.; the options are allowed, bindings, calibration"),
     (lambda e: octavo.build(QDQ, disable="abc"), TypeError, "list of names"),
 ])
 def test_errors(engine, call, error, text):
@@ -260,3 +260,19 @@ def test_calibration_errors(tmp_path):
         octavo.build(FLOAT, calibration={"image": 1}, precision={"ghost": "float32"}, shapes={"image": (1, 1, 16, 16)}, effort=0)
     with pytest.raises(TypeError):
         octavo.build(FLOAT, precision="int8")
+
+
+def test_bindings():
+    options = {"shapes": {"image": (1, 1, 16, 16)}, "threads": 1, "effort": 0}
+    plain, bound = octavo.build(QDQ, **options), octavo.build(QDQ, bindings={"image": "uint8:hwc"}, **options)
+    info = bound.inputs[0]
+    assert tuple(info["shape"]) == (1, 16, 16, 1) and info["dtype"] == np.uint8 and info["format"] == "uint8:hwc"
+    scale, zero = np.float32(info["scale"]), info["zero_point"]
+    x = pictures(1)[:1]
+    codes = np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8).reshape(1, 16, 16, 1)
+    np.testing.assert_array_equal(bound.run({"image": codes})["head"], plain.run({"image": x})["head"])
+    assert not np.array_equal(bound.run({"image": 255 - codes})["head"], plain.run({"image": x})["head"])
+    with pytest.raises(octavo.UsageError, match="no such input or output"):
+        octavo.build(QDQ, bindings={"picture": "uint8"}, **options)
+    with pytest.raises(octavo.UsageError, match="not known"):
+        octavo.build(QDQ, bindings={"image": "uint9"}, **options)
