@@ -43,7 +43,8 @@ def test_path_str_bytes_and_proto_are_one_model(engine):
 
 
 def test_facts(engine):
-    assert engine.inputs == [{"name": "image", "dtype": "float32", "shape": (1, 1, 16, 16), "scale": None, "zero_point": None, "axis": None}]
+    assert engine.inputs == [{"name": "image", "dtype": "float32", "shape": (1, 1, 16, 16), "format": None, "scale": None, "zero_point": None,
+                              "axis": None}]
     assert [o["name"] for o in engine.outputs] == ["head"]
     assert len(engine.plan_hash) == 32
     assert not engine.open and engine.threads == 1 and engine.device == "cpu"
@@ -266,7 +267,7 @@ def test_bindings():
     options = {"shapes": {"image": (1, 1, 16, 16)}, "threads": 1, "effort": 0}
     plain, bound = octavo.build(QDQ, **options), octavo.build(QDQ, bindings={"image": "uint8:hwc"}, **options)
     info = bound.inputs[0]
-    assert tuple(info["shape"]) == (1, 16, 16, 1) and info["dtype"] == np.uint8 and info["format"] == "uint8:hwc"
+    assert tuple(info["shape"]) == (1, 16, 16, 1) and info["dtype"] == "uint8" and info["format"] == "uint8:hwc"
     scale, zero = np.float32(info["scale"]), info["zero_point"]
     x = pictures(1)[:1]
     codes = np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8).reshape(1, 16, 16, 1)
