@@ -47,7 +47,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
     }
     const bool wanted = pin && *pin == offers[i].tactic;
     if (!wanted && slow(offers[i].tactic) && fast) continue;
-    if (!wanted && options_.effort <= 2 && offers[i].cost > kLeftOut * least) continue;
+    if (!wanted && options_.effort <= 2 && least > 0 && offers[i].cost > kLeftOut * least) continue;
     for (const region::Provider* p : providers_) {
       const auto own = p->offers(region, plan);
       if (std::any_of(own.begin(), own.end(),
@@ -70,14 +70,19 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
     OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
     for (std::size_t k = 0; k < missing.size(); ++k) {
       if (seconds[k] < 0) continue;
-      cache_.set(where_, key, missing[k].tactic, seconds[k]);
+      remember(key, missing[k].tactic, seconds[k]);
       times[slots[k]] = {cache_.find(where_, key, missing[k].tactic)->seconds, "measured"};
-      ++measured_;
     }
   }
   for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic, times[i]);
   answered_[key] = times;
   return times;
+}
+
+void MeasuredCosts::remember(const std::string& key, const std::string& tactic, double seconds) {
+  cache_.set(where_, key, tactic, seconds);
+  fresh_.set(where_, key, tactic, seconds);
+  ++measured_;
 }
 
 void MeasuredCosts::say(const std::string& key, const std::string& tactic, const plan::TacticTime& t) {
@@ -93,12 +98,12 @@ Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Pl
   const std::string key = fmt::format("plans {} {}", region::plan_hash(first), region::plan_hash(second));
   const Timing* a = cache_.find(where_, key, "plan.first");
   const Timing* b = cache_.find(where_, key, "plan.second");
-  if (!a || !b) {
+  if (!a || !b || a->seconds < 0 || b->seconds < 0) {
     if (options_.strict)
       return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
     OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15));
-    cache_.set(where_, key, "plan.first", t.first);
-    cache_.set(where_, key, "plan.second", t.second);
+    remember(key, "plan.first", t.first);
+    remember(key, "plan.second", t.second);
     a = cache_.find(where_, key, "plan.first");
     b = cache_.find(where_, key, "plan.second");
   }

@@ -30,13 +30,16 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
   [[nodiscard]] std::string_view source() const override { return "measured"; }
 
-  [[nodiscard]] const TimingCache& cache() const { return cache_; }
-  [[nodiscard]] int measured() const { return measured_; }  ///< tactics timed by this object
+  /// What this object measured, to be merged into the file: pins that were set there meanwhile stay.
+  [[nodiscard]] const TimingCache& fresh() const { return fresh_; }
+  [[nodiscard]] int measured() const { return measured_; }  ///< times taken by this object
 
  private:
   void say(const std::string& key, const std::string& tactic, const plan::TacticTime& t);
 
-  TimingCache cache_;
+  void remember(const std::string& key, const std::string& tactic, double seconds);
+
+  TimingCache cache_, fresh_;
   const std::vector<const region::Provider*>& providers_;
   TuneOptions options_;
   Where where_;

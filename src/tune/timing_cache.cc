@@ -89,7 +89,8 @@ class Parser {
     if (tactic.empty() || !trimmed(rest).empty()) return "does not name one tactic";
     if (key.empty()) return "has no key";
     if (t.pinned && cache.pinned(where, key)) return "pins a second tactic for its key";
-    cache.entries[{where, key, std::string(tactic)}] = t;
+    if (!cache.entries.emplace(TimingCache::Entry{where, key, std::string(tactic)}, t).second)
+      return "repeats a key and tactic of an earlier line";
     return "";
   }
 
@@ -113,7 +114,7 @@ Where here(int threads) {
 }
 
 Result<TimingCache> TimingCache::parse(std::string_view text) {
-  if (text.substr(0, kHeader.size()) != kHeader)
+  if (trimmed(text.substr(0, text.find('\n'))) != kHeader)
     return fail(ErrorKind::bad_input, fmt::format("line 1: not a timing cache; it must begin with \"{}\"", kHeader));
   Parser parser;
   for (int number = 1; !text.empty(); ++number) {

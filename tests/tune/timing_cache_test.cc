@@ -77,6 +77,11 @@ TEST(TimingCache, DamageIsNamedByLine) {
     EXPECT_NE(parsed.error().message.find("line "), std::string::npos) << parsed.error().message;
   }
   EXPECT_FALSE(TimingCache::parse("device\n"));
+  EXPECT_FALSE(TimingCache::parse("# octavo timing cache 12\n"));
+  const auto last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  const auto twice = TimingCache::parse(text + last);
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().message.find("repeats a key and tactic"), std::string::npos);
 }
 
 TEST(TimingCache, HostileBytesAreErrorsOrCaches) {
