@@ -1,4 +1,25 @@
 // Grouping: which nodes are computed together. A group is an anchor (or none) and the pointwise nodes behind it.
+//
+// Fusion fuse-epilogue:  f(anchor(x), y...) ==> one region; f pointwise: a view, relu, add, mul, sigmoid, ...
+//   Why    the anchor's result is in registers: quantizing it, its activation and a residual addition there cost no memory traffic.
+//   Exact  bit for bit: the epilogue is the same fp32 operations in the same order (docs/semantics.md, "Requantize").
+//   Needs  f's shape is the region's, and its other operands are constants or are ready before the region starts. Whether other
+//          nodes read the value in between does not matter: it is then stored as well.
+//   Order  on the normalized graph, producers first; f joins the latest region that makes one of its operands.
+//   Says   make_groups
+//
+// Placing strides:  slice(x), transpose(x), reshape(x), expand(x) ==> other strides on x's memory
+//   Why    none of them is computed, and no byte moves.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  slices with positive steps; a reshape that strides can express on the layout of x (on channels-last images: one that
+//          leaves the channels alone).
+//   Order  after all rules and candidates, when memory is planned. No switch: what does not fit becomes a copy (see below).
+//
+// Placing codes-given:  dequantize(c) where c are u8 codes of the caller ==> c
+//   Why    an input bound as uint8 or int8 is read where it lies.
+//   Exact  bit for bit: its readers take codes.
+//   Needs  per tensor; every reader works on codes.
+//   Order  when memory is planned. No switch.
 #pragma once
 
 #include <string>

@@ -1,4 +1,32 @@
 // Regions of several stages: chains through cache, and regions side by side.
+//
+// Candidate fuse-conv-pool:  pool(conv(x)) ==> one region, in bands of rows
+//   Why    the convolution's result is read from cache, and never written to memory as a whole.
+//   Exact  bit for bit: both compute what they computed, on the grid that the graph demands between them.
+//   Needs  an integer conv whose result the pooling alone reads, and a provider that runs the pair.
+//   Order  on the default plan. Default: joined.
+//   Says   refusal, join_stages
+//
+// Candidate stages:  pointwise(depthwise(x)), depthwise(pointwise(x)), conv(q(x)) ==> one region, in bands of rows
+//   Why    as fuse-conv-pool; depthwise layers are bound by memory, and a network input can be quantized while it is read.
+//   Exact  bit for bit, as fuse-conv-pool.
+//   Needs  two regions, the second integer, whose value in between has no other reader, and a provider that runs the pair.
+//   Order  on the default plan, repeatedly. Default: apart.
+//   Says   refusal, join_stages
+//
+// Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
+//   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
+//   Exact  bit for bit: nothing is computed otherwise.
+//   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
+//   Order  on the default plan. Default: apart.
+//   Says   refusal, join_together
+//
+// Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
+//   Why    one pass over the parts of a concatenation instead of one a part.
+//   Exact  bit for bit: nothing is computed otherwise.
+//   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
+//   Order  on the default plan. Default: apart.
+//   Says   refusal, join_together
 #pragma once
 
 #include <optional>

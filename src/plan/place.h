@@ -3,6 +3,19 @@
 // Reads pull: slice, transpose, reshape and expand are other strides on their source's memory. Writes push: a concat (and an output
 // binding) tells its operands where to store, through transposes and reshapes. What fits neither way becomes a copy, with the
 // reason.
+//
+// Placing concat:  concat(a, b...) ==> a buffer whose slices a, b... are stored by the regions that make them
+//   Why    a concatenation is not computed, and no byte moves.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  operands that some region computes. A second concatenation of the same value is a second store of its region.
+//   Order  when memory is planned. No switch: what does not fit becomes a copy.
+//
+// Placing copy:  what neither strides nor stores can express ==> a region "copy", listed by `octavo explain --copies`
+//   Why    there is no other way; each copy names its cause and the ONNX nodes that want it.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  one of the causes below.
+//   Order  when memory is planned.
+//   Says   settle, read_channel_last
 #pragma once
 
 #include <map>

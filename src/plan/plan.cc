@@ -167,8 +167,12 @@ class Planner {
     return out;
   }
 
-  // Question precision: an anchor that may be int8 stays float32 where its region is faster so. All are priced in one plan without
-  // permitted views; only where float wins there is a plan tried without the node's view.
+  // Candidate precision:  conv(view(x)) that a range permits  <==>  conv(x) in float32
+  //   Why    a range permits int8, it does not demand it: where float32 is faster with all that it needs around it, it stays.
+  //   Exact  not bit for bit: the permitted view is one rounding, which --max-error bounds.
+  //   Needs  a range (docs/implicit.md); never asked of a layer that Q/DQ nodes make int8.
+  //   Order  after the search. All are priced in one plan without permitted views; only where float wins there is a plan tried
+  //          without the node's view. Default: int8.
   Status choose_precision(const ir::Graph& before, Form& form, Searched& searched, PermitChoices& choices) {
     const std::set<std::string> nodes = form.permitted.permitted;
     OCTAVO_TRY(const Form float_form, normal_form(before, {nodes, {}, false}));
@@ -220,8 +224,11 @@ class Planner {
                                               options_.max_error, error));
   }
 
-  // Question inner-view: an activation behind a convolution reads its result through a range that permits it: a table instead of
-  // arithmetic, and one more rounding. All are priced in one plan; those that pay are taken together.
+  // Candidate inner-view:  f(conv(x))  <==>  f(view(conv(x))), where the range of the convolution's result permits it
+  //   Why    an activation behind a view is a table of 256 entries instead of arithmetic.
+  //   Exact  not bit for bit: one more rounding, as Q/DQ between a convolution and its activation demands; --max-error bounds it.
+  //   Needs  a range of the convolution's result (docs/implicit.md), and an activation in its epilogue.
+  //   Order  after precision. All are priced in one plan; those that pay are taken together. Default: arithmetic.
   Status choose_inner(const ir::Graph& before, Form& form, Searched& searched, const PermitChoices& choices) {
     PermitChoices all = choices;
     all.all_inner = true;

@@ -1,16 +1,25 @@
-// Which questions a plan raises.
+// Which questions a plan raises. Each Candidate block below and beside the code that makes it becomes a part of docs/rules.md.
 //
-// Candidate fuse-conv-pool: pool(conv(x)) in bands of rows, the rows between in cache. Default: joined. Exact.
-// Candidate stages: depthwise + 1x1, 1x1 + depthwise, quantize + conv in bands of rows. Default: apart. Exact.
-// Candidate horizontal: convolutions that read one tensor run side by side as one region. Default: apart. Exact.
-// Candidate one-pass: the pointwise parts of one concatenated tensor are written by one region. Default: apart. Exact.
-// Candidate concat: the quantizer above a concatenation (each producer stores its slice) or below it (one pass over the stored
-// parts).
-//   Default: above. Exact.
-// Candidate stores: a value wanted in two types or at two scales is stored twice, or once and requantized by a pass. Default:
-// twice. Exact. Candidate segments: a convolution over differently scaled parts, part by part in int8. Default: float. Within
-// float's own freedom. Candidate direct-store: an output whose channels do not lie side by side is stored there, or stored and
-// copied. Default: copied. Exact.
+// Candidate concat:  concat(q(a), q(b)) as slices stored by the producers  <==>  q over the stored parts, in one pass
+//   Why    an int8 slice is a quarter of a float one; one pass over stored floats pays where a producer's other reader needs them
+//          anyway.
+//   Exact  bit for bit: each element goes through the same quantizer once.
+//   Needs  a concatenation with a quantizer right above at least one operand, computed by a region's epilogue.
+//   Order  on the default plan. Default: above, every producer stores into its slice.
+//
+// Candidate stores:  store(y), store(q(y))  <==>  store(y); then q(y) by a pass of its own
+//   Why    a value wanted in two types or at two scales is stored twice by its producer; a pass pays where the second store leaves
+//          the kernel's fast path.
+//   Exact  bit for bit: the same operations on the same float, or on codes that stand for it.
+//   Needs  a region that stores both a value and a quantized form of it.
+//   Order  on the default plan. Default: stored twice.
+//
+// Candidate direct-store:  copy(store(y))  <==>  store(y) where it is wanted
+//   Why    where channels do not lie side by side in the target, kernels store channels last and a copy transposes; storing there
+//          at once saves the copy and costs scattered stores.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  a copy because of the target's channel stride.
+//   Order  on the default plan. Default: copied.
 #include <algorithm>
 #include <map>
 

@@ -1,10 +1,11 @@
-// Candidate segments: conv(concat(a, b), W) ==> add(conv(a, W_a), conv(b, W_b)).
-// Why: parts on different grids make the concatenation a float tensor and the convolution a float convolution; each part alone is
-// int8. Exact: each part's sum is exact in int32 and the parts are added in fp32 in channel order; the float convolution's order of
-// summation
-//   is free (docs/semantics.md), so the results agree within that freedom, not bit for bit.
-// Needs: a conv without groups over a concatenation of channels; coded 8-bit weights; every part on a per-tensor 8-bit grid.
-// Order: on the normalized graph, where views stand above the concatenation.
+// Candidate segments:  conv(concat(a, b), W) ==> add(conv(a, W_a), conv(b, W_b))
+//   Why    parts on different grids make the concatenation a float tensor and the convolution a float convolution; each part alone
+//          is int8.
+//   Exact  within the freedom of a float sum, not bit for bit: each part's sum is exact in int32, the parts are added in fp32 in
+//          channel order, and a float convolution's order of summation is free (docs/semantics.md).
+//   Needs  a conv without groups over a concatenation of channels; coded 8-bit weights; every part on a per-tensor 8-bit grid.
+//   Order  on the normalized graph, where views stand above the concatenation. Default: a float convolution.
+//   Says   why_no_segments
 #pragma once
 
 #include "base/result.h"

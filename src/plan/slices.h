@@ -1,5 +1,8 @@
-// Split halves that are concatenated again: when slices that together make up all of their source are wanted side by side, the
-// source itself is stored there and the slices cost nothing.
+// Placing split-halves:  concat(..., slice_a(x), slice_b(x), ...) ==> x stored inside the concatenation's buffer
+//   Why    halves of a Split that are concatenated again (C2f, CSP) cost nothing.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  slices that together make up all of x, wanted side by side in their order.
+//   Order  when memory is planned. No switch.
 #pragma once
 
 #include <map>

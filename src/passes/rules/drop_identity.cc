@@ -2,8 +2,7 @@
 //   Why    exporters leave such nodes behind; each would be a copy of its tensor.
 //   Exact  bit for bit: every element is passed on as it is.
 //   Needs  transpose in order, reshape or expand to the same shape, slice of everything, tile once, pad by 0, concat of one,
-//   nearest
-//          resize of every index to itself, cast to the same type, clip to -inf..inf, or relu of relu.
+//          nearest resize of every index to itself, cast to the same type, clip to -inf..inf, or relu of relu.
 //   Order  first: what is left is worth looking at.
 #include <cmath>
 

@@ -2,8 +2,7 @@
 //   Why    what does not depend on the inputs is computed once, when the engine is built.
 //   Exact  bit for bit: the reference computes it, and the reference is what the engine must equal.
 //   Needs  every operand is a constant; the result lies on no grid (codes stay codes: that is for the laws); the result takes at
-//   most
-//          1 MiB, or four times what its operands take.
+//          most 1 MiB, or four times what its operands take.
 //   Order  after drop-identity. Before fold-batch-norm, which needs literal parameters.
 #include <fmt/format.h>
 

@@ -2,9 +2,8 @@
 //   Why    codes that pass through unchanged need no arithmetic at all.
 //   Exact  bit for bit: q gives every one of its codes back, decided by enumeration in the arithmetic type.
 //   Needs  equal parameters and type at every leaf, at least one of which is no constant; M only moves or selects elements (relu
-//   and clip
-//          have no form on codes). Codes of another type are a copy that shifts by 128, which stays written as quantize +
-//          dequantize.
+//          and clip have no form on codes). Codes of another type are a copy that shifts by 128, which stays written as quantize
+//          and dequantize.
 //   Order  none; sink-quantize takes the other direction only where an operand is a `quantize`.
 #include <fmt/format.h>
 
