@@ -4,7 +4,7 @@
 // binding) tells its operands where to store, through transposes and reshapes. What fits neither way becomes a copy, with the
 // reason.
 //
-// Placing concat:  concat(a, b...) ==> a buffer whose slices a, b... are stored by the regions that make them
+// Placing concat-buffer:  concat(a, b...) ==> a buffer whose slices a, b... are stored by the regions that make them
 //   Why    a concatenation is not computed, and no byte moves.
 //   Exact  bit for bit: elements keep their bits.
 //   Needs  operands that some region computes. A second concatenation of the same value is a second store of its region.

@@ -6,14 +6,33 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RULE = """// move-view-x: q(x) ==> x
+RULE = """// move-view-x:  q(x) ==> x
 //   Why    less.
-//   Exact  yes.
-//   Needs  nothing.
+//   Exact  bit for bit.
+//   Needs  nothing,
+//          at all.
 //   Order  any.
+#include "a.h"
 struct R : Rule {
   std::string_view name() const override { return "move-view-x"; }
+  Outcome apply() { return refuse(fmt::format("the scale {} is odd; see \\"{}\\" (below)", a, b)); }  // "not this one"
 };
+"""
+PLAN = """constexpr std::string_view kFusions[] = {"join"};
+"""
+BLOCK = """// Joining.
+//
+// Candidate join:  a; b ==> ab
+//   Why    less.
+//   Exact  bit for bit.
+//   Needs  both.
+//   Order  any.
+//   Says   why_not
+#pragma once
+std::string why_not(int a) {
+  if (a > 1) return "there are too many";
+  return "";
+}
 """
 
 
@@ -49,26 +68,63 @@ def test_rooms_clean(tmp_path):
     assert run("check_rooms.py", tmp_path).returncode == 0
 
 
+@pytest.fixture
+def rules(tmp_path):
+    write(tmp_path, "src/quant/rules/move_view_x.cc", RULE)
+    write(tmp_path, "tests/quant/rules/move_view_x.irt", "# run: move-view-x\n")
+    write(tmp_path, "src/plan/plan.cc", PLAN)
+    write(tmp_path, "src/plan/join.h", BLOCK)
+    write(tmp_path, "docs/rules.md", "# By hand: `move-view-x`\n\n")
+    assert run("rules_page.py", tmp_path).returncode == 0
+    result = run("check_rules.py", tmp_path)
+    assert result.returncode == 0, result.stdout
+    return tmp_path
+
+
+def test_rules_page_says_what_the_sources_say(rules):
+    page = (rules / "docs/rules.md").read_text()
+    assert page.startswith("# By hand")
+    for text in ("    q(x) ==> x\n", "**Needs** nothing, at all.", '  - the scale … is odd; see "…" (below)\n', "`--disable=move-view-x`", "    a; b ==> ab\n",
+                 "  - there are too many\n", "`--disable=join`"):
+        assert text in page
+    assert "not this one" not in page
+    assert run("rules_page.py", rules).returncode == 0
+    assert (rules / "docs/rules.md").read_text() == page
+
+
 @pytest.mark.parametrize(
     "path, text, complaint",
     [
         ("src/quant/rules/move_view_x.cc", RULE.replace("view-x", "view-y"), "the file should be move_view_y.cc"),
-        ("src/quant/rules/move_view_x.cc", RULE.replace("//   Needs  nothing.\n", ""), 'has no "Needs" line'),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("// move-view-x", "// move-view-z"), 'does not start with "// move-view-x:  EQUATION"'),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("//   Order  any.\n", ""), 'has no "Order" line'),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("bit for bit", "nearly"), "exact() is true"),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("is odd", "is even"), "is not what the sources say"),
+        ("src/quant/rules/move_view_x.cc", RULE.replace("less.", "more."), "is not what the sources say"),
         ("tests/quant/rules/move_view_x.irt", "run: other\n", 'does not name the rule "move-view-x"'),
         ("tests/quant/rules/gone.irt", "run: gone\n", "tests a rule that no file in src/*/rules defines"),
-        ("docs/rules.md", "| `move-view-x` | a |\n| `gone` | b |\n", 'a row for "gone"'),
-        ("docs/rules.md", "", '0 rows for "move-view-x"'),
+        ("src/plan/plan.cc", PLAN.replace('"join"', '"join", "part"'), "--disable=part: no comment block in src/plan describes it"),
+        ("src/plan/plan.cc", PLAN.replace('"join"', ""), "--disable=join: src/plan/plan.cc does not know it"),
+        ("src/plan/join.h", BLOCK.replace("//   Needs  both.\n", ""), 'Candidate join: the comment has no "Needs" line'),
+        ("src/plan/join.h", BLOCK.replace("Says   why_not", "Says   why_so"), "there is no function why_so"),
+        ("src/plan/join.h", BLOCK.replace("too many", "too few"), "is not what the sources say"),
+        ("docs/rules.md", "", "is not what the sources say"),
     ],
 )
-def test_rules_found(tmp_path, path, text, complaint):
-    write(tmp_path, "src/quant/rules/move_view_x.cc", RULE)
-    write(tmp_path, "tests/quant/rules/move_view_x.irt", "# run: move-view-x\n")
-    write(tmp_path, "docs/rules.md", "| rule |\n|---|\n| `move-view-x` | a |\n")
-    assert run("check_rules.py", tmp_path).returncode == 0
-    write(tmp_path, path, text)
-    result = run("check_rules.py", tmp_path)
+def test_rules_found(rules, path, text, complaint):
+    write(rules, path, text)
+    result = run("check_rules.py", rules)
     assert result.returncode == 1
     assert complaint in result.stdout
+
+
+@pytest.mark.parametrize("old, new, complaint", [("less.", "fewer.", "is not what the sources say"),
+                                                 ("By hand: `move-view-x`", "By hand: `move-view-w`", 'names a rule "move-view-w"')])
+def test_edited_rules_page_found(rules, old, new, complaint):
+    page = rules / "docs/rules.md"
+    page.write_text(page.read_text().replace(old, new))
+    result = run("check_rules.py", rules)
+    assert result.returncode == 1 and complaint in result.stdout
 
 
 CTEST = """<testsuite>

@@ -1,4 +1,4 @@
-// fold-batch-norm:  affine(conv(x, w, b), s, t) ==> conv(x, w * s[c], fma(b, s, t))      conv, conv_transpose, gemm
+// fold-batch-norm:  affine(conv(x, w, b), s, t) ==> conv(x, w * s[c], fma(b, s, t)), conv: also conv_transpose, gemm
 //   Why    saves one multiply-add for each output element, and the two loads of its parameters.
 //   Exact  not bit for bit. With u = 2^-24 and K products a sum, the result differs from the original by at most
 //          2 (K + 2) u (sum |x w s| + |b s| + |t|): both orders of rounding keep within half of that of the real number.
