@@ -16,6 +16,7 @@ namespace octavo::api {
   return static_cast<DType>(t);
 }
 static_assert(static_cast<int>(DType::boolean) == static_cast<int>(ir::DType::boolean));
+static_assert(static_cast<int>(DType::f4e2m1) == static_cast<int>(ir::DType::f4e2m1));
 static_assert(static_cast<int>(Exception::Kind::internal) == static_cast<int>(ErrorKind::internal));
 
 [[noreturn]] void raise(const Error& error);

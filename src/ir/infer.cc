@@ -165,6 +165,19 @@ Result<std::vector<TensorType>> infer(const Graph& g, const Node& node) {
       case Op::matmul: return detail::infer_weighted(at);
       case Op::max_pool:
       case Op::avg_pool: return detail::infer_window(at);
+      case Op::math:
+      case Op::bitwise:
+      case Op::bit_cast:
+      case Op::scatter:
+      case Op::top_k:
+      case Op::cumulate:
+      case Op::max_pool_index:
+      case Op::grid_sample:
+      case Op::roi_align:
+      case Op::deform_conv:
+      case Op::recurrent:
+      case Op::det:
+      case Op::non_max_suppression: return detail::infer_other(at);
       default: break;
     }
     if (has_trait(node.op, kPointwise)) return detail::infer_pointwise(at);

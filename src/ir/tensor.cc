@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "ir/small_types.h"
 
 namespace octavo::ir {
 namespace {
@@ -18,6 +19,9 @@ constexpr std::array kTypes{
     DTypeInfo{DType::s8, "s8", 1},   DTypeInfo{DType::u8, "u8", 1},   DTypeInfo{DType::s16, "s16", 2},   DTypeInfo{DType::u16, "u16", 2},
     DTypeInfo{DType::s32, "s32", 4}, DTypeInfo{DType::u32, "u32", 4}, DTypeInfo{DType::s64, "s64", 8},   DTypeInfo{DType::u64, "u64", 8},
     DTypeInfo{DType::boolean, "bool", 1},
+    DTypeInfo{DType::s4, "s4", 1},   DTypeInfo{DType::u4, "u4", 1},   DTypeInfo{DType::s2, "s2", 1},     DTypeInfo{DType::u2, "u2", 1},
+    DTypeInfo{DType::f8e4m3fn, "f8e4m3fn", 1},     DTypeInfo{DType::f8e4m3fnuz, "f8e4m3fnuz", 1}, DTypeInfo{DType::f8e5m2, "f8e5m2", 1},
+    DTypeInfo{DType::f8e5m2fnuz, "f8e5m2fnuz", 1}, DTypeInfo{DType::f8e8m0, "f8e8m0", 1},         DTypeInfo{DType::f4e2m1, "f4e2m1", 1},
 };
 
 }  // namespace
@@ -79,8 +83,12 @@ double Tensor::at(std::int64_t i) const {
     case DType::f16: return static_cast<double>(f16_to_f32(data<std::uint16_t>()[k]));
     case DType::bf16: return static_cast<double>(bf16_to_f32(data<std::uint16_t>()[k]));
     case DType::f64: return data<double>()[k];
+    case DType::s4:
+    case DType::s2:
     case DType::s8: return data<std::int8_t>()[k];
     case DType::boolean:
+    case DType::u4:
+    case DType::u2:
     case DType::u8: return data<std::uint8_t>()[k];
     case DType::s16: return data<std::int16_t>()[k];
     case DType::u16: return data<std::uint16_t>()[k];
@@ -88,6 +96,7 @@ double Tensor::at(std::int64_t i) const {
     case DType::u32: return data<std::uint32_t>()[k];
     case DType::s64: return static_cast<double>(data<std::int64_t>()[k]);
     case DType::u64: return static_cast<double>(data<std::uint64_t>()[k]);
+    default: return static_cast<double>(small_to_f32(type_.dtype, data<std::uint8_t>()[k]));
   }
   return 0;
 }

@@ -12,7 +12,12 @@
 
 namespace octavo::ir {
 
-enum class DType : std::uint8_t { f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean };
+/// The last two rows only store (ir/small_types.h): no operator computes in them.
+enum class DType : std::uint8_t {
+  f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean,
+  s4, u4, s2, u2,
+  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1
+};
 
 [[nodiscard]] std::size_t size_of(DType type);         ///< bytes of one element
 [[nodiscard]] std::string_view name_of(DType type);    ///< "f32", "s8", ... as in the text form

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "ir/canonical.h"
+#include "ir/small_types.h"
 #include "ir/text_lexer.h"
 
 namespace octavo::ir {
@@ -54,11 +55,11 @@ std::string print_payload(const Tensor& t, const PrintOptions& options) {
   constexpr std::int64_t kListed = 16;
   bool listed = t.size() <= kListed && t.dtype() != DType::f64 && t.dtype() != DType::u64;
   for (std::int64_t i = 0; listed && i < t.size(); ++i)
-    listed = is_float(t.dtype()) ? !std::isnan(t.at(i)) : std::abs(t.at(i)) < 0x1p53;
+    listed = is_float(t.dtype()) || is_small_float(t.dtype()) ? !std::isnan(t.at(i)) : std::abs(t.at(i)) < 0x1p53;
   if (listed) {
     std::string out;
     for (std::int64_t i = 0; i < t.size(); ++i) {
-      out += (i ? "," : "") + (is_float(t.dtype()) ? fmt::format("{}", static_cast<float>(t.at(i)))
+      out += (i ? "," : "") + (is_float(t.dtype()) || is_small_float(t.dtype()) ? fmt::format("{}", static_cast<float>(t.at(i)))
                                                    : std::to_string(static_cast<std::int64_t>(t.at(i))));
     }
     return "(" + out + ")";

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "ir/infer.h"
+#include "ir/small_types.h"
 #include "ir/text.h"
 #include "ir/text_lexer.h"
 
@@ -49,6 +50,17 @@ bool store(Tensor& t, std::int64_t i, double value) {
     case DType::u32: return integer(std::uint32_t{});
     case DType::s64: return integer(std::int64_t{});
     case DType::u64: return integer(std::uint64_t{});
+    case DType::s4:
+    case DType::u4:
+    case DType::s2:
+    case DType::u2:
+      if (!(value >= static_cast<double>(small_lo(t.dtype())) && value <= static_cast<double>(small_hi(t.dtype())))) return false;
+      if (value != std::floor(value)) return false;
+      t.mutable_data<std::int8_t>()[k] = static_cast<std::int8_t>(value);
+      return true;
+    default:
+      t.mutable_data<std::uint8_t>()[k] = f32_to_small(t.dtype(), static_cast<float>(value), false);
+      return true;
   }
   return false;
 }
@@ -63,6 +75,10 @@ double random_value(DType type, std::uint64_t& state) {
     case DType::u8: return extreme ? 255 * sign : byte;
     case DType::s8: return extreme ? 255 * sign - 128 : byte - 128;
     case DType::boolean: return sign;
+    case DType::s4:
+    case DType::u4:
+    case DType::s2:
+    case DType::u2: return extreme ? static_cast<double>(sign != 0 ? small_hi(type) : small_lo(type)) : sign;
     case DType::s16:
     case DType::s32:
     case DType::s64: return static_cast<double>((r >> 8) % 2001) - 1000;

@@ -48,6 +48,8 @@ class EpilogueBuilder {
   void set_acc_sum(const ir::Node& anchor, const ir::Quantizer& x, const ir::Tensor& counts);
   /// Appends the operations of a pointwise node of the group.
   void compute(const ir::Node& node);
+  /// True when acc or an operation already made has given v a value.
+  [[nodiscard]] bool holds(ir::ValueId v) const { return states_.contains(v); }
   /// The program value holding v as wanted, ready to be stored.
   [[nodiscard]] int stored(ir::ValueId v, Repr r);
   /// True when the acc of the group can be NaN or infinite (float inputs): quantizing then needs nan0.

@@ -9,6 +9,7 @@
 #include "plan/anchor.h"
 #include "plan/epilogue.h"
 #include "plan/layout.h"
+#include "plan/narrow.h"
 
 namespace octavo::plan {
 namespace {
@@ -201,7 +202,7 @@ class Lowerer {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
         const auto home = placement_.homes.find({v, repr});
         if (home == placement_.homes.end()) continue;
-        const bool typed_result = !program_result(v);
+        const bool typed_result = !program_result(v) || (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
         const int value = typed_result ? -1 : builder.stored(v, repr);
         for (const TensorRef& ref : home->second.refs) {
           if (!typed_result) stage.program.outputs.push_back({value, ref.dtype});
@@ -211,6 +212,12 @@ class Lowerer {
         ready_.insert({v, repr});
       }
     }
+  }
+
+  // True for 8-bit and storage-only results of an anchor that the program does not hold (integer arithmetic): the anchor writes them.
+  bool raw_codes(ValueId v, const EpilogueBuilder& builder) const {
+    const ir::DType t = g_.type(v).dtype;
+    return !builder.holds(v) && (ir::is_int8(t) || t > ir::DType::boolean || t == ir::DType::f16 || t == ir::DType::bf16);
   }
 
   // False for results that are not float or 8-bit (arg_max, integer gather, comparisons): the anchor writes them itself.
@@ -249,7 +256,7 @@ class Lowerer {
     };
     if (group.anchor != ir::kNone) take(group.anchor);
     for (const NodeId id : group.nodes) {
-      if (g_.node(id).op == Op::view && group.nodes.size() + (group.anchor != ir::kNone ? 1 : 0) > 1) {
+      if ((g_.node(id).op == Op::view || is_narrow_cast(g_.node(id))) && group.nodes.size() + (group.anchor != ir::kNone ? 1 : 0) > 1) {
         region.onnx_nodes.insert(g_.node(id).origin.begin(), g_.node(id).origin.end());
         continue;
       }
@@ -271,6 +278,8 @@ class Lowerer {
                                        [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && o.ref.value != ""; })
                                ? "float32->int8"
                                : "int8";
+      if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
+        region.precision = "float32->bfloat16";
     } else if (!members.empty()) {
       why = fmt::format("epilogue in registers: {}", members);
     }

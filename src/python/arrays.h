@@ -15,12 +15,12 @@ namespace octavo::python {
 namespace nb = nanobind;
 using namespace nb::literals;
 
-/// NumPy's name of an element type; bfloat16 is ml_dtypes' where that package is installed, else its bits as uint16.
+/// NumPy's name of an element type, or ml_dtypes'.
 struct Names {
   DType type;
   const char* numpy;
 };
-inline constexpr std::array<Names, 13> kNames = {{{DType::f32, "float32"},
+inline constexpr std::array<Names, 23> kNames = {{{DType::f32, "float32"},
                                                   {DType::f16, "float16"},
                                                   {DType::bf16, "bfloat16"},
                                                   {DType::f64, "float64"},
@@ -32,7 +32,25 @@ inline constexpr std::array<Names, 13> kNames = {{{DType::f32, "float32"},
                                                   {DType::u32, "uint32"},
                                                   {DType::s64, "int64"},
                                                   {DType::u64, "uint64"},
-                                                  {DType::boolean, "bool"}}};
+                                                  {DType::boolean, "bool"},
+                                                  {DType::s4, "int4"},
+                                                  {DType::u4, "uint4"},
+                                                  {DType::s2, "int2"},
+                                                  {DType::u2, "uint2"},
+                                                  {DType::f8e4m3fn, "float8_e4m3fn"},
+                                                  {DType::f8e4m3fnuz, "float8_e4m3fnuz"},
+                                                  {DType::f8e5m2, "float8_e5m2"},
+                                                  {DType::f8e5m2fnuz, "float8_e5m2fnuz"},
+                                                  {DType::f8e8m0, "float8_e8m0fnu"},
+                                                  {DType::f4e2m1, "float4_e2m1fn"}}};
+
+/// Types that NumPy has only with ml_dtypes; without it their bits are seen as uint16 or uint8.
+inline bool needs_ml_dtypes(DType t) {
+  return t == DType::bf16 || t > DType::boolean;
+}
+inline const char* bits_of(DType t) {
+  return t == DType::bf16 ? "uint16" : "uint8";
+}
 
 inline const char* numpy_name(DType type) {
   return kNames[static_cast<std::size_t>(type)].numpy;
@@ -40,12 +58,12 @@ inline const char* numpy_name(DType type) {
 
 inline nb::object numpy_dtype(DType type) {
   const nb::object numpy = nb::module_::import_("numpy");
-  if (type != DType::bf16) return numpy.attr("dtype")(numpy_name(type));
+  if (!needs_ml_dtypes(type)) return numpy.attr("dtype")(numpy_name(type));
   try {
-    return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+    return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr(numpy_name(type)));
   } catch (nb::python_error& e) {
     if (!e.matches(PyExc_ImportError)) throw;
-    return numpy.attr("dtype")("uint16");
+    return numpy.attr("dtype")(bits_of(type));
   }
 }
 
@@ -92,7 +110,7 @@ struct Held {
     }
     if (!known) bad_input("run: input \"" + name + "\" has dtype " + type + ", which no model input can have");
     view.shape = nb::cast<octavo::Shape>(array.attr("shape"));
-    if (view.dtype == DType::bf16) array = array.attr("view")("uint16");
+    if (needs_ml_dtypes(view.dtype)) array = array.attr("view")(bits_of(view.dtype));
     if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
     have = true;
     view.data = buffer.buf;
@@ -115,10 +133,10 @@ struct Made {
   void make(const nb::object& numpy, const octavo::TensorInfo& info) {
     const nb::object dtype = numpy_dtype(info.dtype);
     nb::object raw =
-        numpy.attr("empty")(nb::tuple(nb::cast(info.shape)), info.dtype == DType::bf16 ? nb::object(nb::str("uint16")) : dtype);
+        numpy.attr("empty")(nb::tuple(nb::cast(info.shape)), needs_ml_dtypes(info.dtype) ? nb::object(nb::str(bits_of(info.dtype))) : dtype);
     if (PyObject_GetBuffer(raw.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) throw nb::python_error();
     have = true;
-    array = info.dtype == DType::bf16 ? nb::object(raw.attr("view")(dtype)) : raw;
+    array = needs_ml_dtypes(info.dtype) ? nb::object(raw.attr("view")(dtype)) : raw;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "ir/small_types.h"
 
 namespace octavo::reference {
 namespace {
@@ -34,6 +35,10 @@ std::vector<float> floats(const Tensor& t) {
       break;
     case DType::u64: widen<std::uint64_t>(t, out); break;
     default: {
+      if (ir::is_small_float(t.dtype())) {
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = ir::small_to_f32(t.dtype(), t.data<std::uint8_t>()[i]);
+        break;
+      }
       const auto wide = integers(t);
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(wide[i]);
     }
@@ -53,7 +58,12 @@ Tensor from_floats(const std::vector<float>& values, const TensorType& type) {
     case DType::f64:
       for (std::size_t i = 0; i < values.size(); ++i) t.mutable_data<double>()[i] = static_cast<double>(values[i]);
       break;
-    default: std::copy(values.begin(), values.end(), t.mutable_data<float>().begin());
+    default:
+      if (ir::is_small_float(type.dtype)) {
+        for (std::size_t i = 0; i < values.size(); ++i) t.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(type.dtype, values[i]);
+        break;
+      }
+      std::copy(values.begin(), values.end(), t.mutable_data<float>().begin());
   }
   return t;
 }
@@ -61,7 +71,11 @@ Tensor from_floats(const std::vector<float>& values, const TensorType& type) {
 std::vector<std::int64_t> integers(const Tensor& t) {
   std::vector<std::int64_t> out(idx(t.size()));
   switch (t.dtype()) {
+    case DType::s4:
+    case DType::s2:
     case DType::s8: widen<std::int8_t>(t, out); break;
+    case DType::u4:
+    case DType::u2:
     case DType::u8:
     case DType::boolean: widen<std::uint8_t>(t, out); break;
     case DType::s16: widen<std::int16_t>(t, out); break;
@@ -87,6 +101,17 @@ Tensor from_integers(const std::vector<std::int64_t>& values, const TensorType& 
     case DType::s32: narrow<std::int32_t>(values, t); break;
     case DType::u32: narrow<std::uint32_t>(values, t); break;
     case DType::u64: narrow<std::uint64_t>(values, t); break;
+    case DType::s4:
+    case DType::u4:
+    case DType::s2:
+    case DType::u2: {
+      const std::int64_t span = ir::small_hi(type.dtype) - ir::small_lo(type.dtype) + 1;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::int64_t low = values[i] & (span - 1);
+        t.mutable_data<std::int8_t>()[i] = static_cast<std::int8_t>(low > ir::small_hi(type.dtype) ? low - span : low);
+      }
+      break;
+    }
     default: narrow<std::int64_t>(values, t);
   }
   return t;

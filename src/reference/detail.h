@@ -96,5 +96,8 @@ Result<Tensors> eval_binary(const Args& a);  // arithmetic, comparisons, logic
 Result<Tensors> eval_affine(const Args& a);
 Result<Tensors> eval_move(const Args& a);    // every moving op, and where
 Result<Tensors> eval_gather(const Args& a);  // gather, gather_elements, gather_nd
+Result<Tensors> eval_index(const Args& a);   // scatter, top_k, cumulate, bitwise, bit_cast, math, det
+Result<Tensors> eval_sample(const Args& a);  // grid_sample, roi_align, deform_conv, non_max_suppression
+Result<Tensors> eval_recurrent(const Args& a);
 
 }  // namespace octavo::reference

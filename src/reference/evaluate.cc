@@ -21,7 +21,20 @@ Result<Tensors> dispatch(const Args& a) {
     case Op::gemm: return eval_weighted(a);
     case Op::matmul: return eval_matmul(a);
     case Op::max_pool:
+    case Op::max_pool_index:
     case Op::avg_pool: return eval_pool(a);
+    case Op::scatter:
+    case Op::top_k:
+    case Op::cumulate:
+    case Op::bitwise:
+    case Op::bit_cast:
+    case Op::math:
+    case Op::det: return eval_index(a);
+    case Op::grid_sample:
+    case Op::roi_align:
+    case Op::deform_conv:
+    case Op::non_max_suppression: return eval_sample(a);
+    case Op::recurrent: return eval_recurrent(a);
     case Op::reduce_mean:
     case Op::reduce_sum:
     case Op::reduce_max:

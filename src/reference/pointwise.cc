@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/small_types.h"
 #include "program/math.h"
 #include "reference/detail.h"
 
@@ -116,6 +117,10 @@ std::int64_t truncated(double v, DType to) {
     case DType::s32: lo = -2147483648.0, hi = 2147483647.0; break;
     case DType::u32: hi = 4294967295.0; break;
     case DType::s64: lo = -kTwo63, hi = kTwo63; break;
+    case DType::s4:
+    case DType::u4:
+    case DType::s2:
+    case DType::u2: lo = static_cast<double>(ir::small_lo(to)), hi = static_cast<double>(ir::small_hi(to)); break;
     default: hi = kTwo63;
   }
   return static_cast<std::int64_t>(std::min(std::max(std::trunc(v), lo), hi));
@@ -196,9 +201,23 @@ Result<Tensors> eval_affine(const Args& a) {
 
 Result<Tensors> eval_cast(const Args& a) {
   const DType from = a.in[0].dtype(), to = a.out().dtype;
+  if (ir::is_small_float(to)) {
+    const bool saturate = ir::get_int(a.n.attrs, "saturate", 1) != 0;
+    const std::string mode = ir::get_text(a.n.attrs, "round_mode", "up");
+    const auto power = mode == "down" ? ir::PowerRounding::down : mode == "nearest" ? ir::PowerRounding::nearest : ir::PowerRounding::up;
+    Tensor y(a.out());
+    const auto x = floats(a.in[0]);
+    for (std::size_t i = 0; i < x.size(); ++i) y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], saturate, power);
+    return Tensors{y};
+  }
+  if (ir::is_small_float(from) && !ir::is_float(to)) {
+    std::vector<std::int64_t> y;
+    for (const float v : floats(a.in[0])) y.push_back(truncated(static_cast<double>(v), to));
+    return Tensors{from_integers(y, a.out())};
+  }
   if (!ir::is_float(from) && !ir::is_float(to)) return Tensors{from_integers(integers(a.in[0]), a.out())};
   if (!ir::is_float(from)) {
-    if (to != DType::f64) return Tensors{from_floats(floats(a.in[0]), a.out())};
+    if (to != DType::f64 || ir::is_small_float(from)) return Tensors{from_floats(floats(a.in[0]), a.out())};
     std::vector<double> y;
     for (const std::int64_t v : integers(a.in[0])) {
       y.push_back(from == DType::u64 ? static_cast<double>(static_cast<U>(v)) : static_cast<double>(v));

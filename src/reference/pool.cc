@@ -72,9 +72,40 @@ std::int64_t lowest(DType t) {
   }
 }
 
+/// Position of the first largest element of each window (of a NaN-free one; 0 for a window wholly in padding), in the whole tensor;
+/// column_major counts the first spatial dimension fastest.
+Tensors positions_of_max(const Args& a) {
+  const bool real = ir::is_float(a.in[0].dtype()), column_major = ir::get_int(a.n.attrs, "column_major") != 0;
+  const auto f = real ? floats(a.in[0]) : std::vector<float>{};
+  const auto w = real ? Ints{} : integers(a.in[0]);
+  const Shape& x = a.shape(0);
+  const auto position = [&](std::int64_t base, std::int64_t i) {
+    if (!column_major) return base + i;
+    std::int64_t at = 0, step = ir::count(Shape(x.begin() + 2, x.end()));
+    for (std::size_t d = x.size(); d-- > 2;) {
+      step /= x[d];
+      at += i % x[d] * step;
+      i /= x[d];
+    }
+    return base + at;
+  };
+  return {from_integers(pooled<std::int64_t>(a,
+                                             [&](std::int64_t base, const Window& window) {
+                                               if (window.inside.empty()) return std::int64_t{0};
+                                               std::int64_t best = window.inside[0];
+                                               for (const std::int64_t i : window.inside) {
+                                                 const bool larger = real ? f[idx(base + i)] > f[idx(base + best)] : w[idx(base + i)] > w[idx(base + best)];
+                                                 best = larger ? i : best;
+                                               }
+                                               return position(base, best);
+                                             }),
+                        a.out())};
+}
+
 }  // namespace
 
 Result<Tensors> eval_pool(const Args& a) {
+  if (a.n.op == Op::max_pool_index) return Tensors{positions_of_max(a)};
   if (a.n.op == Op::max_pool && !ir::is_float(a.out().dtype)) {
     const auto x = integers(a.in[0]);
     return Tensors{from_integers(pooled<std::int64_t>(a,

@@ -1,0 +1,241 @@
+// scatter, top_k, cumulate, bitwise, bit_cast, math, det.
+//   scatter    updates in row-major order of the indices; negative indices count from the end
+//   top_k      equal elements: the lower index first; NaN is larger than all. Unsorted results are sorted too
+//   cumulate   floats in f32, from the first element (from the last when reversed); integers wrap
+//   math       in double by the C library, rounded once to fp32
+//   det        Gaussian elimination with partial pivoting in double, rounded once
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "reference/detail.h"
+
+namespace octavo::reference {
+namespace {
+
+template <class T>
+T reduced(std::string_view how, T old, T update) {
+  if (how == "add") return static_cast<T>(old + update);
+  if (how == "mul") return static_cast<T>(old * update);
+  if (how == "max") return old < update ? update : old;
+  if (how == "min") return update < old ? update : old;
+  return update;
+}
+
+/// Where each updated element goes: (element of the data) for each element of the updates.
+Result<Ints> targets(const Args& a) {
+  const Shape& x = a.shape(0);
+  const Shape dense = ir::dense_strides(x);
+  const Ints ids = integers(a.in[1]);
+  Ints out;
+  const auto resolved = [&](std::int64_t i, std::int64_t extent) -> Result<std::int64_t> {
+    const std::int64_t k = i < 0 ? i + extent : i;
+    if (k >= 0 && k < extent) return k;
+    return a.error(ErrorKind::bad_input, "index {} is outside a dimension of {} elements", i, extent);
+  };
+  if (ir::get_text(a.n.attrs, "kind") == "elements") {
+    const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis"));
+    Ints strides = dense;
+    strides[axis] = 0;
+    Status status;
+    for_each_element(a.shape(1), {strides}, [&](std::int64_t flat, const Ints& at) {
+      const auto k = resolved(ids[idx(flat)], x[axis]);
+      if (!k) status = tl::unexpected<Error>(k.error());
+      out.push_back(k ? at[0] + *k * dense[axis] : 0);
+    });
+    OCTAVO_CHECK(status);
+    return out;
+  }
+  const std::size_t length = idx(a.shape(1).back());
+  const std::int64_t inner = ir::count(Shape(x.begin() + static_cast<std::ptrdiff_t>(length), x.end()));
+  for (std::size_t t = 0; t + length <= ids.size(); t += length) {
+    std::int64_t base = 0;
+    for (std::size_t d = 0; d < length; ++d) {
+      OCTAVO_TRY(const std::int64_t k, resolved(ids[t + d], x[d]));
+      base += k * dense[d];
+    }
+    for (std::int64_t i = 0; i < inner; ++i) out.push_back(base + i);
+  }
+  return out;
+}
+
+Result<Tensors> scatter(const Args& a) {
+  OCTAVO_TRY(const Ints to, targets(a));
+  const std::string how = ir::get_text(a.n.attrs, "reduction", "none");
+  const std::size_t bytes = ir::size_of(a.out().dtype);
+  if (how == "none") {
+    Tensor y = a.in[0].clone();
+    for (std::size_t i = 0; i < to.size(); ++i)
+      std::memcpy(y.mutable_bytes().data() + idx(to[i]) * bytes, a.in[2].bytes().data() + i * bytes, bytes);
+    return Tensors{y};
+  }
+  if (ir::is_float(a.out().dtype)) {
+    auto y = floats(a.in[0]);
+    const auto u = floats(a.in[2]);
+    for (std::size_t i = 0; i < to.size(); ++i) y[idx(to[i])] = reduced(how, y[idx(to[i])], u[i]);
+    return Tensors{from_floats(y, a.out())};
+  }
+  auto y = integers(a.in[0]);
+  const auto u = integers(a.in[2]);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const auto old = static_cast<std::uint64_t>(y[idx(to[i])]), update = static_cast<std::uint64_t>(u[i]);
+    const bool arithmetic = how == "add" || how == "mul" || a.out().dtype == DType::u64;
+    y[idx(to[i])] = arithmetic ? static_cast<std::int64_t>(reduced(how, old, update)) : reduced(how, y[idx(to[i])], u[i]);
+  }
+  return Tensors{from_integers(y, a.out())};
+}
+
+template <class T>
+void best(const std::vector<T>& x, std::vector<std::size_t>& order, std::size_t k, bool largest) {
+  const auto before = [&](std::size_t p, std::size_t q) {
+    const T u = x[p], v = x[q];
+    const bool un = u != u, vn = v != v;
+    if (un != vn) return largest ? un : vn;
+    if (!un && u != v) return largest ? u > v : u < v;
+    return p < q;
+  };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(), before);
+}
+
+Tensors top_k(const Args& a) {
+  const Shape& x = a.shape(0);
+  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), k = idx(a.out().shape[axis]), n = idx(x[axis]);
+  const bool largest = ir::get_int(a.n.attrs, "largest", 1) != 0;
+  const std::size_t inner = idx(ir::dense_strides(x)[axis]), bytes = ir::size_of(a.out().dtype);
+  const std::size_t outer = n == 0 ? 0 : idx(a.in[0].size()) / n / std::max<std::size_t>(inner, 1);
+  Tensor values(a.out(0)), indices(a.out(1));
+  const bool real = ir::is_float(a.out().dtype);
+  const auto f = real ? floats(a.in[0]) : std::vector<float>{};
+  const auto w = real ? Ints{} : integers(a.in[0]);
+  for (std::size_t o = 0; o < outer; ++o) {
+    for (std::size_t i = 0; i < inner; ++i) {
+      const std::size_t base = o * n * inner + i;
+      std::vector<float> line;
+      Ints whole;
+      for (std::size_t j = 0; j < n; ++j) real ? line.push_back(f[base + j * inner]) : whole.push_back(w[base + j * inner]);
+      std::vector<std::size_t> order(n);
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      real ? best(line, order, k, largest) : best(whole, order, k, largest);
+      for (std::size_t j = 0; j < k; ++j) {
+        const std::size_t at = (o * k + j) * inner + i;
+        std::memcpy(values.mutable_bytes().data() + at * bytes, a.in[0].bytes().data() + (base + order[j] * inner) * bytes, bytes);
+        indices.mutable_data<std::int64_t>()[at] = static_cast<std::int64_t>(order[j]);
+      }
+    }
+  }
+  return {values, indices};
+}
+
+template <class T>
+std::vector<T> accumulated(const Args& a, const std::vector<T>& x) {
+  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), n = idx(a.shape(0)[axis]), inner = idx(ir::dense_strides(a.shape(0))[axis]);
+  const bool product = ir::get_text(a.n.attrs, "function", "sum") == "prod", exclusive = ir::get_int(a.n.attrs, "exclusive") != 0,
+             reverse = ir::get_int(a.n.attrs, "reverse") != 0;
+  std::vector<T> y(x.size());
+  for (std::size_t base = 0; base < x.size(); ++base) {
+    if (n == 0 || base / inner % n != 0) continue;
+    T sum = product ? T{1} : T{0};
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::size_t at = base + (reverse ? n - 1 - j : j) * inner;
+      const T next = product ? static_cast<T>(sum * x[at]) : static_cast<T>(sum + x[at]);
+      y[at] = exclusive ? sum : next;
+      sum = next;
+    }
+  }
+  return y;
+}
+
+Tensors cumulate(const Args& a) {
+  if (ir::is_float(a.out().dtype)) return {from_floats(accumulated(a, floats(a.in[0])), a.out())};
+  const Ints x = integers(a.in[0]);
+  const auto y = accumulated(a, std::vector<std::uint64_t>(x.begin(), x.end()));
+  return {from_integers(Ints(y.begin(), y.end()), a.out())};
+}
+
+Tensors bitwise(const Args& a) {
+  using U = std::uint64_t;
+  const std::string how = ir::get_text(a.n.attrs, "function");
+  const auto x = integers(a.in[0]);
+  Ints y(idx(ir::count(a.out().shape)));
+  if (how == "not") {
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = ~x[i];
+    return {from_integers(y, a.out())};
+  }
+  const auto z = integers(a.in[1]);
+  const Shape& out = a.out().shape;
+  for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)}, [&](std::int64_t i, const Ints& at) {
+    const U p = static_cast<U>(x[idx(at[0])]), q = static_cast<U>(z[idx(at[1])]);
+    U r = 0;
+    if (how == "and") r = p & q;
+    if (how == "or") r = p | q;
+    if (how == "xor") r = p ^ q;
+    if (how == "left") r = q > 63 ? 0 : p << q;
+    if (how == "right") r = q > 63 ? 0 : p >> q;
+    y[idx(i)] = static_cast<std::int64_t>(r);
+  });
+  return {from_integers(y, a.out())};
+}
+
+Tensors math(const Args& a) {
+  const std::string f = ir::get_text(a.n.attrs, "function");
+  using Function = double (*)(double);
+  const Function fn = f == "tan"     ? static_cast<Function>(std::tan)
+                      : f == "asin"  ? static_cast<Function>(std::asin)
+                      : f == "acos"  ? static_cast<Function>(std::acos)
+                      : f == "atan"  ? static_cast<Function>(std::atan)
+                      : f == "sinh"  ? static_cast<Function>(std::sinh)
+                      : f == "cosh"  ? static_cast<Function>(std::cosh)
+                      : f == "asinh" ? static_cast<Function>(std::asinh)
+                      : f == "acosh" ? static_cast<Function>(std::acosh)
+                                     : static_cast<Function>(std::atanh);
+  auto x = floats(a.in[0]);
+  for (float& v : x) v = static_cast<float>(fn(static_cast<double>(v)));
+  return {from_floats(x, a.out())};
+}
+
+Tensors det(const Args& a) {
+  const std::size_t n = idx(a.shape(0).back());
+  const auto x = floats(a.in[0]);
+  std::vector<float> y;
+  for (std::size_t m = 0; m < idx(ir::count(a.out().shape)); ++m) {
+    std::vector<double> v(x.begin() + static_cast<std::ptrdiff_t>(m * n * n), x.begin() + static_cast<std::ptrdiff_t>((m + 1) * n * n));
+    double d = 1;
+    for (std::size_t c = 0; c < n; ++c) {
+      std::size_t pivot = c;
+      for (std::size_t r = c; r < n; ++r) pivot = std::abs(v[r * n + c]) > std::abs(v[pivot * n + c]) ? r : pivot;
+      if (pivot != c) {
+        for (std::size_t k = 0; k < n; ++k) std::swap(v[c * n + k], v[pivot * n + k]);
+        d = -d;
+      }
+      d *= v[c * n + c];
+      if (v[c * n + c] == 0) break;
+      for (std::size_t r = c + 1; r < n; ++r) {
+        const double factor = v[r * n + c] / v[c * n + c];
+        for (std::size_t k = c; k < n; ++k) v[r * n + k] -= factor * v[c * n + k];
+      }
+    }
+    y.push_back(static_cast<float>(d));
+  }
+  return {from_floats(y, a.out())};
+}
+
+}  // namespace
+
+Result<Tensors> eval_index(const Args& a) {
+  switch (a.n.op) {
+    case Op::scatter: return scatter(a);
+    case Op::top_k: return top_k(a);
+    case Op::cumulate: return cumulate(a);
+    case Op::bitwise: return bitwise(a);
+    case Op::math: return math(a);
+    case Op::det: return det(a);
+    default: {  // bit_cast
+      Tensor y(a.out());
+      if (a.in[0].size() != 0) std::memcpy(y.mutable_bytes().data(), a.in[0].bytes().data(), a.in[0].bytes().size());
+      return Tensors{y};
+    }
+  }
+}
+
+}  // namespace octavo::reference
