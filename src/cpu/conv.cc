@@ -383,9 +383,11 @@ class ConvFamily final : public Family {
     return out;
   }
 
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa isa) const override {
+    OCTAVO_TRY(const Layout l, layout_of(only(r), isa));
+    return std::vector<std::int64_t>{l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};
+  }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
-    if (packed.size() != 1)
-      return fail(ErrorKind::bad_engine, fmt::format("{} needs one packed constant, has {}", name(), packed.size()));
     OCTAVO_TRY(Layout l, layout_of(only(r), isa));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), isa));
     return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), only(r), packed[0]);

@@ -10,6 +10,9 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kLaneBlock = 64;  // weights rows are padded to whole vectors of any instruction set
+std::int64_t padded(std::int64_t channels) {
+  return (channels + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+}
 
 struct Parts {
   Image image;
@@ -51,7 +54,7 @@ class DepthwiseKernel final : public Kernel {
         codes_(s.anchor.integer) {
     zx_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
     channels_ = s.space[1];
-    padded_ = (channels_ + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+    padded_ = padded(channels_);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
     const std::int64_t work = rows_ * im_.width.out * channels_ * taps();
     tasks_ = static_cast<int>(std::clamp<std::int64_t>(work / 65536, 1, std::max<std::int64_t>(rows_, 1)));
@@ -182,14 +185,14 @@ class DepthwiseFamily final : public Family {
     const Stage& s = only(r);
     const region::TensorRef& w = *s.anchor.weights;
     const std::int64_t channels = w.dims[0], taps = ir::count(w.dims) / channels;
-    const std::int64_t padded = (channels + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+    const std::int64_t row = padded(channels);
     const std::byte* bytes = plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset;
     const auto& zero = s.anchor.weight_zero;
-    ir::Tensor out(integer_ ? ir::DType::s16 : ir::DType::f32, {taps, padded});
+    ir::Tensor out(integer_ ? ir::DType::s16 : ir::DType::f32, {taps, row});
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int32_t z = zero.empty() ? 0 : zero[static_cast<std::size_t>(c) % zero.size()];
       for (std::int64_t k = 0; k < taps; ++k) {
-        const auto to = static_cast<std::size_t>(k * padded + c);
+        const auto to = static_cast<std::size_t>(k * row + c);
         const std::int64_t from = c * taps + k;
         if (integer_) {
           out.mutable_data<std::int16_t>()[to] = static_cast<std::int16_t>(reinterpret_cast<const std::int8_t*>(bytes)[from] - z);
@@ -200,9 +203,11 @@ class DepthwiseFamily final : public Family {
     }
     return std::vector<ir::Tensor>{out};
   }
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
+    const auto& w = only(r).anchor.weights->dims;
+    return std::vector<std::int64_t>{ir::count(w) / w[0] * padded(w[0]) * (integer_ ? 2 : 4)};
+  }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
-    if (packed.size() != 1)
-      return fail(ErrorKind::bad_engine, fmt::format("{} needs one packed constant, has {}", name(), packed.size()));
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
     return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), packed[0]);
   }

@@ -46,9 +46,21 @@ class Family {
   [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Region&, const Plan&, Isa) const {
     return std::vector<ir::Tensor>{};
   }
+  /// Bytes of each constant that `pack` makes, in its order, from the region alone. The provider holds both `pack` and what a file
+  /// brings to it: a kernel reads its constants without looking.
+  [[nodiscard]] virtual Result<std::vector<std::int64_t>> packed_bytes(const Region&, const Plan&, Isa) const {
+    return std::vector<std::int64_t>{};
+  }
+  /// More constants may follow those of `packed_bytes`: the kernels of parts, each checked where its part is made.
+  [[nodiscard]] virtual bool packs_parts() const { return false; }
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Isa isa,
                                                                     Packed packed) const = 0;
 };
+
+/// The constants that a region has (Region::packed, `packed` of them) are those that its tactic makes. `bad_engine` names the
+/// region, the constant and both sizes. `more`: further ones may follow.
+[[nodiscard]] Status check_packed(const Region& region, const Plan& plan, std::size_t packed, std::span<const std::int64_t> bytes,
+                                  bool more = false);
 
 /// The levels that block kernels are compiled for, best first.
 inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};

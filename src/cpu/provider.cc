@@ -48,6 +48,23 @@ Result<Found> find_tactic(const Region& r, const Plan& plan, std::string_view ta
               fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic));
 }
 
+}  // namespace
+
+Status check_packed(const Region& region, const Plan& plan, std::size_t packed, std::span<const std::int64_t> bytes, bool more) {
+  const auto bad = [&](const std::string& what) {
+    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic \"{}\": {}", region.name, region.tactic, what));
+  };
+  if (region.packed.size() != packed || packed < bytes.size() || (!more && packed != bytes.size()))
+    return bad(fmt::format("{} packed constants, needs {}{}", packed, more ? "at least " : "", bytes.size()));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const std::int64_t has = plan.buffers[static_cast<std::size_t>(region.packed[i])].bytes;
+    if (has != bytes[i]) return bad(fmt::format("packed constant {} has {} bytes, the tactic reads {}", i, has, bytes[i]));
+  }
+  return {};
+}
+
+namespace {
+
 class CpuProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -75,7 +92,12 @@ class CpuProvider final : public region::Provider {
     OCTAVO_TRY(const Found found, find_tactic(region, plan, tactic));
     Region named = region;
     named.tactic = tactic;
-    return found.family->pack(named, plan, found.isa);
+    OCTAVO_TRY(std::vector<ir::Tensor> packed, found.family->pack(named, plan, found.isa));
+    OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(named, plan, found.isa));
+    bool same = packed.size() == bytes.size() || (found.family->packs_parts() && packed.size() > bytes.size());
+    for (std::size_t i = 0; same && i < bytes.size(); ++i) same = static_cast<std::int64_t>(packed[i].bytes().size()) == bytes[i];
+    if (!same) return fail(ErrorKind::internal, fmt::format("packing for {}: not the sizes that loading expects", tactic));
+    return packed;
   }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Packed packed) const override {
@@ -89,6 +111,8 @@ class CpuProvider final : public region::Provider {
     if (const std::string why = found.family->why_not(region, plan); !why.empty()) {
       return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic, why));
     }
+    OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(region, plan, found.isa));
+    OCTAVO_CHECK(check_packed(region, plan, packed.size(), bytes, found.family->packs_parts()));
     return found.family->instantiate(region, plan, found.isa, packed);
   }
 

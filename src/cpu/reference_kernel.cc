@@ -210,12 +210,16 @@ class ReferenceFamily final : public Family {
     std::memcpy(t.mutable_bytes().data(), b.data.bytes().data() + w.offset, t.bytes().size());
     return std::vector<Tensor>{t};
   }
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
+    if (!only(r).anchor.weights) return std::vector<std::int64_t>{};
+    const TensorRef& w = *only(r).anchor.weights;
+    return std::vector<std::int64_t>{ir::count(w.dims) * static_cast<std::int64_t>(ir::size_of(w.dtype))};
+  }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
     const Stage& s = only(r);
     OCTAVO_TRY(Node n, node_of(s, input_types(s)));
     Tensor weights;
     if (s.anchor.weights) {
-      if (packed.size() != 1) return fail(ErrorKind::bad_engine, "cpu.reference: the packed weights are missing");
       weights = Tensor(s.anchor.weights->dtype, s.anchor.weights->dims);
       std::memcpy(weights.mutable_bytes().data(), packed[0], weights.bytes().size());
     }

@@ -121,7 +121,7 @@ struct Piece {
 };
 Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, const Slab& slab) {
   Piece p;
-  p.region.name = whole.name;
+  p.region.name = fmt::format("{}, stage {}", whole.name, stage_index);
   Stage s = whole.stages[stage_index];
   p.plan.threads = 1;
   const auto own = [&](TensorRef& r, std::int64_t height) {
@@ -388,10 +388,18 @@ class StagedFamily final : public Family {
     return out;
   }
 
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan& plan, Isa) const override {
+    const Schedule schedule = schedule_of(r, plan.threads);
+    std::int64_t heights = 0;
+    for (std::size_t k = 0; k < r.stages.size(); ++k) heights += static_cast<std::int64_t>(slabs_of(r, schedule, k).size());
+    return std::vector<std::int64_t>{heights * 8};
+  }
+  bool packs_parts() const override { return true; }
+
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
     const auto names = parse(r.tactic);
-    if (names.size() != r.stages.size() || packed.empty())
-      return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" with {} packed constants", r.tactic, packed.size()));
+    if (names.size() != r.stages.size())
+      return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" for {} stages", r.tactic, r.stages.size()));
     const auto chosen = choices(r, plan, names);
     if (chosen.empty())
       return fail(ErrorKind::unsupported, fmt::format("tactic \"{}\": one of its parts cannot run here", r.tactic));
@@ -405,7 +413,12 @@ class StagedFamily final : public Family {
         const auto first = static_cast<std::size_t>(table[0]), count = static_cast<std::size_t>(table[1]);
         table += 2;
         if (first > packed.size() || count > packed.size() - first)
-          return fail(ErrorKind::bad_engine, "staged region: its packed table points outside");
+          return fail(ErrorKind::bad_engine, fmt::format("stage {}: packed constants {}.. ({} of them), the region has {}", k,
+                                                         table[-2], table[-1], packed.size()));
+        for (std::size_t i = first; i < first + count; ++i) {
+          piece.region.packed.push_back(static_cast<region::BufferId>(piece.plan.buffers.size()));
+          piece.plan.buffers.push_back(plan.buffers[static_cast<std::size_t>(r.packed[i])]);
+        }
         OCTAVO_TRY(auto kernel, chosen[k].provider->instantiate(piece.region, piece.plan, packed.subspan(first, count)));
         kernels[k].emplace(slab, std::move(kernel));
       }

@@ -13,7 +13,7 @@ constexpr double kStart = 1e-6;  // what starting a region costs
 
 Region part_of(const Region& r, std::size_t stage) {
   Region part;
-  part.name = r.name;
+  part.name = fmt::format("{}, part {}", r.name, stage);
   part.stages = {r.stages[stage]};
   return part;
 }
@@ -107,20 +107,28 @@ class TogetherFamily final : public Family {
     return out;
   }
 
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
+    return std::vector<std::int64_t>{static_cast<std::int64_t>(r.stages.size()) * 4};
+  }
+  bool packs_parts() const override { return true; }
+
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
     const auto names = parse(r.tactic);
     const auto parts = choices(r, plan, names);
-    if (packed.empty() || names.size() != r.stages.size() || parts.size() != r.stages.size())
-      return fail(ErrorKind::bad_engine,
-                  fmt::format("tactic \"{}\" with {} packed constants for {} parts", r.tactic, packed.size(), r.stages.size()));
+    if (names.size() != r.stages.size() || parts.size() != r.stages.size())
+      return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" for {} parts", r.tactic, r.stages.size()));
     const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0]);
     std::size_t at = 1;
     std::vector<std::unique_ptr<Kernel>> kernels;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto count = static_cast<std::size_t>(counts[i]);
       if (counts[i] < 0 || count > packed.size() - at)
-        return fail(ErrorKind::bad_engine, "parts side by side: the packed table points outside");
-      OCTAVO_TRY(auto kernel, parts[i].provider->instantiate(named(r, i, parts[i]), plan, packed.subspan(at, count)));
+        return fail(ErrorKind::bad_engine,
+                    fmt::format("part {} has {} packed constants, {} are left", i, counts[i], packed.size() - at));
+      Region part = named(r, i, parts[i]);
+      const auto first = r.packed.begin() + static_cast<std::ptrdiff_t>(at);
+      part.packed.assign(first, first + static_cast<std::ptrdiff_t>(count));
+      OCTAVO_TRY(auto kernel, parts[i].provider->instantiate(part, plan, packed.subspan(at, count)));
       kernels.push_back(std::move(kernel));
       at += count;
     }

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/limits.h"
 #include "engine/version.h"
 
 namespace octavo::engine {
@@ -143,7 +144,21 @@ Status Engine::read(std::span<const std::byte> file, const std::string& name) {
   const auto wanted = static_cast<std::size_t>(std::count_if(
       plan_.buffers.begin(), plan_.buffers.end(), [](const region::Buffer& b) { return b.kind == BufferKind::constant; }));
   if (found != wanted) return bad(fmt::format("{} constant sections, the plan has {} constants", found, wanted));
-  return {};
+  return fits(name);
+}
+
+/// The arena and what callers pass are held against the machine's memory: kernels are made for sizes that can exist.
+Status Engine::fits(const std::string& name) const {
+  double needed = static_cast<double>(plan_.arena_bytes);
+  for (const region::Buffer& b : plan_.buffers) {
+    if (b.kind == BufferKind::input || b.kind == BufferKind::output) needed += static_cast<double>(b.bytes);
+  }
+  const auto most = static_cast<double>(memory_bytes());
+  if (needed <= most) return {};
+  return fail(ErrorKind::bad_engine,
+              fmt::format("engine \"{}\": it needs {:.0f} MiB (arena {} bytes, the rest inputs and outputs), this process may use "
+                          "{:.0f} MiB",
+                          name, needed / (1 << 20), plan_.arena_bytes, most / (1 << 20)));
 }
 
 Status Engine::instantiate(const Providers& providers, std::string_view who) {

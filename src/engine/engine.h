@@ -46,6 +46,7 @@ class Engine {
   Engine() = default;
   [[nodiscard]] Status adopt_constants();
   [[nodiscard]] Status read(std::span<const std::byte> file, const std::string& name);
+  [[nodiscard]] Status fits(const std::string& name) const;
   [[nodiscard]] Status instantiate(const Providers& providers, std::string_view who);
 
   region::Plan plan_;

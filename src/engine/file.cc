@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "base/write_file.h"
 #include "engine/aligned.h"
 #include "engine/version.h"
 
@@ -88,19 +89,6 @@ std::string printable(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// Writes everything, however often the system interrupts or shortens the write; errno tells the rest.
-bool write_all(int fd, const void* data, std::size_t size) {
-  const auto* p = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::write(fd, p, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    p += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
 bool write_sections(int fd, std::span<const Section> sections) {
   std::vector<Entry> table;
   std::uint64_t end = sizeof(Header) + sections.size() * sizeof(Entry);
@@ -130,29 +118,7 @@ bool write_sections(int fd, std::span<const Section> sections) {
 }  // namespace
 
 Status write_file(const std::string& path, std::span<const Section> sections) {
-  const auto error = [&](std::string_view what, int code) {
-    return fail(ErrorKind::io, fmt::format("cannot write engine \"{}\": {}: {}", path, what, std::strerror(code)));
-  };
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return fail(ErrorKind::io, fmt::format("cannot write engine \"{}\": it exists and is not a regular file", path));
-  }
-  // The directory of `path`, so that the rename stays in one file system; a name nobody else has, by O_EXCL.
-  std::string temporary;
-  int fd = -1;
-  for (int i = 0; i < 100 && fd < 0; ++i) {
-    temporary = fmt::format("{}.{}.{}.tmp", path, ::getpid(), i);
-    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno != EEXIST) break;
-  }
-  if (fd < 0) return error("no temporary file beside it", errno);
-  int code = 0;
-  if (!write_sections(fd, sections) || ::fsync(fd) != 0) code = errno;
-  if (::close(fd) != 0 && code == 0) code = errno;
-  if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
-  if (code == 0) return {};
-  ::unlink(temporary.c_str());
-  return error("the file there before, if any, is unchanged", code);
+  return replace_file(path, "engine", [&](int fd) { return write_sections(fd, sections); });
 }
 
 Result<std::vector<Section>> read_sections(std::span<const std::byte> file, std::string_view name) {

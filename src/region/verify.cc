@@ -11,6 +11,7 @@ namespace {
 
 using Wide = __int128;  // strides and extents come from files: products of two of them stay exact
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
 
 tl::unexpected<Error> bad(std::string what) {
   return fail(ErrorKind::internal, std::move(what));
@@ -162,6 +163,27 @@ class Verifier {
     return {};
   }
 
+  /// No two indices name one element: dimension by dimension, the steps outgrow what the smaller ones reach. Tasks of a kernel
+  /// write side by side, and a buffer's bytes bound the elements of a space.
+  static Status once(const TensorRef& r, std::string_view what) {
+    std::vector<std::size_t> order;
+    for (std::size_t k = 0; k < r.dims.size(); ++k) {
+      if (r.dims[k] == 0) return {};
+      if (r.dims[k] > 1) order.push_back(k);
+    }
+    const auto step = [&](std::size_t k) { return std::abs(r.strides[k]); };
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
+    Wide reached = 0;
+    for (const std::size_t k : order) {
+      if (step(k) <= reached) {
+        return bad(fmt::format("{}: dims {} strides {} write an element more than once (dimension {})", what, ir::to_string(r.dims),
+                               ir::to_string(r.strides), k));
+      }
+      reached += Wide{r.dims[k] - 1} * step(k);
+    }
+    return {};
+  }
+
   Status tensor(const TensorRef& r, std::string_view what) {
     OCTAVO_CHECK(reach(r, r.dims, what));
     if (!r.quantizer) return {};
@@ -211,20 +233,41 @@ class Verifier {
     return shapes(s);
   }
 
+  /// Kernels compute offsets inside the padded input in 64 bits: it stays as small as tensors must be.
+  static Status window(const Anchor& a) {
+    if (a.inputs.empty() || a.inputs[0].dims.size() < 3) return {};
+    ir::Shape padded = a.inputs[0].dims;
+    const auto pads = ir::get_ints(a.attrs, "pads");
+    for (const char* key : {"pads", "strides", "dilations", "kernel"}) {
+      for (const std::int64_t v : ir::get_ints(a.attrs, key)) {
+        if (v < -kMaxWindow || v > kMaxWindow) return bad(fmt::format("attribute {} is {}, at most {}", key, v, kMaxWindow));
+      }
+    }
+    const std::size_t spatial = padded.size() - 2;
+    for (std::size_t k = 0; k < spatial && pads.size() == 2 * spatial; ++k) padded[k + 2] += pads[k] + pads[k + spatial];
+    return check_shape(padded, "the padded input");
+  }
+
   /// The attributes, the operands' shapes and the results' shapes agree by the rules of the IR: kernels walk windows by them.
   Status shapes(const Stage& s) const {
     const Anchor& a = s.anchor;
     if (a.op == ir::Op::reshape) {  // a plain copy
       if (a.inputs.size() != 1 || a.inputs[0].dims != s.space) return bad("a copy needs one input of the stage's shape");
+      if (!s.program.outputs.empty()) return {};
+      if (s.stores.size() != 1 || s.stores[0].dims != s.space || s.stores[0].dtype != a.inputs[0].dtype)
+        return bad("a copy needs one store of its input's type and shape");
       return {};
     }
+    OCTAVO_CHECK(window(a));
     ir::Graph g;
     ir::Node n;
     n.op = a.op;
     n.attrs = a.attrs;
     const auto add = [&](const TensorRef& r) {
-      n.inputs.push_back(g.add_input("", {r.quantizer ? ir::DType::f32 : r.dtype, r.dims}));  // codes stand for floats
+      const bool coded = r.quantizer && r.dtype == ir::DType::u8;  // codes stand for floats
+      n.inputs.push_back(g.add_input("", {coded ? ir::DType::f32 : r.dtype, r.dims}));
     };
+    if (a.inputs.empty()) return bad(fmt::format("{} has no input", ir::name_of(a.op)));
     for (const TensorRef& r : a.inputs) add(r);
     if (a.weights) n.inputs.push_back(g.add_input("", {ir::DType::f32, a.weights->dims}));
     const auto types = ir::infer(g, n);
@@ -239,6 +282,11 @@ class Verifier {
       if (s.stores[i].dims != (*types)[i].shape) {
         return bad(
             fmt::format("store {} is {}, the result {}", i, ir::to_string(s.stores[i].dims), ir::to_string((*types)[i].shape)));
+      }
+      const ir::DType type = s.stores[i].dtype;
+      const bool codes = a.inputs[0].quantizer && type == a.inputs[0].dtype && type == ir::DType::u8;  // moved as they are
+      if (type != (*types)[i].dtype && !codes) {
+        return bad(fmt::format("store {} holds {}, the result is {}", i, ir::name_of(type), ir::name_of((*types)[i].dtype)));
       }
     }
     return {};
@@ -262,6 +310,7 @@ class Verifier {
       const TensorRef& r = s.stores[j];
       const std::string what = fmt::format("store {}", j);
       OCTAVO_CHECK(tensor(r, what));
+      OCTAVO_CHECK(once(r, what));
       const BufferKind kind = plan_.buffers[static_cast<std::size_t>(r.buffer)].kind;
       if (kind != BufferKind::arena && kind != BufferKind::output) return bad(what + " writes to an input or a constant");
       if (by_anchor) continue;

@@ -276,7 +276,7 @@ TEST(Avx512Conv, StaysInsideTheCallersBuffers) {
       ASSERT_TRUE(packed) << packed.error().message;
       std::vector<const std::byte*> at;
       for (const auto& t : *packed) at.push_back(t.bytes().data());
-      auto kernel = provider.instantiate(s.region(), s.plan(), at);
+      auto kernel = provider.instantiate(s.region(), s.with_packed(*packed), at);
       ASSERT_TRUE(kernel) << kernel.error().message;
       region::Memory expected, actual;
       auto copy = s.memory;

@@ -450,6 +450,19 @@ region::Memory Scene::addresses(std::vector<std::vector<std::byte>>& bytes) cons
   return m;
 }
 
+region::Plan Scene::with_packed(const std::vector<ir::Tensor>& packed) {
+  region::Plan plan = plan_;
+  region_.packed.clear();
+  for (const ir::Tensor& t : packed) {
+    region::Buffer b;
+    b.kind = region::BufferKind::constant;
+    b.bytes = static_cast<std::int64_t>(t.bytes().size());
+    region_.packed.push_back(static_cast<region::BufferId>(plan.buffers.size()));
+    plan.buffers.push_back(std::move(b));
+  }
+  return plan;
+}
+
 std::string Scene::compare(const region::Provider& provider, const std::string& tactic, float tolerance, int ignored) {
   const std::string repeat = fmt::format(" (tactic {}, seed {}; repeat with --gtest_filter of this test)", tactic, seed_);
   bool known = false;
@@ -473,7 +486,7 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
     std::memcpy(p, t.bytes().data(), t.bytes().size());
     packed_at.push_back(p);
   }
-  auto kernel = provider.instantiate(region_, plan_, packed_at);
+  auto kernel = provider.instantiate(region_, with_packed(*packed), packed_at);
   if (!kernel) return "instantiate: " + kernel.error().message + repeat;
   auto expected = memory, actual = memory;
   scalar_region(region_, addresses(expected));

@@ -26,6 +26,8 @@ class Scene {
   region::Region& region() { return region_; }
   region::Stage& stage() { return region_.stages[0]; }
   region::Plan& plan() { return plan_; }
+  /// The plan with buffers for what a tactic packed, which the region then names: what load checks sizes by.
+  region::Plan with_packed(const std::vector<ir::Tensor>& packed);
   std::mt19937& rng() { return rng_; }
   int pick(int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng_); }
 

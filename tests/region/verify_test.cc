@@ -71,6 +71,14 @@ TEST(PlanVerify, CatchesEachBrokenInvariant) {
        }},
       {"leave buffer 1", [&](Plan& p) { stage(p).operands[1].div.clear(); }},
       {"divides by 0", [&](Plan& p) { stage(p).operands[1].div[2] = 0; }},
+      {"write an element more than once (dimension 3)", [&](Plan& p) { stage(p).stores[0].strides[3] = 0; }},
+      {"write an element more than once (dimension 2)", [&](Plan& p) { stage(p).stores[0].strides[2] = 8; }},
+      {"attribute pads is 2147483649, at most 2147483648",
+       [&](Plan& p) {
+         stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1, 1, (std::int64_t{1} << 31) + 1, 1};
+       }},
+      {"the padded input is [1,4,2147483654,2147483654]",
+       [&](Plan& p) { stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>(4, std::int64_t{1} << 30); }},
       {"3 divisors for rank 4", [&](Plan& p) { stage(p).operands[1].div.pop_back(); }},
       {"3 strides, needs 4", [&](Plan& p) { stage(p).operands[0].ref.strides.pop_back(); }},
       {"writes to an input or a constant",

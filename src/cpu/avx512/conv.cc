@@ -261,10 +261,6 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
 
 Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
                                                   std::span<const std::byte* const> packed, bool vbmi) {
-  if (packed.size() != 2) {
-    return fail(ErrorKind::bad_engine,
-                fmt::format("region \"{}\", tactic {}: {} packed constants, needs 2", region.name, region.tactic, packed.size()));
-  }
   try {
     return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi);
   } catch (const std::exception& e) {

@@ -329,10 +329,6 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
 
 Result<std::unique_ptr<region::Kernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
                                                        std::span<const std::byte* const> packed, bool vbmi) {
-  if (packed.size() != 2) {
-    return fail(ErrorKind::bad_engine,
-                fmt::format("region \"{}\", tactic {}: {} packed constants, needs 2", region.name, region.tactic, packed.size()));
-  }
   try {
     return std::make_unique<DepthwiseKernel>(region, std::move(d), packed, vbmi);
   } catch (const std::exception& e) {

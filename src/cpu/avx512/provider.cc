@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
+#include "cpu/family.h"
 #include "cpu/isa.h"
 
 namespace octavo::cpu {
@@ -47,11 +51,11 @@ class Provider final : public region::Provider {
     if (tactic == kDepthwise) {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, dw)));
-      return pack_depthwise(region, plan, dw);
+      return checked(pack_depthwise(region, plan, dw), packed_bytes(dw));
     }
     ConvPlan conv;
     OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic, conv)));
-    return pack_conv(region, plan, conv);
+    return checked(pack_conv(region, plan, conv), packed_bytes(conv));
   }
 
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const Region& region, const Plan& plan,
@@ -59,14 +63,27 @@ class Provider final : public region::Provider {
     if (region.tactic == kDepthwise) {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, dw)));
+      OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise(region, std::move(dw), packed, has_vbmi());
     }
     ConvPlan conv;
     OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, region.tactic, conv)));
+    OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(conv)));
     return make_conv(region, std::move(conv), packed, has_vbmi());
   }
 
  private:
+  /// Sizes of the packed constants: weights, then initial accumulators.
+  static std::array<std::int64_t, 2> packed_bytes(const ConvPlan& p) {
+    return {std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
+  }
+  static std::array<std::int64_t, 2> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
+  static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::array<std::int64_t, 2>& bytes) {
+    const auto same = [](const ir::Tensor& t, std::int64_t n) { return static_cast<std::int64_t>(t.bytes().size()) == n; };
+    if (packed && !std::equal(packed->begin(), packed->end(), bytes.begin(), bytes.end(), same))
+      return fail(ErrorKind::internal, "packing for generated code: not the sizes that loading expects");
+    return packed;
+  }
   static std::string make_plan(const Region& region, const Plan& plan, std::string_view tactic, ConvPlan& conv) {
     if (tactic != kConv && tactic != kTransposed) return "this provider has no such tactic";
     if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;

@@ -293,9 +293,11 @@ class OneDnnConvFamily final : public Family {
                 t.bytes().size());
     return std::vector<ir::Tensor>{t};
   }
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
+    const region::TensorRef& w = *only(r).anchor.weights;
+    return std::vector<std::int64_t>{ir::count(w.dims) * static_cast<std::int64_t>(ir::size_of(w.dtype))};
+  }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
-    if (packed.size() != 1)
-      return fail(ErrorKind::bad_engine, fmt::format("{} needs one packed constant, has {}", name(), packed.size()));
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     std::optional<Epilogue> e;
     if (!t.fused.whole) {
