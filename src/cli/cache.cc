@@ -27,9 +27,14 @@ std::string time_of(const Timing& t) {
   return t.seconds < 0 ? "?" : fmt::format("{:.2f} us", t.seconds * 1e6);
 }
 
+Status not_empty(const TimingCache& cache, const std::string& path) {
+  if (!cache.entries.empty()) return {};
+  return fail(ErrorKind::io, fmt::format("timing cache {}: no such file, or it is empty", path));
+}
+
 Result<TimingCache> read_existing(const std::string& path) {
   OCTAVO_TRY(auto cache, TimingCache::read(path));
-  if (cache.entries.empty()) return fail(ErrorKind::io, fmt::format("timing cache {}: no such file, or it is empty", path));
+  OCTAVO_CHECK(not_empty(cache, path));
   return cache;
 }
 
@@ -78,18 +83,25 @@ Result<int> merge(const Options& o) {
     OCTAVO_TRY(const auto one, read_existing(file));
     all.merge(one);
   }
-  OCTAVO_CHECK(all.write(o.file, false));
-  fmt::print("{}: {} times\n", o.file, all.entries.size());
+  std::size_t had = 0, has = 0;
+  OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& now) -> Status {
+    had = now.entries.size();
+    now.merge(all);
+    has = now.entries.size();
+    return {};
+  }));
+  fmt::print("{}: {} times, {} of them new\n", o.file, has, has - had);
   return 0;
 }
 
 /// The one key of this machine that the options mean.
 Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Options& o) {
   std::set<std::pair<Where, std::string>> found;
+  const Where now = tune::here(1);
   for (const auto& [entry, t] : cache.entries) {
     const auto& [where, key, tactic] = entry;
     if (o.threads > 0 && where.threads != o.threads) continue;
-    if (where.device != tune::here(1).device) continue;
+    if (where.device != now.device || where.version != now.version) continue;
     if (o.key.empty() ? key.find(o.match) != std::string::npos : key == o.key) found.insert({where, key});
   }
   if (found.size() == 1) return *found.begin();
@@ -103,32 +115,52 @@ Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Op
 }
 
 Result<int> pin(const Options& o, bool set) {
-  OCTAVO_TRY(auto cache, read_existing(o.file));
-  OCTAVO_TRY(const auto at, one_key(cache, o));
-  cache.pin(at.first, at.second, set ? o.tactic : "");
-  OCTAVO_CHECK(cache.write(o.file, false));
-  fmt::print("{} {}\n  {}\n", set ? "pinned" : "unpinned", o.tactic, at.second);
-  if (set && cache.find(at.first, at.second, o.tactic)->seconds < 0)
-    fmt::print("  it has no time yet: the next build measures it, and fails if this tactic cannot run the region\n");
+  std::string key, was;
+  bool timed = true;
+  OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& cache) -> Status {
+    OCTAVO_CHECK(not_empty(cache, o.file));
+    OCTAVO_TRY(const auto at, one_key(cache, o));
+    key = at.second;
+    was = cache.pinned(at.first, key).value_or("");
+    if (!set && was.empty()) return fail(ErrorKind::usage, fmt::format("timing cache {}: nothing is pinned for {}", o.file, key));
+    cache.pin(at.first, key, set ? o.tactic : "");
+    timed = !set || cache.find(at.first, key, o.tactic)->seconds >= 0;
+    return {};
+  }));
+  fmt::print("{} {}{}\n  {}\n", set ? "pinned" : "unpinned", set ? o.tactic : was,
+             set && !was.empty() && was != o.tactic ? ", was " + was : "", key);
+  if (!timed) fmt::print("  it has no time yet: the next build measures it, and fails if this tactic cannot run the region\n");
   return 0;
 }
 
 Result<int> prune(const Options& o) {
-  OCTAVO_TRY(auto cache, read_existing(o.file));
+  if (!o.other_devices && !o.other_versions && o.keep.empty())
+    return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
   if (!o.keep.empty()) {
     OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers()));
     for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
   }
   const Where now = tune::here(1);
-  const std::size_t before = cache.entries.size();
-  std::erase_if(cache.entries, [&](const auto& item) {
-    const auto& [where, key, tactic] = item.first;
-    return (o.other_devices && where.device != now.device) || (o.other_versions && where.version != now.version) ||
-           (!o.keep.empty() && !keep.contains(key));
-  });
-  OCTAVO_CHECK(cache.write(o.file, false));
-  fmt::print("{}: {} of {} times kept\n", o.file, cache.entries.size(), before);
+  std::size_t left = 0;
+  TimingCache::Pruned gone;
+  OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& cache) -> Status {
+    OCTAVO_CHECK(not_empty(cache, o.file));
+    gone = cache.prune([&](const TimingCache::Entry& entry) {
+      const auto& [where, key, tactic] = entry;
+      return (o.other_devices && where.device != now.device) || (o.other_versions && where.version != now.version) ||
+             (!o.keep.empty() && !keep.contains(key));
+    });
+    left = cache.entries.size();
+    return {};
+  }));
+  fmt::print("{}: {} of {} times kept\n", o.file, left, left + gone.entries);
+  const auto note = [](std::size_t n, const char* what) {
+    if (n > 0) fmt::print("  dropped with them: {} {}\n", n, what);
+  };
+  note(gone.pins, "pins");
+  note(gone.comments, "lines of comments above them");
+  note(gone.devices, "devices that had no other times");
   return 0;
 }
 
@@ -143,8 +175,8 @@ Command add_cache(CLI::App& app) {
   showing->add_option("--match", o->match, "Only keys or tactics that contain this text");
   auto* comparing = app.add_subcommand("diff", "Entries that two caches do not share; exit code 1 if there are any");
   comparing->add_option("FILES", o->files, "Two timing caches")->required()->expected(2);
-  auto* merging = app.add_subcommand("merge", "Write one cache with the entries of several; later files win");
-  merging->add_option("OUT", o->file, "Timing cache to write")->required();
+  auto* merging = app.add_subcommand("merge", "Add the entries of several caches to one; later files win");
+  merging->add_option("OUT", o->file, "Timing cache to add to, or to make")->required();
   merging->add_option("FILES", o->files, "Timing caches")->required()->expected(1, -1);
   auto* pinning = app.add_subcommand("pin", "Make a tactic the choice for a key, whatever its time");
   auto* unpinning = app.add_subcommand("unpin", "Take a pin back");

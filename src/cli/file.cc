@@ -36,19 +36,6 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   return bytes;
 }
 
-Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string part = path + ".part";
-  File file(std::fopen(part.c_str(), "wb"));
-  if (!file) return io_error("cannot write", path);
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-  if (!written || std::fclose(file.release()) != 0 || std::rename(part.c_str(), path.c_str()) != 0) {
-    const auto error = io_error("cannot write", path);
-    std::remove(part.c_str());
-    return error;
-  }
-  return {};
-}
-
 Result<std::vector<std::string>> read_lines(const std::string& path) {
   OCTAVO_TRY(const auto bytes, read_file(path));
   std::vector<std::string> lines(1);

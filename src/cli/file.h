@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/write_file.h"  // write_file
 
 namespace octavo::cli {
 
 /// All bytes of a file. Fails with `io` naming the path and the system's reason.
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& path);
-/// Writes a file through a temporary beside it, so that a failed write leaves what was there. Fails with `io`.
-[[nodiscard]] Status write_file(const std::string& path, std::span<const std::byte> bytes);
 /// The lines of a text file without line ends; a last empty line is dropped.
 [[nodiscard]] Result<std::vector<std::string>> read_lines(const std::string& path);
 

@@ -1,13 +1,12 @@
 #include "onnx/edit.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include "base/write_file.h"
 #include "onnx/import.h"
 #include "onnx/tensor_proto.h"
 
@@ -60,19 +59,10 @@ Result<Editor> Editor::open(const std::string& path) {
 }
 
 Status Editor::save(const std::string& path) const {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    if (!out || !model_.SerializeToOstream(&out) || !out.flush()) {
-      std::remove(temporary.c_str());
-      return fail(ErrorKind::io, fmt::format("writing {}: the file cannot be written", path));
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return fail(ErrorKind::io, fmt::format("writing {}: it cannot be replaced", path));
-  }
-  return {};
+  std::string bytes;
+  if (!model_.SerializeToString(&bytes))
+    return fail(ErrorKind::io, fmt::format("writing {}: the model does not fit into one protobuf message (2 GiB)", path));
+  return write_file(path, bytes, "model");
 }
 
 std::int64_t Editor::opset() const {

@@ -1,20 +1,18 @@
 #include "tune/timing_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "base/hash.h"
+#include "base/write_file.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
+#include "tune/file_lock.h"
 
 namespace octavo::tune {
 namespace {
@@ -56,7 +54,11 @@ class Parser {
 
   /// Empty, or what is wrong with the line.
   std::string line(std::string_view text) {
-    if (text.empty() || text.front() == '#') return "";
+    if (text.empty()) return "";
+    if (text.front() == '#') {
+      pending_.emplace_back(text);
+      return "";
+    }
     if (text.starts_with("device ")) return device(text.substr(7));
     const auto bar = text.find(" | ");
     if (bar == std::string_view::npos) return "has no \" | \" before the key";
@@ -89,20 +91,40 @@ class Parser {
     if (tactic.empty() || !trimmed(rest).empty()) return "does not name one tactic";
     if (key.empty()) return "has no key";
     if (t.pinned && cache.pinned(where, key)) return "pins a second tactic for its key";
-    if (!cache.entries.emplace(TimingCache::Entry{where, key, std::string(tactic)}, t).second)
-      return "repeats a key and tactic of an earlier line";
+    const TimingCache::Entry entry{where, key, std::string(tactic)};
+    if (!cache.entries.emplace(entry, t).second) return "repeats a key and tactic of an earlier line";
+    if (!pending_.empty()) cache.comments[entry] = std::move(pending_);
+    pending_.clear();
     return "";
+  }
+
+  TimingCache finish() {
+    cache.tail = std::move(pending_);
+    return std::move(cache);
   }
 
  private:
   std::string device(std::string_view text) {
     const auto equals = text.find(" = ");
     if (equals == std::string_view::npos) return "is not \"device ID = DESCRIPTION\"";
-    devices_[std::string(trimmed(text.substr(0, equals)))] = trimmed(text.substr(equals + 3));
+    const std::string name(trimmed(text.substr(equals + 3)));
+    const auto [at, fresh] = devices_.emplace(trimmed(text.substr(0, equals)), name);
+    if (!fresh && at->second != name) return "describes the device of an earlier line otherwise";
+    cache.devices.insert(name);
+    cache.head.insert(cache.head.end(), pending_.begin(), pending_.end());
+    pending_.clear();
     return "";
   }
+  std::vector<std::string> pending_;  ///< comments that wait for the line below them
   std::map<std::string, std::string> devices_;
 };
+
+/// Appends the lines that are not there yet.
+void add(const std::vector<std::string>& lines, std::vector<std::string>& to) {
+  for (const std::string& l : lines) {
+    if (std::find(to.begin(), to.end(), l) == to.end()) to.push_back(l);
+  }
+}
 
 }  // namespace
 
@@ -117,14 +139,15 @@ Result<TimingCache> TimingCache::parse(std::string_view text) {
   if (trimmed(text.substr(0, text.find('\n'))) != kHeader)
     return fail(ErrorKind::bad_input, fmt::format("line 1: not a timing cache; it must begin with \"{}\"", kHeader));
   Parser parser;
-  for (int number = 1; !text.empty(); ++number) {
+  text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  for (int number = 2; !text.empty(); ++number) {
     const auto end = std::min(text.find('\n'), text.size());
     const std::string_view line = trimmed(text.substr(0, end));
     if (auto wrong = parser.line(line); !wrong.empty())
       return fail(ErrorKind::bad_input, fmt::format("line {} {}: \"{}\"", number, wrong, line.substr(0, 200)));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return std::move(parser.cache);
+  return parser.finish();
 }
 
 Result<TimingCache> TimingCache::read(const std::string& path) {
@@ -136,6 +159,7 @@ Result<TimingCache> TimingCache::read(const std::string& path) {
   std::stringstream text;
   text << in.rdbuf();
   if (!in) return fail(ErrorKind::io, fmt::format("timing cache {}: cannot be read", path));
+  if (text.str().empty()) return TimingCache();  // `mktemp`, `touch`
   auto parsed = parse(text.str());
   if (!parsed)
     return fail(parsed.error().kind, fmt::format("timing cache {}: {}\n  mend the line, or delete the file: it is made again", path,
@@ -146,49 +170,37 @@ Result<TimingCache> TimingCache::read(const std::string& path) {
 std::string TimingCache::text() const {
   std::string out(kHeader);
   out += '\n';
-  std::set<std::string> devices;
-  for (const auto& [entry, t] : entries) devices.insert(std::get<0>(entry).device);
-  for (const std::string& d : devices) out += fmt::format("device {} = {}\n", short_id(d), d);
+  const auto lines = [&](const std::vector<std::string>& list) {
+    for (const std::string& l : list) out += l + '\n';
+  };
+  lines(head);
+  std::set<std::string> all = devices;
+  for (const auto& [entry, t] : entries) all.insert(std::get<0>(entry).device);
+  for (const std::string& d : all) out += fmt::format("device {} = {}\n", short_id(d), d);
   for (const auto& [entry, t] : entries) {
     const auto& [where, key, tactic] = entry;
+    if (const auto above = comments.find(entry); above != comments.end()) lines(above->second);
     const std::string time = t.seconds < 0 ? "?" : fmt::format("{:.2f}", t.seconds * 1e6);
     out += fmt::format("{} t{} v{} {:>9} us {} {} | {}\n", short_id(where.device), where.threads, where.version, time,
                        t.pinned ? "pin" : "   ", tactic, key);
   }
+  lines(tail);
   return out;
 }
 
-Status TimingCache::write(const std::string& path, bool merge_first) const {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const int lock = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return fail(ErrorKind::io, fmt::format("timing cache {}: its folder cannot be opened", path));
-  ::flock(lock, LOCK_EX);  // one writer at a time reads, merges and replaces
-  const auto done = [&](Status status) {
-    ::close(lock);
-    return status;
-  };
-  TimingCache all;
-  if (merge_first) {
-    auto now = read(path);
-    if (!now) return done(tl::unexpected<Error>(now.error()));
-    all = std::move(*now);
-  }
-  all.merge(*this);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << all.text();
-    out.flush();
-    if (!out) {
-      std::remove(temporary.c_str());
-      return done(fail(ErrorKind::io, fmt::format("timing cache {}: cannot be written", path)));
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return done(fail(ErrorKind::io, fmt::format("timing cache {}: cannot be replaced", path)));
-  }
-  return done({});
+Status TimingCache::edit(const std::string& path, const std::function<Status(TimingCache&)>& change) {
+  FileLock lock;
+  OCTAVO_CHECK(lock.take(path));
+  OCTAVO_TRY(TimingCache cache, read(path));
+  OCTAVO_CHECK(change(cache));
+  return write_file(path, cache.text(), "timing cache");
+}
+
+Status TimingCache::merge_into(const std::string& path) const {
+  return edit(path, [this](TimingCache& now) -> Status {
+    now.merge(*this);
+    return {};
+  });
 }
 
 const Timing* TimingCache::find(const Where& where, const std::string& key, const std::string& tactic) const {
@@ -214,13 +226,27 @@ void TimingCache::set(const Where& where, const std::string& key, const std::str
 }
 
 void TimingCache::pin(const Where& where, const std::string& key, const std::string& tactic) {
+  std::vector<std::string> orphans;  // comments above pins that had no time and go
   for (auto at = entries.lower_bound({where, key, ""}); at != entries.end();) {
     const auto& [w, k, t] = at->first;
     if (w != where || k != key) break;
     at->second.pinned = false;
-    at = at->second.seconds < 0 && t != tactic ? entries.erase(at) : std::next(at);
+    if (at->second.seconds >= 0 || t == tactic) {
+      ++at;
+      continue;
+    }
+    if (const auto above = comments.extract(at->first)) add(above.mapped(), orphans);
+    at = entries.erase(at);
   }
-  if (!tactic.empty()) entries[{where, key, tactic}].pinned = true;
+  if (tactic.empty()) {
+    const auto next = entries.lower_bound({where, key, ""});
+    add(orphans, next != entries.end() && std::get<0>(next->first) == where && std::get<1>(next->first) == key
+                     ? comments[next->first]
+                     : tail);
+    return;
+  }
+  entries[{where, key, tactic}].pinned = true;
+  if (!orphans.empty()) add(orphans, comments[{where, key, tactic}]);
 }
 
 void TimingCache::merge(const TimingCache& other) {
@@ -230,6 +256,34 @@ void TimingCache::merge(const TimingCache& other) {
     Timing& mine = entries[entry];
     if (t.seconds >= 0) mine.seconds = t.seconds;
   }
+  for (const auto& [entry, lines] : other.comments) add(lines, comments[entry]);
+  add(other.head, head);
+  add(other.tail, tail);
+  devices.insert(other.devices.begin(), other.devices.end());
+}
+
+TimingCache::Pruned TimingCache::prune(const std::function<bool(const Entry&)>& drop) {
+  Pruned gone;
+  std::set<std::string> before, after;
+  for (auto at = entries.begin(); at != entries.end();) {
+    const std::string& device = std::get<0>(at->first).device;
+    before.insert(device);
+    if (!drop(at->first)) {
+      after.insert(device);
+      ++at;
+      continue;
+    }
+    ++gone.entries;
+    gone.pins += at->second.pinned ? 1 : 0;
+    if (const auto above = comments.extract(at->first)) gone.comments += above.mapped().size();
+    at = entries.erase(at);
+  }
+  for (const std::string& d : before) {
+    if (after.contains(d)) continue;
+    devices.erase(d);
+    ++gone.devices;
+  }
+  return gone;
 }
 
 }  // namespace octavo::tune

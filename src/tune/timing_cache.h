@@ -6,11 +6,14 @@
 //   5f1c22ab t1 v0.1.0     63.90 us pin  cpu.conv.u8s8.block.avx512   | conv int u8[1,64,56,56]...
 //
 // One line a (device, threads, version, region key, tactic). `pin` makes that tactic the choice for its key; its time may be "?".
+// Lines that begin with # are people's: those directly above an entry stay above it, however often the file is written again.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -27,7 +30,7 @@ struct Where {
   std::string version;
   auto operator<=>(const Where&) const = default;
 };
-/// This machine and this Octavo.
+/// This machine and this Octavo. Reads the processor's name from the system each time: ask once, not in a loop.
 [[nodiscard]] Where here(int threads);
 
 struct Timing {
@@ -42,22 +45,34 @@ class TimingCache {
 
   /// `bad_input` names the line and its text. Never trusts its input; equal texts give equal caches.
   [[nodiscard]] static Result<TimingCache> parse(std::string_view text);
-  /// A file that does not exist is an empty cache. Errors: io, and those of parse with the path.
+  /// A file that does not exist, or has no bytes, is an empty cache. Errors: io, and those of parse with the path.
   [[nodiscard]] static Result<TimingCache> read(const std::string& path);
   /// Sorted: equal caches give equal texts.
   [[nodiscard]] std::string text() const;
-  /// Whole or not at all. With `merge`, what others wrote since it was read stays.
-  [[nodiscard]] Status write(const std::string& path, bool merge) const;
+  /// The one way to change a file: reads it, lets `change` edit what it says now, and replaces it whole, all under one lock that
+  /// every process takes (on the file's folder; nothing is left behind). So writers wait for each other and lose nothing. When
+  /// `change` fails the file stays as it is. Errors: those of read, of `change`, and io.
+  [[nodiscard]] static Status edit(const std::string& path, const std::function<Status(TimingCache&)>& change);
+  /// edit() that merges this cache into the file: what others wrote since it was read stays.
+  [[nodiscard]] Status merge_into(const std::string& path) const;
 
   [[nodiscard]] const Timing* find(const Where& where, const std::string& key, const std::string& tactic) const;
   [[nodiscard]] std::optional<std::string> pinned(const Where& where, const std::string& key) const;
   void set(const Where& where, const std::string& key, const std::string& tactic, double seconds);
   /// One pin a key: another tactic's pin goes. An empty tactic removes it.
   void pin(const Where& where, const std::string& key, const std::string& tactic);
-  /// Takes the other's entries; where both have a time, the other's. Pins of both stay, the other's win.
+  /// Takes the other's entries and comments; where both have a time, the other's. Pins of both stay, the other's win.
   void merge(const TimingCache& other);
+  struct Pruned {
+    std::size_t entries = 0, pins = 0, comments = 0, devices = 0;
+  };
+  /// Drops entries, with the comments above them and the descriptions of devices that then have none. Says how many of each.
+  Pruned prune(const std::function<bool(const Entry&)>& drop);
 
   std::map<Entry, Timing> entries;
+  std::map<Entry, std::vector<std::string>> comments;  ///< lines above an entry, "#" included
+  std::vector<std::string> head, tail;                 ///< comments below the header line, and behind the last entry
+  std::set<std::string> devices;                       ///< described in the file, with entries or without
 };
 
 }  // namespace octavo::tune

@@ -106,7 +106,7 @@ TEST(MeasuredCosts, APinDecides) {
   auto cache = tune::TimingCache::read(o.timing.cache);
   ASSERT_TRUE(cache);
   cache->pin(tune::here(1), r.key, other);
-  ASSERT_TRUE(cache->write(o.timing.cache, false));
+  ASSERT_TRUE(cache->merge_into(o.timing.cache));
   const auto after = build(o);
   ASSERT_TRUE(after) << after.error().message;
   EXPECT_EQ(conv2(after->engine->plan()).tactic, other);
@@ -117,7 +117,7 @@ TEST(MeasuredCosts, APinDecides) {
   EXPECT_TRUE(said);
 
   cache->pin(tune::here(1), r.key, "cpu.no.such.tactic");
-  ASSERT_TRUE(cache->write(o.timing.cache, false));
+  ASSERT_TRUE(cache->merge_into(o.timing.cache));
   const auto refused = build(o);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("pins tactic \"cpu.no.such.tactic\", which does not apply"), std::string::npos)

@@ -2,8 +2,9 @@
 #include "tune/timing_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -107,24 +108,173 @@ TEST(TimingCache, HostileBytesAreErrorsOrCaches) {
   EXPECT_GT(errors, 500);
 }
 
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("octavo_cache_" + std::to_string(::getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  [[nodiscard]] std::string operator/(const char* name) const { return (path / name).string(); }
+};
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
 TEST(TimingCache, WritersDoNotLoseEachOthersTimes) {
-  const auto folder = std::filesystem::temp_directory_path() / ("octavo_cache_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  const std::string path = (folder / "times.txt").string();
+  const Folder folder;
+  const std::string path = folder / "times.txt";
   std::vector<std::thread> writers;
   for (int w = 0; w < 8; ++w) {
     writers.emplace_back([&, w] {
       TimingCache c;
       c.set(kHere, "key " + std::to_string(w), "cpu.a", 1e-6);
-      EXPECT_TRUE(c.write(path, true));
+      EXPECT_TRUE(c.merge_into(path));
     });
   }
   for (auto& t : writers) t.join();
   const auto all = TimingCache::read(path);
   ASSERT_TRUE(all) << all.error().message;
   EXPECT_EQ(all->entries.size(), 8U);
-  std::filesystem::remove_all(folder);
-  EXPECT_FALSE(all->write(path, false)) << "a folder that is not there";
+  EXPECT_FALSE(all->merge_into(folder / "absent/times.txt"));
+}
+
+/// Builds that add entries, somebody who pins and unpins, and one who prunes, as processes of their own.
+TEST(TimingCache, ProcessesDoNotLoseEachOthersLines) {
+  const Folder folder;
+  const std::string path = folder / "times.txt";
+  constexpr int kBuilders = 4, kRounds = 25;
+  TimingCache start = sample();
+  start.set({"third", 1, "0.0.1"}, "old key", "cpu.a", 1e-6);
+  write(path, start.text() + "# written by hand\n");
+  const auto build = [&](int process) {
+    for (int i = 0; i < kRounds; ++i) {
+      TimingCache c;
+      c.set(kHere, "key " + std::to_string(process) + " " + std::to_string(i), "cpu.a", 1e-6);
+      if (!c.merge_into(path)) return 1;
+    }
+    return 0;
+  };
+  const auto pin = [&](int) {
+    for (int i = 0; i < kRounds; ++i) {
+      const auto done = TimingCache::edit(path, [&](TimingCache& c) -> Status {
+        c.pin(kHere, "pinned " + std::to_string(i), "cpu.b");
+        c.pin(kHere, "pinned " + std::to_string(i - 5), "");
+        return {};
+      });
+      if (!done) return 1;
+    }
+    return 0;
+  };
+  const auto prune = [&](int) {
+    for (int i = 0; i < kRounds; ++i) {
+      const auto done = TimingCache::edit(path, [&](TimingCache& c) -> Status {
+        c.prune([](const TimingCache::Entry& e) { return std::get<0>(e).version == "0.0.1"; });
+        return {};
+      });
+      if (!done) return 1;
+    }
+    return 0;
+  };
+  std::vector<pid_t> children;
+  for (int p = 0; p < kBuilders + 2; ++p) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) ::_exit(p < kBuilders ? build(p) : p == kBuilders ? pin(p) : prune(p));
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  const auto all = TimingCache::read(path);
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_EQ(all->entries.size(), sample().entries.size() + kBuilders * kRounds + 5) << "five pins are left";
+  for (const auto& [entry, t] : sample().entries) EXPECT_EQ(all->entries.at(entry), t);
+  EXPECT_FALSE(all->devices.contains("third"));
+  EXPECT_TRUE(all->devices.contains("other"));
+  EXPECT_EQ(all->tail, std::vector<std::string>{"# written by hand"});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), std::filesystem::directory_iterator()), 1)
+      << "no lock, no temporary is left";
+}
+
+TEST(TimingCache, AFailedEditLeavesTheFile) {
+  const Folder folder;
+  const std::string path = folder / "times.txt";
+  write(path, sample().text());
+  EXPECT_FALSE(TimingCache::edit(path, [](TimingCache& c) -> Status {
+    c.entries.clear();
+    return fail(ErrorKind::usage, "no");
+  }));
+  EXPECT_EQ(TimingCache::read(path)->entries, sample().entries);
+  write(path, "damaged");
+  EXPECT_FALSE(sample().merge_into(path));
+  std::string kept;
+  std::getline(std::ifstream(path), kept);
+  EXPECT_EQ(kept, "damaged") << "a file that cannot be read is not written over";
+}
+
+TEST(TimingCache, CommentsStayWhereTheyWere) {
+  std::string text = sample().text();
+  const auto above = [&](const char* what, const char* comment) {
+    const auto at = text.rfind('\n', text.find(what)) + 1;
+    text.insert(at, std::string(comment) + "\n");
+  };
+  above("device ", "# of the whole file");
+  above("cpu.b", "# the second of these\r");
+  above("# the second", "#the first");
+  above("cpu.c", "# above c");
+  text += "\n# at the end";
+  auto cache = TimingCache::parse(text);
+  ASSERT_TRUE(cache) << cache.error().message;
+  const std::string once = cache->text();
+  EXPECT_LT(once.find("# of the whole file"), once.find("device "));
+  const auto b = once.find("#the first\n# the second of these\n");
+  ASSERT_NE(b, std::string::npos) << once;
+  EXPECT_EQ(once.find("cpu.b"), once.find("cpu.", b));
+  EXPECT_EQ(once.substr(once.size() - 13), "# at the end\n");
+  EXPECT_EQ(TimingCache::parse(once)->text(), once) << "written again, nothing moves";
+
+  TimingCache merged = sample();
+  merged.merge(*cache);
+  merged.merge(*cache);
+  EXPECT_EQ(merged.text(), once) << "merged twice, said once";
+
+  cache->set(kHere, "a new key", "cpu.z", 1e-6);
+  EXPECT_NE(cache->text().find("#the first\n# the second of these\n"), std::string::npos);
+  const auto gone = cache->prune([](const TimingCache::Entry& e) { return std::get<2>(e) == "cpu.b"; });
+  EXPECT_EQ(gone.entries, 1U);
+  EXPECT_EQ(gone.pins, 1U);
+  EXPECT_EQ(gone.comments, 2U);
+  EXPECT_EQ(gone.devices, 0U);
+  EXPECT_EQ(cache->text().find("the first"), std::string::npos);
+}
+
+TEST(TimingCache, CommentsOfAPinThatGoesStay) {
+  TimingCache c = sample();
+  c.pin(kHere, "key", "cpu.x");
+  c.comments[{kHere, "key", "cpu.x"}] = {"# why"};
+  c.pin(kHere, "key", "cpu.y");
+  EXPECT_EQ((c.comments[{kHere, "key", "cpu.y"}]), std::vector<std::string>{"# why"});
+  c.pin(kHere, "key", "");
+  EXPECT_EQ(c.tail, std::vector<std::string>{"# why"}) << "no line is left that it could stand above";
+}
+
+TEST(TimingCache, DevicesWithoutTimesStay) {
+  const auto cache = TimingCache::parse("# octavo timing cache 1\ndevice abc = a machine\n");
+  ASSERT_TRUE(cache);
+  EXPECT_NE(cache->text().find(" = a machine\n"), std::string::npos);
+  const auto two = TimingCache::parse("# octavo timing cache 1\ndevice abc = a machine\ndevice abc = another\n");
+  ASSERT_FALSE(two);
+  EXPECT_NE(two.error().message.find("line 3 describes the device of an earlier line otherwise"), std::string::npos);
+}
+
+TEST(TimingCache, AnEmptyFileIsAnEmptyCache) {
+  const Folder folder;
+  write(folder / "times.txt", "");
+  ASSERT_TRUE(sample().merge_into(folder / "times.txt"));
+  EXPECT_EQ(TimingCache::read(folder / "times.txt")->entries, sample().entries);
+  write(folder / "lines.txt", "\n\n");
+  EXPECT_FALSE(TimingCache::read(folder / "lines.txt"));
 }
 
 }  // namespace
