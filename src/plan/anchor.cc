@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "base/half.h"
 #include "plan/layout.h"
+#include "plan/narrow.h"
 #include "plan/place.h"
 
 namespace octavo::plan {
@@ -44,6 +46,14 @@ ir::Tensor transposed_weights(const ir::Tensor& w) {
   return out;
 }
 
+// Weights that `narrow` rounded, in their own type.
+ir::Tensor bf16_of(const ir::Tensor& w) {
+  ir::Tensor out(ir::DType::bf16, w.shape());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(w.size()); ++i)
+    out.mutable_data<std::uint16_t>()[i] = f32_to_bf16(w.data<float>()[i]);
+  return out;
+}
+
 TensorRef constant_ref(const AnchorReader& reader, const ir::Tensor& t, const std::string& name) {
   TensorRef r;
   r.buffer = reader.constant(t, name);
@@ -59,8 +69,10 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   const Node& n = g.node(id);
   const ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
   const Repr repr = kind.integer ? Repr::codes : Repr::raw;
-  OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(n.inputs[0], repr) : reader.read_channel_last(n.inputs[0], repr));
-  inputs.push_back(n.inputs[0]);
+  const bool narrow = is_narrow(n) && !kind.integer;
+  const ValueId data = held(g, n.inputs[0]);
+  OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(data, repr) : reader.read_channel_last(data, repr));
+  inputs.push_back(data);
   stage.anchor.op = n.op;
   stage.anchor.attrs = n.attrs;
   stage.anchor.inputs.push_back(x);
@@ -89,7 +101,12 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     weights = w.quantizer ? decoded(w) : w.payload.to_f32();
   }
-  if (n.op == Op::gemm) weights = kind.integer ? transposed_weights<std::int8_t>(weights) : transposed_weights<float>(weights);
+  if (narrow) weights = bf16_of(weights);
+  if (n.op == Op::gemm && narrow) {
+    weights = transposed_weights<std::uint16_t>(weights);
+  } else if (n.op == Op::gemm) {
+    weights = kind.integer ? transposed_weights<std::int8_t>(weights) : transposed_weights<float>(weights);
+  }
   stage.anchor.weights = constant_ref(reader, weights, g.value(n.inputs[1]).name);
   if (w.quantizer) {
     ir::Quantizer q = kind.integer ? ir::as_s8(*w.quantizer) : *w.quantizer;
@@ -104,9 +121,10 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
-    region.precision = "float32";
-    region.reason = "float32: " + kind.why_float;
+    region.precision = narrow ? "bfloat16" : "float32";
+    region.reason = narrow ? "bfloat16: data and weights rounded to it, sums in float32" : "float32: " + kind.why_float;
   }
+  if (narrow) unmark(stage.anchor.attrs);
   return {};
 }
 

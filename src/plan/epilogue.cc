@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/narrow.h"
 #include "program/math.h"
 
 namespace octavo::plan {
@@ -144,7 +145,7 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
     s.code = program.load(POp::load_i, load_(v, Repr::codes));
     s.q = q;
   } else {
-    s.f = program.load(POp::load_f, load_(v, Repr::raw));
+    s.f = program.load(POp::load_f, load_(held(g_, v), Repr::raw));
   }
   return s;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "plan/narrow.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -130,7 +132,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
       const int producer_group = out.of_node[static_cast<std::size_t>(g.value(v).producer)];
       direct = std::max(direct, producer_group);
     }
-    if (is_alias(n) || is_code_source(g, n)) {
+    if (is_alias(n) || is_code_source(g, n) || is_held(n)) {
       for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = latest;
       continue;
     }

@@ -37,7 +37,8 @@ struct PlanOptions {
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 
   int effort = 0;          ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all
-  double max_error = 0;    ///< largest relative error of an output that a choice among permitted views may add; 0: no limit given
+  /// Largest error that permitted views and bfloat16 may make, as a part of an output's largest magnitude; nothing: no limit.
+  std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates
 
   /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as scales (amax/127). Empty: explicit only.

@@ -9,6 +9,7 @@
 
 #include "ir/grid.h"
 #include "plan/group.h"
+#include "plan/narrow.h"
 #include "quant/weight_scales.h"
 
 namespace octavo::plan {
@@ -39,10 +40,11 @@ class Permitter {
         OCTAVO_CHECK(weighted(id, n));
       } else if (in_program(g_, n) && n.op != Op::view) {
         for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-          if ((leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) || inner(n.inputs[slot])) read_through(id, slot);
+          if (choices_.keep_float.contains(name_of(n))) break;
+          if ((leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) || inner(n.inputs[slot])) other(id, slot);
         }
       } else if (n.op == Op::avg_pool || n.op == Op::reduce_mean) {
-        read_through(id, 0);
+        if (!choices_.keep_float.contains(name_of(n))) other(id, 0);
       }
     }
     for (const auto& [at, view] : edits_) g_.node(at.first).inputs[at.second] = view;
@@ -55,14 +57,10 @@ class Permitter {
   Status check_rules() const {
     for (const PrecisionRule& rule : options_.precisions) {
       const std::string text = rule.pattern + "=" + rule.precision;
-      if (rule.precision == "bfloat16") {
-        return fail(ErrorKind::unsupported,
-                    fmt::format("precision: \"{}\": no kernel computes in bfloat16 yet\n  use float32 or int8", text));
-      }
-      if (rule.precision != "int8" && rule.precision != "float32") {
-        return fail(ErrorKind::usage,
-                    fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, float32", text,
-                                rule.precision));
+      if (rule.precision != "int8" && rule.precision != "float32" && rule.precision != "bfloat16") {
+        return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
+                                                  "float32, bfloat16",
+                                                  text, rule.precision));
       }
       bool found = false;
       for (const NodeId id : order_) {
@@ -198,6 +196,10 @@ class Permitter {
     return true;
   }
 
+  void other(NodeId id, std::size_t slot) {
+    if (read_through(id, slot)) report_.others.insert(name_of(g_.node(id)));
+  }
+
   const PrecisionRule* rule_for(const Node& n) const {
     for (const PrecisionRule& rule : options_.precisions) {
       for (const std::string& name : n.origin) {
@@ -228,13 +230,16 @@ class Permitter {
     } else if (!options_.allowed.contains("int8")) {
       why = "int8 is not among the allowed types";
     } else if (choices_.keep_float.contains(name)) {
-      why = "float32 was measured faster";
+      const auto given = choices_.why.find(name);
+      why = given == choices_.why.end() ? "float32 was measured faster" : given->second;
     } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
       why = fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
     } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
       read_through(id, 0);
       code_weights(id, n);
       ++report_.int8_layers;
+      report_.layers.insert(name);
+      if (bfloat16_allowed() && why_no_bfloat16(n).empty()) report_.may_bfloat16.insert(name);
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
@@ -244,10 +249,51 @@ class Permitter {
                               "or remove the rule",
                               rule->pattern, name, why));
     }
-    ++report_.float_layers;
+    OCTAVO_TRY(const bool small, bfloat16(id, n, name, rule));
+    ++(small ? report_.bfloat16_layers : report_.float_layers);
     if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
     for (const std::string& origin : n.origin) report_.why_float[origin] = why;
     return {};
+  }
+
+  [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
+
+  [[nodiscard]] std::string why_no_bfloat16(const Node& n) const {
+    if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
+      return fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+    if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
+      return fmt::format("its input \"{}\" is not a float32 activation", g_.value(n.inputs[0]).name);
+    return "";
+  }
+
+  /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so.
+  Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
+    std::string why;
+    const std::string& data = g_.value(n.inputs[0]).name;
+    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(),
+                                        [&](const PrecisionRule& r) { return !data.empty() && matches(r.pattern, data); });
+    if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
+    if (rule != nullptr && rule->precision == "float32") return false;
+    if (rule != nullptr && rule->precision == "bfloat16") {
+      why = fmt::format("asked for by the rule \"{}={}\"", rule->pattern, rule->precision);
+    } else if (!bfloat16_allowed()) {
+      return false;
+    } else if (!options_.allowed.contains("float32")) {
+      why = "float32 is not among the allowed types";
+    } else if (choices_.bfloat16.contains(name)) {
+      why = "bfloat16 was measured faster";
+    }
+    const std::string impossible = why_no_bfloat16(n);
+    if (impossible.empty()) report_.may_bfloat16.insert(name);
+    if (why.empty()) return false;
+    if (!impossible.empty()) {
+      if (rule == nullptr) return false;
+      return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
+                                                rule->pattern, rule->precision, name, impossible));
+    }
+    mark_narrow(g_.node(id));
+    for (const std::string& origin : n.origin) report_.bfloat16[origin] = why;
+    return true;
   }
 
   void code_weights(NodeId id, const Node& n) {

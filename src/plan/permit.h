@@ -26,7 +26,12 @@ struct PermitReport {
   std::vector<std::string> unmatched;            ///< names of ranges that no tensor has
   std::vector<std::string> unusable;             ///< names of ranges that are 0 or not finite: no view can have that scale
   std::set<std::string> inner;  ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
-  int int8_layers = 0, demanded_layers = 0, float_layers = 0;  ///< weighted operators: permitted, demanded, neither
+  std::set<std::string> layers;  ///< names of the operators in `permitted`, one each, as PermitChoices takes them
+  /// Weighted operators whose types allow bfloat16 (where int8 is not demanded), and those that compute in it with the reason.
+  std::set<std::string> may_bfloat16;
+  std::map<std::string, std::string> bfloat16;
+  std::set<std::string> others;  ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
+  int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0;  ///< weighted operators, each counted once
   std::vector<std::string> missing;                            ///< tensors read by weighted operators without a range
 };
 
@@ -36,11 +41,13 @@ struct PermitReport {
 
 /// What the search may ask for, by ONNX node name of weighted operators.
 struct PermitChoices {
-  std::set<std::string> keep_float;  ///< these stay float
+  std::set<std::string> keep_float;  ///< these get no permitted view (PermitReport::others may be named too)
   /// The activation behind these reads their result through its range, though no region ends there: one more rounding, as Q/DQ
   /// between a convolution and its activation demands, for a table instead of arithmetic.
   std::set<std::string> inner;
   bool all_inner = false;  ///< all that can be
+  std::set<std::string> bfloat16 = {};  ///< these compute in bfloat16 where they are not int8, if it is allowed
+  std::map<std::string, std::string> why = {};  ///< for nodes in `keep_float`: instead of "float32 was measured faster"
 };
 
 /// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -14,5 +15,17 @@ namespace octavo::plan {
 /// network, minutes for a large one. Errors: `internal` when inputs or outputs do not match; those of the reference.
 [[nodiscard]] Result<double> estimated_error(const ir::Graph& without, const ir::Graph& with_views, std::uint64_t seed = 1,
                                              int samples = 1);
+
+/// The same against one network many times: it is evaluated once.
+class ErrorMeter {
+ public:
+  /// Cost: one evaluation a sample.
+  [[nodiscard]] static Result<ErrorMeter> of(ir::Graph without, std::uint64_t seed = 1, int samples = 1);
+  [[nodiscard]] Result<double> error(const ir::Graph& with_views) const;
+
+ private:
+  ir::Graph without_;
+  std::vector<std::vector<ir::Tensor>> feeds_, exact_;  // by sample
+};
 
 }  // namespace octavo::plan

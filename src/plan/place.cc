@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "plan/layout.h"
+#include "plan/narrow.h"
 #include "plan/slices.h"
 
 namespace octavo::plan {
@@ -71,12 +72,13 @@ std::map<Key, int> find_requests(const Graph& g, const Grids& grids, const Group
     if (group.anchor != ir::kNone) {
       const Node& n = g.node(group.anchor);
       for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
-        const ValueId v = n.inputs[slot];
+        const ValueId v = held(g, n.inputs[slot]);
         if (v != ir::kNone && !g.is_constant(v)) ++wanted[{v, anchor_input(g, grids, group.anchor, slot)}];
       }
     }
     for (const NodeId id : group.nodes) {
-      for (const ValueId v : g.node(id).inputs) {
+      for (const ValueId read : g.node(id).inputs) {
+        const ValueId v = held(g, read);
         if (v == ir::kNone || g.is_constant(v)) continue;
         if (grouping.of_node[static_cast<std::size_t>(g.value(v).producer)] == static_cast<int>(k)) continue;
         ++wanted[{v, preferred(g, grids, v)}];

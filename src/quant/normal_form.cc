@@ -67,6 +67,7 @@ Result<rewrite::RunReport> normalize(ir::Graph& g, const rewrite::RunOptions& op
   OCTAVO_TRY(const rewrite::RunReport rest, rewrite::run(g, last, last_options));
   report.stats.insert(report.stats.end(), rest.stats.begin(), rest.stats.end());
   report.refusals.insert(report.refusals.end(), rest.refusals.begin(), rest.refusals.end());
+  report.applied.insert(report.applied.end(), rest.applied.begin(), rest.applied.end());
   if (!options.disabled.contains(number_values().name())) ir::number_values(g);
   g = ir::compact(g);
   return report;

@@ -103,7 +103,7 @@ class Oracle final : public region::Kernel {
     const bool summed = s.anchor.integer && (op == Op::reduce_mean || op == Op::reduce_sum);
     if (!s.anchor.none() && !windowed && !summed) results = evaluate_anchor(m, s);
     if (s.program.outputs.empty()) {
-      for (std::size_t i = 0; i < s.stores.size(); ++i) scatter(m, s.stores[i], results[i]);
+      for (std::size_t i = 0; i < std::min(s.stores.size(), results.size()); ++i) scatter(m, s.stores[i], results[i]);
       return;
     }
     if (ir::count(s.space) == 0) return;
@@ -286,6 +286,9 @@ class OracleProvider final : public region::Provider {
                                                       std::span<const std::byte* const>) const override {
     if (r.tactic != "reference.region")
       return fail(ErrorKind::bad_engine, "tactic \"" + r.tactic + "\" is not one of the reference's");
+    if (!r.packed.empty())  // a region with packed constants may leave its weights empty
+      return fail(ErrorKind::bad_engine,
+                  "the reference takes no packed constants, the region has " + std::to_string(r.packed.size()));
     return std::make_unique<Oracle>(r);
   }
 };

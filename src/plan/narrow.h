@@ -1,0 +1,29 @@
+// bfloat16: what weighted operators that are to compute in it read, written into the graph.
+//
+// A node marked by `mark_narrow` (permit does) gets weights rounded to bfloat16, and its data through the pair cast to bf16, cast
+// to f32. The value between the two is what lies in memory, half as large; the pair's second cast is no operation (`is_held`): the
+// kernel reads the bfloat16 tensor as it is. The first belongs to the region that makes the value, through concatenations, slices
+// and other moves. So the reference evaluates such a graph as any other: operands rounded exactly, sums in float.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace octavo::plan {
+
+/// Asks for bfloat16 of a conv, conv_transpose or gemm with constant f32 weights. Float rules may still fold into its weights.
+void mark_narrow(ir::Node& node);
+[[nodiscard]] bool is_narrow(const ir::Node& node);
+void unmark(ir::Attrs& attrs);
+/// One of the casts that `narrow` made; true for both directions.
+[[nodiscard]] bool is_narrow_cast(const ir::Node& node);
+/// The cast from a bfloat16 tensor in memory to the floats that its readers see: it costs nothing and is computed nowhere.
+[[nodiscard]] bool is_held(const ir::Node& node);
+/// What lies in memory for `v`: the bfloat16 tensor under a held cast, `v` itself otherwise.
+[[nodiscard]] ir::ValueId held(const ir::Graph& g, ir::ValueId v);
+
+/// Carries out the marks; call last, when no rule will touch weights any more. Marks that cannot be kept (data or weights are not
+/// f32, weights not a constant) are taken away. Element-wise operators of other regions read the bfloat16 tensor too where nobody
+/// else needs the floats. A graph without marks stays as it is.
+void narrow(ir::Graph& g);
+
+}  // namespace octavo::plan
