@@ -44,7 +44,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   }
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
   if (costs && costs->measured() > 0 && !options.timing.cache.empty()) {
-    OCTAVO_CHECK(costs->fresh().write(options.timing.cache, true));
+    OCTAVO_CHECK(costs->fresh().merge_into(options.timing.cache));
   }
   report(options, "engine");
   ir::PrintOptions text;

@@ -38,7 +38,7 @@ Result<int> advise(const Options& o) {
   }
   progress->step("try every pair");
   OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));
-  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().write(build.timing.cache, true));
+  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().merge_into(build.timing.cache));
   progress.reset();
 
   const char* source = options.effort > 0 ? "measured" : "estimated";

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "cli/roundings.h"
 #include "report/decisions.h"
+#include "report/laws.h"
 
 namespace octavo::cli {
 namespace {
@@ -12,7 +17,7 @@ namespace {
 struct Options {
   ModelOptions model;
   report::Filter filter;
-  bool json = false, all = false, copies = false;
+  bool json = false, all = false, copies = false, laws = false, roundings = false;
 };
 
 /// What import says about an ONNX node that no region stands for; empty if it says nothing.
@@ -24,7 +29,42 @@ std::string why_absorbed(const Loaded& loaded, const std::string& node) {
   return {};
 }
 
+/// A tensor that no region stores: the regions in which the nodes around it went.
+std::string inside(const region::Plan& plan, const report::GridOrigin& origin) {
+  std::string out;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const auto& nodes = plan.regions[i].onnx_nodes;
+    const bool here = std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
+      return origin.makers.contains(n) || (origin.makers.empty() && origin.quantizing.contains(n));
+    });
+    if (here) out += fmt::format("  inside region {} ({})\n", i, plan.regions[i].name);
+  }
+  return out;
+}
+
+Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed) {
+  const auto& plan = loaded.engine->plan();
+  std::string name = o.filter.tensor;
+  report::GridOrigin origin;
+  if (loaded.built) {
+    if (const auto alias = loaded.built->model.aliases.find(name); alias != loaded.built->model.aliases.end()) name = alias->second;
+    origin = report::grid_of(loaded.built->model.graph, loaded.built->graph, name);
+  }
+  const auto text = report::tensor(plan, name);
+  if (!text && origin.text.empty()) return tl::unexpected(text.error());
+  fmt::print("{}{}", text ? *text : fmt::format("tensor \"{}\": never in memory\n{}", name, inside(plan, origin)), origin.text);
+  if (loaded.built) {
+    const std::set<std::string>& nodes = origin.quantizing.empty() ? origin.makers : origin.quantizing;
+    if (!nodes.empty()) fmt::print("{}", report::law_log(loaded.built->reports, nodes));
+  }
+  if (!text || !detailed) return 0;
+  OCTAVO_TRY(const auto regions, report::select(plan, {.tensor = name}));
+  fmt::print("\n{}", report::details(plan, regions));
+  return 0;
+}
+
 Result<int> explain(const Options& o) {
+  if (o.roundings) return explain_roundings(o.model, o.json);
   Loaded loaded;
   {
     Progress progress(o.model.verbose);
@@ -35,21 +75,35 @@ Result<int> explain(const Options& o) {
     fmt::print("ONNX node \"{}\" is in no region: {}\n", o.filter.node, why);
     return 0;
   }
+  if (o.laws && !loaded.built) {
+    return fail(ErrorKind::usage, fmt::format("--laws: \"{}\" is an engine, which does not keep what the laws did\n"
+                                              "  give the ONNX model that it was built from",
+                                              o.model.path));
+  }
   if (o.copies && !o.json) {
     fmt::print("{}", report::extras(plan));
     return 0;
   }
-  if (!o.filter.tensor.empty() && !o.json) {
-    OCTAVO_TRY(const auto text, report::tensor(plan, o.filter.tensor));
-    fmt::print("{}\n", text);
-  }
+  const bool only_tensor = !o.filter.tensor.empty() && o.filter.node.empty() && o.filter.region.empty();
+  if (only_tensor && !o.json) return explain_tensor(o, loaded, true);
   OCTAVO_TRY(const auto regions, report::select(plan, o.filter));
   if (o.json) {
     fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions));
-  } else if (o.all || !o.filter.empty()) {
+    return 0;
+  }
+  if (o.all || !o.filter.empty()) {
     fmt::print("{}", report::details(plan, regions));
-  } else {
-    fmt::print("{}", report::table(plan));
+  } else if (!o.laws) {
+    fmt::print("{}{}", report::table(plan), roundings_summary(loaded, o.model));
+  }
+  if (loaded.built && (o.laws || !o.filter.empty())) {
+    std::set<std::string> nodes;
+    if (!o.filter.node.empty()) {
+      nodes = {o.filter.node};
+    } else if (!o.filter.empty()) {
+      for (const std::size_t i : regions) nodes.insert(plan.regions[i].onnx_nodes.begin(), plan.regions[i].onnx_nodes.end());
+    }
+    fmt::print("{}{}", o.filter.empty() ? "" : "\n", report::law_log(loaded.built->reports, nodes));
   }
   return 0;
 }
@@ -59,13 +113,21 @@ Result<int> explain(const Options& o) {
 Command add_explain(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
-  app.add_option("--region", o->filter.region, "Only this region, by name or number, in detail")->type_name("NAME");
-  app.add_option("--tensor", o->filter.tensor, "Only regions that read or store this tensor, in detail")->type_name("NAME");
-  app.add_option("--node", o->filter.node, "Only regions that this ONNX node went into, in detail")->type_name("NAME");
+  app.add_option("--region", o->filter.region, "Only this region, by name or number, in detail, and what the laws did to its nodes")
+      ->type_name("NAME");
+  app.add_option("--tensor", o->filter.tensor,
+                 "This tensor: where it lies, which Q/DQ nodes gave it its grid, and the regions that read or store it")
+      ->type_name("NAME");
+  app.add_option("--node", o->filter.node, "Only regions that this ONNX node went into, in detail, and what the laws did to it")
+      ->type_name("NAME");
   app.add_flag("--all", o->all, "Every region in detail: tensors, scales, programs, refused tactics");
   app.add_flag(
       "--copies", o->copies,
       "Only what moves data or changes its type without computing, and float layers: cause, cost, and the way to change it");
+  app.add_flag("--laws", o->laws,
+               "Every law and rule that was applied to the model, in order, and what was refused (docs/rules.md)");
+  app.add_flag("--roundings", o->roundings,
+               "Only the roundings that the placement demands inside regions, and the time of each region without them");
   app.add_flag("--json", o->json, "The same facts for programs");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };

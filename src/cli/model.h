@@ -20,7 +20,7 @@ struct ModelOptions {
   int threads = 0;
   std::vector<std::string> disable;
   int effort = 2;
-  double max_error = 0;
+  std::optional<double> max_error;
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
   std::string timing_cache;

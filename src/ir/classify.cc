@@ -31,6 +31,36 @@ WeightLayout layout_of(Op op, const Shape& w, std::int64_t group) {
   return {1, w[1], w[0] / std::max<std::int64_t>(group, 1) * taps};
 }
 
+/// Why v lies on no grid: the first operator above it that selects among values of different grids, or among which some have none.
+std::string why_off_grid(const Graph& g, const Grids& grids, ValueId v) {
+  const std::string unquantized = "is not quantized to 8 bits";
+  const Node& n = g.producer(v);
+  const bool selects = n.op == Op::concat || n.op == Op::where || n.op == Op::max || n.op == Op::min;
+  if (!selects) {
+    if (!has_trait(n.op, kMove) && n.op != Op::relu && n.op != Op::clip) return unquantized;
+    if (grids.get(n.inputs[0]) != nullptr) return unquantized;
+    const std::string below = why_off_grid(g, grids, n.inputs[0]);
+    return below == unquantized ? below : fmt::format("is made of {}, which {}", called(g, n.inputs[0]), below);
+  }
+  const Quantizer* first = nullptr;
+  ValueId owner = kNone;
+  for (std::size_t i = n.op == Op::where ? 1 : 0; i < n.inputs.size(); ++i) {
+    const Quantizer* q = grids.get(n.inputs[i]);
+    if (q == nullptr) {
+      const std::string below = why_off_grid(g, grids, n.inputs[i]);
+      return fmt::format("has a part {} that {}", called(g, n.inputs[i]), below);
+    }
+    if (first == nullptr) {
+      first = q;
+      owner = n.inputs[i];
+    } else if (!(as_u8(collapse_axis(*q)) == as_u8(collapse_axis(*first)))) {
+      return fmt::format("is on two grids: its part {} on {}, its part {} on {}", called(g, owner), to_string(*first),
+                         called(g, n.inputs[i]), to_string(*q));
+    }
+  }
+  return unquantized;
+}
+
 std::int64_t reach(std::int64_t lo, std::int64_t hi, std::int64_t zp) {
   return std::max(std::abs(lo - zp), std::abs(hi - zp));
 }
@@ -78,7 +108,7 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm)
     return no(fmt::format("{} has no integer form", name_of(n.op)));
   const Quantizer* x = grids.get(n.inputs[0]);
-  if (x == nullptr) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
+  if (x == nullptr) return no(fmt::format("the data input {} {}", called(g, n.inputs[0]), why_off_grid(g, grids, n.inputs[0])));
   if (!x->per_tensor())
     return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
   if (!is_int8(x->type))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "ir/grid.h"
 #include "passes/passes.h"
@@ -12,6 +13,7 @@
 #include "plan/price.h"
 #include "quant/normal_form.h"
 #include "quant/weight_scales.h"
+#include "region/key.h"
 
 namespace octavo::plan {
 namespace {
@@ -93,19 +95,89 @@ class Adviser {
     return out;
   }
 
+  Result<Roundings> roundings(Graph graph) {
+    OCTAVO_CHECK(normalize(graph));
+    Roundings out;
+    const std::vector<Rounding> found = find_roundings(graph, options_.disabled);
+    if (found.empty()) {
+      out.without = 0;
+      return out;
+    }
+    OCTAVO_TRY(const region::Plan base, plan_of(graph));
+    std::vector<NodeId> all;
+    for (const Rounding& r : found) {
+      PricedRounding p;
+      p.rounding = r;
+      const region::Region* home = home_of(r, base);
+      if (home != nullptr) p.region = home->name;
+      OCTAVO_TRY(std::tie(p.with, p.without), difference(graph, base, {r.view}, home));
+      all.push_back(r.view);
+      out.each.push_back(std::move(p));
+    }
+    OCTAVO_TRY(std::tie(out.with, out.without), difference(graph, base, all, nullptr));
+    return out;
+  }
+
  private:
+  static const region::Region* home_of(const Rounding& r, const region::Plan& plan) {
+    std::set<std::string> nodes = r.around;
+    nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
+    for (const region::Region& region : plan.regions) {
+      if (std::includes(region.onnx_nodes.begin(), region.onnx_nodes.end(), nodes.begin(), nodes.end())) return &region;
+    }
+    return nullptr;
+  }
+
+  /// Seconds of the regions of `base` that go when the views are left out, and of those that come. None goes when the key does not
+  /// say so (a step of a table): then `home` costs what it costs.
+  Result<std::pair<double, double>> difference(const Graph& graph, const region::Plan& base, const std::vector<NodeId>& views,
+                                               const region::Region* home) {
+    Graph other = graph;
+    for (const NodeId id : views) other.replace_uses(graph.node(id).outputs[0], other.node(id).inputs[0], false);
+    other.remove_dead();
+    OCTAVO_CHECK(normalize(other));
+    OCTAVO_TRY(const region::Plan changed, plan_of(other));
+    std::map<std::string, int> balance;
+    for (const region::Region& r : base.regions) ++balance[region::key(r, base)];
+    for (const region::Region& r : changed.regions) --balance[region::key(r, changed)];
+    const auto sum = [&](const region::Plan& plan, int sign) -> Result<double> {
+      region::Plan part = plan;
+      std::erase_if(part.regions, [&](const region::Region& r) {
+        int& left = balance[region::key(r, plan)];
+        if (left * sign <= 0) return true;
+        left -= sign;
+        return false;
+      });
+      double seconds = 0;
+      OCTAVO_TRY(const auto items, pricer_.price(part));
+      for (const auto& i : items) seconds += i.seconds;
+      return seconds;
+    };
+    const bool same = std::ranges::all_of(balance, [](const auto& b) { return b.second == 0; });
+    if (same && home != nullptr) ++balance[region::key(*home, base)];
+    OCTAVO_TRY(const double with, sum(base, 1));
+    if (same) return std::pair{with, with};
+    const auto without = sum(changed, -1);
+    if (!without && without.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(without.error());
+    return std::pair{with, without ? *without : -1};
+  }
+
   Status normalize(Graph& g) const {
     OCTAVO_TRY(const auto first, quant::normalize(g, {}));
     OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), {}));
     OCTAVO_TRY(const auto third, quant::normalize(g, {}));
     return {};
   }
-  Result<std::vector<Pricer::Item>> price(const Graph& g) {
+  Result<region::Plan> plan_of(const Graph& g) {
     OCTAVO_TRY(const auto unfused, realize(g, {}, providers_, options_));
     Choices defaults;
     defaults.staged = find_default_stages(unfused.plan, options_);
-    OCTAVO_TRY(const auto made, realize(g, defaults, providers_, options_));
-    return pricer_.price(made.plan);
+    OCTAVO_TRY(auto made, realize(g, defaults, providers_, options_));
+    return std::move(made.plan);
+  }
+  Result<std::vector<Pricer::Item>> price(const Graph& g) {
+    OCTAVO_TRY(const region::Plan plan, plan_of(g));
+    return pricer_.price(plan);
   }
   /// Ids differ between graphs: only the key tells regions apart.
   static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
@@ -159,6 +231,12 @@ Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& 
   Estimates estimates;
   Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
   return Adviser(providers, options, costs).run(std::move(graph), errors);
+}
+
+Result<Roundings> price_roundings(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
+  Estimates estimates;
+  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+  return Adviser(providers, options, costs).roundings(std::move(graph));
 }
 
 }  // namespace octavo::plan

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
+#include "plan/roundings.h"
 #include "region/provider.h"
 
 namespace octavo::plan {
@@ -35,5 +36,20 @@ struct Advised {
 };
 [[nodiscard]] Result<Advised> advise(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                      const PlanOptions& options, int errors);
+
+/// What the roundings inside regions cost: each is left out alone, then all together, and the changed network planned and priced.
+struct PricedRounding {
+  Rounding rounding;
+  std::string region;             ///< the region's name in the plan of the default choices
+  double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
+};
+struct Roundings {
+  std::vector<PricedRounding> each;
+  double with = 0, without = -1;  ///< seconds of the regions that differ when all are left out
+};
+/// Times by `options.costs` (effort >= 1), else estimates; only regions that differ are priced. Ranges are not used: what they
+/// permit, nobody demands. Cost: one planning a rounding. Errors: those of make_plan.
+[[nodiscard]] Result<Roundings> price_roundings(ir::Graph graph, const std::vector<const region::Provider*>& providers,
+                                                const PlanOptions& options);
 
 }  // namespace octavo::plan

@@ -44,6 +44,27 @@ std::string layout(const TensorRef& t) {
   return fmt::format("strides ({})", fmt::join(t.strides, ","));
 }
 
+/// "channels 32 to 63 of 96" for a tensor whose channels are a part of those that its buffer holds; empty for others.
+std::string channels_of(const TensorRef& t, const region::Buffer& b) {
+  if (t.dims.size() < 2 || t.dims[1] < 1) return "";
+  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const std::int64_t first = t.offset / size, elements = b.bytes / size, channels = t.dims[1];
+  std::int64_t pixels = 1;  // of one image
+  for (std::size_t k = 2; k < t.dims.size(); ++k) pixels *= t.dims[k];
+  if (t.strides[1] == 1 && (channels > 1 || t.dims.size() > 2)) {
+    std::int64_t next = elements;  // from one pixel to the next
+    for (std::size_t k = 0; k < t.dims.size(); ++k) {
+      if (k != 1 && t.dims[k] > 1) next = std::min(next, t.strides[k]);
+    }
+    if (next <= channels) return "";
+    return fmt::format("channels {} to {} of {}", first % next, first % next + channels - 1, next);
+  }
+  if (pixels == 0 || (channels > 1 && t.strides[1] != pixels)) return "";
+  const std::int64_t all = (t.dims[0] > 1 ? t.strides[0] : elements) / pixels;
+  if (all <= channels || first % pixels != 0) return "";
+  return fmt::format("channels {} to {} of {}", first / pixels % all, first / pixels % all + channels - 1, all);
+}
+
 }  // namespace
 
 std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
@@ -72,8 +93,11 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
     case BufferKind::constant: where = "a constant"; break;
     case BufferKind::arena: where = fmt::format("working memory at byte {}", b.arena_offset + t.offset); break;
   }
-  if (b.bytes > own && b.kind != BufferKind::constant)
-    where += fmt::format(", a part of the {} bytes of \"{}\" from byte {} on", b.bytes, b.name, t.offset);
+  if (b.bytes > own && b.kind != BufferKind::constant) {
+    const std::string channels = channels_of(t, b);
+    where += channels.empty() ? fmt::format(", a part of the {} bytes of \"{}\" from byte {} on", b.bytes, b.name, t.offset)
+                              : fmt::format(", {} of \"{}\"", channels, b.name);
+  }
   return fmt::format("{}, {}", where, layout(t));
 }
 
@@ -92,6 +116,8 @@ std::string way_out(const Region& r) {
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.starts_with("float32")) {
+    if (r.reason.find("is on two grids") != std::string::npos)
+      return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
     if (r.reason.find("not int8: ") != std::string::npos)
       return "give the tensor named above a range, or change the --precision rule";
     if (r.reason.find("not quantized") != std::string::npos || r.reason.find("is not") != std::string::npos)

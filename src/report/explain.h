@@ -29,6 +29,8 @@ struct Filter {
 /// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
 /// constants left to hash).
 [[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions);
+/// A quantizer in full for few entries; the range of many.
+[[nodiscard]] std::string brief(const ir::Quantizer& q);
 /// The totals in two lines.
 [[nodiscard]] std::string summary(const region::Plan& plan);
 

@@ -25,13 +25,6 @@ std::string amount(std::int64_t n, std::string_view unit) {
   return p == 0 ? fmt::format("{} {}", n, unit) : fmt::format("{:.1f} {}{}", v, prefixes[p], unit);
 }
 
-/// In full for one entry; the range of many.
-std::string describe(const ir::Quantizer& q) {
-  if (q.entries() <= 4) return ir::to_string(q);
-  const auto [least, most] = std::ranges::minmax_element(q.scale);
-  return fmt::format("{}[axis={}] with {} scales from {} to {}", ir::name_of(q.type), q.axis, q.entries(), *least, *most);
-}
-
 /// The region's name, and how many ONNX nodes beside those it names went into it (Q/DQ mostly).
 std::string nodes_of(const region::Region& r) {
   std::size_t named = 0;
@@ -45,7 +38,7 @@ std::string nodes_of(const region::Region& r) {
 
 std::string describe(const TensorRef& ref) {
   std::string text = fmt::format("\"{}\" {}", ref.value, ir::to_string(ir::TensorType{ref.dtype, ref.dims}));
-  if (ref.quantizer) text += fmt::format(" through {}", describe(*ref.quantizer));
+  if (ref.quantizer) text += fmt::format(" through {}", brief(*ref.quantizer));
   return text;
 }
 
@@ -54,6 +47,12 @@ void line(std::string& out, std::string_view label, std::string_view text) {
 }
 
 }  // namespace
+
+std::string brief(const ir::Quantizer& q) {
+  if (q.entries() <= 4) return ir::to_string(q);
+  const auto [least, most] = std::ranges::minmax_element(q.scale);
+  return fmt::format("{}[axis={}] with {} scales from {} to {}", ir::name_of(q.type), q.axis, q.entries(), *least, *most);
+}
 
 std::string summary(const region::Plan& plan) {
   const Totals t = totals_of(plan);

@@ -35,6 +35,8 @@ class Rule {
   [[nodiscard]] virtual Outcome apply(ir::Graph& g, ir::NodeId node, const ir::Grids& grids) const = 0;
 };
 
+/// One answer of a rule. `reason`: refused, the condition that failed; applied, what it was applied to ("view u8(0.02,0) of relu \"y\"").
+/// `origin`: the ONNX nodes of the node; of an applied rule those of its first operand too.
 struct LogEntry {
   std::string rule, node, reason;
   std::set<std::string> origin;
@@ -52,6 +54,7 @@ struct RunOptions {
 struct RunReport {
   std::vector<RuleStats> stats;
   std::vector<LogEntry> refusals;  ///< last reason for each (rule, node)
+  std::vector<LogEntry> applied;   ///< in the order in which they happened
 };
 
 /// Applies the rules to a fixed point: all nodes in order, rules in list order, until nothing changes. An unknown name in `disabled` is an error.

@@ -96,6 +96,7 @@ class Runner {
     }
     refusals_.erase(key);
     ++stats.applied;
+    report_.applied.push_back(log(rule, id));
     stale_ = true;
     g_.touch();
     g_.remove_dead();
@@ -121,6 +122,21 @@ class Runner {
     const ir::Node& n = g_.node(id);
     const std::string& name = n.name.empty() ? g_.value(n.outputs[0]).name : n.name;
     return name.empty() ? fmt::format("{} #{}", ir::name_of(n.op), id) : name;
+  }
+
+  /// The node that a rule just replaced: still as it was, but for rules that edit in place.
+  LogEntry log(const Rule& rule, ir::NodeId id) const {
+    const ir::Node& n = g_.node(id);
+    LogEntry entry{std::string(rule.name()), describe(id), std::string(ir::name_of(n.op)), n.origin};
+    if (n.quantizer)
+      entry.reason += n.quantizer->entries() <= 2 ? " " + ir::to_string(*n.quantizer)
+                                                  : fmt::format(" {}[axis={}, {} scales]", ir::name_of(n.quantizer->type),
+                                                                n.quantizer->axis, n.quantizer->entries());
+    if (n.inputs.empty() || n.inputs[0] == ir::kNone) return entry;
+    const ir::NodeId below = g_.value(n.inputs[0]).producer;
+    entry.reason += fmt::format(" of {} \"{}\"", ir::name_of(g_.node(below).op), describe(below));
+    entry.origin.insert(g_.node(below).origin.begin(), g_.node(below).origin.end());
+    return entry;
   }
 
   ir::Graph& g_;

@@ -1,0 +1,50 @@
+#include "cli/roundings.h"
+
+#include <fmt/format.h>
+
+#include "plan/advise.h"
+#include "report/roundings.h"
+#include "tune/measured_costs.h"
+
+namespace octavo::cli {
+
+Result<int> explain_roundings(const ModelOptions& o, bool json) {
+  std::optional<Progress> progress(std::in_place, o.verbose);
+  OCTAVO_TRY(const Declared declared, declared_inputs(o));
+  if (declared.is_engine) {
+    return fail(ErrorKind::usage, fmt::format("--roundings: \"{}\" is an engine; the time without a rounding takes planning\n"
+                                              "  give the ONNX model that it was built from",
+                                              o.path));
+  }
+  OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(o));
+  OCTAVO_CHECK(api::check_options(build));
+  OCTAVO_TRY(const auto model, onnx::import_file(o.path, build.import));
+  OCTAVO_TRY(const auto providers, api::providers(build.device));
+  plan::PlanOptions options = build.plan;
+  options.threads = build.threads > 0 ? build.threads : engine::available_cores();
+  options.disabled = build.disabled;
+  const bool measures = options.effort > 0 && build.device == "cpu";
+  std::optional<tune::MeasuredCosts> costs;
+  if (measures) {
+    tune::TimingCache cache;
+    if (!build.timing.cache.empty()) {
+      OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
+    }
+    costs.emplace(std::move(cache), providers,
+                  tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
+    options.costs = &*costs;
+  }
+  progress->step("leave out every rounding");
+  OCTAVO_TRY(const auto roundings, plan::price_roundings(model.graph, providers, options));
+  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().merge_into(build.timing.cache));
+  progress.reset();
+  fmt::print("{}", json ? report::to_json(roundings, measures) : report::text(roundings, measures));
+  return 0;
+}
+
+std::string roundings_summary(const Loaded& loaded, const ModelOptions& options) {
+  if (!loaded.built || !options.calibration.empty()) return {};
+  return report::summary(plan::find_roundings(loaded.built->graph, {options.disable.begin(), options.disable.end()}));
+}
+
+}  // namespace octavo::cli

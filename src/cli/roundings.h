@@ -1,0 +1,17 @@
+// octavo explain --roundings: what the placement demands inside regions, and the time without it.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/model.h"
+
+namespace octavo::cli {
+
+/// Prints it, as text or JSON. Builds nothing; measures the regions that differ (--effort >= 1) and merges the times into the
+/// timing cache. Errors: `usage` for an engine file, which has no network to change.
+[[nodiscard]] Result<int> explain_roundings(const ModelOptions& options, bool json);
+/// The line of the default summary; empty for engine files and where ranges were given, whose roundings nobody demands.
+[[nodiscard]] std::string roundings_summary(const Loaded& loaded, const ModelOptions& options);
+
+}  // namespace octavo::cli

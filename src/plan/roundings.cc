@@ -1,0 +1,76 @@
+#include "plan/roundings.h"
+
+#include "ir/grid.h"
+#include "plan/group.h"
+#include "plan/place.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+class Finder {
+ public:
+  Finder(const Graph& g, const std::set<std::string, std::less<>>& disabled)
+      : g_(g), grids_(ir::find_grids(g)), grouping_(make_groups(g, disabled)) {
+    for (const auto& [key, count] : find_requests(g, grids_, grouping_)) stored_.insert(key.first);
+  }
+
+  std::vector<Rounding> run() {
+    std::vector<Rounding> out;
+    for (const NodeId id : g_.order()) {
+      const Node& n = g_.node(id);
+      const int group = group_of(id);
+      if (n.op != Op::view || group < 0 || reaches_store(n.outputs[0], group)) continue;
+      Rounding r;
+      r.view = id;
+      r.tensor = g_.value(n.inputs[0]).name;
+      r.quantizer = *n.quantizer;
+      r.onnx_nodes = n.origin;
+      r.source = ir::name_of(g_.producer(n.inputs[0]).op);
+      for (const auto& [user, slot] : g_.users(n.outputs[0])) r.readers.emplace(ir::name_of(g_.node(user).op));
+      const Group& members = grouping_.groups[static_cast<std::size_t>(group)];
+      if (members.anchor != ir::kNone) add(r.around, members.anchor);
+      for (const NodeId other : members.nodes) {
+        if (other != id) add(r.around, other);
+      }
+      out.push_back(std::move(r));
+    }
+    return out;
+  }
+
+ private:
+  int group_of(NodeId id) const { return grouping_.of_node[static_cast<std::size_t>(id)]; }
+  void add(std::set<std::string>& names, NodeId id) const {
+    const auto& origin = g_.node(id).origin;
+    names.insert(origin.begin(), origin.end());
+  }
+
+  /// True if the codes of `v` are stored, as they are or behind operations of the group that stay on their grid.
+  bool reaches_store(ValueId v, int group) const {
+    if (stored_.contains(v)) return true;
+    for (const auto& [user, slot] : g_.users(v)) {
+      const Node& n = g_.node(user);
+      if (group_of(user) != group) return true;
+      if (n.op != Op::view && n.outputs.size() == 1 && grids_.get(n.outputs[0]) && reaches_store(n.outputs[0], group)) return true;
+    }
+    return false;
+  }
+
+  const Graph& g_;
+  const ir::Grids grids_;
+  const Grouping grouping_;
+  std::set<ValueId> stored_;
+};
+
+}  // namespace
+
+std::vector<Rounding> find_roundings(const Graph& graph, const std::set<std::string, std::less<>>& disabled) {
+  return Finder(graph, disabled).run();
+}
+
+}  // namespace octavo::plan

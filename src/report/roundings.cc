@@ -1,0 +1,69 @@
+#include "report/roundings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/explain.h"
+
+namespace octavo::report {
+namespace {
+
+constexpr const char* kNone = "no roundings inside regions: each Q/DQ pair is the type in which a region reads or stores\n";
+
+std::string compared(double with, double without, const char* source) {
+  if (without < 0) return fmt::format("{} {:.4g} us with it; without it a region cannot run", source, with * 1e6);
+  if (with == without)
+    return fmt::format("{} {:.4g} us with or without: a step of a table that is there anyway", source, with * 1e6);
+  return fmt::format("{} {:.4g} us with, {:.4g} us without ({:+.1f} %)", source, with * 1e6, without * 1e6,
+                     100 * (without - with) / with);
+}
+
+}  // namespace
+
+std::string text(const plan::Roundings& roundings, bool measured) {
+  if (roundings.each.empty()) return kNone;
+  const char* source = measured ? "measured" : "estimated";
+  std::string out;
+  for (const plan::PricedRounding& p : roundings.each) {
+    const plan::Rounding& r = p.rounding;
+    out += fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n  {}\n", r.tensor,
+                       brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "),
+                       compared(p.with, p.without, source));
+  }
+  return out + fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
+                           compared(roundings.with, roundings.without, source));
+}
+
+std::string to_json(const plan::Roundings& roundings, bool measured) {
+  using nlohmann::json;
+  json out = {{"cost_source", measured ? "measured" : "estimates"}, {"roundings", json::array()}};
+  const auto times = [](json& j, double with, double without) {
+    j["seconds_with"] = with;
+    if (without >= 0) j["seconds_without"] = without;
+  };
+  for (const plan::PricedRounding& p : roundings.each) {
+    const plan::Rounding& r = p.rounding;
+    json j = {{"tensor", r.tensor},         {"quantizer", brief(r.quantizer)},
+              {"onnx_nodes", r.onnx_nodes}, {"source", r.source},
+              {"readers", r.readers},       {"region", p.region}};
+    times(j, p.with, p.without);
+    out["roundings"].push_back(std::move(j));
+  }
+  times(out, roundings.with, roundings.without);
+  return out.dump(2) + "\n";
+}
+
+std::string summary(const std::vector<plan::Rounding>& roundings) {
+  if (roundings.empty()) return kNone;
+  constexpr std::size_t most = 8;
+  std::string names;
+  for (std::size_t i = 0; i < roundings.size() && i < most; ++i)
+    names += fmt::format("{}\"{}\" ({})", i == 0 ? "" : ", ", roundings[i].tensor, fmt::join(roundings[i].onnx_nodes, ", "));
+  if (roundings.size() > most) names += fmt::format(" and {} more", roundings.size() - most);
+  return fmt::format("{} rounding{} inside regions, demanded by the placement: {}; --roundings: the time without\n",
+                     roundings.size(), roundings.size() == 1 ? "" : "s", names);
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,111 @@
+"""octavo explain --roundings: pairs that round inside a region are named with the time without them; others are not."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+
+
+def octavo(*args, code=0):
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stderr if code else done.stdout
+
+
+def network(path, act="silu", inner=0.04, again=None):
+    """conv1 -> (pair "mid") -> activation -> (pair "again" -> tanh) -> pair -> conv2; `inner`, `again`: scales, or None for no pair."""
+    rng = np.random.default_rng(5)
+    inits, nodes = [], []
+
+    def pair(x, scale, name):
+        inits.extend([numpy_helper.from_array(np.float32(scale), name + "_s"), numpy_helper.from_array(np.int8(0), name + "_z")])
+        nodes.extend([helper.make_node("QuantizeLinear", [x, name + "_s", name + "_z"], [name + "_q"], name + "_Q"),
+                      helper.make_node("DequantizeLinear", [name + "_q", name + "_s", name + "_z"], [name + "_dq"], name + "_DQ")])
+        return name + "_dq"
+
+    def conv(x, name):
+        inits.extend([numpy_helper.from_array(rng.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8), name + "_w"),
+                      numpy_helper.from_array(np.float32(0.004), name + "_ws"), numpy_helper.from_array(np.int8(0), name + "_wz")])
+        nodes.extend([helper.make_node("DequantizeLinear", [name + "_w", name + "_ws", name + "_wz"], [name + "_wd"], name + "_WDQ"),
+                      helper.make_node("Conv", [x, name + "_wd"], [name], name, pads=[1, 1, 1, 1])])
+        return name
+
+    y = conv(pair("x", 0.02, "x"), "conv1")
+    y = pair(y, inner, "mid") if inner else y
+    if act == "silu":
+        nodes.append(helper.make_node("Sigmoid", [y], ["sig"], "sig"))
+        nodes.append(helper.make_node("Mul", [y, "sig"], ["act"], "act"))
+    else:
+        nodes.append(helper.make_node(act, [y], ["act"], "act"))
+    y = "act"
+    if again:
+        nodes.append(helper.make_node("Tanh", [pair(y, again, "again")], ["tanh"], "tanh"))
+        y = "tanh"
+    conv(pair(y, 0.03, "end"), "conv2")
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
+                              [helper.make_tensor_value_info("conv2", TensorProto.FLOAT, None)], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def roundings(model, *more):
+    return json.loads(octavo("explain", model, "--roundings", "--json", "--threads", 1, *more))
+
+
+def test_the_pair_before_the_activation_is_named_with_both_times(tmp_path):
+    model, cache = network(tmp_path / "m.onnx"), tmp_path / "times.txt"
+    found = roundings(model, "--effort", 1, "--timing-cache", cache)
+    assert found["cost_source"] == "measured"
+    (r,) = found["roundings"]
+    assert r["onnx_nodes"] == ["mid_DQ", "mid_Q"] and r["tensor"] == "conv1" and r["source"] == "conv"
+    assert r["readers"] == ["mul", "sigmoid"] and "conv1" in r["region"] and "0.04" in r["quantizer"]
+    assert r["seconds_with"] > 0 and r["seconds_without"] > 0 and r["seconds_with"] != r["seconds_without"]
+    assert found["seconds_with"] == r["seconds_with"] and found["seconds_without"] == r["seconds_without"]
+    text = octavo("explain", model, "--roundings", "--threads", 1, "--effort", 1, "--timing-cache", cache, "--strict-timing")
+    assert re.search(r'rounding of "conv1" to .*0\.04.*\n  demanded by mid_DQ, mid_Q\n  measured [0-9.]+ us with, [0-9.]+ us without', text), text
+
+
+def test_time_without_is_the_time_of_the_network_without(tmp_path):
+    """One cache: the region without the pair has the key, hence the time, of the region in a network that never had it."""
+    model, without, cache = network(tmp_path / "m.onnx"), network(tmp_path / "n.onnx", inner=None), tmp_path / "times.txt"
+    found = roundings(model, "--effort", 1, "--timing-cache", cache)
+    plan = json.loads(octavo("explain", without, "--json", "--threads", 1, "--effort", 1, "--timing-cache", cache))
+    (region,) = [r for r in plan["regions"] if "conv1" in r["onnx_nodes"]]
+    assert region["seconds"] == pytest.approx(found["seconds_without"], rel=1e-3)
+
+
+def test_without_a_pair_there_nothing_is_named(tmp_path):
+    model = network(tmp_path / "n.onnx", inner=None)
+    assert roundings(model, "--effort", 0)["roundings"] == []
+    text = octavo("explain", model, "--roundings", "--threads", 1, "--effort", 0)
+    assert "no roundings inside regions" in text and "mid" not in text
+
+
+@pytest.mark.parametrize("scale,count", [(0.03, 0), (0.04, 1)])
+def test_a_pair_that_is_the_rounding_of_the_store_is_no_inner_one(tmp_path, scale, count):
+    """Relu stays on the grid: with the scale of the pair behind it both pairs are one rounding, with another they are two."""
+    assert len(roundings(network(tmp_path / "m.onnx", "Relu", scale), "--effort", 0)["roundings"]) == count
+
+
+def test_a_step_of_a_table_costs_nothing(tmp_path):
+    """Behind the first rounding all is one table: the second is named, and its region has one key with it and without it."""
+    found = roundings(network(tmp_path / "m.onnx", "Sigmoid", 0.04, again=0.008), "--effort", 0)
+    times = {r["tensor"]: (r["seconds_with"], r["seconds_without"]) for r in found["roundings"]}
+    assert set(times) == {"conv1", "act"}
+    assert times["act"][0] == times["act"][1] > 0
+
+
+def test_the_summary_names_it(tmp_path):
+    model, engine = network(tmp_path / "m.onnx"), tmp_path / "m.octavo"
+    assert "1 rounding inside regions, demanded by the placement: \"conv1\" (mid_DQ, mid_Q)" in octavo("explain", model, "--effort", 0)
+    octavo("build", model, "-o", engine, "--effort", 0)
+    assert "rounding" not in octavo("explain", engine)
+    assert "give the ONNX model" in octavo("explain", engine, "--roundings", code=2)
