@@ -56,20 +56,56 @@ def run(command):
     return done.stdout
 
 
+def octavo(args, *words):
+    """stdout of the octavo command, on the cores `args.cpus` where it has any."""
+    cpus = getattr(args, "cpus", None)
+    pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+    return run([*pin, args.octavo, *words])
+
+
 def build(args, model, engine, threads, table=None):
     """Builds an engine with the run's shared timing cache."""
-    command = [args.octavo, "build", model, "-o", engine, "--threads", threads, "--effort", args.effort]
+    command = ["build", model, "-o", engine, "--threads", threads, "--effort", args.effort]
     if args.effort > 0:
         command += ["--timing-cache", args.cache]
     if table:
         command += ["--calibration", table]
-    run(command)
+    octavo(args, *command)
     return engine
 
 
 def bench(args, engine, threads, seconds=None):
     """One process: the JSON line of `octavo bench`."""
-    return json.loads(run([args.octavo, "bench", engine, "--json", "--threads", threads, "--seconds", seconds or args.seconds]).splitlines()[-1])
+    return json.loads(octavo(args, "bench", engine, "--json", "--threads", threads, "--seconds", seconds or args.seconds).splitlines()[-1])
+
+
+def plan_of(args, engine):
+    """`octavo explain --json` of an engine."""
+    return json.loads(octavo(args, "explain", engine, "--json"))
+
+
+MOVES = {"QuantizeLinear", "DequantizeLinear", "Concat", "Split", "Slice", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze",
+         "Identity", "Cast", "Gather", "Expand", "Constant", "Shape", "Pad", "Dropout"}
+
+
+def passes(plan, model):
+    """Regions of an explained plan that only move data or change its type or scale: {kind, name, reason, onnx_nodes, decisions}; kind one of
+    copy, quantize, requantize, dequantize. Those at a network input or output, which change between the caller's form and ours, are
+    not listed. `model`: the ONNX model that it was built from."""
+    ops = {n.name: n.op_type for n in model.graph.node}
+    edges = {v.name for v in [*model.graph.input, *model.graph.output]}
+    kinds = {"move": "copy", "float32->int8": "quantize", "int8": "requantize", "int8->float32": "dequantize"}
+    found = []
+    for r in plan["regions"]:
+        tensors = {t["name"] for s in r["stages"] for t in s["inputs"] + s["outputs"]}
+        kind = kinds.get(r["precision"])
+        if kind is None or tensors & edges or any(s["anchor"] not in ("none", "reshape") for s in r["stages"]):
+            continue
+        if kind != "copy" and any(ops.get(n) not in MOVES for n in r["onnx_nodes"]):
+            continue  # it computes
+        weighed = [d for d in plan["decisions"] if set(d["onnx_nodes"]) & set(r["onnx_nodes"])]
+        found.append({"kind": kind, "name": r["name"], "reason": r["reason"], "onnx_nodes": r["onnx_nodes"], "decisions": weighed})
+    return found
 
 
 def interleaved(args, a, b, threads):
