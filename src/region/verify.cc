@@ -172,7 +172,7 @@ class Verifier {
       if (r.dims[k] > 1) order.push_back(k);
     }
     const auto step = [&](std::size_t k) { return std::abs(r.strides[k]); };
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
     Wide reached = 0;
     for (const std::size_t k : order) {
       if (step(k) <= reached) {
