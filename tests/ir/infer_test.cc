@@ -32,6 +32,23 @@ s = input : f32[]
 z = input : u8[]
 q = input : f32[2,6,5]
 e = input : f32[0,4]
+g3 = input : f32[2,6,8,3]
+p3 = input : f32[2,8,10]
+grid = input : f32[2,4,5,2]
+rois = input : f32[3,4]
+ids = input : s64[3]
+off = input : f32[2,18,6,8]
+mask = input : f32[2,9,6,8]
+mat = input : f32[2,5,5]
+boxes = input : f32[1,6,4]
+scores = input : f32[1,2,6]
+rx = input : f32[5,2,3]
+rw = input : f32[1,16,3]
+rr = input : f32[1,16,4]
+rb = input : f32[1,32]
+rl = input : s64[2]
+rh = input : f32[1,2,4]
+rp = input : f32[1,12]
 )";
 
 struct Good {
@@ -78,6 +95,21 @@ constexpr Good kGood[] = {
     {"layer_norm m v v {axis=1}", "f32[5,7]"},
     {"layer_norm m v", "f32[5,7]"},
     {"lrn x {size=5, alpha=0.1}", "f32[2,6,8,10]"},
+    {"math x {function=\"tan\"}", "f32[2,6,8,10]"},
+    {"bitwise i i {function=\"and\"}", "s64[3,4]"},
+    {"bitwise u {function=\"not\"}", "u8[2,6,8,10]"},
+    {"bit_cast x {to=\"s32\"}", "s32[2,6,8,10]"},
+    {"scatter x j g3 {kind=\"elements\", axis=3}", "f32[2,6,8,10]"},
+    {"scatter x n p3 {kind=\"nd\", reduction=\"add\"}", "f32[2,6,8,10]"},
+    {"top_k x {axis=1, k=3}", "f32[2,3,8,10], s64[2,3,8,10]"},
+    {"cumulate x {axis=3, exclusive=1}", "f32[2,6,8,10]"},
+    {"max_pool_index x {kernel=[3,3], strides=[2,2], pads=[1,1,1,1]}", "s64[2,6,4,5]"},
+    {"grid_sample x grid {mode=\"cubic\"}", "f32[2,6,4,5]"},
+    {"roi_align x rois ids {output_height=2, output_width=3}", "f32[3,6,2,3]"},
+    {"deform_conv x w off o mask {group=2}", "f32[2,12,6,8]"},
+    {"recurrent rx rw rr rb rl rh rh rp {cell=\"lstm\"}", "f32[5,1,2,4], f32[1,2,4], f32[1,2,4]"},
+    {"det mat", "f32[2]"},
+    {"non_max_suppression boxes scores s s {count=5}", "s64[5,3]"},
     {"relu x", "f32[2,6,8,10]"},
     {"relu i", "s64[3,4]"},
     {"clip x {min=0, max=6}", "f32[2,6,8,10]"},
@@ -122,9 +154,14 @@ constexpr Good kGood[] = {
 };
 
 std::string graph_of(const std::string& node, const std::string& type) {
-  const bool several = node.starts_with("dynamic_quantize");
-  return fmt::format("{}q2 = input : f32[2,5,6]\nd4 = input : f32[1,8,4,3]\n{} = {}{}\noutput r\n", kInputs,
-                     several ? "r, r2, r3" : "r", node, type.empty() ? "" : " : " + type);
+  std::string results = "r";
+  int open = 0, count = 1;
+  for (const char ch : type) {
+    open += ch == '[' ? 1 : ch == ']' ? -1 : 0;
+    if (ch == ',' && open == 0) results += fmt::format(", r{}", ++count);
+  }
+  return fmt::format("{}q2 = input : f32[2,5,6]\nd4 = input : f32[1,8,4,3]\n{} = {}{}\noutput r\n", kInputs, results, node,
+                     type.empty() ? "" : " : " + type);
 }
 
 TEST(Infer, EveryOperator) {
@@ -219,6 +256,20 @@ constexpr Bad kBad[] = {
     {"layer_norm m m v", "must broadcast to [7]"},
     {"lrn x", "size must be at least 1"},
     {"tanh i", "needs a float type"},
+    {"math x {function=\"sin\"}", "is not known"},
+    {"bitwise x x {function=\"and\"}", "needs an integer"},
+    {"bitwise i {function=\"and\"}", "1 operands for"},
+    {"bit_cast x {to=\"s64\"}", "not a type of 4 bytes"},
+    {"scatter x j x {kind=\"elements\", axis=3}", "must have one shape"},
+    {"scatter x n x {kind=\"nd\"}", "need [2,8,10]"},
+    {"top_k x {axis=1, k=7}", "k is 7, axis 1 has 6"},
+    {"cumulate x {axis=4}", "must be in [0, 4)"},
+    {"grid_sample x rois", "rank 4"},
+    {"roi_align x rois rl", "batch indices [n]"},
+    {"deform_conv x w mask o mask {group=2}", "do not fit the result"},
+    {"recurrent rx rw rr rb rl rh rh rp {cell=\"gru\"}", "operand 1 is [1,16,3], needs [1,12,3]"},
+    {"det m", "not square"},
+    {"non_max_suppression scores boxes s s", "needs boxes"},
     {"relu b", "must be a number"},
     {"clip x {min=\"a\"}", "min is not a number"},
     {"not x", "must be bool"},

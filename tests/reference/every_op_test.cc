@@ -17,6 +17,7 @@ struct Case {
   std::vector<double> expected;
   double tolerance = 0;
   std::optional<ir::Quantizer> quantizer{};
+  std::vector<std::vector<double>> others{};  ///< further results, where they are stated
 };
 
 Tensor u8(ir::Shape shape, const std::vector<std::uint8_t>& v) {
@@ -112,6 +113,123 @@ std::vector<Case> anchor_cases() {
        {{"size", std::int64_t{3}}, {"alpha", 3.0}, {"beta", 1.0}, {"bias", 0.0}},
        {0.2, 2.0 / 14, 3.0 / 13},
        1e-6},
+  };
+}
+
+ir::Attrs function(const char* name) {
+  return {{"function", std::string(name)}};
+}
+
+std::vector<Case> index_cases() {
+  const Tensor three = s64({3}, {1, 2, 3});
+  const auto scatter = [](const char* kind, const char* reduction) {
+    return ir::Attrs{{"kind", std::string(kind)}, {"reduction", std::string(reduction)}, {"axis", std::int64_t{0}}};
+  };
+  std::vector<Case> cases{
+      {Op::bitwise, {s64({1}, {12}), s64({1}, {10})}, function("and"), {8}},
+      {Op::bitwise, {s64({1}, {12}), s64({1}, {10})}, function("or"), {14}},
+      {Op::bitwise, {s64({1}, {12}), s64({1}, {10})}, function("xor"), {6}},
+      {Op::bitwise, {u8({2}, {5, 255})}, function("not"), {250, 0}},
+      {Op::bitwise, {u8({2}, {1, 255}), u8({1}, {3})}, function("left"), {8, 248}},
+      {Op::bitwise, {u8({2}, {200, 7}), u8({1}, {3})}, function("right"), {25, 0}},
+      {Op::bit_cast, {row({1, -2})}, {{"to", std::string("s32")}}, {0x3f800000, -0x40000000}},
+      {Op::scatter, {three, s64({2}, {0, -1}), s64({2}, {9, 8})}, scatter("elements", "none"), {9, 2, 8}},
+      {Op::scatter, {three, s64({2}, {0, 0}), s64({2}, {5, 7})}, scatter("elements", "add"), {13, 2, 3}},
+      {Op::scatter, {row({1, 2, 3}), s64({2}, {1, 1}), row({5, 7})}, scatter("elements", "mul"), {1, 70, 3}},
+      {Op::scatter, {three, s64({2}, {2, 2}), s64({2}, {5, 4})}, scatter("elements", "max"), {1, 2, 5}},
+      {Op::scatter, {three, s64({2}, {2, 2}), s64({2}, {5, -4})}, scatter("elements", "min"), {1, 2, -4}},
+      {Op::scatter, {s64({2, 2}, {1, 2, 3, 4}), s64({1, 1}, {1}), s64({1, 2}, {7, 8})}, scatter("nd", "none"), {1, 2, 7, 8}},
+      {Op::top_k, {row({1, 9, 9, 3})}, {{"k", std::int64_t{2}}, {"axis", std::int64_t{0}}}, {9, 9}, 0, {}, {{1, 2}}},
+      {Op::top_k,
+       {s64({2, 3}, {3, 1, 2, 5, 4, 6})},
+       {{"k", std::int64_t{1}}, {"axis", std::int64_t{1}}, {"largest", std::int64_t{0}}},
+       {1, 4},
+       0,
+       {},
+       {{1, 1}}},
+      {Op::cumulate, {row({1, 2, 3})}, {}, {1, 3, 6}},
+      {Op::cumulate, {three}, {{"exclusive", std::int64_t{1}}}, {0, 1, 3}},
+      {Op::cumulate, {three}, {{"reverse", std::int64_t{1}}}, {6, 5, 3}},
+      {Op::cumulate, {three}, {{"function", std::string("prod")}, {"exclusive", std::int64_t{1}}}, {1, 1, 2}},
+      {Op::det, {f32({2, 2, 2}, {1, 2, 3, 4, 0, 1, 1, 0})}, {}, {-2, -1}},
+      {Op::max_pool_index, {f32({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})}, {{"kernel", Ints{2, 2}}}, {4, 5, 7, 8}},
+      {Op::max_pool_index,
+       {f32({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})},
+       {{"kernel", Ints{2, 2}}, {"column_major", std::int64_t{1}}},
+       {4, 7, 5, 8}},
+  };
+  const double kPi = std::acos(-1.0);
+  struct {
+    const char* name;
+    float x;
+    double y;
+  } const maths[] = {{"tan", 0.5F, 0.5463024898}, {"asin", 1, kPi / 2},       {"acos", 0, kPi / 2},
+                     {"atan", 1, kPi / 4},        {"sinh", 1, 1.1752011936},  {"cosh", 1, 1.5430806348},
+                     {"asinh", 1, 0.8813735870},  {"acosh", 2, 1.3169578969}, {"atanh", 0.5F, 0.5493061443}};
+  for (const auto& m : maths) cases.push_back({Op::math, {row({m.x})}, function(m.name), {m.y}, 2e-7});
+  return cases;
+}
+
+std::vector<Case> sample_cases() {
+  const Tensor square = f32({1, 1, 2, 2}, {1, 2, 3, 4});
+  const auto at = [](float x, float y) { return f32({1, 1, 1, 2}, {x, y}); };
+  const auto mode = [](const char* m, const char* padding, bool align) {
+    return ir::Attrs{{"mode", std::string(m)}, {"padding_mode", std::string(padding)}, {"align_corners", std::int64_t{align}}};
+  };
+  const auto roi = [](const char* m) { return ir::Attrs{{"mode", std::string(m)}, {"sampling_ratio", std::int64_t{2}}}; };
+  // Boxes 0 and 1 overlap by 0.9, box 2 lies apart.
+  const Tensor boxes = f32({1, 3, 4}, {0, 0, 1, 1, 0, 0, 1, 0.9F, 5, 5, 6, 6});
+  return {
+      {Op::grid_sample, {square, at(0, 0)}, {}, {2.5}},
+      {Op::grid_sample, {square, at(-1, -1)}, {}, {0.25}},  // a quarter of the 1, the rest is outside
+      {Op::grid_sample, {square, at(-1, 0)}, mode("linear", "border", false), {2}},
+      {Op::grid_sample, {square, at(1, -1)}, mode("linear", "zeros", true), {2}},
+      {Op::grid_sample, {square, at(0.9F, 0.9F)}, mode("nearest", "zeros", false), {4}},
+      {Op::grid_sample, {square, at(3, -1)}, mode("nearest", "reflection", true), {1}},
+      {Op::roi_align, {square, f32({1, 4}, {0, 0, 2, 2}), s64({1}, {0})}, roi("avg"), {2.5}},
+      {Op::roi_align, {square, f32({1, 4}, {0, 0, 2, 2}), s64({1}, {0})}, roi("max"), {4}},
+      // One tap of weight 2, half a pixel to the right; the mask hides the last; bias 1.
+      {Op::deform_conv,
+       {f32({1, 1, 1, 3}, {1, 2, 3}), f32({1, 1, 1, 1}, {2}), f32({1, 2, 1, 3}, {0, 0, 0, 0.5F, 0.5F, 0.5F}), row({1}),
+        f32({1, 1, 1, 3}, {1, 1, 0})},
+       {},
+       {4, 6, 1}},
+      {Op::non_max_suppression,
+       {boxes, f32({1, 1, 3}, {0.8F, 0.9F, 0.7F}), row({0.5F}), row({0})},
+       {{"count", std::int64_t{3}}},
+       {0, 0, 1, 0, 0, 2, -1, -1, -1}},
+      {Op::non_max_suppression,
+       {boxes, f32({1, 1, 3}, {0.8F, 0.9F, 0.7F}), row({0.95F}), row({0.75F})},
+       {{"count", std::int64_t{3}}},
+       {0, 0, 1, 0, 0, 0, -1, -1, -1}},
+  };
+}
+
+/// One hidden unit, one input, three steps; every weight is `w`.
+Case recurrent_case(const char* cell, std::int64_t gates, float w, float h0, float c0, const char* activations,
+                    std::vector<double> y, std::vector<std::vector<double>> others, std::int64_t steps = 3) {
+  const Tensor weights = f32({1, gates, 1}, std::vector<float>(static_cast<std::size_t>(gates), w));
+  const Tensor zeros = f32({1, 2 * gates}, std::vector<float>(static_cast<std::size_t>(2 * gates), 0));
+  return {Op::recurrent,
+          {f32({3, 1, 1}, {1, 2, 3}), weights, weights, zeros, s64({1}, {steps}), f32({1, 1, 1}, {h0}), f32({1, 1, 1}, {c0}),
+           f32({1, 3}, {0, 0, 0})},
+          {{"cell", std::string(cell)}, {"activations", std::string(activations)}},
+          std::move(y),
+          2e-7,
+          {},
+          std::move(others)};
+}
+
+std::vector<Case> recurrent_cases() {
+  const double t1 = 0.5 * std::tanh(1.0), t2 = 0.5 * std::tanh(0.5), t3 = 0.5 * std::tanh(0.25);
+  return {
+      recurrent_case("rnn", 1, 1, 0, 0, "Relu", {1, 3, 6}, {{6}}),
+      recurrent_case("rnn", 1, 1, 4, 0, "Relu", {5, 7, 0}, {{7}}, 2),  // the sequence ends after two steps
+      // Without weights every gate is a half and the candidate 0.
+      recurrent_case("gru", 3, 0, 8, 0, "Sigmoid,Tanh", {4, 2, 1}, {{1}}),
+      recurrent_case("lstm", 4, 0, 9, 2, "Sigmoid,Tanh,Tanh", {t1, t2, t3}, {{t3}, {0.25}}),
+      // i = f = o = candidate = s with s = x + h: c = s c + s s, h = s c
+      recurrent_case("lstm", 4, 1, 0, 1, "Relu,Relu,Relu", {2, 96, 1205523}, {{1205523}, {12177}}),
   };
 }
 
@@ -214,7 +332,8 @@ std::vector<Case> moving_cases() {
 
 TEST(Reference, EveryOperatorHasACaseWithKnownResults) {
   std::set<Op> covered{Op::input, Op::constant};  // these two are evaluated by the graph walk
-  for (const auto& group : {quantization_cases(), anchor_cases(), unary_cases(), several_cases(), moving_cases()}) {
+  for (const auto& group : {quantization_cases(), anchor_cases(), index_cases(), sample_cases(), recurrent_cases(), unary_cases(),
+                            several_cases(), moving_cases()}) {
     for (const Case& c : group) {
       covered.insert(c.op);
       const Tensor y = run(c.op, c.inputs, c.attrs, c.quantizer);
@@ -226,6 +345,16 @@ TEST(Reference, EveryOperatorHasACaseWithKnownResults) {
           EXPECT_EQ(v, c.expected[i]) << ir::name_of(c.op) << " element " << i;
         } else {
           EXPECT_NEAR(v, c.expected[i], c.tolerance) << ir::name_of(c.op) << " element " << i;
+        }
+      }
+      if (c.others.empty()) continue;
+      const auto all = run_all(c.op, c.inputs, c.attrs, c.quantizer);
+      ASSERT_EQ(all->size(), 1 + c.others.size()) << ir::name_of(c.op);
+      for (std::size_t r = 0; r < c.others.size(); ++r) {
+        const std::vector<double> got = values((*all)[r + 1]);
+        ASSERT_EQ(got.size(), c.others[r].size()) << ir::name_of(c.op);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_NEAR(got[i], c.others[r][i], c.tolerance) << ir::name_of(c.op) << " result " << r + 1 << " element " << i;
         }
       }
     }
