@@ -77,7 +77,7 @@ Status replace_file(const std::string& path, std::string_view what, const std::f
   struct stat old {};
   const bool there = ::stat(target.c_str(), &old) == 0;
   if (there && !S_ISREG(old.st_mode)) return fail(ErrorKind::io, named + ": it exists and is not a regular file");
-  if (there && ::access(target.c_str(), W_OK) != 0) return error("the file there is protected", errno);
+  if (there && ::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) return error("the file there is protected", errno);
   const auto [temporary, fd] = make_temporary(folder, there ? 0600 : 0666);
   if (fd < 0) return error(fmt::format("no temporary file can be made in \"{}\"", folder), errno);
   errno = 0;

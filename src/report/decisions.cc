@@ -44,7 +44,8 @@ std::string layout(const TensorRef& t) {
   return fmt::format("strides ({})", fmt::join(t.strides, ","));
 }
 
-/// "channels 32 to 63 of 96" for a tensor whose channels are a part of those that its buffer holds; empty for others.
+/// "channels 32 to 63 of 96" for a tensor whose channels are a part of those that its buffer holds; empty for others, and where the
+/// buffer is not a whole number of such channels (then nothing says what the rest of it is).
 std::string channels_of(const TensorRef& t, const region::Buffer& b) {
   if (t.dims.size() < 2 || t.dims[1] < 1) return "";
   const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
@@ -56,12 +57,12 @@ std::string channels_of(const TensorRef& t, const region::Buffer& b) {
     for (std::size_t k = 0; k < t.dims.size(); ++k) {
       if (k != 1 && t.dims[k] > 1) next = std::min(next, t.strides[k]);
     }
-    if (next <= channels) return "";
+    if (next <= channels || elements % next != 0) return "";
     return fmt::format("channels {} to {} of {}", first % next, first % next + channels - 1, next);
   }
   if (pixels == 0 || (channels > 1 && t.strides[1] != pixels)) return "";
-  const std::int64_t all = (t.dims[0] > 1 ? t.strides[0] : elements) / pixels;
-  if (all <= channels || first % pixels != 0) return "";
+  const std::int64_t image = t.dims[0] > 1 ? t.strides[0] : elements, all = image / pixels;
+  if (all <= channels || first % pixels != 0 || image % pixels != 0) return "";
   return fmt::format("channels {} to {} of {}", first / pixels % all, first / pixels % all + channels - 1, all);
 }
 

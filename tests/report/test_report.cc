@@ -87,9 +87,9 @@ region::Plan plan() {
 TEST(Explain, SaysWhatWasWeighed) {
   const auto p = plan();
   EXPECT_EQ(decisions_about(p.regions[0], p),
-            (std::vector<std::string>{
-                "fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in bands of rows: measured 100 us; "
-                "two regions: measured 120 us"}));
+            (std::vector<std::string>{"fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in "
+                                      "bands of rows: measured 100 us; "
+                                      "two regions: measured 120 us"}));
   EXPECT_TRUE(decisions_about(p.regions[1], p).empty());
   const std::string text = details(p, {0});
   EXPECT_NE(text.find("  time          100 us, measured\n"), std::string::npos) << text;
@@ -121,13 +121,29 @@ TEST(Explain, TensorsSayWhereTheyLie) {
   const auto text = tensor(p, "pool1");
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_NE(text->find("made by region 0 (conv1 + relu1 + pool1) as u8, in working memory at byte 8192, a part of the 1000 bytes "
-                       "of \"buffer 4\""),
+                       "of \"buffer 4\" from byte 0 on, NCHW, dense"),
             std::string::npos)
-      << *text;
+      << "1000 bytes are not a whole number of channels of 16 bytes: " << *text;
   EXPECT_NE(text->find("read by region 1 (up) as f32"), std::string::npos) << *text;
   const auto none = tensor(p, "poo");
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("for example: pool1"), std::string::npos) << none.error().message;
+}
+
+TEST(Explain, PartsOfATensorSayWhichChannels) {
+  auto p = plan();
+  auto t = ref(4, ir::DType::u8, {1, 16, 4, 4}, "part");
+  p.buffers[4].bytes = 64 * 16;
+  t.offset = 32 * 16;
+  EXPECT_EQ(place_of(t, p), "working memory at byte 8704, channels 32 to 47 of 64 of \"buffer 4\", NCHW, dense");
+  t.offset += 1;  // between two channels
+  EXPECT_EQ(place_of(t, p), "working memory at byte 8705, a part of the 1024 bytes of \"buffer 4\" from byte 513 on, NCHW, dense");
+  t.strides = {1024, 1, 4 * 64, 64};
+  t.offset = 48;
+  EXPECT_EQ(place_of(t, p), "working memory at byte 8240, channels 48 to 63 of 64 of \"buffer 4\", NHWC");
+  p.buffers[4].bytes = 16 * 16;
+  t = ref(4, ir::DType::u8, {1, 16, 4, 4}, "whole");
+  EXPECT_EQ(place_of(t, p), "working memory at byte 8192, NCHW, dense");
 }
 
 TEST(Costs, CountsMacsAndBytes) {
@@ -171,7 +187,8 @@ TEST(Table, OneLineARegion) {
 TEST(Details, ShowTensorsAndAlternatives) {
   const auto text = details(plan(), {0});
   EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: the processor has no AMX\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: slower\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  anchor        stage 1: max_pool over [1,16,4,4]\n"), std::string::npos) << text;
