@@ -79,12 +79,8 @@ class Narrower {
       for (const ValueId in : n.inputs) inputs.push_back(small(in));
       out = ir::add_inferred(g_, n.op, std::move(inputs), n.attrs, n.origin, name);
     } else {
-      std::set<std::string> origin = n.origin;
-      for (const auto& [user, slot] : std::vector(g_.users(v))) {  // a network input has none: what reads it needs the cast
-        if (n.origin.empty()) origin.insert(g_.node(user).origin.begin(), g_.node(user).origin.end());
-      }
       out = g_.add(Op::cast, {v}, {DType::bf16, g_.type(v).shape}, {{"to", std::string("bf16")}, {kCast, std::int64_t{1}}},
-                   std::move(origin), name);
+                   origin(v), name);
     }
     return small_[v] = out;
   }
@@ -99,7 +95,14 @@ class Narrower {
     if (found != wide_.end()) return found->second;
     const ValueId from = small(v);
     return wide_[v] = g_.add(Op::cast, {from}, {DType::f32, g_.type(v).shape}, {{"to", std::string("f32")}, {kCast, std::int64_t{1}}},
-                             {}, g_.value(v).name);
+                             origin(v), g_.value(v).name);
+  }
+  /// A cast stands for what makes the value; a network input or a constant stands for no node: then for what reads it.
+  [[nodiscard]] std::set<std::string> origin(ValueId v) const {
+    std::set<std::string> out = g_.producer(v).origin;
+    if (!out.empty()) return out;
+    for (const auto& [user, slot] : g_.users(v)) out.insert(g_.node(user).origin.begin(), g_.node(user).origin.end());
+    return out;
   }
 
   /// Element-wise readers in other regions, where then nobody stores the floats.

@@ -188,14 +188,37 @@ TEST(Permit, InnerViewsOnlyWhereTheChoicesAskForThem) {
   EXPECT_TRUE(none.empty() && nobody.empty());
 }
 
-TEST(Permit, AnErrorAboveTheLimitIsRefusedWithTheFigure) {
+TEST(Permit, LayersAboveTheErrorLimitStayFloatAndSayWhy) {
   auto o = with(kSilu);
-  o.max_error = 1e-9;
-  const std::string message = failure(silu(), o);
-  EXPECT_NE(message.find("--max-error 1e-09: with every permitted layer in int8 an output differs by "), std::string::npos)
-      << message;
+  o.max_error = 1e-9;  // nothing in int8 is as exact
+  const auto p = planned(silu(), o);
+  EXPECT_EQ(p.permitted.int8_layers, 0);
+  EXPECT_EQ(views(p.graph), 0);
+  for (const char* node : {"conv1", "conv2"}) {
+    const std::string why = reason(p, node);
+    EXPECT_TRUE(why.starts_with("float32 | not int8: kept float32 for --max-error 1e-09: in int8 it alone changes the outputs by "))
+        << why;
+  }
+  int decided = 0;
+  for (const region::Decision& d : p.plan.decisions) {
+    if (d.kind != "precision") continue;
+    ++decided;
+    EXPECT_EQ(d.chosen, "float32") << d.where;
+    EXPECT_NE(d.reason.find("with every permitted layer in int8, 0 as chosen; "), std::string::npos) << d.reason;
+  }
+  EXPECT_GE(decided, 2);
   o.max_error = 1e9;
   EXPECT_EQ(planned(silu(), o).permitted.int8_layers, 2);
+}
+
+TEST(Permit, AnErrorThatNoChoiceKeepsIsRefusedWithTheFigure) {
+  auto o = with(kSilu);
+  o.max_error = 1e-9;
+  o.precisions = {{"conv1", "bfloat16"}};  // demanded: the search may not take it back
+  const std::string message = failure(silu(), o);
+  EXPECT_NE(message.find("--max-error 1e-09: with every permitted layer in float32 an output still differs by "), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("rules that ask for bfloat16 make this error"), std::string::npos) << message;
 }
 
 TEST(Permit, KeepFloatTurnsOneLayerOff) {
