@@ -4,6 +4,7 @@ OCTAVO_TEST_DATA (default ../shared) holds models/, images/ and bench/placements
 """
 import csv
 import dataclasses
+import lzma
 import os
 import pathlib
 import subprocess
@@ -33,6 +34,7 @@ class Model:
 MODELS = (
     Model("mobilenetv2-12-qdq.onnx", "input", "torch", "imagenet", (1, 3, 224, 224)),
     Model("mobilenetv2_qdq_perchannel_s8.onnx", "image", "torch", "imagenet"),
+    Model("mobilenetv2_op17_fp32.onnx.xz", "input", "torch", "imagenet", (1, 3, 224, 224)),
     Model("mobilenetv1_025_224_fp32.onnx", "input", "tf", "imagenet", (1, 3, 224, 224)),
     Model("squeezenet11_fp16.onnx", "data_0", "caffe", "imagenet", dtype=np.float16),
     Model("resnet20_cifar10_fp32.onnx", "input", "cifar", "cifar10", (1, 3, 32, 32), placements=("outputs", "residual")),
@@ -43,6 +45,8 @@ MODELS = (
     Model("nanodet_m_416.onnx", "input.1", "nanodet", "coco", placements=("outputs",)),
     Model("unet_small.onnx", "input", "grey", "coco", (1, 1, 224, 224), placements=("outputs",)),
     Model("ppocrv3_det_op14.onnx", "x", "text", "text", (1, 3, 320, 480), placements=("outputs",)),
+    Model("retina_lp_mnet025.onnx", "input", "retina", "coco"),
+    Model("yunet_120x160.onnx", "input", "yunet", "coco"),
 )
 
 
@@ -88,6 +92,14 @@ def grey(image):
 
 def text(image):
     return (np.asarray(image.resize((480, 320), Image.BILINEAR), np.float32) / 255 - IMAGENET_MEAN) / IMAGENET_STD
+
+
+def retina(image):
+    return np.asarray(image.resize((640, 640), Image.BILINEAR), np.float32)[..., ::-1] - np.float32([104, 117, 123])
+
+
+def yunet(image):
+    return np.asarray(image.resize((160, 120), Image.BILINEAR), np.float32)[..., ::-1]
 
 
 def as_uint8(path, to):
@@ -167,7 +179,7 @@ def spell_out(path, to):
     return found
 
 
-RECIPES = {f.__name__: f for f in (torch, tf, caffe, cifar, yolox, nanodet, grey, text)}
+RECIPES = {f.__name__: f for f in (torch, tf, caffe, cifar, yolox, nanodet, grey, text, retina, yunet)}
 
 
 def pictures(kind, limit=None):
@@ -207,9 +219,21 @@ def at_opset_13(source, folder):
     return path
 
 
+def unpacked(model, folder):
+    """The model's file; a compressed one is unpacked into `folder`."""
+    source = DATA / "models" / model.file
+    if source.suffix != ".xz":
+        return source
+    path = folder / source.stem
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.decompress(source.read_bytes()))
+    return path
+
+
 def variants(model, folder):
     """[(name, path)]: the file itself, and its Q/DQ variants, calibrated on some of its pictures, in `folder`."""
-    source = DATA / "models" / model.file
+    source = unpacked(model, folder)
     found = [(source.stem, source)]
     for placement in model.placements:
         style, _, percentile = placement.partition("@")

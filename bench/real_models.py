@@ -134,6 +134,10 @@ stricter reading, ONNX Runtime's optimizations on and off on the file as it is, 
 `resnet20_residual`, `resnet56_residual` and the QLinear model, 2.7e-2 for `yolox_nano_416_inputs_p99.9`. *Top-1*: right pictures by Octavo, by ONNX Runtime without and with
 optimizations. *Regions*: `octavo check` feeds the reference with each region's own inputs, on one picture.
 
+Every file of the test data's models is here but `faststyle_candy.onnx`, which is refused: its `ImageScaler`, `Crop` and `Affine` were
+experimental operators that ONNX removed; the message names each node and what to write instead. `tests/exports/test_shared_models.py` runs all
+files at effort 0 in every test run, by the same rules.
+
 """
 
 def main():
