@@ -16,7 +16,7 @@ class Feeds(q.CalibrationDataReader):
 def static(model, feeds, folder, format_, activation, weight, **options):
     source, prepared, result = (str(folder / f"{name}.onnx") for name in ("float", "prepared", "quantized"))
     onnx.save(model, source)
-    quant_pre_process(source, prepared)
+    quant_pre_process(source, prepared, skip_symbolic_shape=True)  # symbolic inference would need sympy; the shapes are fixed
     logging.getLogger().setLevel(logging.ERROR)
     q.quantize_static(prepared, result, Feeds(feeds), quant_format=format_, activation_type=activation, weight_type=weight, **options)
     return onnx.load(result)
