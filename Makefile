@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-long asan ubsan tsan format tidy clean
+.PHONY: all build setup run test test-long asan ubsan tsan fuzz format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -19,8 +19,11 @@ run: setup            ## classify the pictures in examples/digits; print accurac
 test: build           ## every test except the long ones
 	@scripts/run_tests.sh build/release $(JOBS)
 
-test-long: build      ## the same tests with long fuzzing, then 100000 graphs of placement fuzz
+test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 100000 graphs of placement fuzz
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)
+	@scripts/build.sh sanitize $(JOBS) test_onnx test_engine
+	@OCTAVO_LONG=1 build/sanitize/tests/test_onnx --gtest_filter='Hostile.*'
+	@OCTAVO_LONG=1 build/sanitize/tests/test_engine --gtest_filter='ForgedEngine.*'
 	@scripts/fuzz_placements.sh build/release $(JOBS)
 
 asan ubsan: setup     ## the C++ tests under a sanitizer
@@ -30,6 +33,10 @@ asan ubsan: setup     ## the C++ tests under a sanitizer
 tsan: setup           ## the tests of rooms that have threads, under ThreadSanitizer
 	@scripts/build.sh $@ $(JOBS) test_engine test_api
 	@scripts/run_tests.sh build/$@ $(JOBS) -L '^(engine|api)$$'
+
+fuzz: setup           ## libFuzzer (needs clang 14): two minutes for each kind of file; FUZZ_SECONDS=n changes that
+	@scripts/build.sh fuzz $(JOBS) fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy
+	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),120)
 
 format:               ## clang-format over every C++ file
 	@git ls-files '*.cc' '*.h' | xargs clang-format -i

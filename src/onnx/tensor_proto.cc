@@ -44,6 +44,10 @@ Result<Tensor> read_external(const pb::TensorProto& proto, DType type, const Sha
     }
   }
   if (location.empty()) return fail(ErrorKind::bad_model, fmt::format("external data of {}: no location", what));
+  if (location.find('\0') != std::string::npos) {  // the system would open another file than the one judged below
+    return fail(ErrorKind::bad_model,
+                fmt::format("external data of {}: the location \"{}\" holds a zero byte", what, location.c_str()));
+  }
   if (base_dir.empty()) {
     return fail(ErrorKind::bad_model,
                 fmt::format("{} lies in the external file \"{}\", but the model was given as bytes without a folder to look in; "
