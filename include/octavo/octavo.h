@@ -148,12 +148,15 @@ struct BuildOptions {
   bool strict_timing = false;
   /// Implicit quantization: ranges of tensors by ONNX name, as int8 scales (largest magnitude / 127). See read_calibration.
   std::map<std::string, float> ranges;
-  /// Pattern of ONNX node or tensor names (* and ?) and "int8" or "float32"; the first that matches counts.
+  /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions;
   /// Type and layout of inputs and outputs by name, as "uint8:hwc", "float16", "int8:hwc8" (docs/bindings.md).
   std::map<std::string, std::string> bindings;
-  /// Types that layers may compute in where a range permits int8.
+  /// Types that layers may compute in: "int8" where a range permits it, "float32", "bfloat16" (docs/implicit.md).
   std::set<std::string> allowed = {"int8", "float32"};
+  /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
+  /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
+  std::optional<double> max_error = {};
 };
 
 /// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running

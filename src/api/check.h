@@ -16,7 +16,7 @@ namespace octavo::api {
 struct CheckOptions {
   int threads = 0;  ///< 0: as the engine was built
   /// Float results: |engine - reference| <= float_tolerance * (largest finite |reference| of the tensor). Summation order is free
-  /// for floats.
+  /// for floats; where they are stored as bfloat16 or float16, one step of that type more.
   double float_tolerance = 1e-4;
   std::function<void(std::size_t region, std::size_t count)> progress;  ///< called before each region is judged
 };
@@ -36,7 +36,8 @@ struct RegionCheck {
   std::int64_t elements = 0;    ///< compared
   std::int64_t different = 0;   ///< codes that differ, or floats outside the tolerance
   std::int64_t off_by_one = 0;  ///< of `different`: codes that differ by 1
-  std::int64_t allowed = 0;     ///< codes off by 1 behind a float accumulation, whose order is free: not in `different`
+  /// Codes off by 1, bfloat16 and float16 off by one step behind a float accumulation, whose order is free: not in `different`.
+  std::int64_t allowed = 0;
   double worst = 0;             ///< largest |engine - reference| / largest |reference| among floats
   std::optional<Divergence> first;
   std::string skipped;  ///< why nothing, or not everything, was compared; empty: all of it

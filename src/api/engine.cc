@@ -68,6 +68,7 @@ struct Engine::Impl {
     p.plan.ranges = options.ranges;
     for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
     p.plan.allowed = options.allowed;
+    p.plan.max_error = options.max_error;
     for (const auto& [tensor, format] : options.bindings) p.plan.bindings[tensor] = take(plan::parse_format(format));
     take(api::check_options(p));
     auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder));

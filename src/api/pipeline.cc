@@ -80,16 +80,21 @@ std::string device_of(const region::Plan& plan) {
 
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
+  const auto known = [](const std::string& type) { return type == "int8" || type == "float32" || type == "bfloat16"; };
   for (const plan::PrecisionRule& rule : options.plan.precisions) {
-    if (rule.precision != "int8" && rule.precision != "float32") {
+    if (!known(rule.precision)) {
       return fail(ErrorKind::usage,
-                  fmt::format("precision rule \"{}={}\": known are int8 and float32", rule.pattern, rule.precision));
+                  fmt::format("precision rule \"{}={}\": known are int8, float32 and bfloat16", rule.pattern, rule.precision));
     }
   }
   for (const std::string& type : options.plan.allowed) {
-    if (type != "int8" && type != "float32") {
-      return fail(ErrorKind::usage, fmt::format("allowed type \"{}\": known are int8 and float32", type));
-    }
+    if (!known(type)) return fail(ErrorKind::usage, fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16", type));
+  }
+  if (options.plan.allowed.empty())
+    return fail(ErrorKind::usage, "allowed types: none is given\n  known are int8, float32 and bfloat16");
+  if (options.plan.max_error && !(*options.plan.max_error >= 0)) {  // NaN too
+    return fail(ErrorKind::usage, fmt::format("max error {}: it is a part of an output's largest magnitude, 0 or more, as 0.02",
+                                              *options.plan.max_error));
   }
   if (options.plan.effort < 0 || options.plan.effort > 5) {
     return fail(ErrorKind::usage, fmt::format("build: effort {} asked for; 0 to 5 are known", options.plan.effort));

@@ -24,8 +24,9 @@ std::string permitted_summary(const plan::PermitReport& report) {
     if (names.size() > kMost) text += fmt::format("\n  and {} more", names.size() - kMost);
     return text + "\n";
   };
-  std::string text = fmt::format("ranges: {} weighted layers int8 by permission, {} by the model's Q/DQ, {} float\n",
-                                 report.int8_layers, report.demanded_layers, report.float_layers);
+  std::string text = fmt::format("ranges: {} weighted layers int8 by permission, {} by the model's Q/DQ, {} float{}\n",
+                                 report.int8_layers, report.demanded_layers, report.float_layers,
+                                 report.bfloat16_layers > 0 ? fmt::format(", {} bfloat16", report.bfloat16_layers) : "");
   if (!report.unmatched.empty())
     text += fmt::format("{} ranges name no tensor of the model:{}", report.unmatched.size(), list(report.unmatched));
   if (!report.unusable.empty())

@@ -36,9 +36,11 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
     const std::string verdict =
         !r.ok()              ? fmt::format("{} of {} elements differ ({} by one code)", r.different, r.elements, r.off_by_one)
         : !r.skipped.empty() ? fmt::format("not all compared: {}", r.skipped)
-        : equal              ? fmt::format("{} elements equal", r.elements)
-                : fmt::format("{} elements; floats within {:.1e} of the largest, {} codes off by one behind a float sum",
-                              r.elements, r.worst, r.allowed);
+        : equal
+            ? fmt::format("{} elements equal", r.elements)
+            : fmt::format(
+                  "{} elements; floats within {:.1e} of the largest, {} codes or 16-bit floats off by one step behind a float sum",
+                  r.elements, r.worst, r.allowed);
     fmt::print("region {} \"{}\" ({}): {}\n", r.region, r.name, r.tactic, verdict);
   }
   if (!report.ok()) fmt::print("first divergence: {}\n", report.first_divergence());

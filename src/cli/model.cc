@@ -129,10 +129,11 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->type_name("FORMATS");
   app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
   app.add_option("--max-error", o.max_error,
-                 "Largest error that what ranges permit may make, as a part of an output's largest magnitude (seeded inputs; slow)")
+                 "Layers stay float32 until int8 by ranges and bfloat16 change no output by more than this part of its largest "
+                 "magnitude (estimated on seeded inputs; slow)")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
-  app.add_option("--allow", o.allow, "Types that permitted layers may take (default: int8,float32)")
+  app.add_option("--allow", o.allow, "Types that layers may take where no Q/DQ decides (default: int8,float32; also bfloat16)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("TYPE");
@@ -182,9 +183,9 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   Loaded loaded;
   loaded.threads = options.threads;
   if (is_engine_file(options.path)) {
-    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty()) {
-      return fail(ErrorKind::usage, fmt::format("--calibration, --precision and --allow belong to building; \"{}\" is an engine, "
-                                                "already built\n  give them to: octavo build MODEL.onnx -o {}",
+    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.max_error) {
+      return fail(ErrorKind::usage, fmt::format("--calibration, --precision, --allow and --max-error belong to building; \"{}\" is "
+                                                "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
                                                 options.path, options.path));
     }
     if (!options.shapes.empty() || !options.disable.empty()) {

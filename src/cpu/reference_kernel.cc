@@ -190,6 +190,9 @@ class ReferenceFamily final : public Family {
     return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
   }
   std::string why_not(const Region& r, const Plan&) const override {
+    // Asked for because it is fast: not computed one product at a time for it.
+    if (only(r).anchor.weights && only(r).anchor.weights->dtype == ir::DType::bf16)
+      return "products of bfloat16 are for processors that have instructions for them";
     const auto n = node_of(only(r), input_types(only(r)));
     if (!n) return n.error().message;
     if (only(r).program.outputs.empty()) return "";

@@ -49,8 +49,9 @@ Result<ErrorLimit> limit_error(std::vector<ErrorUnit>& units, double limit,
   OCTAVO_TRY(out.after, prefix(units.size()));
   if (out.after > limit) {
     return fail(ErrorKind::usage,
-                fmt::format("--max-error {}: with every permitted layer in float32 an output still differs by {:.4g} of its largest "
-                            "magnitude (seeded inputs)\n  rules that ask for bfloat16 make this error: drop them, or allow more",
+                fmt::format("--max-error {}: with no permitted layer in int8 an output still differs by {:.4g} of its largest "
+                            "magnitude (seeded inputs)\n  bfloat16 makes this error: allow float32, drop the rules that ask for "
+                            "bfloat16, or allow a larger error",
                             limit, out.after));
   }
   std::size_t low = 0, high = units.size();  // `low` exceeds the limit, `high` keeps it

@@ -11,7 +11,7 @@
 
 namespace octavo::plan {
 
-/// A permitted layer and what its int8 brings.
+/// A permitted layer and what its int8 brings. "float32" here: what it is without int8 (bfloat16 where only that is allowed).
 struct ErrorUnit {
   std::set<std::string> nodes;  ///< ONNX nodes that change together
   double gain = 0;              ///< seconds that int8 saves; not positive: none

@@ -94,8 +94,8 @@ class Narrower {
     const auto found = wide_.find(v);
     if (found != wide_.end()) return found->second;
     const ValueId from = small(v);
-    return wide_[v] = g_.add(Op::cast, {from}, {DType::f32, g_.type(v).shape}, {{"to", std::string("f32")}, {kCast, std::int64_t{1}}},
-                             origin(v), g_.value(v).name);
+    return wide_[v] = g_.add(Op::cast, {from}, {DType::f32, g_.type(v).shape},
+                             {{"to", std::string("f32")}, {kCast, std::int64_t{1}}}, origin(v), g_.value(v).name);
   }
   /// A cast stands for what makes the value; a network input or a constant stands for no node: then for what reads it.
   [[nodiscard]] std::set<std::string> origin(ValueId v) const {

@@ -57,6 +57,7 @@ class Permitter {
   Status check_rules() const {
     for (const PrecisionRule& rule : options_.precisions) {
       const std::string text = rule.pattern + "=" + rule.precision;
+      bool computes = false;  // a weighted operator, or what one reads
       if (rule.precision != "int8" && rule.precision != "float32" && rule.precision != "bfloat16") {
         return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
                                                   "float32, bfloat16",
@@ -65,8 +66,10 @@ class Permitter {
       bool found = false;
       for (const NodeId id : order_) {
         const Node& n = g_.node(id);
-        found =
-            found || std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(rule.pattern, o); });
+        const bool here =
+            std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(rule.pattern, o); });
+        found = found || here;
+        computes = computes || (weighted_op(n.op) && (here || matches(rule.pattern, g_.value(n.inputs[0]).name)));
         for (const ValueId v : n.outputs) {
           const ir::Value& value = g_.value(v);
           if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
@@ -82,6 +85,13 @@ class Permitter {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}\" matches no ONNX node and no tensor\n  patterns may hold * "
                                 "and ?; octavo explain lists the nodes",
+                                text));
+      }
+      if (rule.precision == "bfloat16" && !computes) {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}\" asks bfloat16 of no convolution or product\n  give the name "
+                                "of a Conv, ConvTranspose, Gemm or MatMul with constant weights, or of the tensor that "
+                                "it reads",
                                 text));
       }
     }
@@ -288,8 +298,9 @@ class Permitter {
     if (why.empty()) return false;
     if (!impossible.empty()) {
       if (rule == nullptr) return false;
-      return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule",
-                                                rule->pattern, rule->precision, name, impossible));
+      return fail(ErrorKind::usage,
+                  fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule", rule->pattern,
+                              rule->precision, name, impossible));
     }
     mark_narrow(g_.node(id));
     for (const std::string& origin : n.origin) report_.bfloat16[origin] = why;

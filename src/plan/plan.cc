@@ -60,7 +60,9 @@ void explain_precision(region::Plan& plan, const PermitReport& report) {
       const auto small = report.bfloat16.find(node);
       if (small != report.bfloat16.end() && r.precision == "bfloat16") {
         const auto not_int8 = report.why_float.find(node);
-        r.reason = small->second + (not_int8 == report.why_float.end() ? "" : "; not int8: " + not_int8->second) + "; " + r.reason;
+        const bool said =
+            not_int8 == report.why_float.end() || not_int8->second == small->second || small->second.starts_with("asked for");
+        r.reason = small->second + (said ? "" : "; not int8: " + not_int8->second) + "; " + r.reason;
         break;
       }
       const auto why = report.why_float.find(node);

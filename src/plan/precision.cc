@@ -17,15 +17,16 @@ using Times = std::map<std::string, double>;  // seconds of the region that comp
 using Names = std::set<std::string>;
 
 constexpr double kHysteresis = 0.98;
-constexpr std::size_t kMostUnits = 256;   // of --max-error
-constexpr std::size_t kMostTrials = 16;   // layers tried in bfloat16 one by one, where all together do not pay
+constexpr std::size_t kMostUnits = 256;  // of --max-error
+constexpr std::size_t kMostTrials = 16;  // layers tried in bfloat16 one by one, where all together do not pay
 
 bool weighted(const region::Region& r) {
   return std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.weights.has_value(); });
 }
 
 /// Why no provider runs it; empty: one does.
-std::string why_no_kernel(const region::Region& r, const region::Plan& plan, const std::vector<const region::Provider*>& providers) {
+std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
+                          const std::vector<const region::Provider*>& providers) {
   std::string why = "no provider knows this kind of region";
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
@@ -38,7 +39,11 @@ std::string why_no_kernel(const region::Region& r, const region::Plan& plan, con
 
 class Chooser {
  public:
-  explicit Chooser(const PrecisionWork& work) : work_(work), options_(work.options), pricer_(work.providers, work.costs) {}
+  explicit Chooser(const PrecisionWork& work)
+      : work_(work),
+        options_(work.options),
+        pricer_(work.providers, work.costs),
+        wide_(!options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16" : "float32") {}
 
   Result<Precisions> run() {
     OCTAVO_TRY(out_.form, work_.form({}));
@@ -50,9 +55,8 @@ class Chooser {
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
     if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
-      const Names permitted = report.permitted;
       OCTAVO_CHECK(choose_bfloat16());
-      OCTAVO_CHECK(choose_float(permitted));
+      OCTAVO_CHECK(choose_float(out_.form.permitted.layers));
       if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(choose_inner());
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
@@ -69,9 +73,10 @@ class Chooser {
       if (r.precision != "bfloat16") continue;
       const std::string why = why_no_kernel(r, made.plan, work_.providers);
       if (why.empty()) continue;
-      return fail(ErrorKind::unsupported, fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can: {}\n  allow float32 "
-                                                      "as well, or drop the rule that asks for bfloat16",
-                                                      r.name, why));
+      return fail(ErrorKind::unsupported,
+                  fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can: {}\n  allow float32 "
+                              "as well, or drop the rule that asks for bfloat16",
+                              r.name, why));
     }
     return {};
   }
@@ -108,7 +113,7 @@ class Chooser {
     if (!options_.max_error) return std::string();
     OCTAVO_TRY(const double e, error(g));
     if (e <= *options_.max_error) return std::string();
-    return fmt::format("cheaper, but the outputs' error becomes {:.4g}, above --max-error {}", e, *options_.max_error);
+    return fmt::format("costs less, but the outputs' error becomes {:.4g}, above --max-error {}", e, *options_.max_error);
   }
 
   Result<Realized> plan_of(const PermitChoices& choices) {
@@ -119,6 +124,14 @@ class Chooser {
   Status keep_within_error() {
     Names nodes = out_.form.permitted.layers;
     nodes.insert(out_.form.permitted.others.begin(), out_.form.permitted.others.end());
+    if (!options_.allowed.contains(wide_)) {
+      OCTAVO_TRY(const double all, error(out_.form.graph));
+      if (all <= *options_.max_error) return {};
+      return fail(ErrorKind::usage,
+                  fmt::format("--max-error {}: with every permitted layer in int8 an output differs by {:.4g} of its "
+                              "largest magnitude (seeded inputs)\n  allow float32 as well, or a larger error",
+                              *options_.max_error, all));
+    }
     const auto form_with = [&](const Names& in_float) {
       PermitChoices c;
       c.keep_float = in_float;
@@ -149,18 +162,18 @@ class Chooser {
     if (found.kept.empty()) return {};
     for (const std::size_t u : found.kept) {
       for (const std::string& node : units[u].nodes) {
-        const std::string why = fmt::format("kept float32 for --max-error {}: in int8 {} changes the outputs by {:.4g} of their "
-                                            "largest magnitude",
-                                            *options_.max_error, units[u].nodes.size() == 1 ? "it alone" : "it with its neighbours",
-                                            units[u].alone);
+        const std::string why = fmt::format(
+            "kept {} for --max-error {}: in int8 {} changes the outputs by {:.4g} of their "
+            "largest magnitude",
+            wide_, *options_.max_error, units[u].nodes.size() == 1 ? "it alone" : "it with its neighbours", units[u].alone);
         choices_.keep_float.insert(node);
         choices_.why[node] = why;
         region::Decision& d = decision(node);
         d.answers = {{"int8", seconds(integers, node), fmt::format("permitted; error {:.4g}", units[u].alone)},
-                     {"float32", seconds(floats, node), ""}};
-        d.chosen = "float32";
-        d.reason = fmt::format("{} ({:.4g} with every permitted layer in int8, {:.4g} as chosen; {} evaluations)", why, found.before,
-                               found.after, found.evaluations);
+                     {wide_, seconds(floats, node), ""}};
+        d.chosen = wide_;
+        d.reason = fmt::format("{} ({:.4g} with every permitted layer in int8, {:.4g} as chosen; {} evaluations)", why,
+                               found.before, found.after, found.evaluations);
       }
     }
     OCTAVO_TRY(out_.form, work_.form(choices_));
@@ -201,31 +214,33 @@ class Chooser {
   //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never asked of a layer that Q/DQ nodes make int8.
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
   //          wins there is a plan tried with it. Default: int8 where a range permits it, else float32.
-  Status choose_float(const Names& nodes) {
-    if (nodes.empty()) return {};
-    PermitChoices none;
-    none.keep_float = nodes;
+  Status choose_float(const Names nodes) {
+    if (nodes.empty() || !options_.allowed.contains(wide_)) return {};
+    PermitChoices none = choices_;
+    none.keep_float.insert(nodes.begin(), nodes.end());
     OCTAVO_TRY(const Realized as_float, plan_of(none));
     OCTAVO_TRY(const Times floats, by_node(as_float.plan, nodes));
-    OCTAVO_TRY(const Times integers, by_node(out_.searched.defaults.plan, out_.form.permitted.permitted));
+    OCTAVO_TRY(const Times integers, by_node(out_.searched.defaults.plan, nodes));
     for (const auto& [node, seconds] : integers) {
       const auto other = floats.find(node);
       if (other == floats.end()) continue;
       region::Decision& d = decision(node);
       if (d.answers.size() < 3) {  // not asked about bfloat16
         d.chosen = "int8";
-        d.answers = {{"int8", seconds, "permitted"}, {"float32", other->second, ""}};
+        d.answers = {{"int8", seconds, "permitted"}, {wide_, other->second, ""}};
       }
-      if (!d.reason.starts_with("bfloat16: "))
-        d.reason =
-            other->second < seconds ? "float32 costs less alone, but not with what it needs around it" : "permitted, and faster";
+      if (!d.reason.starts_with("bfloat16 ")) d.reason = "permitted, and not more than 2 % slower";
       if (other->second >= seconds * kHysteresis) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
+      trial.why[node] = fmt::format("{} was measured faster", wide_);
       OCTAVO_TRY(const std::string refused, try_choices(std::move(trial), (1 - kHysteresis) * seconds));
-      if (!refused.empty()) continue;
-      d.chosen = "float32";
-      d.reason = "permitted, but float32 is faster";
+      if (!refused.empty()) {
+        d.reason = fmt::format("{} {}", wide_, refused);
+        continue;
+      }
+      d.chosen = wide_;
+      d.reason = fmt::format("permitted, but {} is faster", wide_);
     }
     return {};
   }
@@ -279,7 +294,7 @@ class Chooser {
         if (integer) d.answers.push_back({"int8", current->second, "permitted"});
         d.answers.push_back({"float32", plain->second, ""});
         d.chosen = d.answers[0].name;
-        d.reason = integer ? "permitted, and faster" : "float32 is faster";
+        d.reason = integer ? "permitted, and not more than 2 % slower" : "float32 is not more than 2 % slower";
       }
       if (half == smalls.end()) {
         d.answers.push_back({"bfloat16", -1, "not possible: " + impossible[node]});
@@ -299,13 +314,14 @@ class Chooser {
       for (const std::string& node : more) {
         trial.bfloat16.insert(node);
         trial.keep_float.insert(node);
+        trial.why.emplace(node, "bfloat16 was measured faster");  // --max-error may have said why already
       }
       return trial;
     };
     const auto taken = [&](const std::string& node, const std::string& refused) {
       region::Decision& d = decisions_[node];
       if (refused.empty()) d.chosen = "bfloat16";
-      d.reason = refused.empty() ? "allowed, and faster by more than 2 %" : "bfloat16: " + refused;
+      d.reason = refused.empty() ? "allowed, and faster by more than 2 %" : "bfloat16 " + refused;
     };
     Names all;
     double sum = 0;
@@ -365,6 +381,7 @@ class Chooser {
   const PlanOptions& options_;
   Pricer pricer_;
   PermitChoices choices_;
+  std::string wide_;  ///< what a permitted layer is without int8
   std::optional<ErrorMeter> meter_;
   std::map<std::string, region::Decision> decisions_;  ///< precision, by node
   std::vector<region::Decision> inner_;

@@ -156,6 +156,7 @@ octavo::BuildOptions options_of(const nb::dict& options) {
   o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
   o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
   if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
+  if (!options["max_error"].is_none()) o.max_error = nb::cast<double>(options["max_error"]);
   return o;
 }
 

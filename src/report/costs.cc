@@ -64,7 +64,7 @@ Totals totals_of(const region::Plan& plan) {
     const bool vector = is_vector(region.tactic);
     ++t.regions;
     t.int8_regions += region.precision.starts_with("int8") ? 1 : 0;
-    t.float_regions += region.precision.starts_with("float") ? 1 : 0;
+    t.float_regions += region.precision.starts_with("float") || region.precision.starts_with("bfloat") ? 1 : 0;
     (c.integer ? t.int8_macs : t.float_macs) += c.macs;
     t.bytes += c.bytes;
     if (vector) {

@@ -119,6 +119,9 @@ std::string way_out(const Region& r) {
   if (r.precision.starts_with("float32")) {
     if (r.reason.find("is on two grids") != std::string::npos)
       return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
+    if (r.reason.find("--max-error") != std::string::npos)
+      return "give the tensors around it better ranges, or allow a larger --max-error";
+    if (r.reason.find("was measured faster") != std::string::npos) return "";
     if (r.reason.find("not int8: ") != std::string::npos)
       return "give the tensor named above a range, or change the --precision rule";
     if (r.reason.find("not quantized") != std::string::npos || r.reason.find("is not") != std::string::npos)

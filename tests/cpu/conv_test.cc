@@ -33,7 +33,7 @@ std::string describe(const Case& c) {
          std::to_string(c.group) + (c.transposed ? " transposed" : "");
 }
 
-void set_up(Scene& s, const Case& c, bool integer, int gap = 0) {
+void set_up(Scene& s, const Case& c, bool integer, int gap = 0, DType real = DType::f32) {
   auto& st = s.stage();
   const std::size_t spatial = c.kernel.size();
   st.space = {c.x[0], c.out};
@@ -46,11 +46,11 @@ void set_up(Scene& s, const Case& c, bool integer, int gap = 0) {
   a.op = c.transposed ? ir::Op::conv_transpose : ir::Op::conv;
   a.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.group}};
   a.integer = integer;
-  a.inputs = {s.nhwc(integer ? DType::u8 : DType::f32, c.x, BufferKind::arena, gap)};
+  a.inputs = {s.nhwc(integer ? DType::u8 : real, c.x, BufferKind::arena, gap)};
   if (integer) a.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s.pick(0, 255));
   ir::Shape w = c.transposed ? ir::Shape{c.x[1], c.out / c.group} : ir::Shape{c.out, c.x[1] / c.group};
   w.insert(w.end(), c.kernel.begin(), c.kernel.end());
-  a.weights = s.tensor(integer ? DType::s8 : DType::f32, w, BufferKind::constant, {}, 0, 0.3F);
+  a.weights = s.tensor(integer ? DType::s8 : real, w, BufferKind::constant, {}, 0, 0.3F);
   if (integer) {
     s.requantize(1, 0.0005F);
     st.stores = {s.nhwc(DType::u8, st.space, BufferKind::arena, gap)};
@@ -189,6 +189,68 @@ TEST(OneDnn, Float) {
     }
   }
   EXPECT_GT(ran, 60);
+}
+
+/// What summing in float, in any order, can make of exact products of bfloat16: n roundings of at most the sum of magnitudes.
+float sum_tolerance(Scene& s) {
+  const region::Stage& st = s.stage();
+  const auto& w = s.plan().buffers[static_cast<std::size_t>(st.anchor.weights->buffer)].data;
+  const std::int64_t channels = st.anchor.op == ir::Op::conv ? w.size() / st.space[1] : w.size();
+  double largest = 0, sum = 0;
+  for (std::int64_t i = 0; i < w.size(); ++i) {
+    sum = (i % channels == 0 ? 0 : sum) + std::abs(w.at(i));
+    largest = std::max(largest, sum);
+  }
+  return static_cast<float>(static_cast<double>(channels + 2) * 0x1p-24 * 4.0 * largest);  // |x| <= 4
+}
+
+// Data and weights in bfloat16, sums in float; stored as float or bfloat16, by the primitive or by an epilogue.
+TEST(OneDnn, Bfloat16) {
+  int ran = 0;
+  std::uint32_t seed = 1;
+  for (const Case& c : cases()) {
+    if (c.transposed) continue;
+    for (const int kind : {0, 1, 2, 3, 4}) {
+      Scene s(seed++);
+      set_up(s, c, false, kind == 4 ? 3 : 0, DType::bf16);
+      auto& p = s.stage().program;
+      if (kind == 1 || kind == 3) p.outputs[0].value = p.push(Op::max, p.outputs[0].value, p.imm_f(0));
+      if (kind == 2) p.outputs[0].value = p.push(Op::mul, p.outputs[0].value, p.imm_f(0.5F));
+      if (kind >= 2) {
+        p.outputs[0].type = DType::bf16;
+        s.stage().stores = {s.nhwc(DType::bf16, s.stage().space, BufferKind::arena, kind == 4 ? 3 : 0)};
+      }
+      const float tolerance = sum_tolerance(s);
+      const std::string difference = s.compare(cpu::cpu_provider(), "cpu.conv.bf16.onednn", tolerance);
+      if (difference.find("does not offer") != std::string::npos) GTEST_SKIP() << "this build has no oneDNN";
+      if (difference.find("needs AVX512-BF16") != std::string::npos || difference.find("OCTAVO_CPU") != std::string::npos)
+        GTEST_SKIP() << difference;
+      if (difference.rfind("refused", 0) == 0) continue;
+      EXPECT_EQ(difference, "") << describe(c) << " kind " << kind << " tolerance " << tolerance;
+      ++ran;
+    }
+  }
+  EXPECT_GT(ran, 150);
+}
+
+// No slow stand-in for it, and nothing offers it for float data.
+TEST(OneDnn, Bfloat16IsRefusedByEverythingElse) {
+  const Case c{{1, 8, 5, 5}, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};
+  Scene small(1), plain(2), mixed(3);
+  set_up(small, c, false, 0, DType::bf16);
+  set_up(plain, c, false);
+  set_up(mixed, c, false, 0, DType::bf16);
+  mixed.stage().anchor.inputs = {mixed.nhwc(DType::f32, c.x)};
+  int refused = 0;
+  for (const region::Offer& o : cpu::cpu_provider().offers(small.region(), small.plan())) {
+    if (o.tactic == "cpu.conv.bf16.onednn") continue;
+    EXPECT_NE(o.refusal, "") << o.tactic;
+    ++refused;
+  }
+  EXPECT_GE(refused, 2);
+  for (const region::Offer& o : cpu::cpu_provider().offers(plain.region(), plain.plan()))
+    EXPECT_EQ(o.tactic.find("bf16"), std::string::npos);
+  for (const region::Offer& o : cpu::cpu_provider().offers(mixed.region(), mixed.plan())) EXPECT_NE(o.refusal, "") << o.tactic;
 }
 
 TEST_P(Conv, RandomShapes) {

@@ -507,17 +507,19 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   }
   for (std::size_t b = 0; b < memory.size(); ++b) {
     if (static_cast<int>(b) == ignored) continue;
-    const bool floats =
-        tolerance > 0 && std::any_of(region_.stages.back().stores.begin(), region_.stages.back().stores.end(), [&](const auto& s) {
-          return s.buffer == static_cast<region::BufferId>(b) && s.dtype == DType::f32;
-        });
+    DType type = DType::u8;  // f32 or bf16 where a tolerance applies
+    for (const TensorRef& s : region_.stages.back().stores) {
+      if (tolerance > 0 && s.buffer == static_cast<region::BufferId>(b) && (s.dtype == DType::f32 || s.dtype == DType::bf16))
+        type = s.dtype;
+    }
     for (std::size_t i = 0; i < actual[b].size(); ++i) {
       if (actual[b][i] == expected[b][i]) continue;
-      if (floats && i >= kGuard && i < actual[b].size() - kGuard) {
-        const std::size_t at_float = kGuard + (i - kGuard) / 4 * 4;
-        const float e = read<float>(expected[b].data() + at_float), a = read<float>(actual[b].data() + at_float);
-        if (std::abs(a - e) <= tolerance * (1 + std::abs(e))) continue;
-        return fmt::format("buffer {} float {}: {} instead of {}{}", b, (i - kGuard) / 4, a, e, repeat);
+      if (type != DType::u8 && i >= kGuard && i < actual[b].size() - kGuard) {
+        const std::size_t size = ir::size_of(type), at_float = kGuard + (i - kGuard) / size * size;
+        const float e = read_float(expected[b].data() + at_float, type), a = read_float(actual[b].data() + at_float, type);
+        const float step = type == DType::bf16 ? std::max(std::abs(a), std::abs(e)) / 128 : 0.0F;  // between neighbours, at most
+        if (std::abs(a - e) <= tolerance * (1 + std::abs(e)) + step) continue;
+        return fmt::format("buffer {} float {}: {} instead of {}{}", b, (i - kGuard) / size, a, e, repeat);
       }
       return fmt::format("buffer {} byte {} of {}: {} instead of {}{}", b,
                          static_cast<std::int64_t>(i) - static_cast<std::int64_t>(kGuard), actual[b].size() - 2 * kGuard,

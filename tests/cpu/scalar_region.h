@@ -49,7 +49,7 @@ class Scene {
 
   /// Runs the tactic of this provider alone and the brute force. Returns "" or the first difference with how to repeat it;
   /// "skip: ..." when the tactic was refused because of the instruction set. `tolerance` 0: every byte; else floats may differ by
-  /// tolerance * (1 + |expected|). `ignored`: a buffer whose contents do not matter.
+  /// tolerance * (1 + |expected|), bfloat16 by one step more. `ignored`: a buffer whose contents do not matter.
   std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0, int ignored = -1);
   std::uint32_t seed() const { return seed_; }
 

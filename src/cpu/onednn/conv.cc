@@ -1,5 +1,6 @@
-// cpu.conv.f32.onednn: float convolutions, band of output rows by band, so that the epilogue finds its floats in L2. An epilogue of
-// bias and Relu alone is left to the primitive, which then stores for itself.
+// cpu.conv.f32.onednn, cpu.conv.bf16.onednn: float convolutions, band of output rows by band, so that the epilogue finds its floats
+// in L2. An epilogue of bias and Relu alone is left to the primitive, which then stores for itself. The second reads data and
+// weights in bfloat16 and sums their products in float.
 #ifdef OCTAVO_HAVE_ONEDNN
 #include <algorithm>
 #include <cstring>
@@ -15,7 +16,23 @@ namespace octavo::cpu {
 namespace {
 
 using Dims = dnnl::memory::dims;
-constexpr auto kF32 = dnnl::memory::data_type::f32;
+using DataType = dnnl::memory::data_type;
+constexpr auto kF32 = DataType::f32;
+
+// One tactic of the table: what data and weights are.
+struct Row {
+  std::string_view name;
+  ir::DType type;
+  double macs_per_cycle;  // for estimates
+};
+constexpr Row kRows[] = {{"cpu.conv.f32.onednn", ir::DType::f32, 28.0}, {"cpu.conv.bf16.onednn", ir::DType::bf16, 52.0}};
+
+DataType type_of(ir::DType t) {
+  return t == ir::DType::bf16 ? DataType::bf16 : kF32;
+}
+std::int64_t bytes_of(DataType t) {
+  return t == DataType::bf16 ? 2 : 4;
+}
 
 // bias: operand index; relu: max with 0 behind it. `none`: the program needs the block interpreter.
 struct Fused {
@@ -26,7 +43,11 @@ struct Fused {
 Fused find_fused(const Stage& s) {
   using program::Op;
   Fused f;
-  if (s.program.outputs.size() != 1 || s.stores[0].dtype != ir::DType::f32 || s.stores[0].strides[1] != 1) return f;
+  const ir::DType stored = s.stores.empty() ? ir::DType::f32 : s.stores[0].dtype;
+  if (s.program.outputs.size() != 1 || (stored != ir::DType::f32 && stored != s.anchor.weights->dtype) ||
+      s.stores[0].strides[1] != 1) {
+    return f;
+  }
   const auto at = [&](int v) -> const program::Instr& { return s.program.code[static_cast<std::size_t>(v)]; };
   const program::Instr* t = &at(s.program.outputs[0].value);
   if (t->op == Op::max && at(t->args[1]).op == Op::imm_f && at(t->args[1]).imm == 0) {
@@ -53,6 +74,7 @@ struct Band {
 };
 
 struct Setting {
+  DataType data = kF32, stored = kF32;  // of data and weights; of what the primitive writes
   Image image;
   std::int64_t group = 1, cin = 1, cout = 1;
   Fused fused;
@@ -63,10 +85,15 @@ struct Setting {
 Result<Setting> setting_of(const Stage& s) {
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto& w = s.anchor.weights->dims;
-  if (x.dtype != ir::DType::f32 || s.anchor.weights->dtype != ir::DType::f32)
-    return fail(ErrorKind::unsupported, "needs f32 input and weights");
+  const ir::DType type = s.anchor.weights->dtype;
+  if ((type != ir::DType::f32 && type != ir::DType::bf16) || x.dtype != type) {
+    return fail(ErrorKind::unsupported, fmt::format("needs input and weights of one type, f32 or bf16, has {} and {}",
+                                                    ir::name_of(x.dtype), ir::name_of(type)));
+  }
   if (w.size() != 3 && w.size() != 4) return fail(ErrorKind::unsupported, "one and two spatial dimensions are covered");
   Setting t;
+  t.data = type_of(type);
+  const std::int64_t size = bytes_of(t.data);
   OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
   t.group = ir::get_int(s.anchor.attrs, "group", 1);
   t.cin = x.dims[1];
@@ -75,18 +102,20 @@ Result<Setting> setting_of(const Stage& s) {
     return fail(ErrorKind::unsupported, fmt::format("needs channels side by side; the channel stride is {}", x.strides[1]));
   if (t.group < 1 || t.cin % t.group != 0 || t.cout % t.group != 0)
     return fail(ErrorKind::bad_engine, "groups do not divide the channels");
-  if (t.group == t.cin && t.group > 1) return fail(ErrorKind::unsupported, "depthwise: the block kernel is faster");
+  if (t.data == kF32 && t.group == t.cin && t.group > 1)
+    return fail(ErrorKind::unsupported, "depthwise: the block kernel is faster");
   if (ir::count(s.space) == 0 || ir::count(x.dims) == 0) return fail(ErrorKind::unsupported, "no elements");
   t.fused = find_fused(s);
   const Image& im = t.image;
   const auto dense = [](std::int64_t along_h, std::int64_t along_w, std::int64_t rows, std::int64_t cols, std::int64_t channels) {
     return (cols == 1 || along_w == channels) && (rows == 1 || along_h == cols * channels);
   };
-  if (!dense(im.xh / 4, im.xw / 4, im.height.in, im.width.in, t.cin)) {
+  if (!dense(im.xh / size, im.xw / size, im.height.in, im.width.in, t.cin)) {
     return fail(ErrorKind::unsupported, "the input is a slice of a wider tensor, which the library's fast kernels do not read");
   }
   const auto along = [&](int dim) { return dim < 0 ? std::int64_t{0} : s.stores[0].strides[static_cast<std::size_t>(dim)]; };
   t.fused.whole = t.fused.whole && dense(along(im.h), along(im.w), im.height.out, im.width.out, t.cout);
+  if (t.fused.whole) t.stored = type_of(s.stores[0].dtype);
   // Bands whose floats fit in half of a small L2 cache; enough of them for a few threads.
   const std::int64_t row_bytes = im.width.out * t.cout * 4;
   t.band_rows =
@@ -119,9 +148,9 @@ dnnl::convolution_forward::primitive_desc describe(const Setting& t, const Band&
   const Dims x_dims{1, t.cin, b.in_rows, w.in}, y_dims{1, t.cout, b.rows, w.out};
   // The library's channel-last kernels want tensors without gaps; a band is one image of its own.
   const auto image = [](const Dims& d) { return Dims{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; };
-  const dnnl::memory::desc x(x_dims, kF32, image(x_dims)), y(y_dims, kF32, image(y_dims));
+  const dnnl::memory::desc x(x_dims, t.data, image(x_dims)), y(y_dims, t.stored, image(y_dims));
   const auto any = dnnl::memory::format_tag::any;
-  const dnnl::memory::desc wd = weights != nullptr ? *weights : dnnl::memory::desc(t.weight_dims, kF32, any);
+  const dnnl::memory::desc wd = weights != nullptr ? *weights : dnnl::memory::desc(t.weight_dims, t.data, any);
   const Dims strides{h.stride, w.stride}, dilations{h.dilation - 1, w.dilation - 1}, before{b.top, w.pad};
   const std::int64_t right = (w.out - 1) * w.stride + (w.kernel - 1) * w.dilation + 1 - w.in - w.pad;
   const Dims after{b.bottom, right};
@@ -164,7 +193,7 @@ class OneDnnConv final : public Kernel {
       primitives_.emplace(b, Ready{dnnl::convolution_forward(pd), pd.src_desc(), pd.dst_desc(), pd.scratchpad_desc()});
     }
     const auto tag = t_.group > 1 ? dnnl::memory::format_tag::goihw : dnnl::memory::format_tag::oihw;
-    dnnl::memory plain({t_.weight_dims, kF32, tag}, engine_, const_cast<std::byte*>(weights));
+    dnnl::memory plain({t_.weight_dims, t_.data, tag}, engine_, const_cast<std::byte*>(weights));
     weights_ = dnnl::memory(weight_desc_, engine_);
     dnnl::stream stream(engine_);
     dnnl::reorder(plain, weights_).execute(stream, plain, weights_);
@@ -199,8 +228,9 @@ class OneDnnConv final : public Kernel {
     const std::int64_t first = band * t_.band_rows;
     if (!epilogue_) {
       y = memory.at(y_);
-      if (im.n >= 0) y += n * y_.strides[static_cast<std::size_t>(im.n)] * 4;
-      if (im.h >= 0) y += first * y_.strides[static_cast<std::size_t>(im.h)] * 4;
+      const std::int64_t size = bytes_of(t_.stored);
+      if (im.n >= 0) y += n * y_.strides[static_cast<std::size_t>(im.n)] * size;
+      if (im.h >= 0) y += first * y_.strides[static_cast<std::size_t>(im.h)] * size;
     }
     std::unordered_map<int, dnnl::memory> args{
         {DNNL_ARG_SRC, dnnl::memory(ready.x, engine_, x)},
@@ -246,17 +276,21 @@ class OneDnnConv final : public Kernel {
 
 class OneDnnConvFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.conv.f32.onednn"; }
+  explicit OneDnnConvFamily(const Row& row) : row_(row) {}
+  std::string_view name() const override { return row_.name; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && !a.inputs.empty() &&
-           !only(r).program.outputs.empty();
+    return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == row_.type &&
+           !a.inputs.empty() && !only(r).program.outputs.empty();
   }
   std::string why_not(const Region& r, const Plan&) const override {
     // oneDNN chooses its instruction set itself, so under a cap below the processor's own it cannot be used.
     if (best_isa() != detected_isa())
       return fmt::format("oneDNN does not follow OCTAVO_CPU ({})", octavo::cpu::name_of(best_isa()));
+    // Without the instructions the library would compute as slowly as in f32, from data less exact.
+    if (row_.type == ir::DType::bf16 && !has_bf16())
+      return fmt::format("needs AVX512-BF16, this processor has {} without it", octavo::cpu::name_of(detected_isa()));
     const auto t = setting_of(only(r));
     if (!t) return t.error().message;
     if (!t->fused.whole) {
@@ -284,7 +318,8 @@ class OneDnnConvFamily final : public Family {
     const auto out = static_cast<double>(ir::count(s.space));
     const double macs = out * static_cast<double>(ir::count(w)) / static_cast<double>(s.space[1]);
     const bool whole = find_fused(s).whole;
-    return (macs / 28.0 + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle + (whole ? 2e-6 : 4e-6);
+    return (macs / row_.macs_per_cycle + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
+           (whole ? 2e-6 : 4e-6);
   }
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
     const region::TensorRef& w = *only(r).anchor.weights;
@@ -311,6 +346,8 @@ class OneDnnConvFamily final : public Family {
   }
 
  private:
+  const Row& row_;
+
   static Result<Epilogue> epilogue(const Stage& s, const Setting& t) {
     OCTAVO_TRY(Space space, Space::of(s));
     std::vector<Elem> loads;
@@ -322,9 +359,9 @@ class OneDnnConvFamily final : public Family {
 
 }  // namespace
 
-const Family& onednn_conv_family() {
-  static const OneDnnConvFamily family;
-  return family;
+std::vector<const Family*> onednn_conv_families() {
+  static const OneDnnConvFamily families[] = {OneDnnConvFamily(kRows[0]), OneDnnConvFamily(kRows[1])};
+  return {&families[0], &families[1]};
 }
 
 }  // namespace octavo::cpu

@@ -3,13 +3,17 @@
 namespace octavo::cpu {
 
 #ifdef OCTAVO_HAVE_ONEDNN
-const Family& onednn_conv_family();
+std::vector<const Family*> onednn_conv_families();
 const Family& onednn_matmul_family();
 #endif
 
 const std::vector<const Family*>& onednn_families() {
 #ifdef OCTAVO_HAVE_ONEDNN
-  static const std::vector<const Family*> list{&onednn_conv_family(), &onednn_matmul_family()};
+  static const std::vector<const Family*> list = [] {
+    std::vector<const Family*> all = onednn_conv_families();
+    all.push_back(&onednn_matmul_family());
+    return all;
+  }();
 #else
   static const std::vector<const Family*> list;
 #endif

@@ -14,7 +14,8 @@ from ._octavo import Engine, __version__, _build_bytes, _build_file, load
 __all__ = ["Engine", "build", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
            "FileError", "InternalError", "__version__"]
 
-_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings"}
+_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings",
+            "max_error"}
 
 
 def build(model, device="cpu", shapes=None, threads=None, **options):
@@ -30,8 +31,10 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
               effort=0..5: how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
               timing_cache=path: measured times are read from there and added; strict_timing=True: a time it lacks is an error.
               calibration=path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit
-              int8 in a float model. precision={pattern of node or tensor names: "int8" or "float32"}, or a list of such pairs:
-              the first that matches counts. allowed={"int8", "float32"}: types that layers with ranges may take.
+              int8 in a float model. precision={pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or a list of such
+              pairs: the first that matches counts. allowed={"int8", "float32"}: types that layers may take; "bfloat16" too where the
+              processor has it (docs/implicit.md). max_error=x: layers stay float32 until the estimated error is at most x of an
+              output's largest magnitude; slow on large networks.
               bindings={input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
               the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
 
@@ -63,6 +66,7 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
         "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(options.get("timing_cache") or ""),
         "strict_timing": bool(options.get("strict_timing")), "calibration": calibration,
         "precision": [(str(pattern), str(kind)) for pattern, kind in rules], "allowed": None if allowed is None else set(allowed),
+        "max_error": None if options.get("max_error") is None else float(options["max_error"]),
         "bindings": {str(name): str(text) for name, text in (options.get("bindings") or {}).items()},
     }
     if isinstance(model, (bytes, bytearray, memoryview)):

@@ -1,0 +1,192 @@
+// bfloat16 written into the graph: where the casts go, which readers take the small tensor, and that the plan computes the same
+// bits.
+#include "plan/narrow.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/half.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "reference/oracle_provider.h"
+#include "support/feeds.h"
+#include "support/run_plan.h"
+
+namespace octavo {
+namespace {
+
+constexpr const char* kConv = " {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}";
+
+ir::Graph parsed(const std::string& text) {
+  auto g = ir::parse("graph \"g\"\n" + text);
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  return g ? std::move(*g) : ir::Graph{};
+}
+
+ir::Graph narrowed(const std::string& text, const std::set<std::string>& marked) {
+  ir::Graph g = parsed(text);
+  for (const ir::NodeId id : g.order()) {
+    if (!g.node(id).origin.empty() && marked.contains(*g.node(id).origin.begin())) plan::mark_narrow(g.node(id));
+  }
+  plan::narrow(g);
+  const auto fine = ir::verify(g);
+  EXPECT_TRUE(fine) << (fine ? "" : fine.error().message);
+  return g;
+}
+
+/// The nodes, a line each: result, operator, operands, type. Constants and attributes are left out.
+std::string listing(const ir::Graph& g) {
+  std::string out;
+  for (const ir::NodeId id : g.order()) {
+    const ir::Node& n = g.node(id);
+    if (n.op == ir::Op::constant || n.op == ir::Op::input) continue;
+    out += g.value(n.outputs[0]).name + (plan::is_held(n) ? "'" : "") + " = " + std::string(ir::name_of(n.op));
+    for (const ir::ValueId v : n.inputs) {
+      if (!g.is_constant(v)) out += " " + g.value(v).name + (plan::is_held(g.producer(v)) ? "'" : "");
+    }
+    out += " : " + std::string(ir::name_of(g.type(n.outputs[0]).dtype)) + "\n";
+  }
+  return out;
+}
+
+std::string weights(const std::vector<std::string>& names) {
+  std::string t;
+  for (const std::string& w : names) t += w + " = constant f32[4,4,3,3] seed:" + w.substr(1) + "\n";
+  return t;
+}
+
+std::string conv(const std::string& to, const std::string& x, const std::string& w, const std::string& node) {
+  return to + " = conv " + x + " " + w + kConv + " from {\"" + node + "\"}\n";
+}
+
+const std::string kChain = "x = input : f32[1,4,5,5]\n" + weights({"w1", "w2"}) + conv("a", "x", "w1", "conv1") +
+                           "b = relu a from {\"relu\"}\n" + conv("c", "b", "w2", "conv2") + "output c\n";
+
+TEST(Narrow, TheCastStandsBehindWhatMakesTheValue) {
+  EXPECT_EQ(listing(narrowed(kChain, {"conv2"})),
+            "a = conv x : f32\n"
+            "b = relu a : f32\n"
+            "b = cast b : bf16\n"
+            "b' = cast b : f32\n"
+            "c = conv b' : f32\n");
+}
+
+TEST(Narrow, WithoutMarksNothingChanges) {
+  EXPECT_EQ(ir::print(narrowed(kChain, {})), ir::print(parsed(kChain)));
+}
+
+TEST(Narrow, OnlyMarkedWeightsAreRounded) {
+  const ir::Graph before = parsed(kChain), after = narrowed(kChain, {"conv2"});
+  int rounded = 0;
+  for (const ir::NodeId id : after.order()) {
+    const ir::Node& n = after.node(id);
+    if (n.op != ir::Op::conv) continue;
+    const ir::Tensor& w = after.payload(n.inputs[1]);
+    for (const ir::NodeId other : before.order()) {
+      const ir::Node& m = before.node(other);
+      if (m.op != ir::Op::conv || m.origin != n.origin) continue;
+      const ir::Tensor& was = before.payload(m.inputs[1]);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(w.size()); ++i) {
+        const float f = was.data<float>()[i];
+        ASSERT_EQ(w.data<float>()[i], plan::is_narrow(n) ? bf16_to_f32(f32_to_bf16(f)) : f);
+        rounded += w.data<float>()[i] != f;
+      }
+    }
+  }
+  EXPECT_GT(rounded, 100) << "the random weights were bfloat16 already: the test cannot fail";
+}
+
+TEST(Narrow, AWeightThatTwoLayersShareIsRoundedForTheMarkedOne) {
+  const std::string text = "x = input : f32[1,4,5,5]\n" + weights({"w1"}) + conv("a", "x", "w1", "conv1") +
+                           "b = relu a from {\"relu\"}\n" + conv("c", "b", "w1", "conv2") + "output c\n";
+  const ir::Graph g = narrowed(text, {"conv2"});
+  std::vector<const ir::Tensor*> used;
+  for (const ir::NodeId id : g.order()) {
+    if (g.node(id).op == ir::Op::conv) used.push_back(&g.payload(g.node(id).inputs[1]));
+  }
+  ASSERT_EQ(used.size(), 2U);
+  EXPECT_NE(used[0]->data<float>()[0], used[1]->data<float>()[0]);
+}
+
+TEST(Narrow, CastsMoveAboveConcatenations) {
+  const std::string text = "x = input : f32[1,4,5,5]\n" + weights({"w1", "w2"}) + "w3 = constant f32[4,8,3,3] seed:3\n" +
+                           conv("a", "x", "w1", "conv1") + conv("b", "x", "w2", "conv2") +
+                           "m = concat a b {axis=1} from {\"concat\"}\n" + conv("c", "m", "w3", "conv3") + "output c\n";
+  EXPECT_EQ(listing(narrowed(text, {"conv3"})),
+            "a = conv x : f32\n"
+            "a = cast a : bf16\n"
+            "b = conv x : f32\n"
+            "b = cast b : bf16\n"
+            "m = concat a b : bf16\n"
+            "m' = cast m : f32\n"
+            "c = conv m' : f32\n");
+}
+
+const std::string kResidual = "x = input : f32[1,4,5,5]\n" + weights({"w1", "w2"}) + conv("a", "x", "w1", "conv1") +
+                              "b = relu a from {\"relu\"}\n" + conv("c", "b", "w2", "conv2") + "d = add c b from {\"add\"}\n";
+
+TEST(Narrow, AResidualReadsTheSmallTensorWhereNobodyElseNeedsTheFloats) {
+  EXPECT_EQ(listing(narrowed(kResidual + "output d\n", {"conv2"})),
+            "a = conv x : f32\n"
+            "b = relu a : f32\n"
+            "b = cast b : bf16\n"
+            "b' = cast b : f32\n"
+            "c = conv b' : f32\n"
+            "d = add c b' : f32\n");
+}
+
+TEST(Narrow, AResidualReadsTheFloatsThatAreStoredAnyway) {
+  const std::string text = listing(narrowed(kResidual + "output d\noutput b\n", {"conv2"}));
+  EXPECT_NE(text.find("d = add c b : f32\n"), std::string::npos) << text;
+}
+
+TEST(Narrow, AnInputIsRoundedForItsReader) {
+  const ir::Graph g = narrowed(kChain, {"conv1"});
+  for (const ir::NodeId id : g.order()) {
+    if (plan::is_narrow_cast(g.node(id))) {
+      EXPECT_EQ(g.node(id).origin, std::set<std::string>{"conv1"});
+    }
+  }
+}
+
+TEST(Narrow, MarksThatCannotBeKeptAreTakenAway) {
+  const std::string text = "x = input : f32[1,4,5,5]\nw = input : f32[4,4,3,3]\n" + conv("a", "x", "w", "conv1") + "output a\n";
+  EXPECT_EQ(ir::print(narrowed(text, {"conv1"})), ir::print(parsed(text)));
+}
+
+/// Planned with rules that ask for bfloat16, run by the oracle; compared with the reference's evaluation of the same graph, bit for
+/// bit.
+TEST(Narrow, ThePlanComputesWhatTheGraphSays) {
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  const std::string more = weights({"w3"}) + conv("e", "d", "w3", "conv3") + "output e\n";
+  for (const char* pattern : {"conv1", "conv2", "conv3", "*"}) {
+    plan::PlanOptions o;
+    o.precisions = {{pattern, "bfloat16"}};
+    const auto planned = plan::make_plan(parsed(kResidual + more), providers, o);
+    ASSERT_TRUE(planned) << pattern << ": " << planned.error().message;
+    int small = 0, passes = 0;
+    for (const region::Region& r : planned->plan.regions) {
+      passes += r.precision == "float32->bfloat16";
+      if (r.precision != "bfloat16") continue;
+      ++small;
+      EXPECT_EQ(r.stages[0].anchor.inputs[0].dtype, ir::DType::bf16) << r.name;
+      EXPECT_EQ(r.stages[0].anchor.weights->dtype, ir::DType::bf16) << r.name;
+    }
+    EXPECT_EQ(small, std::string(pattern) == "*" ? 3 : 1) << pattern;
+    EXPECT_EQ(passes, std::string(pattern) == "*" || std::string(pattern) == "conv1" ? 1 : 0) << "the input's own rounding";
+    const auto feeds = testing::seeded_feeds(planned->graph, 7);
+    const auto want = reference::evaluate(planned->graph, feeds);
+    const auto got = testing::run_plan(planned->plan, providers, feeds, false);
+    ASSERT_TRUE(want && got) << pattern;
+    EXPECT_EQ(testing::first_difference(*want, *got), "") << pattern;
+    const auto plain = reference::evaluate(parsed(kResidual + more), feeds);
+    ASSERT_TRUE(plain);
+    EXPECT_NE(testing::first_difference(*want, *plain), "") << pattern << ": nothing was rounded";
+  }
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,274 @@
+// The choice among int8, float32 and bfloat16, with made-up times.
+#include "plan/precision.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "ir/text.h"
+#include "plan/permit_error.h"
+#include "plan/plan.h"
+#include "reference/oracle_provider.h"
+
+namespace octavo {
+namespace {
+
+/// Microseconds by "precision" or "node precision" of a region; 1 for what is not listed.
+class Times final : public plan::Costs {
+ public:
+  explicit Times(std::map<std::string, double> table) : table_(std::move(table)) {}
+  Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan&,
+                                              const std::vector<region::Offer>& offers) override {
+    double us = table_.contains(r.precision) ? table_[r.precision] : 1;
+    for (const std::string& node : r.onnx_nodes) {
+      const auto found = table_.find(node + " " + r.precision);
+      if (found != table_.end()) us = found->second;
+    }
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? us * 1e-6 : -1, "measured"});
+    return out;
+  }
+  std::string_view source() const override { return "measured"; }
+
+ private:
+  std::map<std::string, double> table_;
+};
+
+/// The oracle, as on a processor without bfloat16.
+class NoBfloat16 final : public region::Provider {
+ public:
+  std::string_view name() const override { return oracle_.name(); }
+  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
+    auto out = oracle_.offers(r, p);
+    for (region::Offer& o : out) {
+      if (r.precision == "bfloat16") o = {"toy.bf16", "needs instructions that are not there", 0, false};
+    }
+    return out;
+  }
+  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view t) const override {
+    return oracle_.pack(r, p, t);
+  }
+  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
+                                                      std::span<const std::byte* const> packed) const override {
+    return oracle_.instantiate(r, p, packed);
+  }
+
+ private:
+  const region::Provider& oracle_ = reference::oracle_provider();
+};
+
+// conv1 -> relu1 -> conv2 -> relu2 -> conv3, no two of one shape: regions of one key have one price.
+ir::Graph chain() {
+  const std::string attrs = " {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}";
+  std::string t = "graph \"g\"\nx = input : f32[1,4,6,6]\n";
+  t += "w1 = constant f32[5,4,3,3] seed:1\nw2 = constant f32[6,5,3,3] seed:2\nw3 = constant f32[4,6,3,3] seed:3\n";
+  t += "c1 = conv x w1" + attrs + " from {\"conv1\"}\nr1 = relu c1 from {\"relu1\"}\n";
+  t += "c2 = conv r1 w2" + attrs + " from {\"conv2\"}\nr2 = relu c2 from {\"relu2\"}\n";
+  t += "c3 = conv r2 w3" + attrs + " from {\"conv3\"}\noutput c3\n";
+  auto g = ir::parse(t);
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  return g ? std::move(*g) : ir::Graph{};
+}
+const std::map<std::string, float> kRanges{{"x", 0.03F}, {"r1", 0.05F}, {"r2", 0.07F}};
+const std::set<std::string> kAll{"int8", "float32", "bfloat16"};
+
+struct Asked {
+  std::map<std::string, double> times;
+  std::set<std::string> allowed = kAll;
+  std::map<std::string, float> ranges = kRanges;
+  std::vector<plan::PrecisionRule> rules = {};
+  std::optional<double> max_error = {};
+  int effort = 2;
+  const region::Provider* provider = &reference::oracle_provider();
+};
+
+Result<plan::Planned> plan_of(const Asked& a) {
+  Times costs(a.times);
+  plan::PlanOptions o;
+  o.costs = &costs;
+  o.effort = a.effort;
+  o.allowed = a.allowed;
+  o.ranges = a.ranges;
+  o.precisions = a.rules;
+  o.max_error = a.max_error;
+  o.disabled = {"stages"};  // a region each
+  return plan::make_plan(chain(), {a.provider}, o);
+}
+
+plan::Planned planned(const Asked& a) {
+  auto p = plan_of(a);
+  EXPECT_TRUE(p) << (p ? "" : p.error().message);
+  return p ? std::move(*p) : plan::Planned{};
+}
+
+/// "int8 bfloat16 float32": of conv1, conv2, conv3.
+std::string precisions(const plan::Planned& p) {
+  std::string out;
+  for (const char* node : {"conv1", "conv2", "conv3"}) {
+    for (const region::Region& r : p.plan.regions) {
+      if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) out += (out.empty() ? "" : " ") + r.precision;
+    }
+  }
+  return out;
+}
+
+const region::Decision* decision(const plan::Planned& p, const std::string& node) {
+  for (const region::Decision& d : p.plan.decisions) {
+    if (d.kind == "precision" && d.where == node) return &d;
+  }
+  return nullptr;
+}
+
+/// "int8 1, float32 9, bfloat16 5": the answers with their microseconds.
+std::string answers(const plan::Planned& p, const std::string& node) {
+  std::string out;
+  if (const region::Decision* d = decision(p, node)) {
+    for (const auto& a : d->answers) out += (out.empty() ? "" : ", ") + a.name + " " + std::to_string(std::lround(a.seconds * 1e6));
+  }
+  return out;
+}
+std::string reason(const plan::Planned& p, const std::string& node) {
+  const region::Decision* d = decision(p, node);
+  return d ? d->chosen + ": " + d->reason : "no decision";
+}
+
+TEST(Precision, TheFastestTypeIsTaken) {
+  EXPECT_EQ(precisions(planned({.times = {{"int8", 10}, {"float32", 40}, {"bfloat16", 20}}})), "int8 int8 int8");
+  EXPECT_EQ(precisions(planned({.times = {{"int8", 40}, {"float32", 10}, {"bfloat16", 20}}})), "float32 float32 float32");
+  EXPECT_EQ(precisions(planned({.times = {{"int8", 40}, {"float32", 20}, {"bfloat16", 10}}})), "bfloat16 bfloat16 bfloat16");
+}
+
+TEST(Precision, ALayerEach) {
+  const auto p = planned({.times = {{"int8", 20}, {"float32", 30}, {"bfloat16", 25}, {"conv2 bfloat16", 5}, {"conv3 float32", 6}}});
+  EXPECT_EQ(precisions(p), "int8 bfloat16 float32");
+  EXPECT_EQ(answers(p, "conv1"), "int8 20, float32 30, bfloat16 25");
+  EXPECT_EQ(answers(p, "conv2"), "int8 20, float32 30, bfloat16 5");
+  EXPECT_EQ(answers(p, "conv3"), "int8 20, float32 6, bfloat16 25");
+  EXPECT_EQ(reason(p, "conv2"), "bfloat16: allowed, and faster by more than 2 %");
+  EXPECT_EQ(reason(p, "conv3"), "float32: permitted, but float32 is faster");
+  for (const region::Region& r : p.plan.regions) {
+    if (!r.onnx_nodes.contains("conv2") || !r.stages[0].anchor.weights) continue;
+    EXPECT_TRUE(r.reason.starts_with("bfloat16 was measured faster; bfloat16: data and weights rounded to it, sums in float32"))
+        << r.reason;
+  }
+}
+
+TEST(Precision, WithoutRangesFloat32AndBfloat16) {
+  const auto p = planned({.times = {{"float32", 20}, {"bfloat16", 30}, {"conv2 bfloat16", 10}}, .ranges = {}});
+  EXPECT_EQ(precisions(p), "float32 bfloat16 float32");
+  EXPECT_EQ(answers(p, "conv2"), "float32 20, bfloat16 10");
+}
+
+TEST(Precision, OnlyTypesThatAreAllowed) {
+  const std::map<std::string, double> times{{"int8", 30}, {"float32", 20}, {"bfloat16", 10}};
+  EXPECT_EQ(precisions(planned({.times = times, .allowed = {"int8", "float32"}})), "float32 float32 float32");
+  EXPECT_EQ(precisions(planned({.times = times, .allowed = {"int8"}})), "int8 int8 int8");
+  EXPECT_EQ(precisions(planned({.times = times, .allowed = {"int8", "bfloat16"}})), "bfloat16 bfloat16 bfloat16");
+  EXPECT_EQ(precisions(planned({.times = times, .allowed = {"bfloat16"}, .effort = 0})), "bfloat16 bfloat16 bfloat16");
+}
+
+TEST(Precision, AllowedAloneChangesNothing) {
+  for (const int effort : {0, 1}) {
+    const auto with = planned({.times = {{"bfloat16", 0.1}}, .effort = effort});
+    const auto without = planned({.times = {}, .allowed = {"int8", "float32"}, .effort = effort});
+    EXPECT_EQ(region::plan_hash(with.plan), region::plan_hash(without.plan)) << "effort " << effort;
+  }
+  const auto slower = planned({.times = {{"bfloat16", 50}}});
+  EXPECT_EQ(region::plan_hash(slower.plan), region::plan_hash(planned({.times = {}, .allowed = {"int8", "float32"}}).plan));
+}
+
+TEST(Precision, TwoPercentAreNotEnough) {
+  const auto p = planned({.times = {{"int8", 100}, {"float32", 100}, {"bfloat16", 99}}});
+  EXPECT_EQ(precisions(p), "int8 int8 int8");
+  EXPECT_EQ(reason(p, "conv2"), "int8: permitted, and not more than 2 % slower");
+}
+
+TEST(Precision, WhatALayerNeedsAroundItCounts) {
+  // the rounding of the network's input is a pass of its own
+  const auto p =
+      planned({.times = {{"int8", 90}, {"float32", 20}, {"bfloat16", 30}, {"conv1 bfloat16", 10}, {"float32->bfloat16", 50}},
+               .ranges = {}});
+  EXPECT_EQ(precisions(p), "float32 float32 float32");
+  EXPECT_EQ(reason(p, "conv1"), "float32: bfloat16 costs less alone, but not with what it needs around it");
+}
+
+TEST(Precision, RulesDemand) {
+  const std::map<std::string, double> times{{"int8", 10}, {"float32", 20}, {"bfloat16", 90}};
+  const auto p = planned({.times = times, .allowed = {"int8", "float32"}, .rules = {{"conv2", "bfloat16"}}});
+  EXPECT_EQ(precisions(p), "int8 bfloat16 int8");
+  EXPECT_EQ(p.permitted.bfloat16_layers, 1);
+  EXPECT_EQ(precisions(planned({.times = times, .rules = {{"r2", "bfloat16"}}})), "int8 int8 bfloat16") << "by the tensor read";
+  EXPECT_EQ(precisions(planned({.times = times, .rules = {{"conv3", "float32"}, {"*", "bfloat16"}}})), "bfloat16 bfloat16 float32");
+  const auto none = plan_of({.times = times, .rules = {{"relu1", "bfloat16"}}});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("\"relu1=bfloat16\" asks bfloat16 of no convolution or product"), std::string::npos)
+      << none.error().message;
+}
+
+TEST(Precision, WithoutAKernel) {
+  const NoBfloat16 provider;
+  const std::map<std::string, double> times{{"int8", 10}, {"float32", 20}, {"bfloat16", 1}};
+  const auto p = planned({.times = times, .provider = &provider});
+  EXPECT_EQ(precisions(p), "int8 int8 int8");
+  EXPECT_EQ(answers(p, "conv2"), "int8 10, float32 20, bfloat16 -1000000");
+  EXPECT_EQ(decision(p, "conv2")->answers[2].note, "not possible: toy.bf16: needs instructions that are not there");
+  const auto floats = planned({.times = times, .ranges = {}, .provider = &provider});
+  EXPECT_EQ(reason(floats, "conv2"), "float32: no kernel here computes it in bfloat16");
+  for (const Asked& demand : {Asked{.times = times, .rules = {{"conv2", "bfloat16"}}, .provider = &provider},
+                              Asked{.times = times, .allowed = {"bfloat16"}, .provider = &provider}}) {
+    const auto refused = plan_of(demand);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::unsupported);
+    EXPECT_NE(
+        refused.error().message.find("toy.bf16: needs instructions that are not there\n  allow float32 as well, or drop the rule"),
+        std::string::npos)
+        << refused.error().message;
+  }
+}
+
+TEST(Precision, MaxErrorBoundsEveryChoice) {
+  const std::map<std::string, double> times{{"int8", 30}, {"float32", 20}, {"bfloat16", 10}};
+  const auto exact = planned({.times = {}, .ranges = {}, .effort = 0}).graph;
+  std::set<std::string> seen;
+  for (const double limit : {1.0, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-9}) {
+    for (const bool fast_int8 : {false, true}) {
+      auto t = times;
+      if (fast_int8) t["int8"] = 5;
+      const auto p = planned({.times = t, .max_error = limit});
+      const auto error = plan::estimated_error(exact, p.graph);
+      ASSERT_TRUE(error);
+      EXPECT_LE(*error, limit);
+      seen.insert(precisions(p));
+    }
+  }
+  EXPECT_TRUE(seen.contains("int8 int8 int8"));
+  EXPECT_TRUE(seen.contains("bfloat16 bfloat16 bfloat16"));
+  EXPECT_TRUE(seen.contains("float32 float32 float32"));
+  EXPECT_GE(seen.size(), 4U) << "some limit is kept by some layers alone";
+}
+
+TEST(Precision, MaxErrorSaysWhichLayersStayedFloatAndWhy) {
+  const auto all = planned({.times = {{"int8", 5}, {"float32", 20}}, .allowed = {"int8", "float32"}});
+  const auto exact = planned({.times = {}, .ranges = {}, .effort = 0}).graph;
+  const auto error = plan::estimated_error(exact, all.graph);
+  ASSERT_TRUE(error);
+  const double limit = *error * 0.8;
+  const auto p = planned({.times = {{"int8", 5}, {"float32", 20}}, .allowed = {"int8", "float32"}, .max_error = limit});
+  const std::string found = precisions(p);
+  EXPECT_NE(found.find("int8"), std::string::npos) << found;
+  EXPECT_NE(found.find("float32"), std::string::npos) << found;
+  int kept = 0;
+  for (const region::Decision& d : p.plan.decisions) {
+    if (d.kind != "precision" || d.reason.rfind("kept float32 for --max-error", 0) != 0) continue;
+    ++kept;
+    EXPECT_EQ(d.answers[0].note.rfind("permitted; error ", 0), 0U) << d.answers[0].note;
+  }
+  EXPECT_GE(kept, 1);
+  const auto refused = plan_of({.times = {}, .allowed = {"int8"}, .max_error = limit});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("allow float32 as well"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace octavo
