@@ -18,6 +18,7 @@ struct Options {
   ModelOptions model;
   report::Filter filter;
   bool json = false, all = false, copies = false, laws = false, roundings = false;
+  std::string build_without;
 };
 
 /// What import says about an ONNX node that no region stands for; empty if it says nothing.
@@ -64,7 +65,7 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
 }
 
 Result<int> explain(const Options& o) {
-  if (o.roundings) return explain_roundings(o.model, o.json);
+  if (o.roundings) return explain_roundings(o.model, o.json, o.build_without);
   Loaded loaded;
   {
     Progress progress(o.model.verbose);
@@ -94,7 +95,8 @@ Result<int> explain(const Options& o) {
   if (o.all || !o.filter.empty()) {
     fmt::print("{}", report::details(plan, regions));
   } else if (!o.laws) {
-    fmt::print("{}{}", report::table(plan), roundings_summary(loaded, o.model));
+    OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
+    fmt::print("{}{}", report::table(plan), roundings);
   }
   if (loaded.built && (o.laws || !o.filter.empty())) {
     std::set<std::string> nodes;
@@ -126,8 +128,12 @@ Command add_explain(CLI::App& app) {
       "Only what moves data or changes its type without computing, and float layers: cause, cost, and the way to change it");
   app.add_flag("--laws", o->laws,
                "Every law and rule that was applied to the model, in order, and what was refused (docs/rules.md)");
-  app.add_flag("--roundings", o->roundings,
-               "Only the roundings that the placement demands inside regions, and the time of each region without them");
+  auto* roundings =
+      app.add_flag("--roundings", o->roundings,
+                   "Only the roundings that the placement demands inside regions, and each region's time without them");
+  app.add_option("--build-without", o->build_without, "Also write the engine of the network without those that cost time")
+      ->needs(roundings)
+      ->type_name("ENGINE");
   app.add_flag("--json", o->json, "The same facts for programs");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };

@@ -8,7 +8,7 @@
 
 namespace octavo::cli {
 
-Result<int> explain_roundings(const ModelOptions& o, bool json) {
+Result<int> explain_roundings(const ModelOptions& o, bool json, const std::string& build_without) {
   std::optional<Progress> progress(std::in_place, o.verbose);
   OCTAVO_TRY(const Declared declared, declared_inputs(o));
   if (declared.is_engine) {
@@ -35,16 +35,29 @@ Result<int> explain_roundings(const ModelOptions& o, bool json) {
     options.costs = &*costs;
   }
   progress->step("leave out every rounding");
-  OCTAVO_TRY(const auto roundings, plan::price_roundings(model.graph, providers, options));
+  OCTAVO_TRY(auto roundings, plan::price_roundings(model.graph, providers, options));
   if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().merge_into(build.timing.cache));
+  if (!build_without.empty()) {
+    if (roundings.costly == 0) {
+      return fail(ErrorKind::usage, fmt::format("--build-without {}: no rounding inside regions costs time ({} in all)\n"
+                                                "  what `octavo build` makes is the engine without those that do",
+                                                build_without, roundings.each.size()));
+    }
+    progress->step(fmt::format("build {}", build_without));
+    OCTAVO_TRY(const api::Built built, api::build_graph(std::move(roundings.without_costly.graph), build));
+    OCTAVO_CHECK(built.engine->save(build_without));
+  }
   progress.reset();
   fmt::print("{}", json ? report::to_json(roundings, measures) : report::text(roundings, measures));
   return 0;
 }
 
-std::string roundings_summary(const Loaded& loaded, const ModelOptions& options) {
-  if (!loaded.built || !options.calibration.empty()) return {};
-  return report::summary(plan::find_roundings(loaded.built->graph, {options.disable.begin(), options.disable.end()}));
+Result<std::string> roundings_summary(const Loaded& loaded, const ModelOptions& options) {
+  if (!loaded.built || !options.calibration.empty()) return std::string();
+  plan::PlanOptions plan;
+  plan.disabled.insert(options.disable.begin(), options.disable.end());
+  OCTAVO_TRY(const auto found, plan::roundings_of(loaded.built->model.graph, plan));
+  return report::summary(found);
 }
 
 }  // namespace octavo::cli

@@ -95,26 +95,30 @@ class Adviser {
     return out;
   }
 
-  Result<Roundings> roundings(Graph graph) {
+  Result<std::vector<Rounding>> find(Graph& graph) const {
     OCTAVO_CHECK(normalize(graph));
+    return find_roundings(graph, options_.disabled);
+  }
+
+  Result<Roundings> roundings(Graph graph) {
     Roundings out;
-    const std::vector<Rounding> found = find_roundings(graph, options_.disabled);
-    if (found.empty()) {
-      out.without = 0;
-      return out;
-    }
+    OCTAVO_TRY(const std::vector<Rounding> found, find(graph));
     OCTAVO_TRY(const region::Plan base, plan_of(graph));
-    std::vector<NodeId> all;
+    std::vector<NodeId> all, costly;
     for (const Rounding& r : found) {
       PricedRounding p;
       p.rounding = r;
       const region::Region* home = home_of(r, base);
       if (home != nullptr) p.region = home->name;
-      OCTAVO_TRY(std::tie(p.with, p.without), difference(graph, base, {r.view}, home));
+      OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {r.view}, home));
+      std::tie(p.with, p.without, p.same_plan) = std::tie(alone.with, alone.without, alone.same_plan);
       all.push_back(r.view);
+      if (!p.same_plan && p.without >= 0 && p.without < 0.98 * p.with) costly.push_back(r.view);
       out.each.push_back(std::move(p));
     }
-    OCTAVO_TRY(std::tie(out.with, out.without), difference(graph, base, all, nullptr));
+    out.costly = static_cast<int>(costly.size());
+    OCTAVO_TRY(out.all, difference(graph, base, all, nullptr));
+    OCTAVO_TRY(out.without_costly, difference(graph, base, costly, nullptr));
     return out;
   }
 
@@ -130,11 +134,9 @@ class Adviser {
 
   /// Seconds of the regions of `base` that go when the views are left out, and of those that come. None goes when the key does not
   /// say so (a step of a table): then `home` costs what it costs.
-  Result<std::pair<double, double>> difference(const Graph& graph, const region::Plan& base, const std::vector<NodeId>& views,
-                                               const region::Region* home) {
-    Graph other = graph;
-    for (const NodeId id : views) other.replace_uses(graph.node(id).outputs[0], other.node(id).inputs[0], false);
-    other.remove_dead();
+  Result<Roundings::Together> difference(const Graph& graph, const region::Plan& base, const std::vector<NodeId>& views,
+                                         const region::Region* home) {
+    Graph other = plan::without(graph, views);
     OCTAVO_CHECK(normalize(other));
     OCTAVO_TRY(const region::Plan changed, plan_of(other));
     std::map<std::string, int> balance;
@@ -156,16 +158,24 @@ class Adviser {
     const bool same = std::ranges::all_of(balance, [](const auto& b) { return b.second == 0; });
     if (same && home != nullptr) ++balance[region::key(*home, base)];
     OCTAVO_TRY(const double with, sum(base, 1));
-    if (same) return std::pair{with, with};
-    const auto without = sum(changed, -1);
-    if (!without && without.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(without.error());
-    return std::pair{with, without ? *without : -1};
+    if (same) return Roundings::Together{with, with, true, std::move(other)};
+    const auto after = sum(changed, -1);
+    if (!after && after.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(after.error());
+    return Roundings::Together{with, after ? *after : -1, false, std::move(other)};
   }
 
   Status normalize(Graph& g) const {
-    OCTAVO_TRY(const auto first, quant::normalize(g, {}));
-    OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), {}));
-    OCTAVO_TRY(const auto third, quant::normalize(g, {}));
+    const auto without_disabled = [&](const std::vector<const rewrite::Rule*>& rules) {
+      rewrite::RunOptions out;
+      for (const rewrite::Rule* r : rules) {
+        if (options_.disabled.contains(r->name())) out.disabled.emplace(r->name());
+      }
+      return out;
+    };
+    const rewrite::RunOptions laws = without_disabled(quant::laws());
+    OCTAVO_TRY(const auto first, quant::normalize(g, laws));
+    OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), without_disabled(passes::float_rules())));
+    OCTAVO_TRY(const auto third, quant::normalize(g, laws));
     return {};
   }
   Result<region::Plan> plan_of(const Graph& g) {
@@ -237,6 +247,12 @@ Result<Roundings> price_roundings(Graph graph, const std::vector<const region::P
   Estimates estimates;
   Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
   return Adviser(providers, options, costs).roundings(std::move(graph));
+}
+
+Result<std::vector<Rounding>> roundings_of(Graph graph, const PlanOptions& options) {
+  Estimates estimates;
+  const std::vector<const region::Provider*> nobody;
+  return Adviser(nobody, options, estimates).find(graph);
 }
 
 }  // namespace octavo::plan

@@ -37,19 +37,32 @@ struct Advised {
 [[nodiscard]] Result<Advised> advise(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                      const PlanOptions& options, int errors);
 
-/// What the roundings inside regions cost: each is left out alone, then all together, and the changed network planned and priced.
+/// What the roundings inside regions cost: each is left out alone, then all together, then those that cost time, and each time the
+/// changed network is planned and priced.
 struct PricedRounding {
   Rounding rounding;
   std::string region;             ///< the region's name in the plan of the default choices
   double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
+  bool same_plan = false;         ///< no region differs: a step of a table that is there anyway; the times are the region's
 };
 struct Roundings {
+  /// Some of them left out together.
+  struct Together {
+    double with = 0, without = 0;  ///< seconds of the regions that differ; without -1: a region cannot run
+    bool same_plan = true;
+    ir::Graph graph;  ///< normalized, without them
+  };
   std::vector<PricedRounding> each;
-  double with = 0, without = -1;  ///< seconds of the regions that differ when all are left out
+  Together all;
+  int costly = 0;  ///< how many save more than 2 % of what differs when they alone are left out
+  Together without_costly;
 };
 /// Times by `options.costs` (effort >= 1), else estimates; only regions that differ are priced. Ranges are not used: what they
 /// permit, nobody demands. Cost: one planning a rounding. Errors: those of make_plan.
 [[nodiscard]] Result<Roundings> price_roundings(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                                 const PlanOptions& options);
+
+/// The same roundings without prices. `graph` as imported. Cost: one normalization.
+[[nodiscard]] Result<std::vector<Rounding>> roundings_of(ir::Graph graph, const PlanOptions& options);
 
 }  // namespace octavo::plan

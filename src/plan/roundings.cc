@@ -1,5 +1,8 @@
 #include "plan/roundings.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "ir/grid.h"
 #include "plan/group.h"
 #include "plan/place.h"
@@ -32,7 +35,7 @@ class Finder {
       r.quantizer = *n.quantizer;
       r.onnx_nodes = n.origin;
       r.source = ir::name_of(g_.producer(n.inputs[0]).op);
-      for (const auto& [user, slot] : g_.users(n.outputs[0])) r.readers.emplace(ir::name_of(g_.node(user).op));
+      for (const auto& [user, slot] : g_.users(n.outputs[0])) r.readers.insert(reader(g_.node(user)));
       const Group& members = grouping_.groups[static_cast<std::size_t>(group)];
       if (members.anchor != ir::kNone) add(r.around, members.anchor);
       for (const NodeId other : members.nodes) {
@@ -45,6 +48,9 @@ class Finder {
 
  private:
   int group_of(NodeId id) const { return grouping_.of_node[static_cast<std::size_t>(id)]; }
+  static std::string reader(const Node& n) {
+    return n.op == Op::view ? fmt::format("the pair {}", fmt::join(n.origin, ", ")) : std::string(ir::name_of(n.op));
+  }
   void add(std::set<std::string>& names, NodeId id) const {
     const auto& origin = g_.node(id).origin;
     names.insert(origin.begin(), origin.end());
@@ -71,6 +77,13 @@ class Finder {
 
 std::vector<Rounding> find_roundings(const Graph& graph, const std::set<std::string, std::less<>>& disabled) {
   return Finder(graph, disabled).run();
+}
+
+Graph without(const Graph& graph, const std::vector<NodeId>& views) {
+  Graph other = graph;
+  for (const NodeId id : views) other.replace_uses(graph.node(id).outputs[0], other.node(id).inputs[0], false);
+  other.remove_dead();
+  return other;
 }
 
 }  // namespace octavo::plan

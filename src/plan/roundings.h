@@ -18,7 +18,7 @@ struct Rounding {
   ir::Quantizer quantizer;           ///< s8 or u8, as the normal form spells it
   std::set<std::string> onnx_nodes;  ///< the pair's
   std::string source;                ///< operation that makes the tensor: "conv"
-  std::set<std::string> readers;     ///< operations that read it rounded: "mul", "sigmoid"
+  std::set<std::string> readers;     ///< what reads it rounded: operations, "mul", or "the pair a_Q, a_DQ"
   std::set<std::string> around;      ///< ONNX nodes of the region's other operations
 };
 
@@ -26,5 +26,8 @@ struct Rounding {
 /// through operations that stay on its grid (relu, clip, min, max) is the rounding of that store and not listed. Cost: that of
 /// grouping.
 [[nodiscard]] std::vector<Rounding> find_roundings(const ir::Graph& graph, const std::set<std::string, std::less<>>& disabled);
+
+/// The graph without these views, not normalized: whoever read a rounded value reads the value.
+[[nodiscard]] ir::Graph without(const ir::Graph& graph, const std::vector<ir::NodeId>& views);
 
 }  // namespace octavo::plan

@@ -12,10 +12,9 @@ namespace {
 
 constexpr const char* kNone = "no roundings inside regions: each Q/DQ pair is the type in which a region reads or stores\n";
 
-std::string compared(double with, double without, const char* source) {
-  if (without < 0) return fmt::format("{} {:.4g} us with it; without it a region cannot run", source, with * 1e6);
-  if (with == without)
-    return fmt::format("{} {:.4g} us with or without: a step of a table that is there anyway", source, with * 1e6);
+std::string compared(double with, double without, bool same_plan, const char* source) {
+  if (without < 0) return fmt::format("{} {:.4g} us with; without, a region cannot run", source, with * 1e6);
+  if (same_plan) return fmt::format("{} {:.4g} us with or without: a step of a table that is there anyway", source, with * 1e6);
   return fmt::format("{} {:.4g} us with, {:.4g} us without ({:+.1f} %)", source, with * 1e6, without * 1e6,
                      100 * (without - with) / with);
 }
@@ -30,16 +29,22 @@ std::string text(const plan::Roundings& roundings, bool measured) {
     const plan::Rounding& r = p.rounding;
     out += fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n  {}\n", r.tensor,
                        brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "),
-                       compared(p.with, p.without, source));
+                       compared(p.with, p.without, p.same_plan, source));
   }
-  return out + fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
-                           compared(roundings.with, roundings.without, source));
+  const auto together = [&](const plan::Roundings::Together& t) { return compared(t.with, t.without, t.same_plan, source); };
+  out += fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
+                     together(roundings.all));
+  if (roundings.costly == 0) return out + "none costs time when it alone is left out\n";
+  return out + fmt::format("{} cost{} time; of the regions that differ without {}: {}\n", roundings.costly,
+                           roundings.costly == 1 ? "s" : "", roundings.costly == 1 ? "it" : "them",
+                           together(roundings.without_costly));
 }
 
 std::string to_json(const plan::Roundings& roundings, bool measured) {
   using nlohmann::json;
   json out = {{"cost_source", measured ? "measured" : "estimates"}, {"roundings", json::array()}};
-  const auto times = [](json& j, double with, double without) {
+  const auto times = [](json& j, double with, double without, bool same_plan) {
+    j["same_plan"] = same_plan;
     j["seconds_with"] = with;
     if (without >= 0) j["seconds_without"] = without;
   };
@@ -48,10 +53,13 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
     json j = {{"tensor", r.tensor},         {"quantizer", brief(r.quantizer)},
               {"onnx_nodes", r.onnx_nodes}, {"source", r.source},
               {"readers", r.readers},       {"region", p.region}};
-    times(j, p.with, p.without);
+    times(j, p.with, p.without, p.same_plan);
     out["roundings"].push_back(std::move(j));
   }
-  times(out, roundings.with, roundings.without);
+  times(out, roundings.all.with, roundings.all.without, roundings.all.same_plan);
+  const auto& c = roundings.without_costly;
+  out["costly"] = {{"count", roundings.costly}};
+  times(out["costly"], c.with, c.without, c.same_plan);
   return out.dump(2) + "\n";
 }
 

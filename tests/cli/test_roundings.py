@@ -73,6 +73,47 @@ def test_the_pair_before_the_activation_is_named_with_both_times(tmp_path):
     assert re.search(r'rounding of "conv1" to .*0\.04.*\n  demanded by mid_DQ, mid_Q\n  measured [0-9.]+ us with, [0-9.]+ us without', text), text
 
 
+def slower_tables(cache):
+    """The cache as if a table cost ten times what it does."""
+    text = re.sub(r"( t1 \S+ +)([0-9.]+)( us.* table #)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
+    cache.write_text(text)
+
+
+def test_the_engine_without_what_costs_time_is_the_one_that_never_had_it(tmp_path):
+    """Times are set by hand: with a slow table the rounding costs time, with a fast one none does."""
+    model, without, cache, out = network(tmp_path / "m.onnx"), network(tmp_path / "n.onnx", inner=None), tmp_path / "times.txt", tmp_path / "w.octavo"
+    roundings(model, "--effort", 1, "--timing-cache", cache)
+    text = cache.read_text()
+    slower_tables(cache)
+    assert cache.read_text() != text
+    more = ["--threads", 1, "--effort", 1, "--timing-cache", cache, "--strict-timing"]
+    octavo("explain", without, "--threads", 1, "--effort", 1, "--timing-cache", cache)  # the times of the regions around it
+    found = roundings(model, *more[2:], "--build-without", out)
+    assert found["costly"]["count"] == 1 and found["costly"]["seconds_without"] < found["costly"]["seconds_with"]
+    assert json.loads(octavo("explain", out, "--json"))["plan_hash"] == json.loads(octavo("explain", without, "--json", *more))["plan_hash"]
+    assert "1 costs time; of the regions that differ without it: measured" in octavo("explain", model, "--roundings", *more)
+
+
+def test_where_nothing_is_gained_it_says_so_and_writes_nothing(tmp_path):
+    """The table behind the rounding is faster than the exponential without it."""
+    model, out = network(tmp_path / "m.onnx"), tmp_path / "w.octavo"
+    out.write_text("kept")
+    assert roundings(model, "--effort", 0)["costly"]["count"] == 0
+    text = octavo("explain", model, "--roundings", "--effort", 0, "--threads", 1)
+    assert "none costs time when it alone is left out" in text and re.search(r"us with, [0-9.]+ us without \(\+", text), text
+    assert "no rounding inside regions costs time (1 in all)" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
+    assert out.read_text() == "kept"
+    assert "--build-without requires --roundings" in octavo("explain", model, "--build-without", out, code=2)
+
+
+def test_the_summary_and_the_prices_name_the_same(tmp_path):
+    for act, inner in (("silu", 0.04), ("Relu", 0.04), ("Relu", 0.03), ("Sigmoid", None)):
+        model = network(tmp_path / "m.onnx", act, inner, again=0.008)
+        count = len(roundings(model, "--effort", 0)["roundings"])
+        first = octavo("explain", model, "--effort", 0, "--threads", 1).split("roundings inside regions")[0].split("rounding inside")[0].split()[-1]
+        assert first == (str(count) if count else "no")
+
+
 def test_time_without_is_the_time_of_the_network_without(tmp_path):
     """One cache: the region without the pair has the key, hence the time, of the region in a network that never had it."""
     model, without, cache = network(tmp_path / "m.onnx"), network(tmp_path / "n.onnx", inner=None), tmp_path / "times.txt"
@@ -101,6 +142,7 @@ def test_a_step_of_a_table_costs_nothing(tmp_path):
     times = {r["tensor"]: (r["seconds_with"], r["seconds_without"]) for r in found["roundings"]}
     assert set(times) == {"conv1", "act"}
     assert times["act"][0] == times["act"][1] > 0
+    assert [r["same_plan"] for r in found["roundings"] if r["tensor"] == "act"] == [True]
 
 
 def test_the_summary_names_it(tmp_path):
