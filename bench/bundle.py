@@ -1,8 +1,10 @@
 """One folder that another machine can measure from, without network: the octavo command with its libraries, the programs of bench/,
 the float models. Nothing in it depends on the processor: engines are built and measured there, models with seeded weights and
-placements are made there.
+placements are made there, from ranges measured here.
 
-The other machine needs: Linux on the same processor family (x86-64 or AArch64), taskset, Python 3.10 or later with numpy, onnx and onnxruntime.
+The other machine needs: Linux on the same processor family (x86-64 or AArch64), Python 3.10 or later with numpy and onnx (run_there.sh installs
+the wheels of --wheels where onnx is missing). Start it there with `sh DIR/run_there.sh OUT MINUTES`; again with the parity.json and times.tar.xz
+of OUT put into DIR: it measures what is missing, with the same timing caches.
 """
 import hashlib
 import lzma
@@ -16,7 +18,18 @@ import networks
 import twins
 
 LIMIT = 55 << 20
-SCRIPTS = ("parity.py", "parity_table.py", "networks.py", "bundle.py", "twins.py")
+SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "twins.py")
+
+
+SCRIPT = """#!/bin/sh
+# Measures on this machine: run_there.sh OUT MINUTES [options of parity.py]. OUT gets parity.json with every result, times.tar.xz and parity.log.
+here=$(cd "$(dirname "$0")" && pwd); out=$1; minutes=$2; shift 2; mkdir -p "$out" "$here/work"
+python3 -c 'import onnx, numpy' 2>/dev/null || { python3 -m pip install -q --no-index --no-deps --target "$here/work/site" "$here"/wheels/*.whl; export PYTHONPATH="$here/work/site"; }
+if [ -f "$here/times.tar.xz" ] && [ ! -d "$here/work/times" ]; then tar -C "$here/work" -xf "$here/times.tar.xz"; fi
+if [ -f "$here/parity.json" ] && [ ! -f "$out/parity.json" ]; then cp "$here/parity.json" "$out/"; fi
+PYTHONUNBUFFERED=1 python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" "$@" >"$out/parity.log" 2>&1; code=$?
+tar -C "$here/work" -cJf "$out/times.tar.xz" times; tail -n 40 "$out/parity.log"; exit $code
+"""
 
 
 def libraries(program):
@@ -44,13 +57,15 @@ def prepare(args, folder):
         (folder / "shared/bench").mkdir(parents=True, exist_ok=True)
         shutil.copy(twins.DATA / "bench" / name, folder / "shared/bench")
     for net in args.nets:
+        networks.explicit_model(args, net, "inputs")  # measures the ranges
+        (folder / "models").mkdir(exist_ok=True)
+        shutil.copy(networks.ranges_file(args, net), folder / "models")
         if net in networks.REAL:
-            file, _ = networks.source(net)
-            if file.suffix == ".xz":
-                (folder / "shared/models").mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, folder / "shared/models")
-            else:
-                pack(file, folder / "shared/models" / file.name)
+            model = networks.float_model(args, net)
+            pack(model, folder / "models" / model.name)
+    if args.wheels:
+        shutil.copytree(args.wheels, folder / "wheels", ignore=lambda _, names: [n for n in names if not n.endswith(".whl")])
+    (folder / "run_there.sh").write_text(SCRIPT, encoding="utf-8")
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
@@ -60,7 +75,7 @@ def prepare(args, folder):
 
 
 def unpack(folder, work):
-    """The octavo command of a prepared folder, in `work`: a script that runs it with its own libraries."""
+    """The models of a prepared folder, and its octavo command, in `work`: a script that runs it with its own libraries."""
     home = work / "bin"
     home.mkdir(parents=True, exist_ok=True)
     for path in sorted((folder / "bin").iterdir()):
@@ -68,6 +83,10 @@ def unpack(folder, work):
         if not target.exists():
             target.write_bytes(lzma.decompress(path.read_bytes()))
             target.chmod(0o755)
+    for path in (folder / "models").iterdir():
+        target = work / path.name.removesuffix(".xz")
+        if not target.exists():
+            target.write_bytes(lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes())
     loader = next(p for p in home.iterdir() if p.name.startswith("ld-linux"))
     command = home / "run-octavo"
     command.write_text(f'#!/bin/sh\nexec "{loader}" --library-path "{home}" "{home / "octavo"}" "$@"\n', encoding="utf-8")

@@ -1,5 +1,6 @@
 """The networks of the parity table: float models with fixed shapes, made once, and what each placement makes of them."""
 import lzma
+import pathlib
 import subprocess
 import sys
 
@@ -95,12 +96,18 @@ def save(model, path):
     part.replace(path)
 
 
+def ranges_file(args, net):
+    """Largest magnitudes of a network's tensors on one seeded input, whatever the style; written with the first style."""
+    return args.models / f"{net}.ranges.json"
+
+
 def explicit_model(args, net, style):
     """The float model with Q/DQ pairs in a style; made once."""
     path = args.models / f"{net}.{style}.qdq.onnx"
     if not path.exists():
         part = path.with_name(path.name + ".part")
-        twins.run([sys.executable, twins.DATA / "bench/placements.py", float_model(args, net), part, style, "--random", 1])
+        twins.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), ranges_file(args, net), twins.DATA / "bench/placements.py",
+                   float_model(args, net), part, style, "--random", 1])
         part.replace(path)
     return path
 

@@ -1,22 +1,25 @@
-"""Explicit models against their implicit twins: the parity table of the README and docs/parity.md.
+"""Explicit models against their implicit twins: the parity table of the README and docs/parity.md (docs/parity-method.md says what it shows).
 
-For each network, placement style and thread count both are built with one timing cache. Equal plan hashes are the answer; otherwise pairs
-of processes take turns, and the 95 % interval of the median ratio explicit / twin is shown; above 1.02 `octavo explain --roundings` says
-what the placement demands, and the time without it. "implicit" compares the twin that has every range with the fastest of all seven styles.
-"check" builds all seven styles and compares every region with the reference. Results are kept in --json, so that a run can be taken up again.
+For each network, placement style and thread count both are built with one timing cache, frozen before any engine that is measured is built.
+Equal plan hashes are the answer; otherwise pairs of processes take turns, and the 95 % interval of the median ratio explicit / twin is shown;
+above 1.02 `octavo explain --roundings` says what the placement demands, and the network without the roundings that cost time takes turns with
+the twin too. "implicit" compares the twin that has every range with the fastest of all seven styles. "check" compares every region of all seven
+styles with the reference. Results are kept in --json, so that a run can be taken up again.
 
-usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs 1]     measures here
-       parity.py --prepare DIR [--nets A,B]       one folder that another machine can measure from (bundle.py says what that needs)
-       parity.py --run DIR --jobs N [--json FILE] [--minutes M]       measures there, N pairs at a time; again with the same --json: the rest
-       parity.py --write --json FILE              docs/parity.md and the README from the results
+usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs N]     measures here
+       parity.py --prepare DIR [--nets A,B] [--wheels DIR]      one folder that another machine can measure from (bundle.py says what it needs)
+       parity.py --run DIR [--json FILE] [--minutes M]          measures there; again with the same --json: the rest
+       parity.py --write --json FILE                            docs/parity.md and the README from the results
 """
 import argparse
+import collections
 import concurrent.futures
 import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import sys
 import threading
@@ -29,11 +32,22 @@ import twins
 from parity_table import LIMIT
 
 
-class Cores:
-    """The cores that this process may use, lent out."""
+def quiet_cores(count):
+    """`count` of the cores that this process may use, no two of them threads of one physical core while that can be helped."""
+    first, second, seen = [], [], set()
+    for cpu in sorted(os.sched_getaffinity(0)):
+        file = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        core = file.read_text().strip() if file.exists() else str(cpu)
+        (second if core in seen else first).append(cpu)
+        seen.add(core)
+    return (first + second)[:count]
 
-    def __init__(self):
-        self.free, self.changed = sorted(os.sched_getaffinity(0)), threading.Condition()
+
+class Cores:
+    """Cores, lent out."""
+
+    def __init__(self, cpus):
+        self.free, self.changed = sorted(cpus), threading.Condition()
 
     @contextlib.contextmanager
     def take(self, args, count):
@@ -70,28 +84,62 @@ class Kept:
         print(f"{key}: {parity_table.cell(row) if 'equal' not in row else row['line']}", flush=True)
 
 
-def engines(args, net, style, threads):
-    """Files of the explicit engine and its twin's, built when they are missing. One network's builds follow each other: one cache."""
-    stem = args.engines / f"{net}.{style}.t{threads}"
-    files = []
-    for form, model, table in (("explicit", networks.explicit_model, None), ("twin", networks.float_model, networks.table_of)):
-        file = pathlib.Path(f"{stem}.{form}.octavo")
-        if not file.exists():
-            source = model(args, net, style) if form == "explicit" else model(args, net)
-            twins.build(cached(args, net, threads), source, file, threads, table(args, net, style) if table else None)
-        files.append(file)
-    return files
+FORMS = ("explicit", "twin")
+LOCKS = collections.defaultdict(threading.Lock)
 
 
 def cached(args, net, threads):
-    return argparse.Namespace(**{**vars(args), "cache": args.engines / f"{net}.t{threads}.times"})
+    (args.models / "times").mkdir(exist_ok=True)
+    return argparse.Namespace(**{**vars(args), "cache": args.models / "times" / f"{net}.t{threads}-e{args.effort}.txt"})
 
 
-def roundings(args, net, style, threads):
-    """What `octavo explain --roundings` says, from the cache that the engines were built with."""
-    more = ["--timing-cache", cached(args, net, threads).cache] if args.effort > 0 else []
-    return json.loads(twins.octavo(args, "explain", networks.explicit_model(args, net, style), "--roundings", "--json", "--threads", threads,
-                                   "--effort", args.effort, *more))
+def engine(args, net, style, form, threads):
+    return args.engines / f"{net}.{style}.t{threads}.{form}.octavo"
+
+
+def build(args, net, style, form, threads, strict):
+    """Builds an engine; not strict: only to fill the timing cache."""
+    file = engine(args, net, style, form, threads)
+    part = file.with_name(f"{file.name}.{threading.get_ident()}")
+    source, table = (networks.explicit_model(args, net, style), None) if form == "explicit" else \
+                    (networks.float_model(args, net), networks.table_of(args, net, style))
+    twins.build(cached(args, net, threads), source, part, threads, table, strict and args.effort > 0)
+    if strict:
+        part.replace(file)
+    else:
+        part.unlink()
+
+
+def engines(args, net, style, threads):
+    """Files of the explicit engine and its twin's, built when they are missing, from times that nobody changes any more."""
+    for form in FORMS:
+        for attempt in range(3):
+            if engine(args, net, style, form, threads).exists():
+                break
+            with LOCKS[net, threads]:
+                try:
+                    build(args, net, style, form, threads, True)
+                except RuntimeError:
+                    if attempt == 2:
+                        raise
+                    build(args, net, style, form, threads, False)
+    return [engine(args, net, style, form, threads) for form in FORMS]
+
+
+def measure_without(args, net, style, threads, twin):
+    """What the placement demands, and the network without the roundings that cost time against the twin. The times that this takes go
+    into a copy of the cache."""
+    model, file = networks.explicit_model(args, net, style), engine(args, net, style, "without", threads)
+    words = ["explain", model, "--roundings", "--json", "--threads", threads, "--effort", args.effort]
+    if args.effort > 0:
+        copy = file.with_suffix(".times")
+        shutil.copy(cached(args, net, threads).cache, copy)
+        words += ["--timing-cache", copy]
+    found = json.loads(twins.octavo(args, *words))
+    if found["costly"]["count"] == 0:
+        return {"demanded": found}
+    twins.octavo(args, *words, "--build-without", file)
+    return {"demanded": found, "without": compare(args, file, twin, threads)}
 
 
 def compare(args, a, b, threads):
@@ -113,7 +161,7 @@ def measure_style(args, net, style, threads):
         return {"explicit_ms": statistics.median(twins.bench(args, a, threads)["median_ms"] for _ in range(5))}
     row = compare(args, a, b, threads)
     if not row["same"] and row["low"] > LIMIT:
-        row["demanded"] = roundings(args, net, style, threads)
+        row |= measure_without(args, net, style, threads, b)
     return row
 
 
@@ -134,7 +182,7 @@ def check(args, net, style):
     t = args.threads[0]
     a, b = engines(args, net, style, t)
     model = networks.explicit_model(args, net, style)
-    more = ["--timing-cache", cached(args, net, t).cache] if args.effort > 0 else []
+    more = ["--strict-timing", "--timing-cache", cached(args, net, t).cache] if args.effort > 0 else []
     line = twins.octavo(args, "check", model, "--threads", t, "--effort", args.effort, *more).splitlines()[-1]
     counts = re.search(r"(\d+) regions: (\d+) bit-equal, (\d+) within the float tolerance, (\d+) not judged, (\d+) differ", line)
     plan, twin = twins.plan_of(args, a), twins.plan_of(args, b)
@@ -144,56 +192,78 @@ def check(args, net, style):
 
 
 class Run:
-    """Everything that is asked for and not yet kept, `args.jobs` at a time."""
+    """Everything that is asked for and not yet kept: builds on all cores, measurements on `args.jobs` of them."""
 
     def __init__(self, args):
-        self.args, self.cores, self.kept = args, Cores(), Kept(args)
+        self.args, self.kept = args, Kept(args)
         self.end = time.monotonic() + 60 * args.minutes
-        if args.jobs * max(args.threads) > len(self.cores.free):
-            sys.exit(f"error: --jobs {args.jobs} with {max(args.threads)} threads each: this process may use {len(self.cores.free)} cores")
         self.stopped = False
 
-    def each(self, tasks):
+    def each(self, tasks, quiet=False):
         """Runs (key or None, cores, function of args) tasks; a key's result is kept. A failure is a result."""
+        if self.stopped or not tasks:
+            return
+        begin = time.monotonic()
+        cores = Cores(quiet_cores(self.args.jobs) if quiet else os.sched_getaffinity(0))
+
         def one(key, count, function):
-            if time.monotonic() > self.end:
-                self.stopped = True
-                return
-            with self.cores.take(self.args, count) as mine:
-                try:
+            try:
+                with cores.take(self.args, count) as mine:
+                    if time.monotonic() > self.end:
+                        self.stopped = True
+                        return
                     row = function(mine)
-                except (RuntimeError, ValueError, OSError, AttributeError) as error:
-                    row = {"error": str(error)}
-                    print(f"{key}: {error}", file=sys.stderr, flush=True)
+            except (RuntimeError, ValueError, OSError, AttributeError, KeyError) as error:
+                row = {"error": str(error)}
+                if key or not quiet:
+                    print(f"{key or 'preparing'}: {error}", file=sys.stderr, flush=True)
             if key:
                 self.kept.put(key, row)
 
-        with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
+        with concurrent.futures.ThreadPoolExecutor(len(cores.free)) as pool:
             for done in concurrent.futures.as_completed([pool.submit(one, *task) for task in tasks]):
                 done.result()
+        print(f"{len(tasks)} tasks in {time.monotonic() - begin:.0f} s", flush=True)
 
     def missing(self, key):
         return self.args.again or "error" in self.kept.results.get(key, {"error": ""})
+
+    def build_all(self, cells):
+        """Every engine of the cells. Times are taken first, by many builds at once; then the engines are built from those times alone.
+        The few whose search then asks for a time that nobody took are left to `engines`."""
+        def absent():
+            return [(n, s, f, t) for n, s, t in cells for f in FORMS if not engine(self.args, n, s, f, t).exists()]
+
+        def strict(m, *which):
+            with contextlib.suppress(RuntimeError):
+                build(m, *which, True)
+
+        def all_of(function, which):
+            self.each([(None, w[3], lambda m, w=w: function(m, *w)) for w in which])
+
+        todo = absent()
+        if self.args.effort > 0 and todo:
+            known = [w for w in todo if cached(self.args, w[0], w[3]).cache.exists()]
+            all_of(strict, known)
+            order = {s: i for i, s in enumerate(self.args.wanted)}
+            all_of(lambda m, *w: build(m, *w, False), sorted(absent(), key=lambda w: (w[2], order[w[1]])))  # one network's apart
+        all_of(strict, absent())
 
     def run(self):
         a = self.args
         networks.make_zoo(a, a.nets)
         self.each([(None, 1, lambda m, n=n: networks.float_model(m, n)) for n in a.nets])
-        self.each([(None, 1, lambda m, n=n, s=s: networks.table_of(m, n, s)) for n in a.nets for s in a.wanted])
-        cells = [(n, s, t) for n in a.nets for s in a.wanted for t in a.threads if self.missing(f"{n}/{s}/{t}")]
-
-        def build(m, net, threads):
-            for style in a.wanted:
-                if time.monotonic() <= self.end:
-                    engines(m, net, style, threads)
-
-        self.each([(None, t, lambda m, n=n, t=t: build(m, n, t)) for n, t in dict.fromkeys((n, t) for n, _, t in cells)])
-        self.each([(f"{n}/{s}/{t}", t, lambda m, n=n, s=s, t=t: measure_style(m, n, s, t)) for n, s, t in cells])
-        self.each([(f"{n}/implicit/{t}", t, lambda m, n=n, t=t: measure_implicit(m, n, t, self.kept.results))
-                   for n in a.nets for t in a.threads if "everywhere" in a.wanted and self.missing(f"{n}/implicit/{t}")])
-        if a.check:
-            self.each([(f"{n}/{s}/check", 1, lambda m, n=n, s=s: check(m, n, s))
-                       for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/check")])
+        self.each([(None, 1, lambda m, n=n, s=s: networks.table_of(m, n, s)) for s in a.wanted for n in a.nets])
+        self.build_all([(n, s, t) for n in a.nets for t in a.threads for s in a.wanted
+                        if self.missing(f"{n}/{s}/{t}") or self.missing(f"{n}/implicit/{t}") or (t == a.threads[0] and self.missing(f"{n}/{s}/check"))])
+        for t in a.threads:
+            self.each([(f"{n}/{s}/{t}", t, lambda m, n=n, s=s: measure_style(m, n, s, t))
+                       for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/{t}")], quiet=True)
+            self.each([(f"{n}/implicit/{t}", t, lambda m, n=n: measure_implicit(m, n, t, self.kept.results))
+                       for n in a.nets if "everywhere" in a.wanted and self.missing(f"{n}/implicit/{t}")], quiet=True)
+            if a.check and t == a.threads[0]:
+                self.each([(f"{n}/{s}/check", 1, lambda m, n=n, s=s: check(m, n, s))
+                           for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/check")])
         if self.stopped:
             print(f"stopped after {a.minutes} minutes; the same command measures the rest", file=sys.stderr)
         return self.stopped or any("error" in r for r in self.kept.results.values())
@@ -205,7 +275,7 @@ def main():
     parser.add_argument("--nets", type=split, default=list(networks.ALL))
     parser.add_argument("--styles", type=split, default=list(networks.STYLES), help="columns of the table")
     parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
-    parser.add_argument("--jobs", type=int, default=1, help="pairs measured at a time, each on cores of its own")
+    parser.add_argument("--jobs", type=int, help="cores that measure at a time, pairs of processes each on their own (default: half of all)")
     parser.add_argument("--json", type=pathlib.Path, help="where results are kept (default: parity.json in --models)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing after so many minutes")
     parser.add_argument("--again", action="store_true", help="measure again what is kept already")
@@ -213,11 +283,16 @@ def main():
     parser.add_argument("--only-styles", action="store_true", help="leave out the styles that the table does not show")
     parser.add_argument("--prepare", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR", help="with --prepare: Python wheels for a machine without onnx")
     twins.arguments(parser)
     args = parser.parse_args()
     args.wanted = [*args.styles, *(s for s in (*networks.STYLES, *networks.MORE) if s not in args.styles and not args.only_styles)]
     if unknown := (set(args.nets) - set(networks.ALL)) | (set(args.wanted) - {*networks.STYLES, *networks.MORE}):
         parser.error(f"no such network or style: {', '.join(sorted(unknown))}")
+    cores = len(os.sched_getaffinity(0))
+    args.jobs = args.jobs or max(cores // 2, max(args.threads))
+    if not max(args.threads) <= args.jobs <= cores:
+        parser.error(f"--jobs {args.jobs} with {max(args.threads)} threads: this process may use {cores} cores")
     if args.run:
         twins.DATA = args.run.resolve() / "shared"
         args.models = args.run.resolve() / "work"

@@ -7,8 +7,12 @@ import twins
 LIMIT = 1.02
 
 
+def interval(row):
+    return f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+
+
 def cell(row):
-    """One cell: the same plan, or the ratio with its interval and what a placement demands."""
+    """One cell: the same plan, or the ratio with its interval, what a placement demands, and the ratio without it."""
     if row is None:
         return ""
     if "error" in row:
@@ -17,11 +21,20 @@ def cell(row):
         return f"{row['explicit_ms']:.2f} ms"
     if row["same"]:
         return f"same plan, {row['explicit_ms']:.2f} ms"
-    text = f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
     if row["low"] <= LIMIT:
-        return text
-    more = len(row.get("demanded", {}).get("roundings", []))
-    return f"{text}, {more} roundings more" if more else f"{text} **slower**"
+        return interval(row)
+    if "demanded" not in row:
+        return f"{interval(row)} **slower**"
+    count, costly = len(row["demanded"]["roundings"]), row["demanded"]["costly"]["count"]
+    if count == 0:
+        return f"{interval(row)} **slower**, no roundings"
+    if costly == 0:
+        return f"{interval(row)} **slower**; {count} roundings, none costs time"
+    without = row["without"]
+    them = "them" if costly == count else f"{costly} of them"
+    if without["same"]:
+        return f"{interval(row)}, {count} roundings; without {them} the twin's plan"
+    return f"{interval(row)}, {count} roundings; without {them} {interval(without)}{'' if without['low'] <= LIMIT else ' **slower**'}"
 
 
 def main_table(results, nets, styles, threads):
@@ -35,24 +48,22 @@ def main_table(results, nets, styles, threads):
     return "\n".join(lines)
 
 
-def without(row):
-    """Milliseconds forecast without the roundings: the explicit run less what the regions that differ cost more with them."""
-    d = row["demanded"]
-    return row["explicit_ms"] - 1e3 * (d["seconds_with"] - d["seconds_without"])
-
-
 def roundings_table(results, nets, styles, threads):
-    lines = ["| network, style, threads | roundings | explicit | forecast without | twin | ONNX nodes |", "|---|---:|---:|---:|---:|---|"]
+    lines = ["| network, style, threads | roundings | cost time | those regions with, without | explicit | without those | twin | ONNX nodes of the first two that cost time |",
+             "|---|---:|---:|---:|---:|---:|---:|---|"]
     for net in nets:
         for t in threads:
             for s in styles:
                 row = results.get(f"{net}/{s}/{t}") or {}
-                found = row.get("demanded", {}).get("roundings", [])
-                if not found:
+                if not (found := row.get("demanded", {}).get("roundings")):
                     continue
-                names = "; ".join(", ".join(f"`{n}`" for n in r["onnx_nodes"]) for r in found[:2]) + ("; ..." if len(found) > 2 else "")
-                forecast = f"{without(row):.3f} ms" if "seconds_without" in row["demanded"] else "-"
-                lines.append(f"| {net}, {s}, {t} | {len(found)} | {row['explicit_ms']:.3f} ms | {forecast} | {row['twin_ms']:.3f} ms | {names} |")
+                costly = row["demanded"]["costly"]
+                dear = [r for r in found if r["costs_time"]]
+                names = "; ".join(", ".join(f"`{n}`" for n in r["onnx_nodes"]) for r in dear[:2]) + ("; ..." if len(dear) > 2 else "")
+                regions = f"{1e6 * costly['seconds_with']:.1f}, {1e6 * costly['seconds_without']:.1f} us" if "seconds_without" in costly and dear else "–"
+                without = row.get("without")
+                alone = "–" if without is None else f"{without['explicit_ms']:.3f} ms"
+                lines.append(f"| {net}, {s}, {t} | {len(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {alone} | {row['twin_ms']:.3f} ms | {names or '–'} |")
     return "\n".join(lines) if len(lines) > 2 else "None: no interval lies above the limit."
 
 
@@ -74,19 +85,22 @@ def checks_table(results, nets):
 
 TEXT = """# Explicit models against their implicit twins
 
-Written by `bench/parity.py --write` from one run on {machine}, {jobs} pairs of processes at a time on cores of their own; effort {effort}. *same plan*: the Q/DQ model and its
-twin (the float model with a table of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of
-{pairs} pairs of processes that take turns, and its 95 % interval; where the interval has no value up to {limit}, the cell says how many
-roundings the placement demands inside regions (the second table; `octavo explain --roundings` names all), or *slower* when it demands none. The last column is the
-twin with every range over the fastest explicit style of all seven.
+Written by `bench/parity.py --write` from one run on {machine}; pairs of processes took turns on {jobs} cores at a time, each pair on
+cores of its own; effort {effort}; `docs/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
+of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that
+take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says how many roundings the placement demands
+inside regions, and the ratio without those that cost time, measured the same way; *slower* where they do not explain it. The last column is
+the twin with every range over the fastest explicit style of all seven.
 
 {main}
 
+{count}
+
 ## What the placements demand
 
-Cells whose interval lies above {limit}: the roundings inside regions, the time of a run, the same less what the regions cost more with the roundings
-than without (each region measured alone; a forecast), and the twin, which is that network without them, measured in turns. The nodes are the
-first two pairs'.
+Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (more than 2 % of what differs, left out alone or with the others of their region);
+the regions that differ without those, with and without, each region timed alone; and the runs of the explicit engine, of the engine
+without those (`octavo explain --roundings --build-without`), and of the twin.
 
 {roundings}
 
@@ -99,11 +113,27 @@ own* only move data, or change its type or scale, and are not at a network input
 """
 
 
+def count(results, nets, styles, threads):
+    """In words: how many cells are what."""
+    rows = [r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")) and "same" in r]
+    same = sum(r["same"] for r in rows)
+    within = sum(not r["same"] and r["low"] <= LIMIT for r in rows)
+    explained = sum("without" in r and (r["without"]["same"] or r["without"]["low"] <= LIMIT) for r in rows)
+    failed = sum("error" in r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")))
+    implicit = [r for n in nets for t in threads if (r := results.get(f"{n}/implicit/{t}")) and "same" in r]
+    good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
+    checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
+    equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
+    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {explained} do without the roundings that the "
+            f"placement demands, {len(rows) - same - within - explained} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
+            f"within {LIMIT}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
+
+
 def write(kept, nets, styles, threads):
     """docs/parity.md, and the README's table."""
     results = kept["results"]
     main = main_table(results, nets, styles, threads)
-    text = TEXT.format(limit=LIMIT, main=main, roundings=roundings_table(results, nets, styles, threads), checks=checks_table(results, nets),
+    text = TEXT.format(limit=LIMIT, main=main, count=count(results, nets, styles, threads), roundings=roundings_table(results, nets, styles, threads), checks=checks_table(results, nets),
                        **{k: kept[k] for k in ("machine", "effort", "pairs", "jobs")})
     (twins.ROOT / "docs/parity.md").write_text(text, encoding="utf-8")
     readme = twins.ROOT / "README.md"

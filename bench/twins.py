@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import struct
 import subprocess
@@ -59,15 +60,15 @@ def run(command):
 def octavo(args, *words):
     """stdout of the octavo command, on the cores `args.cpus` where it has any."""
     cpus = getattr(args, "cpus", None)
-    pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+    pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus and shutil.which("taskset") else []
     return run([*pin, args.octavo, *words])
 
 
-def build(args, model, engine, threads, table=None):
-    """Builds an engine with the run's shared timing cache."""
+def build(args, model, engine, threads, table=None, strict=False):
+    """Builds an engine with the run's shared timing cache. `strict`: a time that it does not have is an error."""
     command = ["build", model, "-o", engine, "--threads", threads, "--effort", args.effort]
     if args.effort > 0:
-        command += ["--timing-cache", args.cache]
+        command += ["--timing-cache", args.cache] + (["--strict-timing"] if strict else [])
     if table:
         command += ["--calibration", table]
     octavo(args, *command)

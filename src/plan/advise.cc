@@ -105,6 +105,7 @@ class Adviser {
     OCTAVO_TRY(const std::vector<Rounding> found, find(graph));
     OCTAVO_TRY(const region::Plan base, plan_of(graph));
     std::vector<NodeId> all, costly;
+    std::map<std::string, std::vector<std::size_t>> by_region;
     for (const Rounding& r : found) {
       PricedRounding p;
       p.rounding = r;
@@ -112,9 +113,14 @@ class Adviser {
       if (home != nullptr) p.region = home->name;
       OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {r.view}, home));
       std::tie(p.with, p.without, p.same_plan) = std::tie(alone.with, alone.without, alone.same_plan);
+      p.costs_time = pays(alone);
       all.push_back(r.view);
-      if (!p.same_plan && p.without >= 0 && p.without < 0.98 * p.with) costly.push_back(r.view);
+      if (home != nullptr) by_region[p.region].push_back(out.each.size());
       out.each.push_back(std::move(p));
+    }
+    for (const auto& [name, members] : by_region) OCTAVO_CHECK(try_together(graph, base, members, out.each));
+    for (const PricedRounding& p : out.each) {
+      if (p.costs_time) costly.push_back(p.rounding.view);
     }
     out.costly = static_cast<int>(costly.size());
     OCTAVO_TRY(out.all, difference(graph, base, all, nullptr));
@@ -123,6 +129,25 @@ class Adviser {
   }
 
  private:
+  static bool pays(const Roundings::Together& t) { return !t.same_plan && t.without >= 0 && t.without < 0.98 * t.with; }
+
+  /// Of one region's roundings, all cost time if leaving out all saves more than leaving out those that cost time alone.
+  Status try_together(const Graph& graph, const region::Plan& base, const std::vector<std::size_t>& members,
+                      std::vector<PricedRounding>& each) {
+    std::vector<NodeId> some, all;
+    for (const std::size_t i : members) {
+      all.push_back(each[i].rounding.view);
+      if (each[i].costs_time) some.push_back(each[i].rounding.view);
+    }
+    if (some.size() == all.size() || all.size() == 1) return {};
+    OCTAVO_TRY(const Roundings::Together every, difference(graph, base, all, nullptr));
+    if (!pays(every)) return {};
+    OCTAVO_TRY(const Roundings::Together part, difference(graph, base, some, nullptr));
+    if (part.without >= 0 && every.with - every.without < part.with - part.without + 0.02 * every.with) return {};
+    for (const std::size_t i : members) each[i].costs_time = true;
+    return {};
+  }
+
   static const region::Region* home_of(const Rounding& r, const region::Plan& plan) {
     std::set<std::string> nodes = r.around;
     nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());

@@ -43,7 +43,10 @@ struct PricedRounding {
   Rounding rounding;
   std::string region;             ///< the region's name in the plan of the default choices
   double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
-  bool same_plan = false;         ///< no region differs: a step of a table that is there anyway; the times are the region's
+  /// Saves more than 2 % of what differs when left out alone, or together with the other roundings of its region (and those that
+  /// save alone then save less).
+  bool costs_time = false;
+  bool same_plan = false;  ///< no region differs: a step of a table that is there anyway; the times are the region's
 };
 struct Roundings {
   /// Some of them left out together.
@@ -54,7 +57,7 @@ struct Roundings {
   };
   std::vector<PricedRounding> each;
   Together all;
-  int costly = 0;  ///< how many save more than 2 % of what differs when they alone are left out
+  int costly = 0;  ///< how many cost time
   Together without_costly;
 };
 /// Times by `options.costs` (effort >= 1), else estimates; only regions that differ are priced. Ranges are not used: what they

@@ -34,7 +34,7 @@ std::string text(const plan::Roundings& roundings, bool measured) {
   const auto together = [&](const plan::Roundings::Together& t) { return compared(t.with, t.without, t.same_plan, source); };
   out += fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
                      together(roundings.all));
-  if (roundings.costly == 0) return out + "none costs time when it alone is left out\n";
+  if (roundings.costly == 0) return out + "none costs time\n";
   return out + fmt::format("{} cost{} time; of the regions that differ without {}: {}\n", roundings.costly,
                            roundings.costly == 1 ? "s" : "", roundings.costly == 1 ? "it" : "them",
                            together(roundings.without_costly));
@@ -52,7 +52,8 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
     const plan::Rounding& r = p.rounding;
     json j = {{"tensor", r.tensor},         {"quantizer", brief(r.quantizer)},
               {"onnx_nodes", r.onnx_nodes}, {"source", r.source},
-              {"readers", r.readers},       {"region", p.region}};
+              {"readers", r.readers},       {"region", p.region},
+              {"costs_time", p.costs_time}};
     times(j, p.with, p.without, p.same_plan);
     out["roundings"].push_back(std::move(j));
   }
