@@ -25,7 +25,9 @@ class ConvKernel final : public region::Kernel {
       : plan_(std::move(plan)),
         stage_(region.stages.front()),
         weights_(packed[0]),
-        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
+        init_(reinterpret_cast<const std::int32_t*>(packed[1])),
+        lines_(plan_.requant ? reinterpret_cast<const float*>(packed[2]) : nullptr),
+        has_line_(plan_.requant ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
     stage_.anchor.weights.reset();
     generate(vbmi);
     make_tables();
@@ -49,13 +51,16 @@ class ConvKernel final : public region::Kernel {
   }
 
  private:
-  using Key = std::tuple<int, int, int, int>;  // phase, pixels, vectors, tail
+  using Key = std::tuple<int, int, int, int, bool>;  // phase, pixels, vectors, tail, line
 
   /// The functions for one block over one band, resolved when the code is generated.
   struct BlockCode {
     TileFn big = nullptr, small = nullptr;
     Tiling tiling;
   };
+
+  /// Whether the block's requantization is one fma.
+  [[nodiscard]] bool line(const Block& b) const { return has_line_ != nullptr && has_line_[b.init / 16] != 0; }
 
   [[nodiscard]] std::int64_t band_pixels(const Phase& ph, std::int64_t band) const {
     const std::int64_t start = band * ph.band_rows * ph.row_pixels;
@@ -71,9 +76,10 @@ class ConvKernel final : public region::Kernel {
         for (std::int64_t band : {std::int64_t{0}, ph.bands - 1}) {
           const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
           for (int pixels : {t.big, t.small_count > 0 ? t.small : t.big}) {
-            const Key key{static_cast<int>(i), pixels, b.vectors, b.tail};
+            const Key key{static_cast<int>(i), pixels, b.vectors, b.tail, line(b)};
             if (at.count(key) != 0) continue;
-            at[key] = emit_conv_tile(code_, pool, plan_, ph, Tile{pixels, b.vectors, b.tail}, vbmi);
+            at[key] = emit_conv_tile(code_, pool, plan_, line(b) ? plan_.line : plan_.epilogue, ph, Tile{pixels, b.vectors, b.tail},
+                                     vbmi);
           }
         }
       }
@@ -89,9 +95,9 @@ class ConvKernel final : public region::Kernel {
           BlockCode k;
           k.tiling = tile_pixels(band_pixels(ph, list == &inner ? 0 : ph.bands - 1),
                                  most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
-          k.big = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.big, b.vectors, b.tail}));
+          k.big = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.big, b.vectors, b.tail, line(b)}));
           if (k.tiling.small_count > 0)
-            k.small = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.small, b.vectors, b.tail}));
+            k.small = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.small, b.vectors, b.tail, line(b)}));
           list->push_back(k);
         }
       }
@@ -193,9 +199,15 @@ class ConvKernel final : public region::Kernel {
       args.x = origin + block.group * plan_.ic;
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
-      for (int s = 0; s < streams; ++s) {
-        const auto n = static_cast<std::size_t>(s);
-        args.stream[n] = base[n] + block.first_channel * channel[n];
+      const bool as_line = line(block);
+      const auto operands = stage_.operands.size();
+      for (auto n = as_line ? operands : 0, to = as_line ? std::size_t{2} : 0; n < static_cast<std::size_t>(streams); ++n, ++to) {
+        args.stream[to] = base[n] + block.first_channel * channel[n];
+      }
+      if (as_line) {
+        const float* m = lines_ + block.init;
+        args.stream[0] = reinterpret_cast<std::byte*>(const_cast<float*>(m));
+        args.stream[1] = reinterpret_cast<std::byte*>(const_cast<float*>(m + plan_.init_count));
       }
       const BlockCode& code = codes[static_cast<std::size_t>(b)];
       args.tiles = code.tiling.big_count;
@@ -210,6 +222,8 @@ class ConvKernel final : public region::Kernel {
   region::Stage stage_;
   const std::byte* weights_;
   const std::int32_t* init_;
+  const float* lines_;
+  const std::int32_t* has_line_;
   Code code_;
   std::vector<std::array<std::vector<BlockCode>, 2>> code_of_;  ///< [phase][0: inner band, 1: last band][block]
   std::vector<std::vector<std::int32_t>> tables_;
@@ -228,10 +242,14 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
   auto wp = weights.mutable_data<std::int8_t>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
+  std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
       auto* to = wp.data() + b.weights;
       std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors) * 16, 0);
+      auto& limits =
+          lines.emplace_back(LineBlock{.first_channel = b.first_channel, .init = b.init, .limits = {}, .offsets = {}}).limits;
+      limits.resize(static_cast<std::size_t>(b.channels));
       const std::size_t taps_x = ph.x.offset.size();
       // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group.
       const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
@@ -248,6 +266,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
             const auto value = w[s.weight_index(out, in % s.ic(), ky, ph.x.tap[column])];
             quad[c * 4] = value;
             sums[static_cast<std::size_t>(c)] += value;
+            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(value));
           }
         }
       }
@@ -256,7 +275,12 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
       }
     }
   }
-  return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
+  std::vector<ir::Tensor> packed{std::move(weights), std::move(init)};
+  if (conv.requant) {
+    OCTAVO_TRY(auto more, pack_lines(region, plan, *conv.requant, lines, conv.init_count));
+    for (auto& t : more) packed.push_back(std::move(t));
+  }
+  return packed;
 }
 
 Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,

@@ -1,7 +1,7 @@
 // The generated integer convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8, vpdpbusd.
 //
 // Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes];
-// [1] s32 initial accumulators -zx * sum(w), 16 per vector.
+// [1] s32 initial accumulators -zx * sum(w), 16 per vector. With ConvPlan::requant also [2] and [3] of pack_lines.
 #pragma once
 
 #include <memory>

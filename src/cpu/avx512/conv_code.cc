@@ -192,8 +192,9 @@ class ConvUnits {
 
 }  // namespace
 
-std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Phase& phase, const Tile& tile, bool vbmi) {
-  Emitter emitter(c, pool, plan.epilogue, vbmi);
+std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& epilogue, const Phase& phase,
+                           const Tile& tile, bool vbmi) {
+  Emitter emitter(c, pool, epilogue, vbmi);
   ConvTile t(c, phase, tile);
   c.align(64);
   const std::size_t start = c.getSize();

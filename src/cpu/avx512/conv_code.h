@@ -9,7 +9,9 @@
 namespace octavo::cpu::avx512 {
 
 /// Emits a TileFn for tiles of this shape; returns its offset in the code. It reads x pixels at args.x + table[pixel][0], the
-/// block's weights ([segment][quad][vector][16 channels][4 bytes]) and initial values, and runs the epilogue on every tile.
-std::size_t emit_conv_tile(Code& code, ConstantPool& pool, const ConvPlan& plan, const Phase& phase, const Tile& tile, bool vbmi);
+/// block's weights ([segment][quad][vector][16 channels][4 bytes]) and initial values, and runs the epilogue on every tile:
+/// plan.epilogue or plan.line.
+std::size_t emit_conv_tile(Code& code, ConstantPool& pool, const ConvPlan& plan, const Epilogue& epilogue, const Phase& phase,
+                           const Tile& tile, bool vbmi);
 
 }  // namespace octavo::cpu::avx512

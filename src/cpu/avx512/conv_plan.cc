@@ -264,6 +264,12 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
       p.phases.push_back(std::move(ph));
     }
   }
+  Requant requant;
+  const bool brief = std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; });
+  if (brief && find_requant(p.epilogue, requant).empty() && foldable(stage, plan, requant)) {
+    p.line = line_epilogue(p.epilogue, requant);
+    p.requant = std::move(requant);
+  }
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
   double clocks = 0;
   for (const auto& ph : p.phases) {

@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cpu/avx512/lower.h"
+#include "cpu/avx512/requant.h"
 #include "region/region.h"
 
 namespace octavo::cpu::avx512 {
@@ -54,6 +56,8 @@ struct Tiling {
 [[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
 /// Reductions up to this many quads run under the previous tile's epilogue.
 inline constexpr std::int64_t kPipelinedQuads = 32;
+/// Longer reductions hide the epilogue, and their many accumulator values rarely leave a single fma for 64 channels.
+inline constexpr std::int64_t kBriefQuads = 96;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
@@ -77,6 +81,8 @@ struct Phase {
 struct ConvPlan {
   ConvShape shape;
   Epilogue epilogue;
+  std::optional<Requant> requant;  ///< blocks may run `line` instead of `epilogue`
+  Epilogue line;
   bool batch_is_pixels = false;
   std::int64_t images = 1;
   std::int64_t merge = 1, groups = 1, ic = 1, oc = 1;  ///< after merging groups

@@ -37,7 +37,7 @@ Emitter::Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool 
   }
   const int end = static_cast<int>(e_.code.size());
   for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
-    const int v = static_cast<int>(j) == e_.pack.output ? e_.pack.value : e_.outputs[j].value;
+    const int v = e_.pack.packs(j) ? e_.pack.value : e_.outputs[j].value;
     uses_[static_cast<std::size_t>(v)].push_back(end);
   }
 }
@@ -303,12 +303,12 @@ int Emitter::evaluate(int p, int v) {
   now_ = n;
   if (!acc_used) release(tile_.acc(p, v));
   for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
-    if (static_cast<int>(j) == e_.pack.output) continue;
+    if (e_.pack.packs(j)) continue;
     store(static_cast<int>(j), in_register(e_.outputs[j].value));
     pinned_.fill(false);
   }
   int result = -1;
-  if (e_.pack.output >= 0) {
+  if (!e_.pack.sinks.empty()) {
     const int value = e_.pack.value;
     result = in_register(value);
     Place& pl = place_[static_cast<std::size_t>(value)];

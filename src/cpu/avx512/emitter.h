@@ -124,6 +124,8 @@ class Emitter {
     std::array<int, 4> regs{-1, -1, -1, -1};
   };
   void pack(const Group& group);
+  int look_up(int which, int index);
+  void store_packed(const Group& group, int j, int out);
   Xbyak::Reg64 pointer(int stream, int pixel);
   Xbyak::Address element(int stream, int p, int v);
   [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != 16; }

@@ -271,21 +271,35 @@ void Emitter::pack(const Group& g) {
     c_.vpermd(Zmm(a), Zmm(order), Zmm(a));
     release(order);
   }
-  int out = a;
-  if (k.table >= 0) {
-    const auto& t = e_.tables[static_cast<std::size_t>(k.table)];
-    const int high = take(-1);
-    out = take(-1);
-    c_.vmovdqa64(Zmm(out), pool_.table(t, false, 0));
-    c_.vpermt2b(Zmm(out), Zmm(a), pool_.table(t, false, 64));
-    c_.vmovdqa64(Zmm(high), pool_.table(t, false, 128));
-    c_.vpermt2b(Zmm(high), Zmm(a), pool_.table(t, false, 192));
-    c_.vpmovb2m(c_.k2, Zmm(a));
-    c_.vmovdqu8(Zmm(out) | c_.k2, Zmm(high));
-    release(high);
-    release(a);
+  for (std::size_t i = 0; i < k.sinks.size(); ++i) {
+    const auto& sink = k.sinks[i];
+    const bool last = i + 1 == k.sinks.size();
+    const int out = sink.table < 0 ? a : look_up(sink.table, a);
+    store_packed(g, sink.output, out);
+    if (out != a) release(out);
+    if (last) release(a);
   }
-  const int stream = static_cast<int>(e_.operands.size()) + k.output;
+}
+
+/// A register with the table's entries for 64 packed indices.
+int Emitter::look_up(int which, int index) {
+  const auto& t = e_.tables[static_cast<std::size_t>(which)];
+  const int high = take(-1), out = take(-1);
+  c_.vmovdqa64(Zmm(out), pool_.table(t, false, 0));
+  c_.vpermt2b(Zmm(out), Zmm(index), pool_.table(t, false, 64));
+  c_.vmovdqa64(Zmm(high), pool_.table(t, false, 128));
+  c_.vpermt2b(Zmm(high), Zmm(index), pool_.table(t, false, 192));
+  c_.vpmovb2m(c_.k2, Zmm(index));
+  c_.vmovdqu8(Zmm(out) | c_.k2, Zmm(high));
+  release(high);
+  return out;
+}
+
+/// The group's bytes to output j.
+void Emitter::store_packed(const Group& g, int j, int out) {
+  const auto& group = g.members;
+  const std::size_t n = group.size();
+  const int stream = static_cast<int>(e_.operands.size()) + j;
   const int per_pixel = tile_.vectors;
   for (std::size_t i = 0; i < n; i += static_cast<std::size_t>(per_pixel)) {
     const auto to = c_.ptr[pointer(stream, group[i].first)];
@@ -320,7 +334,6 @@ void Emitter::pack(const Group& g) {
       c_.vextracti32x4(to, Zmm(out), chunk);
     }
   }
-  release(out);
 }
 
 }  // namespace octavo::cpu::avx512

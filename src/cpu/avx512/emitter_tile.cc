@@ -105,7 +105,7 @@ void Emitter::hoist() {
     }
   };
   invariants(true);
-  if (e_.pack.output >= 0 && budget > 0) {
+  if (!e_.pack.sinks.empty() && budget > 0) {
     order_reg_ = grab();
     load_order(order_reg_);
   }
@@ -131,7 +131,7 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
   hoist();
   // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
-  const int together = e_.pack.output < 0 || tile.vectors > 2 ? 1 : 4 / tile.vectors;
+  const int together = e_.pack.sinks.empty() || tile.vectors > 2 ? 1 : 4 / tile.vectors;
   for (int p = 0; p < tile.pixels; ++p) {
     if (p % together == 0) groups_.emplace_back();
     for (int v = 0; v < tile.vectors; ++v) groups_.back().members.emplace_back(p, v);
@@ -140,7 +140,7 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   const auto add = [&](int p, int v, bool last_vector) {
     const auto group = static_cast<std::size_t>(p / together);
     steps_.push_back({group, (p % together) * tile.vectors + v});
-    if (last_vector && last_of_group(p) && e_.pack.output >= 0) steps_.push_back({group, -1});
+    if (last_vector && last_of_group(p) && !e_.pack.sinks.empty()) steps_.push_back({group, -1});
   };
   if (channel_values_.empty()) {
     for (int p = 0; p < tile.pixels; ++p) {

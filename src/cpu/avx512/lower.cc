@@ -105,25 +105,34 @@ class Lowering {
     return at(v).imm;
   }
 
+  /// The first 8-bit output decides what is packed; others that are the same bytes or tables of them join it.
   void choose_pack() {
+    Pack& k = e_.pack;
     for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
       const auto type = e_.outputs[j].type;
       if ((type != ir::DType::u8 && type != ir::DType::s8) || e_.stores[j].access != Access::full) continue;
-      e_.pack.output = static_cast<int>(j);
-      e_.pack.is_signed = type == ir::DType::s8;
-      e_.pack.value = e_.outputs[j].value;
-      simplify_pack();
-      return;
+      Pack::Sink sink{static_cast<int>(j), -1};
+      int value = e_.outputs[j].value;
+      bool is_signed = type == ir::DType::s8;
+      if (vbmi_ && at(value).op == Op::table) {  // the index is unsigned, whatever the entries are
+        sink.table = at(value).imm;
+        value = at(value).args[0];
+        is_signed = false;
+      }
+      if (k.sinks.empty()) {
+        k.value = value;
+        k.is_signed = is_signed;
+      } else if (k.value != value || k.is_signed != is_signed) {
+        continue;
+      }
+      k.sinks.push_back(sink);
     }
+    if (!k.sinks.empty()) simplify_pack();
   }
 
   // The packs saturate, so clamps to the type's range are free; see tests/cpu/avx512_epilogue_test.cc for NaN and infinities.
   void simplify_pack() {
     Pack& k = e_.pack;
-    if (vbmi_ && !k.is_signed && at(k.value).op == Op::table) {
-      k.table = at(k.value).imm;
-      k.value = at(k.value).args[0];
-    }
     const std::int32_t lo = k.is_signed ? -128 : 0, hi = k.is_signed ? 127 : 255;
     k.lo = lo, k.hi = hi;
     // Integer clamps from the outermost inwards: the bounds met first win. Whole bytes are clamped 64 at a time.
@@ -217,7 +226,7 @@ class Lowering {
   void remove_dead() {
     std::vector<char> live(e_.code.size(), 0);
     for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
-      const int v = static_cast<int>(j) == e_.pack.output ? e_.pack.value : e_.outputs[j].value;
+      const int v = e_.pack.packs(j) ? e_.pack.value : e_.outputs[j].value;
       live[static_cast<std::size_t>(v)] = 1;
     }
     for (std::size_t i = e_.code.size(); i-- > 0;) {
@@ -238,7 +247,7 @@ class Lowering {
       kept.push_back(n);
     }
     e_.code = std::move(kept);
-    for (auto& o : e_.outputs) o.value = moved[static_cast<std::size_t>(o.value)];  // -1 for the packed one if replaced
+    for (auto& o : e_.outputs) o.value = moved[static_cast<std::size_t>(o.value)];  // -1 for packed ones if replaced
     if (e_.pack.value >= 0) e_.pack.value = moved[static_cast<std::size_t>(e_.pack.value)];
   }
 

@@ -2,6 +2,7 @@
 // instructions allow. Refuses what the emitter cannot do.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -35,14 +36,22 @@ struct Instr {
   bool reversed = false;
 };
 
-/// The one 8-bit output that is packed four vectors at a time: clamp(saturate(value + zero), lo, hi), then the table.
+/// The 8-bit value that is packed four vectors at a time, clamp(saturate(value + zero), lo, hi), and the outputs that are these
+/// bytes or tables of them.
 struct Pack {
-  int output = -1;  ///< -1: none
+  struct Sink {
+    int output = -1;
+    int table = -1;  ///< looked up in the packed bytes (needs VBMI); -1: the bytes themselves
+  };
+  std::vector<Sink> sinks;  ///< empty: nothing is packed
   int value = -1;
   bool is_signed = false;
   std::int32_t zero = 0;          ///< added after saturation to 16 bits
   std::int32_t lo = 0, hi = 255;  ///< bounds of the packed bytes; the type's own range costs nothing
-  int table = -1;                 ///< looked up in the packed bytes (needs VBMI)
+
+  [[nodiscard]] bool packs(std::size_t output) const {
+    return std::any_of(sinks.begin(), sinks.end(), [&](const Sink& s) { return s.output == static_cast<int>(output); });
+  }
 };
 
 /// What the emitter needs of a stage. Streams are operands first, then stores.

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
+#include "cpu/avx512/rolling.h"
 #include "cpu/family.h"
 #include "cpu/isa.h"
 
@@ -20,7 +21,7 @@ using region::Plan;
 using region::Region;
 
 constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit",
-                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit";
+                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit", kRolling = "cpu.depthwise.u8s8.avx512vnni.rolling";
 
 class Provider final : public region::Provider {
  public:
@@ -42,12 +43,22 @@ class Provider final : public region::Provider {
       o.tactic = kDepthwise;
       o.refusal = make_plan(region, plan, dw);
       o.cost = dw.seconds;
+      RollingPlan rolling;
+      Offer& p = out.emplace_back();
+      p.tactic = kRolling;
+      p.refusal = make_plan(region, plan, rolling);
+      p.cost = rolling.seconds;
     }
     return out;
   }
 
   [[nodiscard]] Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan,
                                                      std::string_view tactic) const override {
+    if (tactic == kRolling) {
+      RollingPlan rolling;
+      OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, rolling)));
+      return checked(pack_rolling(region, plan, rolling), packed_bytes(rolling));
+    }
     if (tactic == kDepthwise) {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, dw)));
@@ -60,6 +71,12 @@ class Provider final : public region::Provider {
 
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const Region& region, const Plan& plan,
                                                                     std::span<const std::byte* const> packed) const override {
+    if (region.tactic == kRolling) {
+      RollingPlan rolling;
+      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, rolling)));
+      OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(rolling)));
+      return make_rolling(region, std::move(rolling), packed);
+    }
     if (region.tactic == kDepthwise) {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, dw)));
@@ -73,12 +90,15 @@ class Provider final : public region::Provider {
   }
 
  private:
-  /// Sizes of the packed constants: weights, then initial accumulators.
-  static std::array<std::int64_t, 2> packed_bytes(const ConvPlan& p) {
-    return {std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
+  /// Sizes of the packed constants: weights, initial accumulators; then lines and their flags.
+  static std::vector<std::int64_t> packed_bytes(const ConvPlan& p) {
+    std::vector<std::int64_t> bytes{std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
+    if (p.requant) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4});
+    return bytes;
   }
-  static std::array<std::int64_t, 2> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
-  static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::array<std::int64_t, 2>& bytes) {
+  static std::vector<std::int64_t> packed_bytes(const RollingPlan& p) { return avx512::packed_bytes(p); }
+  static std::vector<std::int64_t> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
+  static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::vector<std::int64_t>& bytes) {
     const auto same = [](const ir::Tensor& t, std::int64_t n) { return static_cast<std::int64_t>(t.bytes().size()) == n; };
     if (packed && !std::equal(packed->begin(), packed->end(), bytes.begin(), bytes.end(), same))
       return fail(ErrorKind::internal, "packing for generated code: not the sizes that loading expects");
@@ -94,6 +114,10 @@ class Provider final : public region::Provider {
   static std::string make_plan(const Region& region, const Plan& plan, DepthwisePlan& dw) {
     if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
     return plan_depthwise(region, plan, has_vbmi(), dw);
+  }
+  static std::string make_plan(const Region& region, const Plan& plan, RollingPlan& rolling) {
+    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
+    return plan_rolling(region, plan, has_vbmi(), rolling);
   }
   static Status status(const Region& region, std::string_view tactic, const std::string& why) {
     if (why.empty()) return {};

@@ -1,0 +1,242 @@
+#include "cpu/avx512/requant.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using program::Op;
+
+/// As the packs do it: 16-bit saturation, zero point, 16-bit saturation, bounds (which lie within 8 bits).
+std::int32_t packed(const Requant& r, float value, std::int32_t lo, std::int32_t hi) {
+  constexpr float kIntegers = 12582912.0F;  // floats from here on are integers: adding it rounds to nearest even
+  const float rounded = (std::clamp(value, -32768.0F, 32767.0F) + kIntegers) - kIntegers;
+  return std::clamp(static_cast<std::int32_t>(rounded) + r.zero, lo, hi);
+}
+
+/// fma(x, a, b) without a library call: the product of floats is exact in double, and rounding the sum twice only differs from
+/// rounding it once where the double lies halfway between two floats.
+float fma_of(float x, float a, float b) {
+  const double sum = static_cast<double>(x) * static_cast<double>(a) + static_cast<double>(b);
+  if ((std::bit_cast<std::uint64_t>(sum) & 0x1fffffffU) == 0x10000000U || std::fabs(sum) < 1e-30) return std::fma(x, a, b);
+  return static_cast<float>(sum);
+}
+
+float stepped(const Requant& r, float y) {
+  for (const auto& s : r.steps) {
+    if (s.op == Op::div) {
+      y /= s.imm;
+    } else {
+      y = s.op == Op::max ? std::max(y, s.imm) : std::min(y, s.imm);
+    }
+  }
+  return y;
+}
+
+/// The least sum in (-limit, limit] whose code is at least k, from a guess; nothing when the guess is far off.
+std::optional<std::int64_t> reach(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset,
+                                  std::int32_t k, double guess) {
+  auto sum = static_cast<std::int64_t>(std::clamp(guess, static_cast<double>(1 - limit), static_cast<double>(limit)));
+  int left = 200;
+  while (r.code(sum + offset, scale, bias) < k) {
+    if (++sum > limit || --left < 0) return std::nullopt;
+  }
+  while (r.code(sum - 1 + offset, scale, bias) >= k) {
+    if (--sum <= -limit || --left < 0) return std::nullopt;
+  }
+  return sum;
+}
+
+struct Corner {
+  std::int64_t sum;  ///< the least with code >= k
+  std::int32_t k;
+  double slack;  ///< distance of the real-valued line from k - 1/2 at sum or sum - 1, whichever is nearer
+};
+
+bool holds(const Requant& r, const Line& line, const Corner& c) {
+  return line_code(r, line, c.sum) >= c.k && line_code(r, line, c.sum - 1) < c.k;
+}
+
+}  // namespace
+
+std::int32_t Requant::code(std::int64_t acc, float s, float b) const {
+  const auto x = static_cast<float>(acc);
+  const float y = bias < 0 ? x * s : fused ? fma_of(x, s, b) : x * s + b;
+  return packed(*this, stepped(*this, y), lo, hi);
+}
+
+std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
+  return packed(r, fma_of(static_cast<float>(sum), line.m, line.b), r.first, r.last);
+}
+
+std::string find_requant(const Epilogue& e, Requant& out) {
+  out = Requant{};
+  if (e.pack.sinks.empty()) return "no packed 8-bit store";
+  for (std::size_t j = 0; j < e.outputs.size(); ++j) {
+    if (!e.pack.packs(j)) return fmt::format("output {} is not the packed value or a table of it", j);
+  }
+  const auto at = [&](int v) -> const Instr& { return e.code[static_cast<std::size_t>(v)]; };
+  const auto channel_load = [&](int v) {
+    if (at(v).op != Op::load_f) return false;
+    const Stream& s = e.operands[static_cast<std::size_t>(at(v).imm)];
+    return s.dtype == ir::DType::f32 && (s.access == Access::channel || s.access == Access::uniform);
+  };
+  int v = e.pack.value;
+  if (at(v).op != Op::f2i) return "the packed value is not rounded";
+  v = at(v).args[0];
+  for (;;) {
+    const Instr& in = at(v);
+    if (in.op == Op::nan0) {  // acc, scale and bias are finite: there is no NaN
+      v = in.args[0];
+      continue;
+    }
+    if (in.op != Op::div && in.op != Op::max && in.op != Op::min) break;
+    std::size_t side = 1;  // of the constant
+    if (at(in.args[1]).op != Op::imm_f) side = 0;
+    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0)) return "a step with two values";
+    const float imm = std::bit_cast<float>(at(in.args[side]).imm);
+    if (std::isnan(imm) || (in.op == Op::div && !(imm > 0 && std::isfinite(imm)))) return "a step with an unusable constant";
+    out.steps.insert(out.steps.begin(), {in.op, imm});
+    v = in.args[1 - side];
+  }
+  const auto is_acc = [&](int value) { return at(value).op == Op::i2f && at(at(value).args[0]).op == Op::acc_i; };
+  const auto product = [&](int a, int b) {
+    if (is_acc(b)) std::swap(a, b);
+    if (!is_acc(a) || !channel_load(b)) return false;
+    out.scale = at(b).imm;
+    return true;
+  };
+  const Instr& in = at(v);
+  if (in.op == Op::fma) {
+    if (!product(in.args[0], in.args[1]) || !channel_load(in.args[2])) return "not scale * acc + bias";
+    out.bias = at(in.args[2]).imm;
+  } else if (in.op == Op::mul) {
+    if (!product(in.args[0], in.args[1])) return "not scale * acc";
+  } else if (in.op == Op::add) {
+    const int m = at(in.args[0]).op == Op::mul ? 0 : 1;
+    const Instr& mul = at(in.args[static_cast<std::size_t>(m)]);
+    if (mul.op != Op::mul || !product(mul.args[0], mul.args[1]) || !channel_load(in.args[static_cast<std::size_t>(1 - m)]))
+      return "not scale * acc + bias";
+    out.bias = at(in.args[static_cast<std::size_t>(1 - m)]).imm;
+    out.fused = false;
+  } else {
+    return "not scale * acc + bias";
+  }
+  out.zero = e.pack.zero, out.lo = e.pack.lo, out.hi = e.pack.hi;
+  out.first = packed(out, stepped(out, -3e38F), out.lo, out.hi);
+  out.last = packed(out, stepped(out, 3e38F), out.lo, out.hi);
+  return "";
+}
+
+std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset) {
+  double divisor = 1;
+  for (const auto& s : r.steps) {
+    if (s.op == Op::div) divisor *= static_cast<double>(s.imm);
+  }
+  if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(bias)) return std::nullopt;
+  const double slope = static_cast<double>(scale) / divisor;
+  const double start = static_cast<double>(bias) / divisor + slope * static_cast<double>(offset);
+  // Beyond this the conversion to int32 would leave its range, or m would be denormal.
+  if (static_cast<double>(limit) * slope + std::fabs(start) > 1e9 || slope < 1e-30) return std::nullopt;
+  // Where every code begins.
+  std::vector<Corner> corners;
+  const std::int32_t least = r.code(offset - limit, scale, bias), most = r.code(offset + limit, scale, bias);
+  for (std::int32_t k = least + 1; k <= most; ++k) {
+    const double level = k - r.zero - 0.5;
+    const auto sum = reach(r, scale, bias, limit, offset, k, std::ceil((level - start) / slope));
+    if (!sum) return std::nullopt;
+    const double above = slope * static_cast<double>(*sum) + start - level;
+    corners.push_back({*sum, k, std::min(std::fabs(above), std::fabs(slope - above))});
+  }
+  const auto ends = [&](const Line& line) { return line_code(r, line, -limit) == least && line_code(r, line, limit) == most; };
+  const auto all = [&](const Line& line) {
+    return ends(line) && std::all_of(corners.begin(), corners.end(), [&](const Corner& c) { return holds(r, line, c); });
+  };
+  const Line plain{static_cast<float>(slope), static_cast<float>(start)};
+  if (all(plain)) return plain;
+  // Few corners are close to the line; only those tell candidates apart.
+  std::vector<Corner> close;
+  std::copy_if(corners.begin(), corners.end(), std::back_inserter(close), [](const Corner& c) { return c.slack < 1e-3; });
+  const double unit = std::ldexp(1.0, -20);  // of b, in codes
+  for (int db = 0; db <= 12; ++db) {
+    for (int dm = 0; dm <= 8; ++dm) {
+      for (const int sign : {0, 1, 2, 3}) {
+        const double b = start + ((sign & 1) != 0 ? -db : db) * unit;
+        const double m = slope * (1.0 + ((sign & 2) != 0 ? -dm : dm) * std::ldexp(1.0, -24));
+        const Line line{static_cast<float>(m), static_cast<float>(b)};
+        if (std::all_of(close.begin(), close.end(), [&](const Corner& c) { return holds(r, line, c); }) && all(line)) return line;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool foldable(const region::Stage& stage, const region::Plan& plan, const Requant& r) {
+  const auto constant = [&](int operand) {
+    if (operand < 0) return true;
+    const auto& ref = stage.operands[static_cast<std::size_t>(operand)].ref;
+    return plan.buffers[static_cast<std::size_t>(ref.buffer)].kind == region::BufferKind::constant;
+  };
+  return constant(r.scale) && constant(r.bias);
+}
+
+Result<ChannelValues> ChannelValues::of(const region::Region& region, const region::Plan& plan, const Requant& r) {
+  const auto& stage = region.stages.front();
+  ChannelValues out;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const int operand = i == 0 ? r.scale : r.bias;
+    if (operand < 0) continue;
+    const auto& ref = stage.operands[static_cast<std::size_t>(operand)].ref;
+    const auto& buffer = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+    if (buffer.empty())
+      return fail(ErrorKind::internal, fmt::format("packing \"{}\": operand {} has no data", region.name, operand));
+    out.data_[i] = reinterpret_cast<const float*>(buffer.bytes().data()) + ref.offset;
+    out.step_[i] = stage.space[1] == 1 ? 0 : ref.strides[1];
+  }
+  return out;
+}
+
+Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const region::Plan& plan, const Requant& r,
+                                           const std::vector<LineBlock>& blocks, std::int64_t init_count) {
+  OCTAVO_TRY(const ChannelValues values, ChannelValues::of(region, plan, r));
+  ir::Tensor lines(ir::DType::f32, {2 * init_count}), taken(ir::DType::s32, {init_count / 16});
+  auto* m = lines.mutable_data<float>().data();
+  auto* flags = taken.mutable_data<std::int32_t>().data();
+  for (const LineBlock& b : blocks) {
+    bool all = true;
+    for (std::size_t c = 0; c < b.limits.size() && all; ++c) {
+      const std::int64_t channel = b.first_channel + static_cast<std::int64_t>(c);
+      const auto line = one_fma(r, values.scale(channel), values.bias(channel), b.limits[c], b.offsets.empty() ? 0 : b.offsets[c]);
+      all = line.has_value();
+      if (line) m[b.init + static_cast<std::int64_t>(c)] = line->m, m[init_count + b.init + static_cast<std::int64_t>(c)] = line->b;
+    }
+    flags[b.init / 16] = all ? 1 : 0;
+  }
+  return std::vector<ir::Tensor>{std::move(lines), std::move(taken)};
+}
+
+Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
+  Epilogue out;
+  out.outputs = e.outputs;
+  out.tables = e.tables;
+  out.stores = e.stores;
+  out.columns = e.columns;
+  out.pack = e.pack;
+  const Stream channel{Access::channel, ir::DType::f32, -1};
+  out.operands = {channel, channel};
+  out.code = {{Op::acc_i},
+              {Op::i2f, {0, -1, -1, -1}},
+              {Op::load_f, {-1, -1, -1, -1}, 0},
+              {Op::load_f, {-1, -1, -1, -1}, 1},
+              {Op::fma, {1, 2, 3, -1}},
+              {Op::f2i, {4, -1, -1, -1}}};
+  out.pack.value = 5;
+  out.pack.lo = r.first, out.pack.hi = r.last;
+  return out;
+}
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,79 @@
+// Requantization as one fma.
+//
+//   written:  code = clamp(round(steps(scale[c] * x + bias[c])) + zero),  steps: clamps and a division by the output's scale
+//   computed: code = clamp(round(m[c] * x + b[c]) + zero)                 x = float(acc)
+//
+// Why: the division, the clamps and their constants cost as much as everything else in an epilogue; a depthwise convolution has few
+// dots to hide them behind. Exact: both sides never decrease in acc, so they are equal for every acc within the bound exactly if
+// each code is reached at the same acc. `one_fma` finds where the written form reaches every code, by evaluating it, and looks for
+// m and b near scale / s and bias / s that reach all of them there. Where rounding leaves no such pair, a block of channels keeps
+// the written form. Both forms are the same function: nothing here changes a result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cpu/avx512/lower.h"
+#include "ir/tensor.h"
+
+namespace octavo::cpu::avx512 {
+
+struct Requant {
+  int scale = -1, bias = -1;  ///< f32 operands, per channel or uniform; bias -1: none
+  bool fused = true;          ///< fma(x, scale, bias); otherwise a product, then a sum
+  struct Step {
+    program::Op op = program::Op::div;  ///< div, max or min by `imm`
+    float imm = 1;
+  };
+  std::vector<Step> steps;
+  std::int32_t zero = 0, lo = 0, hi = 255;  ///< Pack's; bounds of the code
+  std::int32_t first = 0, last = 255;       ///< the codes that steps leave possible, within lo..hi
+
+  /// The code as written, of one accumulator.
+  [[nodiscard]] std::int32_t code(std::int64_t acc, float s, float b) const;
+};
+
+/// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
+[[nodiscard]] std::string find_requant(const Epilogue& e, Requant& out);
+
+/// m and b for x = float(sum), acc = sum + offset, proven equal for |sum| <= limit; nothing when none was found. Some microseconds.
+struct Line {
+  float m = 0, b = 0;
+};
+[[nodiscard]] std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset = 0);
+/// clamp(saturate(round(m * x + b) + zero)), as the kernels compute it.
+[[nodiscard]] std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum);
+
+/// Scale and bias of channels; bias 0 without one.
+class ChannelValues {
+ public:
+  static Result<ChannelValues> of(const region::Region& region, const region::Plan& plan, const Requant& r);
+  [[nodiscard]] float scale(std::int64_t channel) const { return data_[0][channel * step_[0]]; }
+  [[nodiscard]] float bias(std::int64_t channel) const { return data_[1] == nullptr ? 0 : data_[1][channel * step_[1]]; }
+
+ private:
+  std::array<const float*, 2> data_{};
+  std::array<std::int64_t, 2> step_{};
+};
+
+/// Scale and bias are constants of the plan.
+[[nodiscard]] bool foldable(const region::Stage& stage, const region::Plan& plan, const Requant& r);
+
+/// A block of channels that is computed one way.
+struct LineBlock {
+  std::int64_t first_channel = 0, init = 0;  ///< as in Block
+  std::vector<std::int64_t> limits;          ///< a bound of |sum|, a channel
+  std::vector<std::int64_t> offsets;         ///< acc - sum; empty: 0
+};
+/// Two constants: f32[2 * init_count], the m of all blocks at their `init`, then the b; s32[init_count / 16], 1 at init / 16 of
+/// blocks whose channels all have lines.
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const region::Plan& plan, const Requant& r,
+                                                         const std::vector<LineBlock>& blocks, std::int64_t init_count);
+
+/// The epilogue with the line in place of the steps: streams are m, b (f32, a channel each), then the stores.
+[[nodiscard]] Epilogue line_epilogue(const Epilogue& e, const Requant& r);
+
+}  // namespace octavo::cpu::avx512

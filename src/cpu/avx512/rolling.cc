@@ -1,0 +1,221 @@
+#include "cpu/avx512/rolling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <map>
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+class RollingKernel final : public region::Kernel {
+ public:
+  RollingKernel(const region::Region& region, RollingPlan plan, std::span<const std::byte* const> packed)
+      : d_(std::move(plan)),
+        stage_(region.stages.front()),
+        weights_(packed[0]),
+        values_(reinterpret_cast<const float*>(packed[1])),
+        has_line_(reinterpret_cast<const std::int32_t*>(packed[2])) {
+    stage_.anchor.weights.reset();
+    padding_.fill(static_cast<std::byte>(d_.zero));
+    generate();
+  }
+
+  [[nodiscard]] int tasks() const override { return static_cast<int>(d_.shape.n * d_.bands); }
+
+  void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
+    for (int t = begin; t < end; ++t) {
+      const std::int64_t image = t / d_.bands, first = (t % d_.bands) * d_.band_rows;
+      const std::int64_t last = std::min(d_.shape.out_h, first + d_.band_rows);
+      for (std::int64_t y = first; y < last; y += d_.rows) {
+        const auto rows = static_cast<std::size_t>(std::min(d_.rows, last - y));
+        for (std::size_t b = 0; b < d_.blocks.size(); ++b) run_rows(memory, image, y, d_.blocks[b], code_of_[rows - 1][b]);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] RollingShape shape_of(const Block& b, std::int64_t rows) const {
+    return {b.vectors, b.tail, static_cast<int>(rows), has_line_[b.init / 16] != 0};
+  }
+
+  void generate() {
+    ConstantPool pool(code_);
+    std::map<RollingShape, std::size_t> at;
+    for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
+      for (const Block& b : d_.blocks) {
+        const RollingShape shape = shape_of(b, rows);
+        if (at.count(shape) == 0) at[shape] = emit_rolling(code_, pool, d_, stage_, shape);
+      }
+    }
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
+      for (const Block& b : d_.blocks)
+        code_of_[static_cast<std::size_t>(rows - 1)].push_back(reinterpret_cast<RollingFn>(base + at.at(shape_of(b, rows))));
+    }
+  }
+
+  void run_rows(const region::Memory& memory, std::int64_t image, std::int64_t y, const Block& block, RollingFn code) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const ConvShape& s = d_.shape;
+    const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel;
+    const std::int64_t x0 = -s.pads[1], loop0 = x0 + d_.first_columns();
+    RollingArgs args;
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      const std::int64_t input = y * s.stride[0] - s.pads[0] + i;
+      const bool inside = input >= 0 && input < s.h;
+      const std::byte* row = corner + input * x.strides[2];
+      args.row[k] = inside ? row + loop0 * x.strides[3] : padding_.data();
+      args.step[k] = inside ? x.strides[3] : 0;
+      for (std::int64_t n = 0; n < d_.first_columns(); ++n) {
+        const bool exists = inside && x0 + n >= 0 && x0 + n < s.w;
+        args.first[static_cast<std::size_t>(n)][k] = exists ? row + (x0 + n) * x.strides[3] : padding_.data();
+      }
+    }
+    args.padding = padding_.data();
+    args.columns = std::max<std::int64_t>(0, s.w - loop0);
+    args.count = s.out_w;
+    args.weights = weights_ + block.weights;
+    args.values = values_ + block.init;
+    const auto& sinks = d_.epilogue.pack.sinks;
+    for (std::size_t k = 0; k < sinks.size(); ++k) {
+      const auto& ref = stage_.stores[static_cast<std::size_t>(sinks[k].output)];
+      args.out[k] = memory.at(ref) + image * ref.strides[0] + y * ref.strides[2] + block.first_channel;
+    }
+    code(&args);
+  }
+
+  RollingPlan d_;
+  region::Stage stage_;
+  const std::byte* weights_;
+  const float* values_;
+  const std::int32_t* has_line_;
+  alignas(64) std::array<std::byte, 64> padding_{};
+  Code code_;
+  std::array<std::vector<RollingFn>, 2> code_of_;  ///< [rows - 1][block]
+};
+
+}  // namespace
+
+std::string plan_rolling(const region::Region& region, const region::Plan& plan, bool vbmi, RollingPlan& d) {
+  d = RollingPlan{};
+  if (auto why = read_conv(region, d.shape); !why.empty()) return why;
+  const ConvShape& s = d.shape;
+  if (s.transposed) return "a transposed convolution";
+  if (s.ic() != 1 || s.oc() != 1) return fmt::format("{} groups of {} to {} channels, needs 1 to 1", s.groups, s.ic(), s.oc());
+  if (s.kh != 3 || s.kw != 3) return fmt::format("kernel {}x{}, needs 3x3", s.kh, s.kw);
+  if (s.dilation != std::array<std::int64_t, 2>{1, 1}) return "a dilated kernel";
+  if (s.stride[0] != s.stride[1] || s.stride[0] > 2)
+    return fmt::format("strides {}x{}, needs 1x1 or 2x2", s.stride[0], s.stride[1]);
+  if (s.pads[1] > d.first_columns()) return fmt::format("{} columns of padding, at most {}", s.pads[1], d.first_columns());
+  const auto& stage = region.stages.front();
+  if (auto why = lower(stage, false, vbmi, d.epilogue); !why.empty()) return why;
+  if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) return "the epilogue is not requantization alone: " + why;
+  if (!foldable(stage, plan, d.requant)) return "scale or bias is computed at run time";
+  if (d.epilogue.pack.sinks.size() > kRollingSinks)
+    return fmt::format("{} stores, at most {}", d.epilogue.pack.sinks.size(), kRollingSinks);
+  for (const auto& store : stage.stores) {  // displacements of the second row
+    if (store.strides[2] > 0x3fffffff || store.strides[3] > 0x3fffffff) return "a store's rows are too far apart";
+  }
+  d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
+  d.rows = s.stride[0] == 1 ? std::min<std::int64_t>(2, s.out_h) : 1;
+  double clocks = 0;
+  for (std::int64_t c = 0; c < s.c; c += 64) {
+    Block b;
+    b.first_channel = c;
+    b.channels = std::min<std::int64_t>(64, s.c - c);
+    b.vectors = static_cast<int>(ceil_div(b.channels, 16));
+    b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+    b.weights = d.weight_bytes;
+    b.init = d.init_count;
+    d.weight_bytes += 3 * b.vectors * d.rows * 64;
+    d.init_count += b.vectors * 16;
+    d.blocks.push_back(b);
+    clocks += static_cast<double>(d.rows) * (3.5 * b.vectors + 2) + 4 * static_cast<double>(d.stride());
+  }
+  const std::int64_t steps = ceil_div(s.out_h, d.rows);
+  d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
+  const auto want =
+      plan.threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(d.seconds / 4e-6), 1, 4 * plan.threads);
+  d.band_rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * d.rows;
+  d.bands = ceil_div(s.out_h, d.band_rows);
+  return "";
+}
+
+std::vector<std::int64_t> packed_bytes(const RollingPlan& d) {
+  return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
+}
+
+Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const region::Plan& plan, const RollingPlan& d) {
+  const auto& ref = *region.stages.front().anchor.weights;
+  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  OCTAVO_TRY(const ChannelValues channels, ChannelValues::of(region, plan, d.requant));
+  ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), values(ir::DType::f32, {kValues * d.init_count});
+  std::vector<LineBlock> blocks;
+  for (const Block& b : d.blocks) {
+    auto& line = blocks.emplace_back(LineBlock{b.first_channel, b.init, {}, {}});
+    for (std::int64_t c = 0; c < b.channels; ++c) {
+      std::int64_t sum = 0, most = 0;
+      for (std::int64_t k = 0; k < 9; ++k) {
+        const std::int64_t tap = w[(b.first_channel + c) * 9 + k];
+        sum += tap;
+        most += 255 * std::abs(tap);
+      }
+      line.limits.push_back(most);
+      line.offsets.push_back(-d.zero * sum);
+    }
+  }
+  OCTAVO_TRY(auto lines, pack_lines(region, plan, d.requant, blocks, d.init_count));
+  const auto* natural = lines[0].data<float>().data();
+  auto* to = weights.mutable_data<std::int8_t>().data();
+  auto* vp = values.mutable_data<float>().data();
+  for (std::size_t i = 0; i < d.blocks.size(); ++i) {
+    const Block& b = d.blocks[i];
+    for (std::int64_t k = 0; k < 3; ++k) {
+      for (std::int64_t v = 0; v < b.vectors; ++v) {
+        for (std::int64_t r = 0; r < d.rows; ++r) {
+          for (std::int64_t n = 0; n < 64; ++n, ++to) {
+            const std::int64_t c = RollingPlan::channel(b, v, n / 4), ky = n % 4 - r;
+            if (c < b.channels && ky >= 0 && ky < 3) *to = w[((b.first_channel + c) * 3 + ky) * 3 + k];
+          }
+        }
+      }
+    }
+    for (std::int64_t v = 0; v < b.vectors; ++v) {
+      for (std::int64_t n = 0; n < 16; ++n) {
+        const std::int64_t c = RollingPlan::channel(b, v, n), at = b.init + 16 * v + n;
+        if (c >= b.channels) continue;
+        vp[at] = natural[b.init + c];
+        vp[d.init_count + at] = natural[d.init_count + b.init + c];
+        vp[2 * d.init_count + at] = channels.scale(b.first_channel + c);
+        vp[3 * d.init_count + at] = channels.bias(b.first_channel + c);
+        vp[4 * d.init_count + at] = std::bit_cast<float>(static_cast<std::int32_t>(blocks[i].offsets[static_cast<std::size_t>(c)]));
+      }
+    }
+  }
+  return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
+}
+
+Result<std::unique_ptr<region::Kernel>> make_rolling(const region::Region& region, RollingPlan d,
+                                                     std::span<const std::byte* const> packed) {
+  try {
+    return std::make_unique<RollingKernel>(region, std::move(d), packed);
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+  }
+}
+
+}  // namespace octavo::cpu::avx512

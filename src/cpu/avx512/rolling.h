@@ -1,0 +1,77 @@
+// Generated 3x3 depthwise convolution, u8 x s8, that keeps its window in registers.
+//
+// As in depthwise.h the four bytes of a dot are input rows. A row of output (two rows at stride 1) is computed from left to right:
+// each new input column is interleaved in registers once, [16 channels][4 rows] a vector, and takes the place of the column that
+// left the window; nothing is written in between. The epilogue is requantization (requant.h) and nothing else.
+// Full blocks of 64 channels need no lane-crossing permutes: after the interleave, lane L of vector v holds channels 16 L + 4 v ...
+// 16 L + 4 v + 3, which is the order that the packs of the epilogue turn back; weights and constants are packed in that order.
+// Packed constants: [0] s8 weights, a block each [kernel column][vector][output row][64 bytes]; [1] f32, five values a channel, all
+// channels of the first, then of the second ...: m, b (a Line of the bare sum), scale, bias, and the bits of the int32 -zx *
+// sum(w); [2] s32 a vector: 1 where a block has lines.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cpu/avx512/conv_plan.h"
+#include "cpu/avx512/emitter.h"
+#include "region/provider.h"
+
+namespace octavo::cpu::avx512 {
+
+struct RollingPlan {
+  ConvShape shape;
+  Epilogue epilogue;
+  Requant requant;
+  std::int32_t zero = 0;
+  std::int64_t rows = 1;  ///< output rows computed together: 2 at stride 1
+  std::int64_t band_rows = 1, bands = 1;
+  std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
+  std::int64_t weight_bytes = 0, init_count = 0;
+  double seconds = 0;
+
+  [[nodiscard]] std::int64_t stride() const { return shape.stride[0]; }
+  /// Columns in the window before the loop begins.
+  [[nodiscard]] std::int64_t first_columns() const { return 3 - stride(); }
+  /// Channel of the block at byte quad i of vector v.
+  [[nodiscard]] static std::int64_t channel(const Block& b, std::int64_t v, std::int64_t i) {
+    return b.channels == 64 ? 16 * (i / 4) + 4 * v + i % 4 : 16 * v + i;
+  }
+};
+inline constexpr int kRollingSinks = 3;
+
+[[nodiscard]] std::string plan_rolling(const region::Region& region, const region::Plan& plan, bool vbmi, RollingPlan& out);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const region::Plan& plan,
+                                                           const RollingPlan& r);
+[[nodiscard]] std::vector<std::int64_t> packed_bytes(const RollingPlan& r);
+[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_rolling(const region::Region& region, RollingPlan r,
+                                                                   std::span<const std::byte* const> packed);
+
+/// One block over output rows y .. y + rows - 1. Input rows y * stride - pad ...; a row of padding has step 0.
+struct RollingArgs {
+  std::array<const std::byte*, 4> row{};                   ///< at the first column that the loop loads
+  std::array<std::int64_t, 4> step{};                      ///< bytes between columns
+  std::array<std::array<const std::byte*, 4>, 2> first{};  ///< the columns before those
+  const std::byte* padding = nullptr;                      ///< 64 zero points
+  std::int64_t columns = 0;                                ///< that exist from `row` on; the rest is padding
+  std::int64_t count = 0;                                  ///< output columns, >= 1
+  const std::byte* weights = nullptr;
+  const float* values = nullptr;  ///< packed constant 1 at the block's init
+  std::array<std::byte*, kRollingSinks> out{};
+};
+using RollingFn = void (*)(RollingArgs*);
+
+/// rolling_code.cc
+struct RollingShape {
+  int vectors = 4, tail = 16, rows = 1;
+  bool line = true;
+  auto operator<=>(const RollingShape&) const = default;
+};
+std::size_t emit_rolling(Code& code, ConstantPool& pool, const RollingPlan& plan, const region::Stage& stage,
+                         const RollingShape& shape);
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,54 @@
+// A depthwise convolution with requantization in a Scene: shared by the tests of its tactics.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu/avx512/provider.h"
+#include "cpu/scalar_region.h"
+
+namespace octavo::testing {
+
+using Ints = std::vector<std::int64_t>;
+
+struct Depthwise {
+  std::int64_t n = 1, c = 64, h = 5, w = 7;
+  Ints kernel{3, 3}, strides{1, 1}, dilations{1, 1}, pads{1, 1, 1, 1};
+  int zero = 7, gap = 0, threads = 1;
+  float scale = 2e-3F;  ///< of accumulators; negative: no single fma requantizes
+  ir::DType out = ir::DType::u8;
+};
+
+inline std::int64_t out_size(const Depthwise& k, std::size_t d) {
+  return ((d == 0 ? k.h : k.w) + k.pads[d] + k.pads[d + 2] - k.dilations[d] * (k.kernel[d] - 1) - 1) / k.strides[d] + 1;
+}
+
+inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region::BufferKind::arena) {
+  auto& st = s.stage();
+  auto& a = st.anchor;
+  a.op = ir::Op::conv;
+  a.integer = true;
+  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.c}};
+  auto x = s.nhwc(ir::DType::u8, {k.n, k.c, k.h, k.w}, kind, k.gap);
+  x.quantizer = ir::per_tensor(ir::DType::u8, 0.02F, k.zero);
+  a.inputs = {x};
+  a.weights = s.tensor(ir::DType::s8, {k.c, 1, k.kernel[0], k.kernel[1]}, region::BufferKind::constant);
+  st.space = {k.n, k.c, out_size(k, 0), out_size(k, 1)};
+  s.plan().threads = k.threads;
+  s.requantize(1, k.scale, k.out);
+  st.stores = {s.nhwc(k.out, st.space, region::BufferKind::arena, k.gap)};
+}
+
+/// Empty, or what is wrong and with which shape; "skip: ..." without the instruction set.
+inline std::string run(Scene& s, const Depthwise& k, std::string_view tactic) {
+  const std::string why = s.compare(cpu::avx512_provider(), std::string(tactic));
+  if (why.empty()) return why;
+  return why + fmt::format("; n{} c{} {}x{} k{}x{} s{}x{} d{}x{} p{},{},{},{} zx{} gap{} threads{}; {}", k.n, k.c, k.h, k.w,
+                           k.kernel[0], k.kernel[1], k.strides[0], k.strides[1], k.dilations[0], k.dilations[1], k.pads[0],
+                           k.pads[1], k.pads[2], k.pads[3], k.zero, k.gap, k.threads, ir::name_of(k.out));
+}
+
+}  // namespace octavo::testing
