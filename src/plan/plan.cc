@@ -10,6 +10,7 @@
 #include "passes/passes.h"
 #include "plan/bind.h"
 #include "plan/choose.h"
+#include "plan/confirm.h"
 #include "plan/memory.h"
 #include "plan/narrow.h"
 #include "plan/permit.h"
@@ -117,8 +118,7 @@ class Planner {
     OCTAVO_TRY(auto chosen, choose_precisions(work));
     auto& [form, searched] = chosen;
     for (rewrite::RunReport& report : form.reports) out_.reports.push_back(std::move(report));
-    OCTAVO_CHECK(finish(searched.best));
-    OCTAVO_CHECK(confirm(searched));
+    OCTAVO_CHECK(confirm({form.graph, providers_, options_, costs_, [&](Realized& made) { return finish(made); }}, searched));
     out_.permitted = std::move(form.permitted);
     out_.permitted.unmatched = std::move(given_.unmatched);
     out_.permitted.unusable = std::move(given_.unusable);
@@ -170,22 +170,6 @@ class Planner {
   Status finish(Realized& made) {
     OCTAVO_CHECK(choose_tactics(made.plan, providers_, costs_));
     plan_memory(made.plan);
-    return {};
-  }
-
-  // The sum of the parts is a forecast: from effort 4 on the whole decides.
-  Status confirm(Searched& searched) {
-    if (options_.effort < 4 || !searched.changed) return {};
-    OCTAVO_CHECK(finish(searched.defaults));
-    OCTAVO_TRY(const auto pair, costs_.compare(searched.defaults.plan, searched.best.plan));
-    if (!pair || pair->second < pair->first) return {};
-    for (region::Decision& d : searched.decisions) {
-      if (d.kind == "precision" || d.kind == "inner-view" || d.chosen == d.answers[0].name) continue;
-      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
-                             pair->second * 1e6, pair->first * 1e6);
-      d.chosen = d.answers[0].name;
-    }
-    searched.best = std::move(searched.defaults);
     return {};
   }
 

@@ -50,6 +50,7 @@ class Search {
     } else {
       OCTAVO_TRY(out.defaults, realize(g_, defaults_, providers_, options_));
     }
+    out.default_choices = defaults_;
     if (options_.effort < 2) {
       out.best = out.defaults;
       return out;
@@ -67,6 +68,7 @@ class Search {
     if (out.changed) {
       out.best_seconds = found->second;
       OCTAVO_TRY(out.best, realize(g_, chosen(picks), providers_, options_));
+      for (const auto& [q, a] : picks) out.taken.push_back({questions_[q].kind, questions_[q].answers[a].apply});
     } else {
       out.best = out.defaults;
     }

@@ -7,6 +7,8 @@
 // than the default choices.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -16,8 +18,15 @@
 
 namespace octavo::plan {
 
+/// An answer that was taken, other than the default.
+struct Taken {
+  std::string kind;  ///< of its question
+  std::function<void(Choices&)> apply;
+};
 struct Searched {
   Realized best, defaults;
+  Choices default_choices;
+  std::vector<Taken> taken;  ///< what makes `best` of the default choices
   std::vector<region::Decision> decisions;
   double default_seconds = 0, best_seconds = 0;  ///< sums of region prices
   bool changed = false;                          ///< best is not the default plan

@@ -107,19 +107,25 @@ Result<std::vector<double>> measure(const region::Region& region, const region::
   return out;
 }
 
+constexpr double kPairSeconds = 0.1;
+constexpr int kMostPairs = 500;
+
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers,
                               int pairs) {
   OCTAVO_TRY(const auto a, Runner::create(first, providers));
   OCTAVO_TRY(const auto b, Runner::create(second, providers));
-  std::vector<double> x, y;
-  for (int i = 0; i < pairs + 2; ++i) {
+  std::vector<double> x, ratios;
+  double sum = 0;
+  for (int i = 0; i < pairs + 2 || (sum < kPairSeconds && i < kMostPairs); ++i) {
     OCTAVO_TRY(const double s, a->run());
     OCTAVO_TRY(const double t, b->run());
     if (i < 2) continue;
+    sum += s + t;
     x.push_back(s);
-    y.push_back(t);
+    ratios.push_back(t / s);
   }
-  return PairTime{median(x), median(y)};
+  const double base = median(x);
+  return PairTime{base, base * median(ratios)};
 }
 
 }  // namespace octavo::tune

@@ -23,9 +23,10 @@ struct Candidate {
                                                   const std::vector<Candidate>& candidates, double seconds_each);
 
 struct PairTime {
-  double first = 0, second = 0;  ///< medians, seconds
+  double first = 0, second = 0;  ///< seconds: the first's median, and that times the median ratio of neighbours
 };
-/// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times on inputs of zeros.
+/// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times or for 0.1 s on inputs of zeros, whichever is
+/// longer (500 pairs at most).
 [[nodiscard]] Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second,
                                             const std::vector<const region::Provider*>& providers, int pairs);
 

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <map>
 
-#include "base/hash.h"
 #include "cpu/provider.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "region/key.h"
+#include "support/costs.h"
 #include "support/feeds.h"
 #include "support/placement.h"
 #include "support/run_plan.h"
@@ -19,25 +19,7 @@
 namespace octavo {
 namespace {
 
-/// Arbitrary but repeatable times: every key and tactic has its own, so that every kind of choice is taken somewhere.
-class ArbitraryCosts final : public plan::Costs {
- public:
-  explicit ArbitraryCosts(std::uint64_t seed) : seed_(seed) {}
-  Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan& p,
-                                              const std::vector<region::Offer>& offers) override {
-    std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) {
-      const std::string text = region::key(r, p) + o.tactic;
-      const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
-      out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, "measured"});
-    }
-    return out;
-  }
-  std::string_view source() const override { return "measured"; }
-
- private:
-  std::uint64_t seed_;
-};
+using testing::ArbitraryCosts;
 
 std::uint64_t setting(const char* name, std::uint64_t fallback) {
   const char* text = std::getenv(name);
@@ -66,6 +48,7 @@ TEST(Search, ArbitraryCostsNeverChangeTheBits) {
     const auto standard = plan::make_plan(g, providers, {});
     ASSERT_TRUE(standard) << where << standard.error().message;
     ArbitraryCosts costs(seed);
+    costs.whole_plans = seed % 3 != 0;
     plan::PlanOptions options;
     options.costs = &costs;
     options.effort = 2 + static_cast<int>(seed % 4);

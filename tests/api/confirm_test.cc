@@ -1,0 +1,96 @@
+// Whole plans decide: answers that pay by parts stay only if the whole plan is faster with them.
+#include "plan/confirm.h"
+
+#include <gtest/gtest.h>
+
+#include "cpu/provider.h"
+#include "plan/plan.h"
+#include "support/costs.h"
+#include "support/placement.h"
+
+namespace octavo {
+namespace {
+
+/// Whole-plan times by the number of the comparison; parts have arbitrary times.
+class Scripted final : public testing::ArbitraryCosts {
+ public:
+  Scripted(std::uint64_t seed, std::vector<double> ratios) : ArbitraryCosts(seed), ratios_(std::move(ratios)) {}
+  Result<std::optional<Pair>> compare(const region::Plan& a, const region::Plan& b) override {
+    EXPECT_NE(region::plan_hash(a), region::plan_hash(b));
+    EXPECT_LT(asked, ratios_.size()) << "more comparisons than promised";
+    return std::optional(Pair{1e-3, 1e-3 * ratios_[std::min(asked++, ratios_.size() - 1)]});
+  }
+  std::size_t asked = 0;
+
+ private:
+  std::vector<double> ratios_;
+};
+
+struct Result {
+  std::string hash;
+  std::vector<region::Decision> decisions;
+  std::size_t asked = 0;
+  std::set<std::string> kinds;  ///< of answers other than the default
+};
+
+Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
+  Scripted costs(seed, std::move(ratios));
+  plan::PlanOptions options;
+  options.costs = &costs;
+  options.effort = effort;
+  auto p = plan::make_plan(testing::random_network(seed), cpu::providers(), options);
+  EXPECT_TRUE(p) << p.error().message;
+  Result out{region::plan_hash(p->plan), p->plan.decisions, costs.asked, {}};
+  for (const region::Decision& d : out.decisions) {
+    if (d.chosen != d.answers[0].name) out.kinds.insert(d.kind);
+  }
+  return out;
+}
+
+/// The first network whose search takes answers of exactly two kinds.
+std::uint64_t of_two_kinds() {
+  for (std::uint64_t seed = 1; seed < 2000; ++seed) {
+    if (planned(seed, 2, {0.9}).kinds.size() == 2) return seed;
+  }
+  ADD_FAILURE() << "no network has two kinds of answers";
+  return 1;
+}
+
+TEST(Confirm, WholePlansDecide) {
+  const std::uint64_t seed = of_two_kinds();
+  const Result all = planned(seed, 2, {0.9}), none = planned(seed, 1, {0.9});
+  EXPECT_EQ(all.asked, 1U) << "the first comparison confirms";
+  EXPECT_EQ(none.asked, 0U);
+  ASSERT_NE(all.hash, none.hash);
+  const Result slower = planned(seed, 2, {1.0, 1.0, 0.996});  // all, either kind: not by more than 0.5 %
+  EXPECT_EQ(slower.asked, 3U);
+  EXPECT_EQ(slower.hash, none.hash);
+  EXPECT_TRUE(slower.kinds.empty());
+  int said = 0;
+  for (const region::Decision& d : slower.decisions) {
+    if (d.reason.find("was cheaper by parts, but the whole plan was not: ") != std::string::npos) ++said;
+  }
+  EXPECT_GT(said, 1);
+}
+
+TEST(Confirm, KindsAreTriedAlone) {
+  const std::uint64_t seed = of_two_kinds();
+  const Result all = planned(seed, 2, {0.9}), first = planned(seed, 2, {1.1, 0.9, 1.1}), second = planned(seed, 2, {1.1, 1.1, 0.9});
+  EXPECT_EQ(first.asked, 3U);
+  EXPECT_EQ(first.kinds, std::set<std::string>{*all.kinds.begin()});
+  EXPECT_EQ(second.kinds, std::set<std::string>{*all.kinds.rbegin()});
+  EXPECT_NE(first.hash, second.hash);
+  EXPECT_NE(first.hash, all.hash);
+  for (const region::Decision& d : first.decisions) {
+    if (d.kind != *all.kinds.rbegin() || d.reason.find("by parts") == std::string::npos) continue;
+    EXPECT_NE(d.reason.find("1100 us against 1000 us"), std::string::npos) << d.reason;
+  }
+  const Result both = planned(seed, 2, {1.1, 0.9, 0.9, 0.8});  // together after all
+  EXPECT_EQ(both.asked, 4U);
+  EXPECT_EQ(both.hash, all.hash);
+  const Result better = planned(seed, 2, {1.1, 0.9, 0.8, 1.0});
+  EXPECT_EQ(better.hash, second.hash) << "the better of two that are slow together";
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,40 @@
+// Costs for tests of the planner.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "plan/cost.h"
+#include "region/key.h"
+
+namespace octavo::testing {
+
+/// Arbitrary but repeatable times: every key and tactic has its own, so that every kind of choice is taken somewhere.
+class ArbitraryCosts : public plan::Costs {
+ public:
+  explicit ArbitraryCosts(std::uint64_t seed) : seed_(seed) {}
+  Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan& p,
+                                              const std::vector<region::Offer>& offers) override {
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) {
+      const std::string text = region::key(r, p) + o.tactic;
+      const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
+      out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, "measured"});
+    }
+    return out;
+  }
+  Result<std::optional<Pair>> compare(const region::Plan& a, const region::Plan& b) override {
+    if (!whole_plans) return std::optional<Pair>();
+    const std::string text = region::plan_hash(a) + region::plan_hash(b);
+    const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
+    return std::optional(Pair{1e-3, 1e-6 * static_cast<double>(900 + h % 200)});
+  }
+  bool whole_plans = false;  ///< it has times of whole plans, too
+  std::string_view source() const override { return "measured"; }
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace octavo::testing
