@@ -4,10 +4,12 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 #include "api/check.h"
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "region/from_key.h"
 #include "tune/measure.h"
 
 namespace octavo::cli {
@@ -81,14 +83,13 @@ void restore_constants(const region::Region& r, const engine::Engine& engine, re
     if (b.kind != region::BufferKind::constant || !b.data.empty()) return;
     const auto bytes = engine.constant(t.buffer);
     const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
-    b.data = bytes.empty() ? ir::Tensor(t.dtype, t.dims) : ir::Tensor(t.dtype, {static_cast<std::int64_t>(bytes.size()) / size});
-    auto out = b.data.mutable_bytes();
-    std::uint32_t state = 1;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      state = state * 1664525 + 1013904223;
-      out[i] = i < bytes.size() ? bytes[i] : static_cast<std::byte>(state >> 24);
+    if (bytes.empty()) {
+      b.data = region::seeded_constant(t.dtype, ir::count(t.dims) * size);
+    } else {
+      b.data = ir::Tensor(t.dtype, {static_cast<std::int64_t>(bytes.size()) / size});
+      std::copy(bytes.begin(), bytes.end(), b.data.mutable_bytes().begin());
     }
-    b.bytes = static_cast<std::int64_t>(out.size());
+    b.bytes = static_cast<std::int64_t>(b.data.bytes().size());
   };
   for (const region::Stage& s : r.stages) {
     for (const auto& t : s.anchor.inputs) restore(t);
@@ -97,35 +98,61 @@ void restore_constants(const region::Region& r, const engine::Engine& engine, re
   }
 }
 
-/// Every tactic for the region with this key, timed again and carefully.
+/// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
+Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const std::string& planned) {
+  OCTAVO_TRY(const auto providers, api::providers("cpu"));
+  std::vector<tune::Candidate> candidates;
+  std::vector<region::Offer> refused;
+  for (const region::Provider* p : providers) {
+    for (const region::Offer& offer : p->offers(r, plan)) {
+      if (offer.refusal.empty()) {
+        candidates.push_back({offer.tactic, p});
+      } else {
+        refused.push_back(offer);
+      }
+    }
+  }
+  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
+  fmt::print("{}, {} thread{}\n  {}\n", r.name, plan.threads, plan.threads == 1 ? "" : "s", r.key);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::string time = seconds[i] < 0 ? "cannot be made" : fmt::format("{:.2f} us", seconds[i] * 1e6);
+    fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic, candidates[i].tactic == planned ? "  (in the plan)" : "");
+  }
+  if (o.model.verbose) {
+    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic, offer.refusal);
+  }
+  return 0;
+}
+
+/// The region with the key, in the engine's plan.
 Result<int> bench_key(const Options& o, const engine::Engine& engine) {
   region::Plan plan = engine.plan();
   const auto at = std::find_if(plan.regions.begin(), plan.regions.end(), [&](const region::Region& r) { return r.key == o.key; });
   if (at == plan.regions.end()) {
-    return fail(ErrorKind::usage, fmt::format("--region-key: no region of \"{}\" has this key\n  see: octavo explain {} --all",
+    return fail(ErrorKind::usage, fmt::format("--region-key: no region of \"{}\" has this key\n  see: octavo explain {} --all\n"
+                                              "  without a model, the region is made from the key alone",
                                               o.model.path, o.model.path));
   }
   region::Region r = *at;
   r.tactic.clear();
   r.packed.clear();
   restore_constants(r, engine, plan);
-  OCTAVO_TRY(const auto providers, api::providers("cpu"));
-  std::vector<tune::Candidate> candidates;
-  for (const region::Provider* p : providers) {
-    for (const region::Offer& offer : p->offers(r, plan)) {
-      if (offer.refusal.empty()) candidates.push_back({offer.tactic, p});
-    }
+  return bench_region(o, r, plan, at->tactic);
+}
+
+/// The region that the key spells, without a model: weights and scales are made up.
+Result<int> bench_key(const Options& o) {
+  const int threads = o.model.threads > 0 ? o.model.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  auto plan = region::plan_from_key(o.key, threads);
+  if (!plan) {
+    return fail(ErrorKind::usage, fmt::format("--region-key: {}\n  give the model as well: octavo bench MODEL --region-key KEY",
+                                              plan.error().message));
   }
-  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
-  fmt::print("{}\n  {}\n", r.name, r.key);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    fmt::print("{:>12.2f} us  {}{}\n", seconds[i] * 1e6, candidates[i].tactic,
-               candidates[i].tactic == at->tactic ? "  (in the plan)" : "");
-  }
-  return 0;
+  return bench_region(o, plan->regions[0], *plan, "");
 }
 
 Result<int> bench(const Options& o) {
+  if (!o.key.empty() && o.model.path.empty()) return bench_key(o);
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
   if (!o.key.empty()) {
@@ -176,7 +203,9 @@ Command add_bench(CLI::App& app) {
       ->type_name("N");
   app.add_option("--seconds", o->seconds, "How long to measure (default 3)")->check(CLI::Range(0.01, 86400.0))->type_name("S");
   app.add_flag("--regions", o->regions, "The time of each region as well");
-  app.add_option("--region-key", o->key, "Time every tactic for the region with this key instead (docs/timing-cache.md)")
+  app.add_option("--region-key", o->key,
+                 "Time every tactic for the region with this key instead, of MODEL or, without one, made from the key alone "
+                 "(docs/timing-cache.md)")
       ->type_name("KEY");
   app.add_flag("--json", o->json, "One line of JSON");
   app.footer("Inputs are random. Example: octavo bench model.onnx --threads 1 --seconds 5 --regions");

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/hash.h"
 #include "ir/canonical.h"
+#include "region/unread.h"
 
 namespace octavo::region {
 namespace {
@@ -35,30 +35,53 @@ std::string tensor(const TensorRef& r, const Plan& plan) {
   return fmt::format("{}{}[{}]{}", callers ? "io:" : "", ir::name_of(r.dtype), fmt::join(r.dims, ","), layout(r));
 }
 
+/// Floats have a point, lists of fewer than two elements a comma: the text tells the kind.
+std::string value_text(const ir::Attr& value) {
+  const auto real = [](double v) {
+    const std::string text = fmt::format("{}", v);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  };
+  if (const auto* i = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *i);
+  if (const auto* f = std::get_if<double>(&value)) return real(*f);
+  if (const auto* t = std::get_if<std::string>(&value)) return *t;
+  std::vector<std::string> items;
+  if (const auto* l = std::get_if<std::vector<std::int64_t>>(&value)) {
+    for (const std::int64_t v : *l) items.push_back(fmt::format("{}", v));
+  }
+  if (const auto* l = std::get_if<std::vector<double>>(&value)) {
+    for (const double v : *l) items.push_back(real(v));
+  }
+  return fmt::format("{}{}", fmt::join(items, ","), items.size() < 2 ? "," : "");
+}
+
 std::string attributes(const Anchor& a) {
   std::string out;
-  for (const auto& [name, value] : ir::without_defaults(a.op, a.attrs)) {
-    out += fmt::format(" {}=", name);
-    if (const auto* i = std::get_if<std::int64_t>(&value)) out += fmt::format("{}", *i);
-    if (const auto* f = std::get_if<double>(&value)) out += fmt::format("{}", *f);
-    if (const auto* t = std::get_if<std::string>(&value)) out += *t;
-    if (const auto* l = std::get_if<std::vector<std::int64_t>>(&value)) out += fmt::format("{}", fmt::join(*l, ","));
-    if (const auto* l = std::get_if<std::vector<double>>(&value)) out += fmt::format("{}", fmt::join(*l, ","));
-  }
+  for (const auto& [name, value] : ir::without_defaults(a.op, a.attrs)) out += fmt::format(" {}={}", name, value_text(value));
   return out;
 }
 
-/// The operations, and a hash of what each reads.
+/// All of the program but its constants: see key.h.
 std::string skeleton(const program::Program& p) {
-  std::string ops, shape;
+  std::string out;
+  detail::Unread unread;
+  int loads = 0, tables = 0;
   for (const program::Instr& i : p.code) {
-    ops += fmt::format(" {}", program::info(i.op).name);
-    shape += fmt::format("{},{},{},{};", i.args[0], i.args[1], i.args[2], i.args[3]);
-    const bool slot = i.op == program::Op::load_i || i.op == program::Op::load_f;
-    if (slot) shape += fmt::format("@{}", i.imm);
+    out += fmt::format(" {}", program::info(i.op).name);
+    const bool load = i.op == program::Op::load_i || i.op == program::Op::load_f;
+    const bool shift = i.op == program::Op::shl_i || i.op == program::Op::sra_i;
+    const bool table = i.op == program::Op::table;
+    if (shift || (load && i.imm != loads) || (table && i.imm != tables)) out += fmt::format("@{}", i.imm);
+    loads += load ? 1 : 0;
+    tables += table ? 1 : 0;
+    const auto args = program::info(i.op).operands.size();
+    const std::vector<int> given(i.args.begin(), i.args.begin() + static_cast<std::ptrdiff_t>(args));
+    if (unread.last(args) != given) out += fmt::format("({})", fmt::join(given, ","));
+    unread.made(given);
   }
-  for (const auto& o : p.outputs) shape += fmt::format(">{}", o.value);
-  return p.code.empty() ? "" : fmt::format("{} #{:04x}", ops, hash64(shape) & 0xffff);
+  std::vector<int> stored;
+  for (const auto& o : p.outputs) stored.push_back(o.value);
+  if (unread.last(stored.size()) != stored) out += fmt::format(" store({})", fmt::join(stored, ","));
+  return out;
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 // The region key: a one-line spelling of what a region's time depends on, and of nothing else. It names the region in the timing
 // cache, in the verbose log, in `explain`, and for `octavo bench --region-key`.
 //
-//   conv u8[1,64,56,56]nhwc w s8[256,64,1,1] : acc_i i2f load_f load_f fma div ... #5f1c, f32[1,256,1,1]c f32[...]c >
+//   conv u8[1,64,56,56]nhwc w s8[256,64,1,1] : acc_i i2f load_f load_f fma imm_f div ..., f32[1,256,1,1]c f32[...]c >
 //   u8[1,256,56,56]nhwc
 //
-// Anchor (with "float" when it does not compute on codes, and its attributes that are not defaults), its operands, the operations
-// of the epilogue (# and a hash of how they hang together), further operands, stores. Layouts: nothing for dense row-major, "nhwc"
-// for dense channels last, "c" for one element a channel, strides in parentheses otherwise. Further stages follow " ; " (" || "
-// when side by side). Weights, scales, tables, names and addresses do not enter.
+// Anchor (with "float" when it does not compute on codes, and its attributes that are not defaults), its operands, the program,
+// further operands, stores. Layouts: nothing for dense row-major, "nhwc" for dense channels last, "c" for one element a channel,
+// strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side).
+// Weights, scales, tables, names and addresses do not enter.
+//
+// The program is written as it would be for a machine with a stack: an operation takes the last values that nothing has taken yet.
+// Where it takes others, the indices of their instructions follow: "fma(3,4,4)". Loads and tables count from 0, "load_f@2" is out
+// of turn; shifts have their width, "shl_i@23". "store(3,7)" where the stored values are not the last ones left. So two programs
+// have one spelling only if they differ in nothing but constants, and a region can be made from its key (region/from_key.h).
 #pragma once
 
 #include <string>
@@ -16,7 +21,8 @@
 
 namespace octavo::region {
 
-/// Equal for regions that every tactic runs in the same way. Deterministic; no newline, no '|' surrounded by single spaces.
+/// Equal for regions that every tactic runs in the same way. Deterministic; no newline, no '|' surrounded by single spaces. A
+/// region with a program that is not verified (operands before their definition) has a key like any other.
 [[nodiscard]] std::string key(const Region& region, const Plan& plan);
 
 }  // namespace octavo::region
