@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
@@ -38,21 +40,39 @@ Result<TimingCache> read_existing(const std::string& path) {
   return cache;
 }
 
+/// The devices first, by number; then each key with its tactics as a table, the fastest first.
 Result<int> show(const Options& o) {
   OCTAVO_TRY(const auto cache, read_existing(o.file));
-  int shown = 0;
-  const TimingCache::Entry* last = nullptr;
+  using Row = std::pair<TimingCache::Entry, Timing>;
+  std::map<std::tuple<std::string, Where>, std::vector<Row>> keys;  // by key, then where
+  std::map<std::string, int> devices;
   for (const auto& [entry, t] : cache.entries) {
     const auto& [where, key, tactic] = entry;
     if (key.find(o.match) == std::string::npos && tactic.find(o.match) == std::string::npos) continue;
-    if (!last || std::get<0>(*last) != where)
-      fmt::print("{}, {} thread{}, octavo {}\n", where.device, where.threads, where.threads == 1 ? "" : "s", where.version);
-    if (!last || std::get<0>(*last) != where || std::get<1>(*last) != key) fmt::print("  {}\n", key);
-    fmt::print("    {:>12} {} {}\n", time_of(t), t.pinned ? "pin" : "   ", tactic);
-    last = &entry;
-    ++shown;
+    keys[{key, where}].emplace_back(entry, t);
+    devices.emplace(where.device, 0);
   }
-  fmt::print("{} of {} times\n", shown, cache.entries.size());
+  int number = 0, shown = 0;
+  const std::string now = tune::here(1).device;
+  for (auto& [device, n] : devices) fmt::print("device {}: {}{}\n", n = ++number, device, device == now ? " (this machine)" : "");
+  const std::string* last = nullptr;
+  for (auto& [at, rows] : keys) {
+    const auto& [key, where] = at;
+    if (last == nullptr || *last != key)
+      fmt::print("\n{}\n  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {:8}  {}\n", key, "time", "of best", "pin", "device", "threads",
+                 "version", "tactic");
+    last = &key;
+    const auto unknown_last = [](const Row& r) { return r.second.seconds < 0 ? 1e30 : r.second.seconds; };
+    std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return unknown_last(a) < unknown_last(b); });
+    const double best = rows.front().second.seconds;
+    for (const auto& [entry, t] : rows) {
+      const std::string part = t.seconds >= 0 && best > 0 ? fmt::format("{:.2f} x", t.seconds / best) : "";
+      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {:8}  {}\n", time_of(t), part, t.pinned ? "pin" : "",
+                 devices.at(where.device), where.threads, where.version, std::get<2>(entry));
+      ++shown;
+    }
+  }
+  fmt::print("{}{} of {} times\n", shown > 0 ? "\n" : "", shown, cache.entries.size());
   return 0;
 }
 
@@ -170,7 +190,7 @@ Command add_cache(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.require_subcommand(1);
   const auto file = [&](CLI::App* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
-  auto* showing = app.add_subcommand("show", "Print keys, tactics and times");
+  auto* showing = app.add_subcommand("show", "A table of keys, tactics, times and pins");
   file(showing);
   showing->add_option("--match", o->match, "Only keys or tactics that contain this text");
   auto* comparing = app.add_subcommand("diff", "Entries that two caches do not share; exit code 1 if there are any");
