@@ -24,14 +24,14 @@ bool weighted(const region::Region& r) {
   return std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.weights.has_value(); });
 }
 
-/// Why no provider runs it; empty: one does.
+/// Why no provider runs it, in the words of the nearest tactic; empty: one does.
 std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
                           const std::vector<const region::Provider*>& providers) {
-  std::string why = "no provider knows this kind of region";
+  std::string why = "no tactic computes this operator in bfloat16";
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return "";
-      if (o.tactic.find("bf16") != std::string::npos || why.starts_with("no provider")) why = o.tactic + ": " + o.refusal;
+      if (o.tactic.find("bf16") != std::string::npos) why = o.tactic + ": " + o.refusal;
     }
   }
   return why;

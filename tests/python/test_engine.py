@@ -249,6 +249,29 @@ def test_calibration_permits_int8(tmp_path):
     assert octavo.build(FLOAT, calibration=ranges, allowed={"float32"}, **options).plan_hash == kept.plan_hash == plain.plan_hash
 
 
+def test_max_error_and_bfloat16():
+    options = {"threads": 1, "effort": 0, "shapes": {"image": (1, 1, 16, 16)}, "calibration": {"image": 60.0, "act1": 90.0}}
+    x = pictures(1)
+    plain, free = (octavo.build(FLOAT, **{**options, "calibration": c}) for c in (None, options["calibration"]))
+    assert any("permitted" in layer["reason"] for layer in free.layers)
+    strict = octavo.build(FLOAT, max_error=0, **options)
+    assert not any("permitted" in layer["reason"] for layer in strict.layers)
+    assert any("--max-error 0" in layer["reason"] for layer in strict.layers)
+    np.testing.assert_allclose(strict.run({"image": x})["head"], plain.run({"image": x})["head"], rtol=1e-4, atol=1e-5)
+    for bad in (-1, float("nan")):
+        with pytest.raises(octavo.UsageError, match="max error"):
+            octavo.build(FLOAT, max_error=bad, **options)
+    with pytest.raises(octavo.UsageError, match="known are int8, float32 and bfloat16"):
+        octavo.build(FLOAT, allowed={"bf16"}, **options)
+    try:
+        small = octavo.build(FLOAT, threads=1, effort=0, shapes=options["shapes"], precision={"up": "float32", "*": "bfloat16"})
+    except octavo.UnsupportedError as error:
+        assert "is to compute in bfloat16" in str(error)
+        pytest.skip(str(error))
+    assert any(layer["precision"] == "bfloat16" for layer in small.layers)
+    assert small.run({"image": x})["head"].argmax() == plain.run({"image": x})["head"].argmax()
+
+
 def test_calibration_errors(tmp_path):
     with pytest.raises(octavo.UsageError, match="negative"):
         octavo.build(FLOAT, calibration={"image": -1})

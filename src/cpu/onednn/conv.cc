@@ -78,6 +78,7 @@ struct Setting {
   Image image;
   std::int64_t group = 1, cin = 1, cout = 1;
   Fused fused;
+  bool gather = false;  // the input's pixels have gaps: a band's rows are copied first
   std::int64_t band_rows = 1, bands = 1;
   Dims weight_dims;
 };
@@ -110,16 +111,16 @@ Result<Setting> setting_of(const Stage& s) {
   const auto dense = [](std::int64_t along_h, std::int64_t along_w, std::int64_t rows, std::int64_t cols, std::int64_t channels) {
     return (cols == 1 || along_w == channels) && (rows == 1 || along_h == cols * channels);
   };
-  if (!dense(im.xh / size, im.xw / size, im.height.in, im.width.in, t.cin)) {
-    return fail(ErrorKind::unsupported, "the input is a slice of a wider tensor, which the library's fast kernels do not read");
-  }
+  t.gather = !dense(im.xh / size, im.xw / size, im.height.in, im.width.in, t.cin);
+  if (t.gather && t.data == kF32)
+    return fail(ErrorKind::unsupported, "the input is a slice of a wider tensor: the block kernel reads it as it is");
   const auto along = [&](int dim) { return dim < 0 ? std::int64_t{0} : s.stores[0].strides[static_cast<std::size_t>(dim)]; };
   t.fused.whole = t.fused.whole && dense(along(im.h), along(im.w), im.height.out, im.width.out, t.cout);
   if (t.fused.whole) t.stored = type_of(s.stores[0].dtype);
   // Bands whose floats fit in half of a small L2 cache; enough of them for a few threads.
-  const std::int64_t row_bytes = im.width.out * t.cout * 4;
+  const std::int64_t row_bytes = (t.fused.whole ? 0 : im.width.out * t.cout * 4) + (t.gather ? im.width.in * t.cin * size : 0);
   t.band_rows =
-      std::clamp<std::int64_t>(t.fused.whole ? im.height.out : 262144 / std::max<std::int64_t>(row_bytes, 1), 1, im.height.out);
+      std::clamp<std::int64_t>(row_bytes == 0 ? im.height.out : 262144 / std::max<std::int64_t>(row_bytes, 1), 1, im.height.out);
   if (im.batch == 1) t.band_rows = std::min(t.band_rows, std::max<std::int64_t>((im.height.out + 3) / 4, 1));
   t.bands = (im.height.out + t.band_rows - 1) / t.band_rows;
   t.weight_dims = {t.cout / t.group, t.cin / t.group, im.height.kernel, im.width.kernel};
@@ -190,6 +191,7 @@ class OneDnnConv final : public Kernel {
         chosen = &weight_desc_;
       }
       scratchpad_ = std::max(scratchpad_, pd.scratchpad_desc().get_size());
+      if (t_.gather) gather_bytes_ = std::max(gather_bytes_, (pd.src_desc().get_size() + 63) / 64 * 64);
       primitives_.emplace(b, Ready{dnnl::convolution_forward(pd), pd.src_desc(), pd.dst_desc(), pd.scratchpad_desc()});
     }
     const auto tag = t_.group > 1 ? dnnl::memory::format_tag::goihw : dnnl::memory::format_tag::oihw;
@@ -201,7 +203,7 @@ class OneDnnConv final : public Kernel {
   }
 
   int tasks() const override { return static_cast<int>(t_.image.batch * t_.bands); }
-  std::size_t scratch_bytes() const override { return epilogue_bytes() + band_bytes() + scratchpad_ + 64; }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + band_bytes() + gather_bytes_ + scratchpad_ + 64; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     const SingleThread here;
@@ -220,11 +222,25 @@ class OneDnnConv final : public Kernel {
     return epilogue_ ? static_cast<std::size_t>((t_.band_rows * t_.image.width.out * t_.cout * 4 + 63) / 64 * 64) : 0;
   }
 
+  void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows) const {
+    const auto bytes = static_cast<std::size_t>(t_.cin * bytes_of(t_.data));
+    for (std::int64_t h = 0; h < rows; ++h) {
+      for (std::int64_t w = 0; w < t_.image.width.in; ++w, to += bytes) {
+        std::memcpy(to, from + h * t_.image.xh + w * t_.image.xw, bytes);
+      }
+    }
+  }
+
   void run_band(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t n, std::int64_t band) const {
     const Image& im = t_.image;
     const Ready& ready = primitives_.at(band_of(t_, band));
     std::byte* x = memory.at(x_) + n * im.xn + first_input_row(t_, band) * im.xh;
     std::byte* y = scratch + epilogue_bytes();
+    std::byte* behind = y + band_bytes();
+    if (t_.gather) {
+      copy_rows(x, behind, band_of(t_, band).in_rows);
+      x = behind;
+    }
     const std::int64_t first = band * t_.band_rows;
     if (!epilogue_) {
       y = memory.at(y_);
@@ -236,7 +252,7 @@ class OneDnnConv final : public Kernel {
         {DNNL_ARG_SRC, dnnl::memory(ready.x, engine_, x)},
         {DNNL_ARG_WEIGHTS, weights_},
         {DNNL_ARG_DST, dnnl::memory(ready.y, engine_, y)},
-        {DNNL_ARG_SCRATCHPAD, dnnl::memory(ready.scratchpad, engine_, scratch + epilogue_bytes() + band_bytes())}};
+        {DNNL_ARG_SCRATCHPAD, dnnl::memory(ready.scratchpad, engine_, behind + gather_bytes_)}};
     if (bias_) {
       args.emplace(DNNL_ARG_BIAS, dnnl::memory({{t_.cout}, kF32, dnnl::memory::format_tag::x}, engine_, memory.at(*bias_)));
     }
@@ -271,7 +287,7 @@ class OneDnnConv final : public Kernel {
   dnnl::memory::desc weight_desc_;
   dnnl::memory weights_;
   std::map<Band, Ready> primitives_;
-  std::size_t scratchpad_ = 0;
+  std::size_t scratchpad_ = 0, gather_bytes_ = 0;
 };
 
 class OneDnnConvFamily final : public Family {

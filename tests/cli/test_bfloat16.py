@@ -1,0 +1,73 @@
+"""bfloat16 and --max-error as their user sees them. On a processor without bfloat16 the refusals are checked, and what needs it is skipped."""
+import json
+
+import pytest
+
+from test_implicit import COMMON, FP32, octavo, plan, ranges
+
+OPTIONS = ("--shapes", "image:1x1x16x16", "--threads", 1)
+
+
+@pytest.fixture(scope="module")
+def computes():
+    """True if this build and this processor have a kernel for bfloat16."""
+    text = octavo("explain", FP32, *OPTIONS, "--effort", 2, "--allow", "float32,bfloat16", "--all")
+    assert "weighed       precision at " in text
+    return "bfloat16: measured" in text
+
+
+def precisions(text):
+    """{ONNX node: precision} of `explain --json`."""
+    return {node: r["precision"] for r in json.loads(text)["regions"] for node in r["onnx_nodes"]}
+
+
+def test_a_rule_demands_it(tmp_path, computes):
+    engine = tmp_path / "e"
+    rule = ("--precision", "up=float32,*=bfloat16")  # transposed convolutions have no kernel in bfloat16
+    if not computes:
+        engine.write_text("here before")
+        text = octavo("build", FP32, *COMMON, "-o", engine, *rule, code=4)
+        assert "is to compute in bfloat16, and nothing here can" in text and "allow float32 as well" in text
+        assert engine.read_text() == "here before"
+        pytest.skip("no kernel for bfloat16 here")
+    octavo("build", FP32, *COMMON, "-o", engine, *rule)
+    assert set(precisions(octavo("explain", engine, "--json")).values()) >= {"bfloat16"}
+    assert "asked for by the rule \"*=bfloat16\"; bfloat16: data and weights rounded to it, sums in float32" in octavo("explain", engine)
+    assert "0 differ" in octavo("check", FP32, *COMMON, *rule)
+
+
+def test_allowed_it_is_weighed(computes):
+    text = octavo("explain", FP32, *OPTIONS, "--effort", 2, "--allow", "float32,bfloat16", "--all")
+    assert "float32: measured" in text and ("bfloat16: measured" in text) == computes
+    assert "weighed       precision at up: float32 (no kernel here computes it in bfloat16)" in text
+    assert computes or "needs AVX512-BF16" in text or "no tactic computes" in text or "does not follow OCTAVO_CPU" in text
+
+
+def test_allowed_alone_measures_nothing(tmp_path):
+    plain = octavo("build", FP32, *COMMON, "-o", tmp_path / "a")
+    assert plan(plain) == plan(octavo("build", FP32, *COMMON, "-o", tmp_path / "b", "--allow", "float32,bfloat16"))
+
+
+def test_max_error_keeps_layers_float(tmp_path):
+    amax = ranges()
+    coarse = {name: a * (40 if i % 2 else 1) for i, (name, a) in enumerate(amax.items())}
+    (tmp_path / "r.json").write_text(json.dumps(coarse))
+    given = ("--calibration", tmp_path / "r.json")
+    free = octavo("build", FP32, *COMMON, "-o", tmp_path / "a", *given)
+    kept = octavo("build", FP32, *COMMON, "-o", tmp_path / "b", *given, "--max-error", 0.02)
+    none = octavo("build", FP32, *COMMON, "-o", tmp_path / "c", *given, "--max-error", 0)
+    layers = [int(t.split("ranges: ")[1].split()[0]) for t in (free, kept, none)]
+    assert layers[0] > layers[1] >= layers[2] == 0, layers
+    text = octavo("explain", tmp_path / "b", "--all")
+    assert "kept float32 for --max-error 0.02: in int8 it alone changes the outputs by" in text
+    assert "give the tensors around it better ranges, or allow a larger --max-error" in octavo("explain", tmp_path / "b", "--copies") or layers[1] == 0
+
+
+def test_errors(tmp_path):
+    engine = tmp_path / "e"
+    for extra, text in [(("--allow", "bf16"), "known are int8, float32 and bfloat16"), (("--max-error", "-1"), "--max-error"),
+                        (("--precision", "Relu*=bfloat16"), "Relu")]:
+        assert text in octavo("build", FP32, *COMMON, "-o", engine, *extra, code=2)
+        assert not engine.exists()
+    octavo("build", FP32, *COMMON, "-o", engine)
+    assert "belong to building" in octavo("bench", engine, "--max-error", 0.1, code=2)
