@@ -141,6 +141,7 @@ def write(kept, nets, styles, threads):
     content = readme.read_text(encoding="utf-8")
     if begin in content and end in content:
         head, rest = content.split(begin, 1)
-        readme.write_text(head + begin + "\n" + main + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")
+        where = f"{kept['machine']}, effort {kept['effort']}, pairs of processes in turns on {kept['jobs']} cores at a time:"
+        readme.write_text(f"{head}{begin}\n{where}\n\n{main}\n\n{count(results, nets, styles, threads)}\n{end}" + rest.split(end, 1)[1], encoding="utf-8")
     else:
         print(f"README.md has no {begin} ... {end}: only docs/parity.md was written", file=sys.stderr)
