@@ -27,7 +27,7 @@ here=$(cd "$(dirname "$0")" && pwd); out=$1; minutes=$2; shift 2; mkdir -p "$out
 python3 -c 'import onnx, numpy' 2>/dev/null || { python3 -m pip install -q --no-index --no-deps --target "$here/work/site" "$here"/wheels/*.whl; export PYTHONPATH="$here/work/site"; }
 if [ -f "$here/times.tar.xz" ] && [ ! -d "$here/work/times" ]; then tar -C "$here/work" -xf "$here/times.tar.xz"; fi
 if [ -f "$here/parity.json" ] && [ ! -f "$out/parity.json" ]; then cp "$here/parity.json" "$out/"; fi
-PYTHONUNBUFFERED=1 python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" "$@" >"$out/parity.log" 2>&1; code=$?
+PYTHONUNBUFFERED=1 python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" --seconds 0.1 "$@" >"$out/parity.log" 2>&1; code=$?
 tar -C "$here/work" -cJf "$out/times.tar.xz" times; tail -n 40 "$out/parity.log"; exit $code
 """
 
@@ -38,10 +38,16 @@ def libraries(program):
     return sorted({pathlib.Path(p) for p in re.findall(r"(/\S+) \(0x", listing)})
 
 
-def pack(source, target):
-    """A file, xz-compressed: target gets the ending .xz."""
+def pack(source, target, kept):
+    """A file, xz-compressed: target gets the ending .xz. What was packed once is in the folder `kept`."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.with_name(target.name + ".xz").write_bytes(lzma.compress(source.read_bytes(), preset=6))
+    content = source.read_bytes()
+    packed = kept / f"{hashlib.sha256(content).hexdigest()}.xz"
+    if not packed.exists():
+        kept.mkdir(exist_ok=True)
+        packed.with_suffix(".part").write_bytes(lzma.compress(content, preset=6))
+        packed.with_suffix(".part").replace(packed)
+    shutil.copy(packed, target.with_name(target.name + ".xz"))
 
 
 def prepare(args, folder):
@@ -50,9 +56,9 @@ def prepare(args, folder):
     (folder / "bench").mkdir(parents=True)
     for name in SCRIPTS:
         shutil.copy(twins.ROOT / "bench" / name, folder / "bench")
-    pack(pathlib.Path(args.octavo), folder / "bin/octavo")
+    pack(pathlib.Path(args.octavo), folder / "bin/octavo", args.models / "packed")
     for library in libraries(args.octavo):
-        pack(library.resolve(), folder / "bin" / library.name)
+        pack(library.resolve(), folder / "bin" / library.name, args.models / "packed")
     for name in ("zoo.py", "placements.py"):
         (folder / "shared/bench").mkdir(parents=True, exist_ok=True)
         shutil.copy(twins.DATA / "bench" / name, folder / "shared/bench")
@@ -62,7 +68,7 @@ def prepare(args, folder):
         shutil.copy(networks.ranges_file(args, net), folder / "models")
         if net in networks.REAL:
             model = networks.float_model(args, net)
-            pack(model, folder / "models" / model.name)
+            pack(model, folder / "models" / model.name, args.models / "packed")
     if args.wheels:
         shutil.copytree(args.wheels, folder / "wheels", ignore=lambda _, names: [n for n in names if not n.endswith(".whl")])
     (folder / "run_there.sh").write_text(SCRIPT, encoding="utf-8")

@@ -110,9 +110,14 @@ def build(args, net, style, form, threads, strict):
         part.unlink()
 
 
+def forms(args, style):
+    """What is built of a style: of one that the table does not show, no twin."""
+    return FORMS if style in args.styles else FORMS[:1]
+
+
 def engines(args, net, style, threads):
     """Files of the explicit engine and its twin's, built when they are missing, from times that nobody changes any more."""
-    for form in FORMS:
+    for form in forms(args, style):
         for attempt in range(3):
             if engine(args, net, style, form, threads).exists():
                 break
@@ -123,7 +128,7 @@ def engines(args, net, style, threads):
                     if attempt == 2:
                         raise
                     build(args, net, style, form, threads, False)
-    return [engine(args, net, style, form, threads) for form in FORMS]
+    return [engine(args, net, style, form, threads) for form in forms(args, style)]
 
 
 def measure_without(args, net, style, threads, twin):
@@ -156,9 +161,10 @@ def compare(args, a, b, threads):
 
 def measure_style(args, net, style, threads):
     """A cell of the table; of a style that the table does not show, the explicit time alone."""
-    a, b = engines(args, net, style, threads)
-    if style not in args.styles:
+    a, *twin = engines(args, net, style, threads)
+    if not twin:
         return {"explicit_ms": statistics.median(twins.bench(args, a, threads)["median_ms"] for _ in range(5))}
+    b = twin[0]
     row = compare(args, a, b, threads)
     if not row["same"] and row["low"] > LIMIT:
         row |= measure_without(args, net, style, threads, b)
@@ -180,15 +186,15 @@ def check(args, net, style):
     import onnx
 
     t = args.threads[0]
-    a, b = engines(args, net, style, t)
+    files = engines(args, net, style, t)
     model = networks.explicit_model(args, net, style)
     more = ["--strict-timing", "--timing-cache", cached(args, net, t).cache] if args.effort > 0 else []
     line = twins.octavo(args, "check", model, "--threads", t, "--effort", args.effort, *more).splitlines()[-1]
     counts = re.search(r"(\d+) regions: (\d+) bit-equal, (\d+) within the float tolerance, (\d+) not judged, (\d+) differ", line)
-    plan, twin = twins.plan_of(args, a), twins.plan_of(args, b)
+    plan, *twin = [twins.plan_of(args, f) for f in files]
     passes = twins.passes(plan, onnx.load(model, load_external_data=False))
     return {**dict(zip(("checked", "equal", "within", "unjudged", "differ"), map(int, counts.groups()))), "line": line,
-            "regions": len(plan["regions"]), "twin_regions": len(twin["regions"]), "passes": passes}
+            "regions": len(plan["regions"]), "twin_regions": len(twin[0]["regions"]) if twin else None, "passes": passes}
 
 
 class Run:
@@ -232,7 +238,7 @@ class Run:
         """Every engine of the cells. Times are taken first, by many builds at once; then the engines are built from those times alone.
         The few whose search then asks for a time that nobody took are left to `engines`."""
         def absent():
-            return [(n, s, f, t) for n, s, t in cells for f in FORMS if not engine(self.args, n, s, f, t).exists()]
+            return [(n, s, f, t) for n, s, t in cells for f in forms(self.args, s) if not engine(self.args, n, s, f, t).exists()]
 
         def strict(m, *which):
             with contextlib.suppress(RuntimeError):
@@ -260,7 +266,7 @@ class Run:
             self.each([(f"{n}/{s}/{t}", t, lambda m, n=n, s=s: measure_style(m, n, s, t))
                        for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/{t}")], quiet=True)
             self.each([(f"{n}/implicit/{t}", t, lambda m, n=n: measure_implicit(m, n, t, self.kept.results))
-                       for n in a.nets if "everywhere" in a.wanted and self.missing(f"{n}/implicit/{t}")], quiet=True)
+                       for n in a.nets if "everywhere" in a.styles and self.missing(f"{n}/implicit/{t}")], quiet=True)
             if a.check and t == a.threads[0]:
                 self.each([(f"{n}/{s}/check", 1, lambda m, n=n, s=s: check(m, n, s))
                            for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/check")])

@@ -79,7 +79,7 @@ def checks_table(results, nets):
                 continue
             kinds = [p["kind"] for p in row["passes"]]
             passes = ", ".join(f"{kinds.count(k)} {k}" for k in sorted(set(kinds))) or "none"
-            lines.append(f"| {net} | {s} | {row['equal']} | {row['within']} | {row['unjudged']} | {row['differ']} | {row['regions']} | {row['twin_regions']} | {passes} |")
+            lines.append(f"| {net} | {s} | {row['equal']} | {row['within']} | {row['unjudged']} | {row['differ']} | {row['regions']} | {row['twin_regions'] or '–'} | {passes} |")
     return "\n".join(lines)
 
 
