@@ -66,7 +66,7 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
 
 std::string summary(const std::vector<plan::Rounding>& roundings) {
   if (roundings.empty()) return kNone;
-  constexpr std::size_t most = 8;
+  constexpr std::size_t most = 3;
   std::string names;
   for (std::size_t i = 0; i < roundings.size() && i < most; ++i)
     names += fmt::format("{}\"{}\" ({})", i == 0 ? "" : ", ", roundings[i].tensor, fmt::join(roundings[i].onnx_nodes, ", "));
