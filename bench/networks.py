@@ -82,7 +82,7 @@ def float_model(args, net):
         output.type.tensor_type.ClearField("shape")
     for i, node in enumerate(model.graph.node):
         node.name = node.name or f"n{i}_{node.op_type}"
-    model = onnx.shape_inference.infer_shapes(model, data_propagation=True)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     save(model, path)
     return path
 
