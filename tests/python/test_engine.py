@@ -264,7 +264,7 @@ def test_max_error_and_bfloat16():
     with pytest.raises(octavo.UsageError, match="known are int8, float32 and bfloat16"):
         octavo.build(FLOAT, allowed={"bf16"}, **options)
     try:
-        small = octavo.build(FLOAT, threads=1, effort=0, shapes=options["shapes"], precision={"up": "float32", "*": "bfloat16"})
+        small = octavo.build(FLOAT, threads=1, effort=0, shapes=options["shapes"], precision={"*": "bfloat16"})
     except octavo.UnsupportedError as error:
         assert "is to compute in bfloat16" in str(error)
         pytest.skip(str(error))

@@ -7,169 +7,25 @@
 #include <map>
 #include <optional>
 
+#include "cpu/onednn/conv_setting.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
-#include "cpu/window.h"
-#include "dnnl.hpp"
 
 namespace octavo::cpu {
 namespace {
 
-using Dims = dnnl::memory::dims;
-using DataType = dnnl::memory::data_type;
-constexpr auto kF32 = DataType::f32;
+using namespace onednn;
 
 // One tactic of the table: what data and weights are.
 struct Row {
   std::string_view name;
   ir::DType type;
   double macs_per_cycle;  // for estimates
+  ir::Op op = ir::Op::conv;
 };
-constexpr Row kRows[] = {{"cpu.conv.f32.onednn", ir::DType::f32, 28.0}, {"cpu.conv.bf16.onednn", ir::DType::bf16, 52.0}};
-
-DataType type_of(ir::DType t) {
-  return t == ir::DType::bf16 ? DataType::bf16 : kF32;
-}
-std::int64_t bytes_of(DataType t) {
-  return t == DataType::bf16 ? 2 : 4;
-}
-
-// bias: operand index; relu: max with 0 behind it. `none`: the program needs the block interpreter.
-struct Fused {
-  bool whole = false, relu = false;
-  int bias = -1;
-};
-
-Fused find_fused(const Stage& s) {
-  using program::Op;
-  Fused f;
-  const ir::DType stored = s.stores.empty() ? ir::DType::f32 : s.stores[0].dtype;
-  if (s.program.outputs.size() != 1 || (stored != ir::DType::f32 && stored != s.anchor.weights->dtype) ||
-      s.stores[0].strides[1] != 1) {
-    return f;
-  }
-  const auto at = [&](int v) -> const program::Instr& { return s.program.code[static_cast<std::size_t>(v)]; };
-  const program::Instr* t = &at(s.program.outputs[0].value);
-  if (t->op == Op::max && at(t->args[1]).op == Op::imm_f && at(t->args[1]).imm == 0) {
-    f.relu = true;
-    t = &at(t->args[0]);
-  }
-  if (t->op == Op::add && at(t->args[0]).op == Op::acc_f && at(t->args[1]).op == Op::load_f) {
-    f.bias = at(t->args[1]).imm;
-    const region::TensorRef& b = s.operands[static_cast<std::size_t>(f.bias)].ref;
-    for (std::size_t k = 0; k < b.strides.size(); ++k) {
-      if (s.space[k] != 1 && b.strides[k] != (k == 1 ? 1 : 0)) return {};
-    }
-    if (b.dtype != ir::DType::f32) return {};
-    t = &at(t->args[0]);
-  }
-  f.whole = t->op == Op::acc_f;
-  return f;
-}
-
-// One shape of a band; equal bands share a primitive.
-struct Band {
-  std::int64_t rows, in_rows, top, bottom;
-  auto operator<=>(const Band&) const = default;
-};
-
-struct Setting {
-  DataType data = kF32, stored = kF32;  // of data and weights; of what the primitive writes
-  Image image;
-  std::int64_t group = 1, cin = 1, cout = 1;
-  Fused fused;
-  bool gather = false;  // the input's pixels have gaps: a band's rows are copied first
-  std::int64_t band_rows = 1, bands = 1;
-  Dims weight_dims;
-};
-
-Result<Setting> setting_of(const Stage& s) {
-  const region::TensorRef& x = s.anchor.inputs[0];
-  const auto& w = s.anchor.weights->dims;
-  const ir::DType type = s.anchor.weights->dtype;
-  if ((type != ir::DType::f32 && type != ir::DType::bf16) || x.dtype != type) {
-    return fail(ErrorKind::unsupported, fmt::format("needs input and weights of one type, f32 or bf16, has {} and {}",
-                                                    ir::name_of(x.dtype), ir::name_of(type)));
-  }
-  if (w.size() != 3 && w.size() != 4) return fail(ErrorKind::unsupported, "one and two spatial dimensions are covered");
-  Setting t;
-  t.data = type_of(type);
-  const std::int64_t size = bytes_of(t.data);
-  OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
-  t.group = ir::get_int(s.anchor.attrs, "group", 1);
-  t.cin = x.dims[1];
-  t.cout = s.space[1];
-  if (x.strides[1] != 1 && t.cin != 1)
-    return fail(ErrorKind::unsupported, fmt::format("needs channels side by side; the channel stride is {}", x.strides[1]));
-  if (t.group < 1 || t.cin % t.group != 0 || t.cout % t.group != 0)
-    return fail(ErrorKind::bad_engine, "groups do not divide the channels");
-  if (t.data == kF32 && t.group == t.cin && t.group > 1)
-    return fail(ErrorKind::unsupported, "depthwise: the block kernel is faster");
-  if (ir::count(s.space) == 0 || ir::count(x.dims) == 0) return fail(ErrorKind::unsupported, "no elements");
-  t.fused = find_fused(s);
-  const Image& im = t.image;
-  const auto dense = [](std::int64_t along_h, std::int64_t along_w, std::int64_t rows, std::int64_t cols, std::int64_t channels) {
-    return (cols == 1 || along_w == channels) && (rows == 1 || along_h == cols * channels);
-  };
-  t.gather = !dense(im.xh / size, im.xw / size, im.height.in, im.width.in, t.cin);
-  if (t.gather && t.data == kF32)
-    return fail(ErrorKind::unsupported, "the input is a slice of a wider tensor: the block kernel reads it as it is");
-  const auto along = [&](int dim) { return dim < 0 ? std::int64_t{0} : s.stores[0].strides[static_cast<std::size_t>(dim)]; };
-  t.fused.whole = t.fused.whole && dense(along(im.h), along(im.w), im.height.out, im.width.out, t.cout);
-  if (t.fused.whole) t.stored = type_of(s.stores[0].dtype);
-  // Bands whose floats fit in half of a small L2 cache; enough of them for a few threads.
-  const std::int64_t row_bytes = (t.fused.whole ? 0 : im.width.out * t.cout * 4) + (t.gather ? im.width.in * t.cin * size : 0);
-  t.band_rows =
-      std::clamp<std::int64_t>(row_bytes == 0 ? im.height.out : 262144 / std::max<std::int64_t>(row_bytes, 1), 1, im.height.out);
-  if (im.batch == 1) t.band_rows = std::min(t.band_rows, std::max<std::int64_t>((im.height.out + 3) / 4, 1));
-  t.bands = (im.height.out + t.band_rows - 1) / t.band_rows;
-  t.weight_dims = {t.cout / t.group, t.cin / t.group, im.height.kernel, im.width.kernel};
-  if (t.group > 1) t.weight_dims.insert(t.weight_dims.begin(), t.group);
-  return t;
-}
-
-Band band_of(const Setting& t, std::int64_t index) {
-  const Window& h = t.image.height;
-  const std::int64_t first = index * t.band_rows, rows = std::min(t.band_rows, h.out - first);
-  const std::int64_t begin = first * h.stride - h.pad,
-                     end = (first + rows - 1) * h.stride - h.pad + (h.kernel - 1) * h.dilation + 1;
-  const std::int64_t in_begin = std::clamp<std::int64_t>(begin, 0, h.in), in_end = std::clamp<std::int64_t>(end, in_begin, h.in);
-  return {rows, in_end - in_begin, in_begin - begin, end - in_end};
-}
-std::int64_t first_input_row(const Setting& t, std::int64_t index) {
-  const Window& h = t.image.height;
-  return std::clamp<std::int64_t>(index * t.band_rows * h.stride - h.pad, 0, h.in);
-}
-
-// May throw dnnl::error. `weights` empty: the library chooses the format.
-dnnl::convolution_forward::primitive_desc describe(const Setting& t, const Band& b, const dnnl::memory::desc* weights,
-                                                   const dnnl::engine& engine) {
-  const Image& im = t.image;
-  const Window &h = im.height, &w = im.width;
-  const Dims x_dims{1, t.cin, b.in_rows, w.in}, y_dims{1, t.cout, b.rows, w.out};
-  // The library's channel-last kernels want tensors without gaps; a band is one image of its own.
-  const auto image = [](const Dims& d) { return Dims{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; };
-  const dnnl::memory::desc x(x_dims, t.data, image(x_dims)), y(y_dims, t.stored, image(y_dims));
-  const auto any = dnnl::memory::format_tag::any;
-  const dnnl::memory::desc wd = weights != nullptr ? *weights : dnnl::memory::desc(t.weight_dims, t.data, any);
-  const Dims strides{h.stride, w.stride}, dilations{h.dilation - 1, w.dilation - 1}, before{b.top, w.pad};
-  const std::int64_t right = (w.out - 1) * w.stride + (w.kernel - 1) * w.dilation + 1 - w.in - w.pad;
-  const Dims after{b.bottom, right};
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (t.fused.whole && t.fused.relu) {
-    dnnl::post_ops ops;
-    ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-    attr.set_post_ops(ops);
-  }
-  const auto kind = dnnl::prop_kind::forward_inference;
-  const auto algorithm = dnnl::algorithm::convolution_direct;
-  if (t.fused.whole && t.fused.bias >= 0) {
-    const dnnl::memory::desc bias(Dims{t.cout}, kF32, dnnl::memory::format_tag::x);
-    return {dnnl::convolution_forward::desc(kind, algorithm, x, wd, bias, y, strides, dilations, before, after), attr, engine};
-  }
-  return {dnnl::convolution_forward::desc(kind, algorithm, x, wd, y, strides, dilations, before, after), attr, engine};
-}
+constexpr Row kRows[] = {{"cpu.conv.f32.onednn", ir::DType::f32, 28.0},
+                         {"cpu.conv.bf16.onednn", ir::DType::bf16, 52.0},
+                         {"cpu.conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
 
 class OneDnnConv final : public Kernel {
  public:
@@ -185,17 +41,18 @@ class OneDnnConv final : public Kernel {
     for (std::int64_t i = 0; i < t_.bands; ++i) {
       const Band b = band_of(t_, i);
       if (primitives_.contains(b)) continue;
-      const auto pd = describe(t_, b, chosen, engine_);
+      const dnnl::primitive_desc pd = describe(t_, b, chosen, engine_);
       if (chosen == nullptr) {
-        weight_desc_ = pd.weights_desc();
+        weight_desc_ = pd.query_md(dnnl::query::weights_md);
         chosen = &weight_desc_;
       }
-      scratchpad_ = std::max(scratchpad_, pd.scratchpad_desc().get_size());
-      if (t_.gather) gather_bytes_ = std::max(gather_bytes_, (pd.src_desc().get_size() + 63) / 64 * 64);
-      primitives_.emplace(b, Ready{dnnl::convolution_forward(pd), pd.src_desc(), pd.dst_desc(), pd.scratchpad_desc()});
+      const auto x = pd.query_md(dnnl::query::src_md), y = pd.query_md(dnnl::query::dst_md),
+                 scratchpad = pd.query_md(dnnl::query::scratchpad_md);
+      scratchpad_ = std::max(scratchpad_, scratchpad.get_size());
+      if (t_.gather) gather_bytes_ = std::max(gather_bytes_, (x.get_size() + 63) / 64 * 64);
+      primitives_.emplace(b, Ready{dnnl::primitive(pd), x, y, scratchpad});
     }
-    const auto tag = t_.group > 1 ? dnnl::memory::format_tag::goihw : dnnl::memory::format_tag::oihw;
-    dnnl::memory plain({t_.weight_dims, t_.data, tag}, engine_, const_cast<std::byte*>(weights));
+    dnnl::memory plain(t_.plain_weights, engine_, const_cast<std::byte*>(weights));
     weights_ = dnnl::memory(weight_desc_, engine_);
     dnnl::stream stream(engine_);
     dnnl::reorder(plain, weights_).execute(stream, plain, weights_);
@@ -214,7 +71,7 @@ class OneDnnConv final : public Kernel {
 
  private:
   struct Ready {
-    dnnl::convolution_forward primitive;
+    dnnl::primitive primitive;
     dnnl::memory::desc x, y, scratchpad;
   };
   [[nodiscard]] std::size_t epilogue_bytes() const { return epilogue_ ? (epilogue_->scratch_bytes() + 63) / 64 * 64 : 0; }
@@ -297,7 +154,7 @@ class OneDnnConvFamily final : public Family {
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == row_.type &&
+    return r.stages.size() == 1 && a.op == row_.op && !a.integer && a.weights && a.weights->dtype == row_.type &&
            !a.inputs.empty() && !only(r).program.outputs.empty();
   }
   std::string why_not(const Region& r, const Plan&) const override {
@@ -315,8 +172,8 @@ class OneDnnConvFamily final : public Family {
     try {
       const SingleThread here;
       const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-      const auto first = describe(*t, band_of(*t, 0), nullptr, engine);
-      const auto weights = first.weights_desc();
+      const dnnl::primitive_desc first = describe(*t, band_of(*t, 0), nullptr, engine);
+      const auto weights = first.query_md(dnnl::query::weights_md);
       for (std::int64_t i = 1; i < t->bands; ++i) {  // every band takes the first one's weights
         if (band_of(*t, i) != band_of(*t, i - 1)) (void)describe(*t, band_of(*t, i), &weights, engine);
       }
@@ -332,7 +189,8 @@ class OneDnnConvFamily final : public Family {
     const Stage& s = only(r);
     const auto& w = s.anchor.weights->dims;
     const auto out = static_cast<double>(ir::count(s.space));
-    const double macs = out * static_cast<double>(ir::count(w)) / static_cast<double>(s.space[1]);
+    const auto of = static_cast<double>(row_.op == ir::Op::conv ? ir::count(s.space) : ir::count(s.anchor.inputs[0].dims));
+    const double macs = of * static_cast<double>(ir::count(w)) / static_cast<double>(row_.op == ir::Op::conv ? s.space[1] : w[0]);
     const bool whole = find_fused(s).whole;
     return (macs / row_.macs_per_cycle + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
            (whole ? 2e-6 : 4e-6);
@@ -376,8 +234,8 @@ class OneDnnConvFamily final : public Family {
 }  // namespace
 
 std::vector<const Family*> onednn_conv_families() {
-  static const OneDnnConvFamily families[] = {OneDnnConvFamily(kRows[0]), OneDnnConvFamily(kRows[1])};
-  return {&families[0], &families[1]};
+  static const OneDnnConvFamily families[] = {OneDnnConvFamily(kRows[0]), OneDnnConvFamily(kRows[1]), OneDnnConvFamily(kRows[2])};
+  return {&families[0], &families[1], &families[2]};
 }
 
 }  // namespace octavo::cpu

@@ -1,0 +1,55 @@
+// How oneDNN is asked for a convolution, band of output rows by band.
+#pragma once
+
+#ifdef OCTAVO_HAVE_ONEDNN
+#include <compare>
+#include <string>
+
+#include "base/result.h"
+#include "cpu/window.h"
+#include "dnnl.hpp"
+#include "region/region.h"
+
+namespace octavo::cpu::onednn {
+
+using DataType = dnnl::memory::data_type;
+constexpr auto kF32 = DataType::f32;
+
+[[nodiscard]] inline std::int64_t bytes_of(DataType t) {
+  return t == DataType::bf16 ? 2 : 4;
+}
+
+/// What of the program the primitive does for itself.
+struct Fused {
+  bool whole = false;  ///< all of it: bias and Relu at most. False: the program needs the block interpreter
+  bool relu = false;   ///< max with 0 behind the bias
+  int bias = -1;       ///< operand index
+};
+[[nodiscard]] Fused find_fused(const region::Stage& s);
+
+/// One shape of a band; equal bands share a primitive.
+struct Band {
+  std::int64_t rows, in_rows, top, bottom;
+  auto operator<=>(const Band&) const = default;
+};
+
+struct Setting {
+  DataType data = kF32, stored = kF32;  ///< of data and weights; of what the primitive writes
+  bool transposed = false;              ///< conv_transpose: one band
+  Image image;
+  std::int64_t group = 1, cin = 1, cout = 1;
+  Fused fused;
+  bool gather = false;  ///< the input's pixels have gaps: a band's rows are copied first
+  std::int64_t band_rows = 1, bands = 1;
+  dnnl::memory::desc plain_weights;  ///< as the plan holds them
+};
+/// Errors: `unsupported`, what the tactic does not cover. May not throw.
+[[nodiscard]] Result<Setting> setting_of(const region::Stage& s);
+[[nodiscard]] Band band_of(const Setting& t, std::int64_t index);
+[[nodiscard]] std::int64_t first_input_row(const Setting& t, std::int64_t index);
+
+/// May throw dnnl::error. `weights` nullptr: the library chooses the format.
+[[nodiscard]] dnnl::primitive_desc describe(const Setting& t, const Band& b, const dnnl::memory::desc* weights,
+                                            const dnnl::engine& engine);
+}  // namespace octavo::cpu::onednn
+#endif
