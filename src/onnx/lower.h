@@ -13,5 +13,8 @@ namespace octavo::onnx {
 [[nodiscard]] Result<ValueId> lower_softmax(NodeContext& n, Op op, ValueId x, std::int64_t axis, bool flattens);
 /// The conv part of Conv, QLinearConv and ConvInteger: attributes from the node, operands given.
 [[nodiscard]] Result<ValueId> lower_conv(NodeContext& n, ValueId x, ValueId w, ValueId bias);
+/// a times b as MatMul has it. By a weight of rank 2 it is a gemm over all rows of a, so that it can be integer whatever a's rank;
+/// anything else is a batched product.
+[[nodiscard]] Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b);
 
 }  // namespace octavo::onnx

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "onnx/coded.h"
+#include "onnx/lower.h"
 #include "onnx/registry.h"
 
 namespace octavo::onnx {
@@ -60,10 +61,8 @@ Status gemm(NodeContext& n) {
   return n.result(n.emit(Op::gemm, {a, b, c}));
 }
 
-/// Rank 2 by a rank-2 weight is a gemm; everything else is a batched product.
 Status matmul(NodeContext& n) {
-  const bool gemm_like = n.rank(0) == 2 && n.rank(1) == 2 && n.is_weight(n.in(1));
-  return n.result(n.emit(gemm_like ? Op::gemm : Op::matmul, {n.in(0), n.in(1)}));
+  return n.result(lower_matmul(n, n.in(0), n.in(1)));
 }
 
 constexpr std::array kRows{
@@ -72,6 +71,19 @@ constexpr std::array kRows{
 };
 
 }  // namespace
+
+Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b) {
+  const Shape rows = n.shape_of(a), weights = n.shape_of(b);
+  const bool fits = rows.size() >= 2 && weights.size() == 2 && rows.back() == weights[0];  // else the product's own error
+  if (!fits || !n.is_weight(b)) return n.emit(Op::matmul, {a, b});
+  if (rows.size() == 2) return n.emit(Op::gemm, {a, b});
+  const std::int64_t count = ir::count(Shape(rows.begin(), rows.end() - 1));
+  OCTAVO_TRY(const ValueId flat, n.reshape(a, {count, rows.back()}));
+  OCTAVO_TRY(const ValueId y, n.emit(Op::gemm, {flat, b}));
+  Shape result = rows;
+  result.back() = weights[1];
+  return n.reshape(y, std::move(result));
+}
 
 Family gemm_ops() {
   return kRows;

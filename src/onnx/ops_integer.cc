@@ -88,8 +88,7 @@ Status matmul_integer(NodeContext& n) {
   OCTAVO_CHECK(exact_or_refuse(n, largest_sum(n, 1, 3, n.rank(1) - 1, n.shape(0).back())));
   OCTAVO_TRY(const ValueId a, centred(n, 0, 2, n.rank(0) - 2));
   OCTAVO_TRY(const ValueId b, centred(n, 1, 3, n.rank(1) - 1));
-  const bool gemm_like = n.rank(0) == 2 && n.rank(1) == 2 && n.is_weight(b);
-  OCTAVO_TRY(const ValueId y, n.emit(gemm_like ? Op::gemm : Op::matmul, {a, b}));
+  OCTAVO_TRY(const ValueId y, lower_matmul(n, a, b));
   return n.result(n.cast(y, DType::s32));
 }
 

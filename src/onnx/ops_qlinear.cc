@@ -51,8 +51,7 @@ Status qlinear_conv(NodeContext& n) {
 Status qlinear_matmul(NodeContext& n) {
   OCTAVO_TRY(const ValueId a, dequantized(n, 0, 1, 2, std::max<std::int64_t>(0, n.rank(0) - 2)));
   OCTAVO_TRY(const ValueId b, dequantized(n, 3, 4, 5, std::max<std::int64_t>(0, n.rank(3) - 1)));
-  const bool gemm_like = n.rank(0) == 2 && n.rank(3) == 2 && n.is_weight(b);
-  OCTAVO_TRY(const ValueId y, n.emit(gemm_like ? Op::gemm : Op::matmul, {a, b}));
+  OCTAVO_TRY(const ValueId y, lower_matmul(n, a, b));
   return n.result(quantized(n, y, 6, 7, 1));
 }
 

@@ -8,6 +8,7 @@ import octavo
 from forms import FORMS
 from judge import float_fallbacks, judge
 from networks import NETWORKS, inputs_of
+from pending import or_skip
 
 ALL = {"float": lambda model, _feeds, _folder: model, **FORMS}
 
@@ -16,13 +17,6 @@ QUANTIZED = {"residual_cnn": 7, "mobilenet_block": 8, "se_block": 7, "unet_piece
              "detection_head": 4}
 # Products of two computed operands (attention): on codes, but computed in float so far.
 FLOAT_PRODUCTS = {"transformer_block": {"matmul_13", "matmul_16"}}
-# Operators that Octavo does not cover yet: their tests are skipped, and counted, as long as it says so by name.
-PENDING = {"LSTM", "com.microsoft.DynamicQuantizeLSTM", "TopK", "NonMaxSuppression"}
-
-
-def refused_operators(error):
-    """{operator} of "by operator: TopK x1 NonMaxSuppression x2"."""
-    return {word for word in str(error).rpartition("by operator:")[2].split() if not word.startswith("x")}
 
 
 @pytest.mark.parametrize("form", ALL)
@@ -30,11 +24,8 @@ def refused_operators(error):
 def test_runs_as_onnxruntime_does(network, form, folder):
     source = NETWORKS[network]()
     model = ALL[form](source, inputs_of(source, 16, seed=12), folder)
-    try:
+    with or_skip():
         verdict = judge(model, inputs_of(source, 4, seed=11))
-    except octavo.UnsupportedError as error:
-        assert refused_operators(error) and refused_operators(error) <= PENDING, error
-        pytest.skip(f"not covered yet: {', '.join(sorted(refused_operators(error)))}")
     if form == "float":
         assert verdict.quantized == 0
     elif form.startswith("dynamic"):

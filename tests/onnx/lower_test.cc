@@ -126,13 +126,16 @@ TEST(Lower, GemmFactorsAndTransposesAreFoldedIntoConstants) {
   EXPECT_EQ(m->graph.payload(n.inputs[2]).at(0), 8.0);
 }
 
-TEST(Lower, MatMulWithWeightsIsAGemmInRankTwoOnly) {
+TEST(Lower, MatMulWithWeightsIsAGemmOverAllRows) {
   for (const bool batched : {false, true}) {
     ModelBuilder b;
     b.input("x", batched ? Dims{5, 2, 3} : Dims{2, 3}).output("y").ramp("w", {3, 4});
     b.node("MatMul", {"x", "w"}, {"y"});
-    EXPECT_EQ(ops_of(lowered(b)->graph), batched ? "matmul" : "gemm");
+    EXPECT_EQ(ops_of(lowered(b)->graph), batched ? "reshape gemm reshape" : "gemm");
   }
+  ModelBuilder product;  // of two computed operands
+  product.input("x", {5, 2, 3}).input("w", {3, 4}).output("y").node("MatMul", {"x", "w"}, {"y"});
+  EXPECT_EQ(ops_of(lowered(product)->graph), "matmul");
 }
 
 TEST(Lower, OldSoftmaxFlattens) {
