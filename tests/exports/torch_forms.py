@@ -5,6 +5,8 @@ import io
 import onnx
 import torch
 
+torch.set_num_threads(1)
+
 
 def exported(module, shape, dynamo):
     x = torch.zeros(shape)
