@@ -5,12 +5,14 @@
 
 #include "fuzz/mutate_model.h"
 #include "ir/verify.h"
+#include "onnx/diagnose.h"
 #include "onnx/import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto model = octavo::onnx::import_bytes({reinterpret_cast<const std::byte*>(data), size}, {}, "");
   if (model && !octavo::ir::verify(model->graph)) std::abort();
   if (!model && (model.error().message.empty() || model.error().kind == octavo::ErrorKind::internal)) std::abort();
+  (void)octavo::onnx::diagnose_bytes({reinterpret_cast<const std::byte*>(data), size}, "");
   return 0;
 }
 

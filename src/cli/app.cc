@@ -18,7 +18,8 @@ constexpr const char* kFooter =
     "  octavo explain model.onnx --node conv1\n"
     "  octavo check model.onnx --input photo.jpg --preset torch\n"
     "\n"
-    "Exit codes: 0 success, 1 check found a difference, 2 usage, 3 damaged model, 4 unsupported model, 5 bad input, 6 bad engine "
+    "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
+    "input, 6 bad engine "
     "file,\n"
     "7 file cannot be read or written, 70 a mistake of Octavo's own.";
 
@@ -51,6 +52,7 @@ int run_main(int argc, const char* const* argv) {
       {"profile", "Time each region; write what trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
+      {"doctor", "Numbers of a model that mislead, and where each of its nodes runs", add_doctor},
       {"advise", "Which Q/DQ pairs to drop or to add, and what each gains", add_advise},
       {"convert", "Between Q/DQ models and calibration tables", add_convert},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};

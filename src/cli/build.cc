@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/diagnosis.h"
 #include "cli/model.h"
 #include "report/explain.h"
 
@@ -38,14 +39,19 @@ std::string permitted_summary(const plan::PermitReport& report) {
 
 Result<int> build(const Options& o) {
   Loaded loaded;
-  {
+  const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
     OCTAVO_TRY(loaded, load(o.model, progress));
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
     progress.step(fmt::format("write {}", o.output));
-    OCTAVO_CHECK(loaded.engine->save(o.output));
+    return loaded.engine->save(o.output);
+  };
+  const Status done = compile();
+  if (!done || loaded.built) {  // why it failed may be among what misleads
+    if (const auto diagnosis = diagnose(o.model)) print_warnings(*diagnosis, done ? "" : done.error().message);
   }
+  OCTAVO_CHECK(done);
   std::error_code ignored;
   fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));

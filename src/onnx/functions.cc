@@ -58,7 +58,7 @@ class Inliner {
  private:
   Status instantiate(const pb::FunctionProto& f, const pb::NodeProto& call, int index,
                      google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
-    constexpr int kMostNodes = 1000000;
+    constexpr int kMostNodes = 200000;
     const std::string label = call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
     const auto where = [&] { return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type()); };
     const std::int64_t opset = default_opset(f.opset_import());
@@ -74,7 +74,7 @@ class Inliner {
                                                     call.input_size(), call.output_size(), f.input_size(), f.output_size()));
     }
     if ((made_ += f.node_size()) > kMostNodes)
-      return fail(ErrorKind::bad_model, fmt::format("{}: more than a million nodes after inlining", where()));
+      return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
     Names names;
     for (int i = 0; i < f.input_size(); ++i) names[f.input(i)] = i < call.input_size() ? call.input(i) : "";
     for (int i = 0; i < f.output_size(); ++i) {

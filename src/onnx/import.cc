@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::size_t kMostBytes = (std::size_t{1} << 31) - 1;  // protobuf's own limit
 
-Status parse(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
+}  // namespace
+
+Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
   if (bytes.empty()) return fail(ErrorKind::bad_model, fmt::format("reading {}: the file is empty", name));
   if (bytes.size() > kMostBytes) {
     return fail(ErrorKind::bad_model,
@@ -38,7 +40,7 @@ Status parse(std::span<const std::byte> bytes, const std::string& name, pb::Mode
   return {};
 }
 
-Result<std::vector<std::byte>> read_file(const std::string& path) {
+Result<std::vector<std::byte>> read_model_file(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) return fail(ErrorKind::io, fmt::format("reading {}: no such file", path));
   if (std::filesystem::is_directory(path, code))
@@ -58,6 +60,8 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   return bytes;
 }
 
+namespace {
+
 std::string display(const ImportOptions& options) {
   return options.display_name.empty() ? std::string("the model") : options.display_name;
 }
@@ -66,7 +70,7 @@ std::string display(const ImportOptions& options) {
 
 Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
   pb::ModelProto model;
-  OCTAVO_CHECK(parse(bytes, display(options), model));
+  OCTAVO_CHECK(parse_model(bytes, display(options), model));
   // Allocation failures are the one exception that a file can provoke; they end here.
   auto out = [&]() -> Result<Model> {
     try {
@@ -81,7 +85,7 @@ Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions
 }
 
 Result<Model> import_file(const std::string& path, const ImportOptions& options) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_file(path));
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   ImportOptions named = options;
   if (named.display_name.empty()) named.display_name = path;
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -90,20 +94,20 @@ Result<Model> import_file(const std::string& path, const ImportOptions& options)
 
 Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {
   pb::ModelProto model;
-  OCTAVO_CHECK(parse(bytes, "the model", model));
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
   return declared_inputs(model.graph());
 }
 
 Result<std::vector<InputInfo>> inputs_of_file(const std::string& path) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_file(path));
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   pb::ModelProto model;
-  OCTAVO_CHECK(parse(bytes, path, model));
+  OCTAVO_CHECK(parse_model(bytes, path, model));
   return declared_inputs(model.graph());
 }
 
 Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes) {
   pb::ModelProto model;
-  OCTAVO_CHECK(parse(bytes, "the model", model));
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
   pb::GraphProto outputs;  // read by the same rules as inputs
   for (const pb::ValueInfoProto& output : model.graph().output()) *outputs.add_input() = output;
   return declared_inputs(outputs);

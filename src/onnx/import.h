@@ -31,6 +31,7 @@ struct ImportOptions {
   /// Used for a symbolic first dimension (batch) that no shape binds; <= 0: not used, such a dimension is an error. Every other
   /// symbolic dimension needs a shape, or a shape of another input that binds the same symbol.
   std::int64_t default_batch = 1;
+  std::size_t most_listed = 10;  ///< nodes that cannot be compiled, named in the error; the rest is counted
   std::string display_name;  ///< how errors call the model; import_file sets it to the path
 };
 

@@ -275,9 +275,9 @@ Status Importer::bind_outputs() {
 }
 
 Error Importer::problem_report() const {
-  constexpr std::size_t kMostListed = 10;
+  const std::size_t most = options_.most_listed;
   std::string text = fmt::format("{} of {} nodes cannot be compiled:", problems_.size(), model_.graph().node_size());
-  for (std::size_t i = 0; i < std::min(problems_.size(), kMostListed); ++i) {
+  for (std::size_t i = 0; i < std::min(problems_.size(), most); ++i) {
     const Problem& p = problems_[i];
     std::string inputs;
     for (const std::string& in : p.inputs) inputs += (inputs.empty() ? "" : ", ") + in;
@@ -285,7 +285,7 @@ Error Importer::problem_report() const {
                         p.domain.empty() ? "" : "domain " + p.domain + ", ", p.opset, p.node, p.index, p.reason,
                         inputs.empty() ? "none" : inputs);
   }
-  if (problems_.size() > kMostListed) text += fmt::format("\n  ... and {} more", problems_.size() - kMostListed);
+  if (problems_.size() > most) text += fmt::format("\n  ... and {} more", problems_.size() - most);
   std::map<std::string, int> types;
   for (const Problem& p : problems_) ++types[(p.domain.empty() ? "" : p.domain + ".") + p.type];
   text += "\n  by operator:";

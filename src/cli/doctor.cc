@@ -1,0 +1,154 @@
+// octavo doctor: numbers of a model that mislead, and where each of its nodes runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "api/ranges.h"
+#include "cli/commands.h"
+#include "cli/diagnosis.h"
+#include "cli/model.h"
+
+namespace octavo::cli {
+namespace {
+
+using Severity = onnx::Finding::Severity;
+
+struct Options {
+  ModelOptions model;
+  std::string minmax;
+  bool json = false, no_nodes = false;
+};
+
+/// Where one ONNX node runs.
+struct Place {
+  std::string device, precision, kernel;  ///< kernel: the tactic; or why there is none
+  int region = -1;
+};
+
+Place place_of(const api::Built& built, const std::string& node) {
+  for (const auto& [name, why] : built.model.absorbed) {
+    if (name == node) return {"-", "", why, -1};
+  }
+  const auto& regions = built.engine->plan().regions;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    const region::Region& r = regions[i];
+    if (!r.onnx_nodes.contains(node)) continue;
+    const bool slow = r.tactic.starts_with("reference.") || r.tactic.starts_with("cpu.reference");
+    return {api::device_of(built.engine->plan()), r.precision, r.tactic + (slow ? " (reference code: slow)" : ""),
+            static_cast<int>(i)};
+  }
+  return {"-", "", "part of other nodes' layers", -1};
+}
+
+void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& built) {
+  std::size_t wide = 4, op_wide = 4;
+  for (const auto& n : nodes)
+    wide = std::max(wide, std::min<std::size_t>(n.name.size(), 48)), op_wide = std::max(op_wide, n.op.size());
+  fmt::print("\n{:<{}}  {:<{}}  {:<9}  {:<13}  {:>6}  kernel\n", "node", wide, "op", op_wide, "device", "precision", "region");
+  for (const auto& n : nodes) {
+    const Place p = place_of(built, n.name);
+    fmt::print("{:<{}}  {:<{}}  {:<9}  {:<13}  {:>6}  {}\n", n.name, wide, n.op, op_wide, p.device, p.precision,
+               p.region < 0 ? "" : std::to_string(p.region), p.kernel);
+  }
+}
+
+std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built) {
+  nlohmann::json out;
+  out["findings"] = nlohmann::json::array();
+  for (const auto& f : d.findings) {
+    out["findings"].push_back({{"severity", f.severity == Severity::error ? "error" : "warning"},
+                               {"rule", f.rule},
+                               {"tensor", f.tensor},
+                               {"nodes", f.nodes},
+                               {"text", f.text}});
+  }
+  out["nodes"] = nlohmann::json::array();
+  for (const auto& n : d.nodes) {
+    nlohmann::json node{{"name", n.name}, {"op", n.op}};
+    if (built) {
+      const Place p = place_of(*built, n.name);
+      node["device"] = p.device, node["kernel"] = p.kernel, node["precision"] = p.precision;
+      if (p.region >= 0) node["region"] = p.region;
+    }
+    out["nodes"].push_back(std::move(node));
+  }
+  if (!built) out["refusal"] = built.error().message;
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Result<int> doctor(const Options& o) {
+  if (!o.minmax.empty() && o.model.calibration.empty())
+    return fail(ErrorKind::usage, "--minmax is compared with the table of --calibration; give both");
+  OCTAVO_TRY(const onnx::Diagnosis d, diagnose(o.model, o.minmax));
+  std::optional<Progress> progress(std::in_place, o.model.verbose);
+  OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
+  build.import.most_listed = static_cast<std::size_t>(-1);
+  build.progress = [&](std::string_view step) { progress->step(fmt::format("{} {}", step, o.model.path)); };
+  const auto built = api::build_file(o.model.path, build);
+  progress.reset();
+  const auto errors =
+      std::count_if(d.findings.begin(), d.findings.end(), [](const auto& f) { return f.severity == Severity::error; });
+  const bool sick = errors > 0 || !built;
+  if (o.json) {
+    fmt::print("{}", json_of(d, built));
+    return sick ? 1 : 0;
+  }
+  fmt::print("{}: {} nodes, {} errors, {} warnings{}\n", o.model.path, d.nodes.size(), errors,
+             static_cast<std::ptrdiff_t>(d.findings.size()) - errors, built ? "" : "; it cannot be compiled");
+  for (const auto& f : d.findings) fmt::print("{}\n", onnx::to_string(f));
+  if (!built) {
+    fmt::print("refused: {}\n", built.error().message);
+    return 1;
+  }
+  if (!o.no_nodes) print_nodes(d.nodes, *built);
+  return sick ? 1 : 0;
+}
+
+}  // namespace
+
+Result<onnx::Diagnosis> diagnose(const ModelOptions& model, const std::string& minmax) {
+  onnx::DiagnoseOptions options;
+  if (!model.calibration.empty()) {
+    OCTAVO_TRY(options.ranges, api::read_ranges(model.calibration));
+    std::string line;
+    std::ifstream in(model.calibration);
+    if (std::getline(in, line) && line.starts_with("TRT-"))
+      options.algorithm = line.substr(std::min(line.size(), line.find('-', 4) + 1));
+  }
+  if (!minmax.empty()) {
+    OCTAVO_TRY(options.minmax, api::read_ranges(minmax));
+  }
+  return onnx::diagnose_file(model.path, options);
+}
+
+void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
+  constexpr int kMost = 8;
+  std::map<std::string, int> shown;
+  for (const auto& f : d.findings) {
+    if (!failure.empty() && f.severity == Severity::error && failure.find(fmt::format("\"{}\"", f.tensor)) != std::string::npos)
+      continue;
+    if (shown[f.rule]++ < kMost) fmt::print(stderr, "{}\n", onnx::to_string(f));
+  }
+  for (const auto& [rule, count] : shown) {
+    if (count > kMost) fmt::print(stderr, "and {} more [{}]; octavo doctor lists all\n", count - kMost, rule);
+  }
+}
+
+Command add_doctor(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, false);
+  o->model.effort = 0;  // which kernel is fastest does not matter here
+  app.add_option("--minmax", o->minmax, "A min-max table of the same model and data, to compare an entropy table with")
+      ->type_name("FILE");
+  app.add_flag("--no-nodes", o->no_nodes, "Only the findings, not where each node runs");
+  app.add_flag("--json", o->json, "The same facts for programs");
+  app.footer(
+      "Scales, biases, axes and ranges that mislead, each with its tensor (docs/doctor.md), and where each ONNX node runs.\n"
+      "Exit code 1 when something is an error or a node is refused.\n"
+      "Example: octavo doctor model.onnx --calibration model.cache");
+  return [o] { return doctor(*o); };
+}
+
+}  // namespace octavo::cli
