@@ -22,12 +22,12 @@ SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py
 
 
 SCRIPT = """#!/bin/sh
-# Measures on this machine: run_there.sh OUT MINUTES [options of parity.py]. OUT gets parity.json with every result, times.tar.xz and parity.log.
+# Measures on this machine: run_there.sh OUT MINUTES [options of parity.py]; begins nothing after MINUTES, ends 75 s later. OUT gets parity.json with every result, times.tar.xz and parity.log.
 here=$(cd "$(dirname "$0")" && pwd); out=$1; minutes=$2; shift 2; mkdir -p "$out" "$here/work"
 python3 -c 'import onnx, numpy' 2>/dev/null || { python3 -m pip install -q --no-index --no-deps --target "$here/work/site" "$here"/wheels/*.whl; export PYTHONPATH="$here/work/site"; }
 if [ -f "$here/times.tar.xz" ] && [ ! -d "$here/work/times" ]; then tar -C "$here/work" -xf "$here/times.tar.xz"; fi
 if [ -f "$here/parity.json" ] && [ ! -f "$out/parity.json" ]; then cp "$here/parity.json" "$out/"; fi
-PYTHONUNBUFFERED=1 python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" --seconds 0.1 "$@" >"$out/parity.log" 2>&1; code=$?
+PYTHONUNBUFFERED=1 timeout -k 5 $((minutes * 60 + 75)) python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" --seconds 0.1 "$@" >"$out/parity.log" 2>&1; code=$?
 tar -C "$here/work" -cJf "$out/times.tar.xz" times; tail -n 40 "$out/parity.log"; exit $code
 """
 

@@ -78,11 +78,20 @@ def float_model(args, net):
         for i, dim in enumerate(value.type.tensor_type.shape.dim):
             dim.dim_value = shapes.get(value.name, [dim.dim_value or 1] * (i + 1))[i] or 1
     del model.graph.value_info[:]
+    stated = {o.name: [d.dim_value or 1 for d in o.type.tensor_type.shape.dim] for o in model.graph.output}
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
+    empty = {t.name for t in model.graph.initializer if 0 in t.dims}
+    empty |= {n.output[0] for n in model.graph.node if n.op_type == "Constant" and 0 in n.attribute[0].t.dims}
     for i, node in enumerate(model.graph.node):
+        if node.op_type == "Resize" and len(node.input) == 4 and node.input[2] in empty:  # as before opset 13: sizes count
+            node.input[2] = ""
         node.name = node.name or f"n{i}_{node.op_type}"
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for output in model.graph.output:
+        if not output.type.tensor_type.HasField("shape"):  # behind a computed shape
+            for size in stated[output.name]:
+                output.type.tensor_type.shape.dim.add().dim_value = size
     save(model, path)
     return path
 

@@ -74,13 +74,18 @@ class Kept:
             if self.all.setdefault(name, value) != value:
                 sys.exit(f"error: {self.path}: measured with {name} {self.all[name]!r}, now it is {value!r}: a table is one run's; take another --json")
         self.results = self.all["results"]
+        self.write()
+
+    def write(self):
+        with self.lock:
+            part = self.path.with_name(self.path.name + ".part")
+            part.write_text(json.dumps(self.all, indent=1, sort_keys=True))
+            part.replace(self.path)
 
     def put(self, key, row):
         with self.lock:
             self.results[key] = row
-            part = self.path.with_name(self.path.name + ".part")
-            part.write_text(json.dumps(self.all, indent=1, sort_keys=True))
-            part.replace(self.path)
+        self.write()
         print(f"{key}: {parity_table.cell(row) if 'equal' not in row else row['line']}", flush=True)
 
 
