@@ -124,7 +124,7 @@ def count(results, nets, styles, threads):
     good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
     checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
     equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
-    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {explained} do without the roundings that the "
+    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {explained} reach it without the roundings that the "
             f"placement demands, {len(rows) - same - within - explained} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
             f"within {LIMIT}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
 
