@@ -1,0 +1,83 @@
+"""docs/from-pytorch.md, executed as it stands: its files written, its commands run, their output compared word by word. Numbers, plan hashes
+and tactics may differ (other weights on other machines); accuracies are compared among each other."""
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NEEDS = ("torch", "onnxscript", "torchao", "nncf", "sklearn")
+missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+ANY = re.compile(r"cpu\.\S+|\b[0-9a-f]{32}\b|-?\d[\d.]*(?:[eE][-+]\d+)?")
+
+
+def blocks():
+    """[("python", file name, text) or ("console", "", text)], files first: the page shows some behind their first use."""
+    text = (ROOT / "docs/from-pytorch.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```(python|console) ?(\S*)\n(.*?)^```$", text, re.M | re.S)
+    return sorted(found, key=lambda block: block[0] == "console")
+
+
+def commands(text):
+    """[(command, lines that it prints)]"""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def shape(line):
+    """The words of a line: numbers and tactics are one sign each, cut columns and spaces do not count."""
+    return " ".join(ANY.sub("#", line).split())
+
+
+def agrees(printed, expected):
+    """"..." stands for any lines."""
+    if expected == ["..."]:
+        return True
+    whole = "..." not in expected
+    expected = expected[: expected.index("...")] if not whole else expected
+    printed = printed if whole else printed[: len(expected)]
+    return [shape(p) for p in printed] == [shape(e) for e in expected]
+
+
+def test_the_comparison_can_say_no():
+    assert agrees(["a 1 b", "c"], ["a 2.5e-07 b", "..."])
+    assert not agrees(["a 1 b", "c"], ["a 1 b"])
+    assert not agrees(["a 1 b"], ["a one b"])
+    assert not agrees([], ["a"])
+
+
+def test_the_page_is_true(tmp_path):
+    build = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release"))
+    path = os.pathsep.join([str(build / "bin"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(build / "python"), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    right, ran = {}, 0
+    for kind, name, text in blocks():
+        if kind == "python":
+            assert name.endswith(".py")
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            continue
+        for command, expected in commands(text):
+            done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, check=False, timeout=600)
+            assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+            assert agrees(done.stdout.splitlines(), expected), f"$ {command}\n{done.stdout}\ninstead of\n" + "\n".join(expected)
+            if m := re.match(r"(\S+): (\d+) of (\d+) right, (\d+) of", done.stdout):
+                right[m[1]] = int(m[2]), int(m[3]), int(m[4])
+            ran += 1
+    assert ran == 18
+    assert set(right) == {"net.onnx", "ort.onnx", "nncf.onnx", "pt2e.onnx", "qat.onnx", "digits.octavo"}
+    correct, count, _ = right.pop("net.onnx")
+    for form, (n, of, int8) in right.items():
+        assert of == count and n >= correct - 0.02 * count, f"{form}: {n} right, the float model {correct}"
+        assert int8 >= 5, f"{form}: only {int8} regions int8"
