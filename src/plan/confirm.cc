@@ -10,7 +10,7 @@
 namespace octavo::plan {
 namespace {
 
-constexpr double kFaster = 0.995;
+constexpr double kFaster = 0.99;
 using Kinds = std::set<std::string>;
 
 struct Trial {

@@ -21,7 +21,7 @@ struct ConfirmWork {
 };
 
 /// From effort 2 on, where the searched plan is not the default one and `costs` can run plans: both run in turn, and the searched
-/// plan stays only if it is faster by more than 0.5 %. If it is not, the kinds of answers are tried one kind at a time, then those
+/// plan stays only if it is faster by more than 1 %. If it is not, the kinds of answers are tried one kind at a time, then those
 /// that were faster together. Afterwards `best` is finished, and decisions that were taken back say so with both times. At most 2 +
 /// kinds comparisons, remembered by the costs like other times. Errors: those of the parts; a miss in strict mode.
 [[nodiscard]] Status confirm(const ConfirmWork& work, Searched& searched);

@@ -62,7 +62,7 @@ TEST(Confirm, WholePlansDecide) {
   EXPECT_EQ(all.asked, 1U) << "the first comparison confirms";
   EXPECT_EQ(none.asked, 0U);
   ASSERT_NE(all.hash, none.hash);
-  const Result slower = planned(seed, 2, {1.0, 1.0, 0.996});  // all, either kind: not by more than 0.5 %
+  const Result slower = planned(seed, 2, {1.0, 1.0, 0.996});  // all, either kind: not by more than 1 %
   EXPECT_EQ(slower.asked, 3U);
   EXPECT_EQ(slower.hash, none.hash);
   EXPECT_TRUE(slower.kinds.empty());
