@@ -149,12 +149,13 @@ void judge_reading(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tenso
 }
 
 /// The same for the network's outputs, which may be concats or slices of what was stored. Reported with the last region.
-void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tensor>& stored, CheckReport& report) {
+void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tensor>& stored, const std::vector<ir::Tensor>& outputs,
+                   CheckReport& report) {
   if (report.regions.empty()) return;
-  for (std::size_t k = 0; k < graph.outputs.size() && k < report.outputs.size(); ++k) {
+  for (std::size_t k = 0; k < graph.outputs.size() && k < outputs.size(); ++k) {
     TensorRef ref;
     ref.value = graph.output_names[k];
-    judge_reading(graph, stored, {&ref, graph.outputs[k]}, report.outputs[k], report.regions.back());
+    judge_reading(graph, stored, {&ref, graph.outputs[k]}, outputs[k], report.regions.back());
   }
 }
 
@@ -202,6 +203,16 @@ std::string CheckReport::first_divergence() const {
   return {};
 }
 
+/// Part `image` of `images` equal parts.
+ir::Tensor part_of(const ir::Tensor& whole, std::int64_t image, std::int64_t images) {
+  ir::Shape shape = whole.shape();
+  shape[0] /= images;
+  ir::Tensor part(whole.dtype(), std::move(shape));
+  const std::size_t bytes = part.bytes().size();
+  std::memcpy(part.mutable_bytes().data(), whole.bytes().data() + static_cast<std::size_t>(image) * bytes, bytes);
+  return part;
+}
+
 Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, const ir::Graph& graph,
                           const std::vector<ir::Tensor>& inputs, const CheckOptions& options) {
   OCTAVO_TRY(const auto context, engine::Context::create(engine, options.threads));
@@ -226,12 +237,19 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     r.skipped = borders.back().problem;
     report.regions.push_back(std::move(r));
   }
-  std::map<ir::ValueId, ir::Tensor> known;   // what the current region reads
-  std::map<ir::ValueId, ir::Tensor> stored;  // what regions have stored, and the network's inputs
-  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) stored[graph.inputs[i]] = inputs[i];
+  std::map<ir::ValueId, ir::Tensor> known;                // what the current region reads
+  std::map<ir::ValueId, ir::Tensor> stored;               // what regions have stored, and the network's inputs
+  std::vector<std::map<ir::ValueId, ir::Tensor>> finals;  // by image: what it left
   engine::Observer observer;
   observer.before = [&](std::size_t i, const region::Memory& memory) {
     if (options.progress) options.progress(i, borders.size());
+    if (i == 0) {  // an image begins
+      stored.clear();
+      for (std::size_t k = 0; k < inputs.size() && k < graph.inputs.size(); ++k) {
+        stored[graph.inputs[k]] =
+            plan.images == 1 ? inputs[k] : part_of(inputs[k], static_cast<std::int64_t>(finals.size()), plan.images);
+      }
+    }
     RegionCheck& out = report.regions[i];
     known.clear();
     for (const Crossing& c : borders[i].in) {
@@ -251,9 +269,15 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     for (const Crossing& c : borders[i].out) {
       if (auto value = read_value(memory, *c.ref, graph.type(c.value))) stored.insert_or_assign(c.value, std::move(*value));
     }
+    if (i + 1 == borders.size()) finals.push_back(std::move(stored));
   };
   OCTAVO_TRY(report.outputs, run(*context, inputs, &observer));
-  judge_outputs(graph, stored, report);
+  for (std::size_t image = 0; image < finals.size(); ++image) {
+    std::vector<ir::Tensor> parts;
+    for (const ir::Tensor& t : report.outputs)
+      parts.push_back(plan.images == 1 ? t : part_of(t, static_cast<std::int64_t>(image), plan.images));
+    judge_outputs(graph, finals[image], parts, report);
+  }
   return report;
 }
 

@@ -47,7 +47,7 @@ struct Engine::Impl {
 
   static std::shared_ptr<const Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
     auto impl = std::make_shared<Impl>();
-    impl->threads = threads > 0 ? threads : e->plan().threads;
+    impl->threads = threads > 0 ? threads : region::threads_of(e->plan());
     impl->device = api::device_of(e->plan());
     impl->engine = std::move(e);
     return impl;
@@ -150,7 +150,7 @@ Engine Engine::build(std::span<const std::byte> model, const BuildOptions& optio
 Engine Engine::load(const std::string& path, int threads) {
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
   auto loaded = take(engine::Engine::load(path, api::all_providers()));
-  const int wanted = threads > 0 ? threads : std::min(loaded->plan().threads, engine::available_cores());
+  const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded->plan()), engine::available_cores());
   return Engine(Impl::of(std::move(loaded), wanted));
 }
 

@@ -25,24 +25,32 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);
   const region::Plan& plan = c->engine_->plan();
-  OCTAVO_TRY(c->pool_, ThreadPool::create(threads == 0 ? plan.threads : threads, c->engine_->core_load()));
+  OCTAVO_TRY(c->pool_, ThreadPool::create(threads == 0 ? region::threads_of(plan) : threads, c->engine_->core_load()));
   std::size_t scratch = 0;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) scratch = std::max(scratch, c->engine_->kernel(i).scratch_bytes());
   c->scratch_stride_ = round_up(scratch) + kAlignment;
   const std::size_t scratch_total = c->scratch_stride_ * static_cast<std::size_t>(c->pool_->size());
+  const std::size_t lanes =
+      plan.images > 1 ? std::min(static_cast<std::size_t>(c->pool_->size()), static_cast<std::size_t>(plan.images)) : 1;
+  const std::size_t arena_stride = round_up(static_cast<std::size_t>(plan.arena_bytes));
   try {
-    c->arena_ = AlignedBytes(static_cast<std::size_t>(plan.arena_bytes));
+    c->arena_ = AlignedBytes(lanes * arena_stride);
     c->scratch_ = AlignedBytes(scratch_total);
   } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::io,
-                fmt::format("context: no memory for an arena of {} and scratch of {} bytes", plan.arena_bytes, scratch_total));
+    return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} and scratch of {} bytes", lanes,
+                                           plan.arena_bytes, scratch_total));
   }
-  c->memory_.base.resize(plan.buffers.size());
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const region::Buffer& b = plan.buffers[i];
-    if (b.kind == BufferKind::arena) c->memory_.base[i] = c->arena_.data() + b.arena_offset;
-    if (b.kind == BufferKind::constant) {
-      c->memory_.base[i] = const_cast<std::byte*>(c->engine_->constant(static_cast<region::BufferId>(i)).data());
+  c->memory_.resize(lanes);
+  c->first_.resize(plan.buffers.size());
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    auto& base = c->memory_[lane].base;
+    base.resize(plan.buffers.size());
+    for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+      const region::Buffer& b = plan.buffers[i];
+      if (b.kind == BufferKind::arena) base[i] = c->arena_.data() + lane * arena_stride + b.arena_offset;
+      if (b.kind == BufferKind::constant) {
+        base[i] = const_cast<std::byte*>(c->engine_->constant(static_cast<region::BufferId>(i)).data());
+      }
     }
   }
   return c;
@@ -65,7 +73,8 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
       return fail(ErrorKind::bad_input, fmt::format("run: {} {} \"{}\" has no address", in ? "input" : "output", binding,
                                                     (in ? plan.inputs : plan.outputs)[binding].name));
     }
-    memory_.base[i] = static_cast<std::byte*>(address);
+    first_[i] = static_cast<std::byte*>(address);
+    if (plan.images == 1) memory_[0].base[i] = first_[i];
   }
   return {};
 }
@@ -74,18 +83,51 @@ void Context::run_region(std::size_t index) {
   const region::Kernel& kernel = engine_->kernel(index);
   pool_->run(kernel.tasks(), [&](int begin, int end, int worker) {
     const region::Worker w{worker, pool_->size(), scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_};
-    kernel.run(memory_, begin, end, w);
+    kernel.run(memory_[0], begin, end, w);
+  });
+}
+
+/// All regions of one image on this thread, in the memory of its lane.
+void Context::run_image(std::int64_t image, int worker, const Observer* observer) {
+  const region::Plan& plan = engine_->plan();
+  region::Memory& memory = memory_[static_cast<std::size_t>(worker)];
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const region::Buffer& b = plan.buffers[i];
+    if (b.kind == BufferKind::input || b.kind == BufferKind::output) memory.base[i] = first_[i] + image * b.bytes;
+  }
+  const region::Worker alone{0, 1, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_};
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    if (observer != nullptr && observer->before) observer->before(i, memory);
+    const region::Kernel& kernel = engine_->kernel(i);
+    kernel.run(memory, 0, kernel.tasks(), alone);
+    if (observer != nullptr && observer->after) observer->after(i, memory);
+  }
+}
+
+void Context::run_images(const Observer* observer) {
+  const std::int64_t images = engine_->plan().images;
+  if (observer != nullptr) {
+    for (std::int64_t i = 0; i < images; ++i) run_image(i, 0, observer);
+    return;
+  }
+  // A pool larger than the images has workers without a lane: those get no task.
+  pool_->run(static_cast<int>(images), [&](int begin, int end, int worker) {
+    for (int i = begin; i < end; ++i) run_image(i, worker, nullptr);
   });
 }
 
 Status Context::run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
   const DefaultFloatEnvironment floats;
+  if (engine_->plan().images > 1) {
+    run_images(observer);
+    return {};
+  }
   const std::size_t regions = engine_->plan().regions.size();
   for (std::size_t i = 0; i < regions; ++i) {
-    if (observer != nullptr && observer->before) observer->before(i, memory_);
+    if (observer != nullptr && observer->before) observer->before(i, memory_[0]);
     run_region(i);
-    if (observer != nullptr && observer->after) observer->after(i, memory_);
+    if (observer != nullptr && observer->after) observer->after(i, memory_[0]);
   }
   return {};
 }
@@ -98,16 +140,20 @@ Result<Profile> Context::profile(std::span<const void* const> inputs, std::span<
   const std::size_t regions = engine_->plan().regions.size();
   std::vector<std::vector<double>> times(regions);
   std::vector<double> totals;
+  // Of several images: sums over all of them, one after the other.
+  Clock::time_point last;
+  std::vector<double> sums(regions);
+  Observer observer;
+  observer.before = [&](std::size_t, const region::Memory&) { last = Clock::now(); };
+  observer.after = [&](std::size_t i, const region::Memory&) {
+    sums[i] += std::chrono::duration<double>(Clock::now() - last).count();
+  };
   for (int n = 0; n < runs; ++n) {
+    std::fill(sums.begin(), sums.end(), 0.0);
     const Clock::time_point start = Clock::now();
-    Clock::time_point last = start;
-    for (std::size_t i = 0; i < regions; ++i) {
-      run_region(i);
-      const Clock::time_point now = Clock::now();
-      times[i].push_back(std::chrono::duration<double>(now - last).count());
-      last = now;
-    }
-    totals.push_back(std::chrono::duration<double>(last - start).count());
+    OCTAVO_CHECK(run(inputs, outputs, &observer));
+    totals.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    for (std::size_t i = 0; i < regions; ++i) times[i].push_back(sums[i]);
   }
   Profile profile;
   for (std::vector<double>& t : times) profile.regions.push_back(summarize(t));

@@ -149,9 +149,10 @@ Status Engine::read(std::span<const std::byte> file, const std::string& name) {
 
 /// The arena and what callers pass are held against the machine's memory: kernels are made for sizes that can exist.
 Status Engine::fits(const std::string& name) const {
-  double needed = static_cast<double>(plan_.arena_bytes);
+  double needed = static_cast<double>(plan_.arena_bytes) * plan_.lanes;
   for (const region::Buffer& b : plan_.buffers) {
-    if (b.kind == BufferKind::input || b.kind == BufferKind::output) needed += static_cast<double>(b.bytes);
+    if (b.kind == BufferKind::input || b.kind == BufferKind::output)
+      needed += static_cast<double>(b.bytes) * static_cast<double>(plan_.images);
   }
   const auto most = static_cast<double>(memory_bytes());
   if (needed <= most) return {};

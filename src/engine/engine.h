@@ -58,7 +58,8 @@ class Engine {
   std::shared_ptr<CoreLoad> core_load_;
 };
 
-/// Called around each region of a run, on the calling thread, with the addresses of all buffers. `before` sees the region's inputs,
+/// Called around each region of a run, on the calling thread, with the addresses of all buffers; a plan of several images then runs
+/// one after the other, all regions of an image before the next. `before` sees the region's inputs,
 /// `after` its outputs; either may be empty.
 struct Observer {
   std::function<void(std::size_t region, const region::Memory&)> before, after;
@@ -75,7 +76,8 @@ struct Profile {
 /// What one thread needs to run an engine: arena, scratch, thread pool. Not for two threads at once; keeps its engine alive.
 class Context {
  public:
-  /// `threads` 0: as many as the plan was built for. Any number runs any engine, with the same results.
+  /// `threads` 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several images
+  /// has an arena for each thread, at most one an image.
   [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
@@ -88,19 +90,23 @@ class Context {
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return pool_->size(); }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
 
  private:
   Context() = default;
   [[nodiscard]] Status bind(std::span<const void* const> inputs, std::span<void* const> outputs);
   void run_region(std::size_t index);
+  void run_image(std::int64_t image, int worker, const Observer* observer);
+  void run_images(const Observer* observer);
+  [[nodiscard]] std::size_t lanes() const { return memory_.size(); }
 
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<ThreadPool> pool_;
   AlignedBytes arena_, scratch_;
-  std::size_t scratch_stride_ = 0;  ///< bytes from one worker's scratch to the next
-  region::Memory memory_;
+  std::size_t scratch_stride_ = 0;      ///< bytes from one worker's scratch to the next
+  std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
+  std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
 };
 
 }  // namespace octavo::engine

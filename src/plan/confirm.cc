@@ -52,6 +52,7 @@ class Confirmer {
     }
     take_back(kept, *all);
     s_.best = best ? std::move(best->made) : std::move(s_.defaults);
+    s_.best_seconds = s_.default_seconds * (best ? best->times.second / best->times.first : 1);
     s_.changed = best.has_value();
     return {};
   }

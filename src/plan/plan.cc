@@ -9,6 +9,7 @@
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "plan/bind.h"
+#include "plan/by_image.h"
 #include "plan/choose.h"
 #include "plan/confirm.h"
 #include "plan/memory.h"
@@ -21,9 +22,9 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",    "horizontal",
-                                         "one-pass",      "concat",         "stores",    "segments",
-                                         "direct-store",  "split-views",    "precision", "inner-view"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",   "one-pass",
+                                         "concat",        "stores",         "segments", "direct-store", "split-views",
+                                         "precision",     "inner-view",     "by-image"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -123,6 +124,7 @@ class Planner {
     out_.permitted.unmatched = std::move(given_.unmatched);
     out_.permitted.unusable = std::move(given_.unusable);
     out_.plan = std::move(searched.best.plan);
+    out_.seconds = searched.best_seconds;
     explain_precision(out_.plan, out_.permitted);
     out_.plan.decisions = std::move(searched.decisions);
     for (auto* list : {&out_.plan.inputs, &out_.plan.outputs}) {
@@ -186,7 +188,10 @@ class Planner {
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   Estimates estimates;
   Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  return Planner(providers, options, costs).run(std::move(graph));
+  const MakePlan make = [&](ir::Graph g, const PlanOptions& o) { return Planner(providers, o, costs).run(std::move(g)); };
+  OCTAVO_TRY(Planned planned, make(graph, options));
+  OCTAVO_CHECK(choose_images(graph, options, costs, make, planned));
+  return planned;
 }
 
 }  // namespace octavo::plan

@@ -26,6 +26,8 @@ class Reader {
     if (format != detail::kFormat) return complain(fmt::format("format {}, this version reads {}", format, detail::kFormat)), p;
     p.model_name = text(j, "model_name");
     p.threads = static_cast<int>(integer(j, "threads", 1, 1 << 16));
+    p.images = integer(j, "images", 1, 1 << 20);
+    p.lanes = static_cast<int>(integer(j, "lanes", 1, 1 << 16));
     p.arena_bytes = integer(j, "arena_bytes", 0, kMaxBytes);
     each(j, "inputs", [&](const json& e) { p.inputs.push_back(binding(e)); });
     each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });

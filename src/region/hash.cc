@@ -95,6 +95,10 @@ std::string plan_hash(const Plan& plan) {
   }
   d.number(plan.arena_bytes);
   d.number(plan.threads);
+  if (plan.images > 1) {
+    d.number(plan.images);
+    d.number(plan.lanes);
+  }
   return d.result();
 }
 

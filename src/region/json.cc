@@ -129,7 +129,9 @@ std::string to_json(const Plan& plan) {
                  {"arena_bytes", plan.arena_bytes},
                  {"decisions", decisions},
                  {"cost_source", plan.cost_source},
-                 {"threads", plan.threads}};
+                 {"threads", plan.threads},
+                 {"images", plan.images},
+                 {"lanes", plan.lanes}};
   return out.dump(1, ' ', false, json::error_handler_t::replace);  // names that are not UTF-8 must not throw
 }
 

@@ -137,10 +137,17 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Region> regions;               ///< in execution order
   std::int64_t arena_bytes = 0;
-  int threads = 1;                           ///< built for; runs on any number
+  int threads = 1;                           ///< built for, within one run of the regions; works on any number
+  /// The regions compute one image; a run of the plan runs them so often. Bindings are of all images: image i is the i-th of `images`
+  /// equal parts of the caller's memory, and the buffers of bindings are one part.
+  std::int64_t images = 1;
+  int lanes = 1;                             ///< images at a time, each on one thread with working memory of its own; built for
   std::vector<Decision> decisions;           ///< provenance: not part of the plan hash
   std::string cost_source;                   ///< "estimates" or "measured"; not part of the plan hash
 };
+
+/// Threads that the plan was built for.
+[[nodiscard]] inline int threads_of(const Plan& plan) { return plan.images > 1 ? plan.lanes : plan.threads; }
 
 /// JSON without constant bytes, keys sorted, floats shortest round-trip: deterministic. `from_json` verifies everything (indices, ranges,
 /// that every strided access stays inside its buffer, programs) and never trusts its input.

@@ -35,6 +35,8 @@ class Verifier {
 
   Status run() {
     if (plan_.threads < 1) return bad(fmt::format("the plan is for {} threads", plan_.threads));
+    if (plan_.images < 1 || plan_.lanes < 1 || plan_.lanes > plan_.images)
+      return bad(fmt::format("{} images, {} at a time", plan_.images, plan_.lanes));
     if (plan_.arena_bytes < 0 || plan_.arena_bytes > kMaxBytes) return bad(fmt::format("arena of {} bytes", plan_.arena_bytes));
     OCTAVO_CHECK(bindings(plan_.inputs, "input"));
     OCTAVO_CHECK(bindings(plan_.outputs, "output"));
@@ -50,10 +52,12 @@ class Verifier {
   }
 
  private:
-  static Status bindings(const std::vector<Binding>& list, std::string_view kind) {
+  Status bindings(const std::vector<Binding>& list, std::string_view kind) const {
     for (const Binding& b : list) {
       const std::string what = fmt::format("{} \"{}\"", kind, b.name);
       OCTAVO_CHECK(check_shape(b.type.shape, what));
+      if (plan_.images > 1 && (b.type.shape.empty() || b.type.shape[0] % plan_.images != 0))
+        return bad(fmt::format("{} is {}, which is not {} equal parts", what, ir::to_string(b.type), plan_.images));
       if (b.quantizer) {
         if (auto status = ir::detail::check_quantizer(*b.quantizer, b.type.shape); !status)
           return bad(what + ": " + status.error().message);
@@ -73,8 +77,10 @@ class Verifier {
         if (b.binding < 0 || static_cast<std::size_t>(b.binding) >= list.size())
           return at(fmt::format("binding {} of {}", b.binding, list.size()));
         const ir::TensorType& type = list[static_cast<std::size_t>(b.binding)].type;
-        const Wide needed = Wide{ir::count(type.shape)} * static_cast<std::int64_t>(ir::size_of(type.dtype));
-        if (needed != b.bytes) return at(fmt::format("{} bytes, its binding {} has another size", b.bytes, ir::to_string(type)));
+        const Wide needed = Wide{ir::count(type.shape)} / plan_.images * static_cast<std::int64_t>(ir::size_of(type.dtype));
+        if (needed != b.bytes)
+          return at(fmt::format("{} bytes, its binding {} has another size{}", b.bytes, ir::to_string(type),
+                                plan_.images > 1 ? fmt::format(" in {} parts", plan_.images) : ""));
         return {};
       }
       case BufferKind::constant:

@@ -48,7 +48,8 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
   const Totals t = totals_of(plan);
   json out = {{"model", plan.model_name},
               {"plan_hash", plan_hash},
-              {"threads", plan.threads},
+              {"threads", region::threads_of(plan)},
+              {"images", plan.images},
               {"arena_bytes", plan.arena_bytes},
               {"totals",
                {{"regions", t.regions},

@@ -57,12 +57,14 @@ std::string brief(const ir::Quantizer& q) {
 std::string summary(const region::Plan& plan) {
   const Totals t = totals_of(plan);
   return fmt::format(
-      "{} regions: {} int8, {} float, {} other; planned for {} thread{}; {} of working memory\n"
+      "{} regions: {} int8, {} float, {} other; planned for {} thread{}{}; {} of working memory\n"
       "in vector kernels: {} of {}, {} of {}, {} of {}\n",
-      t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, plan.threads,
-      plan.threads == 1 ? "" : "s", amount(plan.arena_bytes, "B"), percent(t.int8_macs_vector, t.int8_macs),
-      amount(t.int8_macs, "int8 MAC"), percent(t.float_macs_vector, t.float_macs), amount(t.float_macs, "float MAC"),
-      percent(t.bytes_vector, t.bytes), amount(t.bytes, "B moved"));
+      t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, region::threads_of(plan),
+      region::threads_of(plan) == 1 ? "" : "s",
+      plan.images > 1 ? fmt::format(", {} images one by one, {} at a time", plan.images, plan.lanes) : "",
+      amount(plan.arena_bytes * plan.lanes, "B"), percent(t.int8_macs_vector, t.int8_macs), amount(t.int8_macs, "int8 MAC"),
+      percent(t.float_macs_vector, t.float_macs), amount(t.float_macs, "float MAC"), percent(t.bytes_vector, t.bytes),
+      amount(t.bytes, "B moved"));
 }
 
 std::string table(const region::Plan& plan) {

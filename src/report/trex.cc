@@ -321,7 +321,7 @@ std::string profile_metadata(const Plan& plan, const std::vector<RunTime>& runs,
                    {"D2H Latency", none},
                    {"Total Host Walltime", wall},
                    {"Total GPU Compute Time", mean * static_cast<double>(latency.size()) / 1e3}}},
-                 {"inference_options", {{"Threads", plan.threads}}},
+                 {"inference_options", {{"Threads", region::threads_of(plan)}}},
                  {"device_information", {{"Selected Device", device}}}});
 }
 

@@ -17,7 +17,7 @@ class Runner {
  public:
   static Result<std::unique_ptr<Runner>> create(region::Plan plan, const engine::Providers& providers) {
     auto r = std::unique_ptr<Runner>(new Runner);
-    const int threads = plan.threads;
+    const int threads = region::threads_of(plan);
     OCTAVO_TRY(auto made, engine::Engine::create(std::move(plan), providers));
     OCTAVO_TRY(r->context_, engine::Context::create(std::move(made), threads));
     const region::Plan& p = r->context_->engine().plan();

@@ -27,21 +27,22 @@ bool slow(std::string_view tactic) {
 Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region& region, const region::Plan& plan,
                                                            const std::vector<region::Offer>& offers) {
   const std::string key = region::key(region, plan);
-  if (const auto found = answered_.find(key); found != answered_.end() && found->second.size() == offers.size())
+  const Where where = at(plan.threads);
+  if (const auto found = answered_.find({plan.threads, key}); found != answered_.end() && found->second.size() == offers.size())
     return found->second;
   std::vector<plan::TacticTime> times(offers.size());
   std::vector<Candidate> missing;
   std::vector<std::size_t> slots;
   const bool fast =
       std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
-  const auto pin = cache_.pinned(where_, key);  // never left out
+  const auto pin = cache_.pinned(where, key);  // never left out
   double least = -1;
   for (const region::Offer& o : offers) {
     if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
   }
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (!offers[i].refusal.empty()) continue;
-    if (const Timing* t = cache_.find(where_, key, offers[i].tactic); t && t->seconds >= 0) {
+    if (const Timing* t = cache_.find(where, key, offers[i].tactic); t && t->seconds >= 0) {
       times[i] = {t->seconds, "cache"};
       continue;
     }
@@ -64,24 +65,24 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
         fmt::format(
             "strict timing: the timing cache has no time for tactic {} of region \"{}\"\n  key: {} | {} threads\n  build once "
             "without strict timing to measure it, or merge a cache that has it",
-            missing[0].tactic, region.name, key, options_.threads));
+            missing[0].tactic, region.name, key, plan.threads));
   }
   if (!missing.empty()) {
     OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
     for (std::size_t k = 0; k < missing.size(); ++k) {
       if (seconds[k] < 0) continue;
-      remember(key, missing[k].tactic, seconds[k]);
-      times[slots[k]] = {cache_.find(where_, key, missing[k].tactic)->seconds, "measured"};
+      remember(where, key, missing[k].tactic, seconds[k]);
+      times[slots[k]] = {cache_.find(where, key, missing[k].tactic)->seconds, "measured"};
     }
   }
   for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic, times[i]);
-  answered_[key] = times;
+  answered_[{plan.threads, key}] = times;
   return times;
 }
 
-void MeasuredCosts::remember(const std::string& key, const std::string& tactic, double seconds) {
-  cache_.set(where_, key, tactic, seconds);
-  fresh_.set(where_, key, tactic, seconds);
+void MeasuredCosts::remember(const Where& where, const std::string& key, const std::string& tactic, double seconds) {
+  cache_.set(where, key, tactic, seconds);
+  fresh_.set(where, key, tactic, seconds);
   ++measured_;
 }
 
@@ -91,21 +92,22 @@ void MeasuredCosts::say(const std::string& key, const std::string& tactic, const
 }
 
 std::optional<std::string> MeasuredCosts::pinned(const region::Region& region, const region::Plan& plan) {
-  return cache_.pinned(where_, region::key(region, plan));
+  return cache_.pinned(at(plan.threads), region::key(region, plan));
 }
 
 Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Plan& first, const region::Plan& second) {
   const std::string key = fmt::format("plans {} {}", region::plan_hash(first), region::plan_hash(second));
-  const Timing* a = cache_.find(where_, key, "plan.first");
-  const Timing* b = cache_.find(where_, key, "plan.second");
+  const Where where = at(region::threads_of(first));
+  const Timing* a = cache_.find(where, key, "plan.first");
+  const Timing* b = cache_.find(where, key, "plan.second");
   if (!a || !b || a->seconds < 0 || b->seconds < 0) {
     if (options_.strict)
       return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
     OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15));
-    remember(key, "plan.first", t.first);
-    remember(key, "plan.second", t.second);
-    a = cache_.find(where_, key, "plan.first");
-    b = cache_.find(where_, key, "plan.second");
+    remember(where, key, "plan.first", t.first);
+    remember(where, key, "plan.second", t.second);
+    a = cache_.find(where, key, "plan.first");
+    b = cache_.find(where, key, "plan.second");
   }
   return Pair{a->seconds, b->seconds};
 }

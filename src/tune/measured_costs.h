@@ -37,13 +37,18 @@ class MeasuredCosts final : public plan::Costs {
  private:
   void say(const std::string& key, const std::string& tactic, const plan::TacticTime& t);
 
-  void remember(const std::string& key, const std::string& tactic, double seconds);
+  [[nodiscard]] Where at(int threads) const {
+    Where where = where_;
+    where.threads = threads;
+    return where;
+  }
+  void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds);
 
   TimingCache cache_, fresh_;
   const std::vector<const region::Provider*>& providers_;
   TuneOptions options_;
   Where where_;
-  std::map<std::string, std::vector<plan::TacticTime>> answered_;  ///< by key: one answer a build
+  std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
   int measured_ = 0;
 };
 

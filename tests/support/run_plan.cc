@@ -32,15 +32,17 @@ PlanMemory::PlanMemory(const region::Plan& plan, std::uint8_t fill) {
   }
 }
 
-Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::vector<const region::Provider*>& providers,
-                                         const std::vector<ir::Tensor>& inputs, bool tasks_backwards,
-                                         const std::function<void(std::size_t, const region::Memory&)>& after) {
-  PlanMemory held(plan);
+namespace {
+Status run_image(const region::Plan& plan, const std::vector<const region::Provider*>& providers,
+                 const std::vector<ir::Tensor>& inputs, std::int64_t image, bool tasks_backwards,
+                 const std::function<void(std::size_t, const region::Memory&)>& after, PlanMemory& held,
+                 std::vector<ir::Tensor>& outputs) {
+  const auto part = [&](const region::Buffer& b) { return static_cast<std::size_t>(image * b.bytes); };
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const region::Buffer& b = plan.buffers[i];
     if (b.kind != region::BufferKind::input) continue;
     const ir::Tensor& t = inputs[static_cast<std::size_t>(b.binding)];
-    std::memcpy(held.memory.base[i], t.bytes().data(), t.bytes().size());
+    std::memcpy(held.memory.base[i], t.bytes().data() + part(b), t.bytes().size() / static_cast<std::size_t>(plan.images));
   }
   for (std::size_t k = 0; k < plan.regions.size(); ++k) {
     const region::Region& r = plan.regions[k];
@@ -69,14 +71,25 @@ Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::ve
     }
     if (after) after(k, held.memory);
   }
-  std::vector<ir::Tensor> outputs;
-  for (const region::Binding& b : plan.outputs) outputs.emplace_back(b.type);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const region::Buffer& b = plan.buffers[i];
     if (b.kind != region::BufferKind::output) continue;
     ir::Tensor& t = outputs[static_cast<std::size_t>(b.binding)];
-    std::memcpy(t.mutable_bytes().data(), held.memory.base[i], t.bytes().size());
+    std::memcpy(t.mutable_bytes().data() + part(b), held.memory.base[i], t.bytes().size() / static_cast<std::size_t>(plan.images));
   }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::vector<const region::Provider*>& providers,
+                                         const std::vector<ir::Tensor>& inputs, bool tasks_backwards,
+                                         const std::function<void(std::size_t, const region::Memory&)>& after) {
+  PlanMemory held(plan);
+  std::vector<ir::Tensor> outputs;
+  for (const region::Binding& b : plan.outputs) outputs.emplace_back(b.type);
+  for (std::int64_t image = 0; image < plan.images; ++image)
+    OCTAVO_CHECK(run_image(plan, providers, inputs, image, tasks_backwards, after, held, outputs));
   return outputs;
 }
 
