@@ -85,8 +85,8 @@ Result<int> profile(const Options& o) {
   std::vector<double> whole;
   for (const auto& r : runs) whole.push_back(r.end - r.start);
   std::nth_element(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2), whole.end());
-  fmt::print("whole runs: median {:.3f} ms of {}; regions together {:.3f} ms\n", whole[whole.size() / 2] * 1e3, whole.size(),
-             sum * 1e3);
+  fmt::print("whole runs: median {:.3f} ms of {}; regions together {:.3f} ms{}\n", whole[whole.size() / 2] * 1e3, whole.size(),
+             sum * 1e3, plan.images > 1 ? fmt::format(" an image, of {}", plan.images) : "");
   return 0;
 }
 
