@@ -1,6 +1,7 @@
 #include "report/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "cli/roundings.h"
+#include "onnx/tensor_uses.h"
 #include "report/decisions.h"
 #include "report/laws.h"
 
@@ -43,17 +45,53 @@ std::string inside(const region::Plan& plan, const report::GridOrigin& origin) {
   return out;
 }
 
+/// A tensor that neither graph has under this name: what the ONNX file says about it, and the regions of the nodes around it.
+Result<std::string> folded(const Options& o, const Loaded& loaded, const std::string& name, const Error& unknown) {
+  OCTAVO_TRY(const auto uses, onnx::uses_of_tensor(o.model.path, name));
+  if (uses.maker_type.empty()) {
+    OCTAVO_TRY(const auto names, onnx::tensor_names(o.model.path));
+    return fail(unknown.kind, fmt::format("the model \"{}\" has no tensor \"{}\"\n  nearest: {}", o.model.path, name,
+                                          fmt::join(report::nearest({names.begin(), names.end()}, name), ", ")));
+  }
+  std::string out = uses.maker.empty() ? fmt::format("tensor \"{}\": an {} of the model", name, uses.maker_type)
+                                       : fmt::format("tensor \"{}\": made by {} \"{}\"", name, uses.maker_type, uses.maker);
+  const std::string why = uses.maker.empty() ? "" : why_absorbed(loaded, uses.maker);
+  out += fmt::format("{}; no tensor of its own in the plan\n", why.empty() ? "" : ", which is in no region: " + why);
+  report::GridOrigin around;
+  for (const auto& r : uses.readers) {
+    around.makers.insert(r.node);
+    const std::string gone = why_absorbed(loaded, r.node);
+    out += fmt::format("  read by {} \"{}\" as input {}{}\n", r.type, r.node, r.slot,
+                       gone.empty() ? "" : ", which is in no region: " + gone);
+  }
+  if (uses.readers.empty()) out += "  read by nothing\n";
+  return out + inside(loaded.engine->plan(), around);
+}
+
 Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed) {
   const auto& plan = loaded.engine->plan();
-  std::string name = o.filter.tensor;
+  std::string name = o.filter.tensor, head;
   report::GridOrigin origin;
+  std::string fate;
   if (loaded.built) {
-    if (const auto alias = loaded.built->model.aliases.find(name); alias != loaded.built->model.aliases.end()) name = alias->second;
-    origin = report::grid_of(loaded.built->model.graph, loaded.built->graph, name);
+    const auto& model = loaded.built->model;
+    if (const auto alias = model.aliases.find(name); alias != model.aliases.end()) {
+      name = alias->second;
+      head = fmt::format("\"{}\" is another name of \"{}\": the node between them has no effect at inference\n", o.filter.tensor,
+                         name);
+    }
+    origin = report::grid_of(model.graph, loaded.built->graph, name);
+    fate = report::fate_of(model.graph, loaded.built->graph, loaded.built->reports, name);
   }
   const auto text = report::tensor(plan, name);
-  if (!text && origin.text.empty()) return tl::unexpected(text.error());
-  fmt::print("{}{}", text ? *text : fmt::format("tensor \"{}\": never in memory\n{}", name, inside(plan, origin)), origin.text);
+  if (!text && origin.text.empty()) {
+    if (!loaded.built) return tl::unexpected(text.error());
+    OCTAVO_TRY(const auto said, folded(o, loaded, name, text.error()));
+    fmt::print("{}{}", head, said);
+    return 0;
+  }
+  fmt::print("{}{}{}{}", head, text ? *text : fmt::format("tensor \"{}\": never in memory\n{}", name, inside(plan, origin)), fate,
+             origin.text);
   if (loaded.built) {
     const std::set<std::string>& nodes = origin.quantizing.empty() ? origin.makers : origin.quantizing;
     if (!nodes.empty()) fmt::print("{}", report::law_log(loaded.built->reports, nodes));

@@ -32,8 +32,9 @@ WeightLayout layout_of(Op op, const Shape& w, std::int64_t group) {
 }
 
 /// Why v lies on no grid: the first operator above it that selects among values of different grids, or among which some have none.
+constexpr const char* kUnquantized = "is not quantized to 8 bits";
 std::string why_off_grid(const Graph& g, const Grids& grids, ValueId v) {
-  const std::string unquantized = "is not quantized to 8 bits";
+  const std::string unquantized = kUnquantized;
   const Node& n = g.producer(v);
   const bool selects = n.op == Op::concat || n.op == Op::where || n.op == Op::max || n.op == Op::min;
   if (!selects) {
@@ -59,6 +60,27 @@ std::string why_off_grid(const Graph& g, const Grids& grids, ValueId v) {
     }
   }
   return unquantized;
+}
+
+/// Of a value on a grid with a scale a channel: the first two parts of the concat it comes from that differ; empty if it is no such
+/// value.
+std::string differing_parts(const Graph& g, const Grids& grids, ValueId v) {
+  const Node& n = g.producer(v);
+  if (n.op != Op::concat) {
+    const bool passes = n.inputs.size() == 1 && (has_trait(n.op, kMove) || n.op == Op::relu || n.op == Op::clip);
+    return passes ? differing_parts(g, grids, n.inputs[0]) : "";
+  }
+  for (const ValueId in : n.inputs) {
+    const Quantizer *first = grids.get(n.inputs[0]), *q = grids.get(in);
+    if (first == nullptr || q == nullptr) return "";
+    const Quantizer one = as_u8(collapse_axis(*first)), other = as_u8(collapse_axis(*q));
+    if (!other.per_tensor()) return differing_parts(g, grids, in);
+    if (!(one == other)) {
+      return fmt::format("{} on {}, {} on {}", called(g, n.inputs[0]), to_string(collapse_axis(*first)), called(g, in),
+                         to_string(collapse_axis(*q)));
+    }
+  }
+  return "";
 }
 
 std::int64_t reach(std::int64_t lo, std::int64_t hi, std::int64_t zp) {
@@ -108,9 +130,16 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm)
     return no(fmt::format("{} has no integer form", name_of(n.op)));
   const Quantizer* x = grids.get(n.inputs[0]);
-  if (x == nullptr) return no(fmt::format("the data input {} {}", called(g, n.inputs[0]), why_off_grid(g, grids, n.inputs[0])));
-  if (!x->per_tensor())
+  if (x == nullptr) {
+    const std::string why = why_off_grid(g, grids, n.inputs[0]);
+    if (why == kUnquantized) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
+    return no(fmt::format("the data input {} is on no grid as a whole: it {}", called(g, n.inputs[0]), why));
+  }
+  if (!x->per_tensor()) {
+    if (const auto parts = differing_parts(g, grids, n.inputs[0]); !parts.empty())
+      return no(fmt::format("the data input {} has parts on two grids: {}", called(g, n.inputs[0]), parts));
     return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
+  }
   if (!is_int8(x->type))
     return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));
   if (!injective(*x)) {

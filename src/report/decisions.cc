@@ -117,7 +117,7 @@ std::string way_out(const Region& r) {
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.starts_with("float32")) {
-    if (r.reason.find("is on two grids") != std::string::npos)
+    if (r.reason.find("on two grids: ") != std::string::npos)
       return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
     if (r.reason.find("--max-error") != std::string::npos)
       return "give the tensors around it better ranges, or allow a larger --max-error";

@@ -1,7 +1,9 @@
 // The plan for people and for programs: what runs, from which ONNX nodes, in which precision, by which tactic, and why.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -19,6 +21,9 @@ struct Filter {
 
 /// Indices of the regions that the filter admits. Fails with `usage` when there is none, naming the nearest names.
 [[nodiscard]] Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter);
+
+/// Up to three names in quotes: those that contain `wanted`, then the ones that differ least from it.
+[[nodiscard]] std::vector<std::string> nearest(const std::set<std::string>& names, std::string_view wanted);
 
 /// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals. "conv1 + relu1 (+4)": four more nodes, Q/DQ
 /// mostly, went into it; `details` lists them.

@@ -157,4 +157,41 @@ GridOrigin grid_of(const Graph& imported, const Graph& normalized, const std::st
   return out;
 }
 
+std::string fate_of(const Graph& imported, const Graph& normalized, const std::vector<rewrite::RunReport>& reports,
+                    const std::string& tensor) {
+  const auto has = [&](const Graph& g, NodeId id) {
+    const auto& outputs = g.node(id).outputs;
+    return std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return g.value(v).name == tensor; });
+  };
+  for (const NodeId id : normalized.order()) {
+    if (has(normalized, id)) return "";
+  }
+  std::set<std::string> makers;
+  for (const NodeId id : imported.order()) {
+    if (has(imported, id)) makers.insert(imported.node(id).origin.begin(), imported.node(id).origin.end());
+  }
+  if (makers.empty()) return "";
+  const rewrite::LogEntry* last = nullptr;
+  for (const rewrite::RunReport& report : reports) {
+    for (const rewrite::LogEntry& e : report.applied) {
+      const bool own =
+          e.node == tensor || makers.contains(e.node) || e.reason.find(fmt::format("\"{}\"", tensor)) != std::string::npos;
+      if (own || (last == nullptr && concerns(e, makers))) last = &e;
+    }
+  }
+  std::string out;
+  if (last != nullptr) out = fmt::format("  removed by {}: {}\n", last->rule, equation_of(last->rule));
+  std::set<std::string> now;
+  for (const NodeId id : normalized.order()) {
+    const Node& n = normalized.node(id);
+    if (n.op == Op::constant || !std::any_of(n.origin.begin(), n.origin.end(), [&](const auto& o) { return makers.contains(o); }))
+      continue;
+    for (const ValueId v : n.outputs) {
+      if (!normalized.value(v).name.empty()) now.insert(fmt::format("\"{}\" ({})", normalized.value(v).name, ir::name_of(n.op)));
+    }
+  }
+  if (!now.empty()) out += fmt::format("  went into {}\n", listed(now));
+  return out;
+}
+
 }  // namespace octavo::report

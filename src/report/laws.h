@@ -28,4 +28,10 @@ struct GridOrigin {
 /// it. A tensor without any says so.
 [[nodiscard]] GridOrigin grid_of(const ir::Graph& imported, const ir::Graph& normalized, const std::string& tensor);
 
+/// What became of a tensor that the imported graph has and the normalized one has not: the last rule that was applied to the node
+/// that made it, and the tensors that its ONNX nodes make now. Two lines at most; empty when the tensor is still there, or never
+/// was.
+[[nodiscard]] std::string fate_of(const ir::Graph& imported, const ir::Graph& normalized,
+                                  const std::vector<rewrite::RunReport>& reports, const std::string& tensor);
+
 }  // namespace octavo::report

@@ -36,6 +36,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+}  // namespace
+
 std::vector<std::string> nearest(const std::set<std::string>& names, std::string_view wanted) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const auto& name : names) {
@@ -49,8 +51,6 @@ std::vector<std::string> nearest(const std::set<std::string>& names, std::string
   }
   return out;
 }
-
-}  // namespace
 
 Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter) {
   std::set<std::string> regions, tensors, nodes;

@@ -209,6 +209,22 @@ constexpr Anchor kAnchors[] = {
     {"s8[131072,1] q=s8(0.25,0) fill:127", "gemm big w", true, false, ""},
 };
 
+/// A concat of differently quantized parts, and of one that is not quantized: the reason names both.
+TEST(ClassifyAnchor, NamesThePartsThatDiffer) {
+  const auto why = [](const std::string& right, const std::string& between = "") {
+    const auto g =
+        parse("l0 = input : f32[1,4,5,5]\nr0 = input : f32[1,2,5,5]\nl = view l0 q=u8(0.05,100)\nr = " + right +
+              "\nc = concat l r {axis=1}\n" + between + "w = constant s8[3,6,1,1] q=s8(0.25,0) seed:1\ny = conv c w\noutput y\n");
+    EXPECT_TRUE(g) << g.error().message;
+    return classify_anchor(*g, find_grids(*g), g->value(g->outputs[0]).producer).why_float;
+  };
+  EXPECT_EQ(why("view r0 q=u8(0.3,120)"),
+            "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on u8(0.3,120)");
+  EXPECT_EQ(why("view r0 q=s8(0.3,-8)"), "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on s8(0.3,-8)");
+  EXPECT_EQ(why("view r0 q=u8(0.05,100)"), "");
+  EXPECT_EQ(why("relu r0"), "the data input \"c\" is on no grid as a whole: it has a part \"r\" that is not quantized to 8 bits");
+}
+
 TEST(ClassifyAnchor, TellsIntegersFromFloats) {
   for (const Anchor& c : kAnchors) {
     const auto g = parse(fmt::format(
