@@ -91,7 +91,7 @@ def test_every_command_keeps_comments(tmp_path):
     check()
     octavo("cache", "pin", times, "--key", layer["key"], "--tactic", "cpu.conv.u8s8.block.portable")
     check()
-    octavo("build", QDQ, "-o", tmp_path / "m.octavo", "--threads", 1, "--timing-cache", times)
+    octavo("build", QDQ, "-o", tmp_path / "pinned.octavo", "--threads", 1, "--timing-cache", times)
     check()
     octavo("cache", "unpin", times, "--key", layer["key"])
     check()
