@@ -115,7 +115,10 @@ class Planner {
                                OCTAVO_TRY(Form form, float_form(graph));
                                return std::move(form.graph);
                              },
-                             providers_, options_, costs_};
+                             [&](Realized& made) { return finish(made); },
+                             providers_,
+                             options_,
+                             costs_};
     OCTAVO_TRY(auto chosen, choose_precisions(work));
     auto& [form, searched] = chosen;
     for (rewrite::RunReport& report : form.reports) out_.reports.push_back(std::move(report));

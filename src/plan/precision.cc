@@ -3,39 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "plan/error_limit.h"
+#include "plan/node_times.h"
 #include "plan/permit_error.h"
 #include "plan/price.h"
 
 namespace octavo::plan {
 namespace {
 
-using Times = std::map<std::string, double>;  // seconds of the region that computes an ONNX node, by name
 using Names = std::set<std::string>;
 
 constexpr double kHysteresis = 0.98;
+constexpr double kFaster = 0.995;        // of whole plans, as in plan/confirm.cc
 constexpr std::size_t kMostUnits = 256;  // of --max-error
 constexpr std::size_t kMostTrials = 16;  // layers tried in bfloat16 one by one, where all together do not pay
-
-bool weighted(const region::Region& r) {
-  return std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.weights.has_value(); });
-}
-
-/// Why no provider runs it, in the words of the nearest tactic; empty: one does.
-std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
-                          const std::vector<const region::Provider*>& providers) {
-  std::string why = "no tactic computes this operator in bfloat16";
-  for (const region::Provider* p : providers) {
-    for (const region::Offer& o : p->offers(r, plan)) {
-      if (o.refusal.empty()) return "";
-      if (o.tactic.find("bf16") != std::string::npos) why = o.tactic + ": " + o.refusal;
-    }
-  }
-  return why;
-}
 
 class Chooser {
  public:
@@ -55,9 +40,9 @@ class Chooser {
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
     if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
-      OCTAVO_CHECK(choose_bfloat16());
-      OCTAVO_CHECK(choose_float(out_.form.permitted.layers));
-      if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(choose_inner());
+      OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
+      OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
+      if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
     out_.searched.decisions.insert(out_.searched.decisions.end(), inner_.begin(), inner_.end());
@@ -65,6 +50,35 @@ class Chooser {
   }
 
  private:
+  /// Takes back what `choose` chose if the whole plan, run, is not faster for it.
+  Status confirmed(const std::function<Status()>& choose) {
+    const Precisions before = out_;  // constants are shared
+    const PermitChoices choices_before = choices_;
+    const auto decisions_before = decisions_;
+    changed_ = false;
+    OCTAVO_CHECK(choose());
+    if (!changed_) return {};
+    Realized was = before.searched.best, is = out_.searched.best;
+    OCTAVO_CHECK(work_.finish(was));
+    OCTAVO_CHECK(work_.finish(is));
+    OCTAVO_TRY(const auto times, work_.costs.compare(was.plan, is.plan));
+    if (!times || times->second < kFaster * times->first) return {};
+    out_ = before;
+    choices_ = choices_before;
+    const auto take_back = [&](region::Decision& d, const std::string& chosen) {
+      if (d.chosen == chosen) return;
+      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
+                             times->second * 1e6, times->first * 1e6);
+      d.chosen = chosen;
+    };
+    for (auto& [node, d] : decisions_) {
+      const auto had = decisions_before.find(node);
+      take_back(d, had == decisions_before.end() ? d.answers[0].name : had->second.chosen);
+    }
+    for (region::Decision& d : inner_) take_back(d, d.answers[0].name);
+    return {};
+  }
+
   /// What a rule or the allowed types demand in bfloat16 must have a kernel: nothing slower is taken for it silently.
   Status demanded_kernels() {
     if (out_.form.permitted.bfloat16.empty()) return {};
@@ -79,18 +93,6 @@ class Chooser {
                               r.name, why));
     }
     return {};
-  }
-
-  Result<Times> by_node(const region::Plan& plan, const Names& nodes, bool anchored_only = true) {
-    OCTAVO_TRY(const auto items, pricer_.price(plan));
-    Times out;
-    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-      if (anchored_only && !weighted(plan.regions[i])) continue;
-      for (const std::string& node : plan.regions[i].onnx_nodes) {
-        if (nodes.contains(node)) out.emplace(node, items[i].seconds);
-      }
-    }
-    return out;
   }
 
   region::Decision& decision(const std::string& node) {
@@ -140,12 +142,9 @@ class Chooser {
     OCTAVO_TRY(const Realized integer, realize(out_.form.graph, {}, work_.providers, options_));
     OCTAVO_TRY(const Form float_form, form_with(nodes));
     OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, work_.providers, options_));
-    OCTAVO_TRY(const Times integers, by_node(integer.plan, nodes, false));
-    OCTAVO_TRY(const Times floats, by_node(as_float.plan, nodes, false));
-    const auto seconds = [](const Times& t, const std::string& node) {
-      const auto at = t.find(node);
-      return at == t.end() ? -1.0 : at->second;
-    };
+    OCTAVO_TRY(const NodeTimes integers, node_times(pricer_, integer.plan, nodes, false));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes, false));
+    const auto seconds = [](const NodeTimes& t, const std::string& node) { return t.contains(node) ? t.at(node) : -1.0; };
     std::vector<ErrorUnit> units;
     const std::vector<std::string> order = in_order(nodes);
     const std::size_t each = (order.size() + kMostUnits - 1) / kMostUnits;
@@ -201,6 +200,7 @@ class Chooser {
       return std::string("costs less alone, but not with what it needs around it");
     OCTAVO_TRY(std::string refused, beyond_error(changed.graph));
     if (!refused.empty()) return refused;
+    changed_ = true;
     choices_ = std::move(trial);
     out_.searched = std::move(found);
     out_.form = std::move(changed);
@@ -219,17 +219,17 @@ class Chooser {
     PermitChoices none = choices_;
     none.keep_float.insert(nodes.begin(), nodes.end());
     OCTAVO_TRY(const Realized as_float, plan_of(none));
-    OCTAVO_TRY(const Times floats, by_node(as_float.plan, nodes));
-    OCTAVO_TRY(const Times integers, by_node(out_.searched.defaults.plan, nodes));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes));
+    OCTAVO_TRY(const NodeTimes integers, node_times(pricer_, out_.searched.defaults.plan, nodes));
     for (const auto& [node, seconds] : integers) {
       const auto other = floats.find(node);
       if (other == floats.end()) continue;
       region::Decision& d = decision(node);
       if (d.answers.size() < 3) {  // not asked about bfloat16
         d.chosen = "int8";
+        d.reason = "permitted, and not more than 2 % slower";
         d.answers = {{"int8", seconds, "permitted"}, {wide_, other->second, ""}};
       }
-      if (!d.reason.starts_with("bfloat16 ")) d.reason = "permitted, and not more than 2 % slower";
       if (other->second >= seconds * kHysteresis) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
@@ -257,8 +257,8 @@ class Chooser {
     small.keep_float = floats_only.keep_float;
     small.bfloat16 = nodes;
     OCTAVO_TRY(const Realized as_float, plan_of(floats_only));
-    OCTAVO_TRY(const Times floats, by_node(as_float.plan, nodes));
-    OCTAVO_TRY(const Times now, by_node(out_.searched.defaults.plan, nodes));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes));
+    OCTAVO_TRY(const NodeTimes now, node_times(pricer_, out_.searched.defaults.plan, nodes));
     OCTAVO_TRY(Realized as_small, plan_of(small));
     std::map<std::string, std::string> impossible;
     for (const region::Region& r : as_small.plan.regions) {
@@ -272,9 +272,9 @@ class Chooser {
     if (!impossible.empty() && !small.bfloat16.empty()) {
       OCTAVO_TRY(as_small, plan_of(small));
     }
-    Times smalls;
+    NodeTimes smalls;
     if (!small.bfloat16.empty()) {
-      OCTAVO_TRY(smalls, by_node(as_small.plan, small.bfloat16));
+      OCTAVO_TRY(smalls, node_times(pricer_, as_small.plan, small.bfloat16));
     }
     struct Gain {
       std::string node;
@@ -349,8 +349,8 @@ class Chooser {
     const Names& nodes = every.permitted.inner;
     if (nodes.empty()) return {};
     OCTAVO_TRY(const Realized realized, realize(every.graph, {}, work_.providers, options_));
-    OCTAVO_TRY(const Times tables, by_node(realized.plan, nodes));
-    OCTAVO_TRY(const Times arithmetic, by_node(out_.searched.defaults.plan, nodes));
+    OCTAVO_TRY(const NodeTimes tables, node_times(pricer_, realized.plan, nodes));
+    OCTAVO_TRY(const NodeTimes arithmetic, node_times(pricer_, out_.searched.defaults.plan, nodes));
     PermitChoices chosen = choices_;
     for (const auto& [node, seconds] : arithmetic) {
       const auto other = tables.find(node);
@@ -381,6 +381,7 @@ class Chooser {
   const PlanOptions& options_;
   Pricer pricer_;
   PermitChoices choices_;
+  bool changed_ = false;
   std::string wide_;  ///< what a permitted layer is without int8
   std::optional<ErrorMeter> meter_;
   std::map<std::string, region::Decision> decisions_;  ///< precision, by node

@@ -1,7 +1,8 @@
 // In which type each weighted operator computes, where the caller's ranges and allowed types leave a choice.
 //
 // First --max-error: as many permitted layers as needed stay float32, by their error a microsecond. Then, from effort 2 on, times
-// decide: the question `precision` (int8, float32, bfloat16) and the question `inner-view`.
+// decide: the question `precision` (int8, float32, bfloat16) and the question `inner-view`. Where costs can run whole plans, these
+// have the last word on each type that was chosen.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,9 @@ struct Form {
 
 struct PrecisionWork {
   std::function<Result<Form>(const PermitChoices&)> form;
-  std::function<Result<ir::Graph>()> exact;  ///< the network without any permitted view, in float32: what errors are measured against
+  std::function<Result<ir::Graph>()>
+      exact;  ///< the network without any permitted view, in float32: what errors are measured against
+  std::function<Status(Realized&)> finish;  ///< tactics, packed constants, memory: makes a plan that costs can compare
   const std::vector<const region::Provider*>& providers;
   const PlanOptions& options;
   Costs& costs;

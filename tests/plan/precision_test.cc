@@ -17,7 +17,7 @@ namespace {
 /// Microseconds by "precision" or "node precision" of a region; 1 for what is not listed.
 class Times final : public plan::Costs {
  public:
-  explicit Times(std::map<std::string, double> table) : table_(std::move(table)) {}
+  explicit Times(std::map<std::string, double> table, std::optional<Pair> whole = {}) : table_(std::move(table)), whole_(whole) {}
   Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan&,
                                               const std::vector<region::Offer>& offers) override {
     double us = table_.contains(r.precision) ? table_[r.precision] : 1;
@@ -29,10 +29,16 @@ class Times final : public plan::Costs {
     for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? us * 1e-6 : -1, "measured"});
     return out;
   }
+  Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override {
+    EXPECT_NE(region::plan_hash(first), region::plan_hash(second));
+    for (const region::Region& r : second.regions) EXPECT_NE(r.tactic, "") << r.name;
+    return whole_;
+  }
   std::string_view source() const override { return "measured"; }
 
  private:
   std::map<std::string, double> table_;
+  std::optional<Pair> whole_;
 };
 
 /// The oracle, as on a processor without bfloat16.
@@ -81,10 +87,11 @@ struct Asked {
   std::optional<double> max_error = {};
   int effort = 2;
   const region::Provider* provider = &reference::oracle_provider();
+  std::optional<plan::Costs::Pair> whole = {};  ///< what every comparison of whole plans says
 };
 
 Result<plan::Planned> plan_of(const Asked& a) {
-  Times costs(a.times);
+  Times costs(a.times, a.whole);
   plan::PlanOptions o;
   o.costs = &costs;
   o.effort = a.effort;
@@ -191,6 +198,17 @@ TEST(Precision, WhatALayerNeedsAroundItCounts) {
                .ranges = {}});
   EXPECT_EQ(precisions(p), "float32 float32 float32");
   EXPECT_EQ(reason(p, "conv1"), "float32: bfloat16 costs less alone, but not with what it needs around it");
+}
+
+TEST(Precision, WholePlansHaveTheLastWord) {
+  const std::map<std::string, double> times{{"int8", 30}, {"float32", 40}, {"bfloat16", 10}, {"conv3 float32", 5}};
+  EXPECT_EQ(precisions(planned({.times = times, .whole = {{2e-6, 1e-6}}})), "bfloat16 bfloat16 float32");
+  const auto slower = planned({.times = times, .whole = {{2e-6, 2e-6}}});
+  EXPECT_EQ(precisions(slower), "int8 int8 int8");
+  const auto plain = planned({.times = times, .allowed = {"int8"}, .whole = {{2e-6, 2e-6}}});
+  EXPECT_EQ(region::plan_hash(slower.plan), region::plan_hash(plain.plan));
+  EXPECT_EQ(reason(slower, "conv1"), "int8: \"bfloat16\" was cheaper by parts, but the whole plan was not: 2 us against 2 us");
+  EXPECT_EQ(reason(slower, "conv3"), "int8: \"float32\" was cheaper by parts, but the whole plan was not: 2 us against 2 us");
 }
 
 TEST(Precision, RulesDemand) {
