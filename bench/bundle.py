@@ -3,7 +3,7 @@ the float models. Nothing in it depends on the processor: engines are built and 
 placements are made there, from ranges measured here.
 
 The other machine needs: Linux on the same processor family (x86-64 or AArch64), Python 3.10 or later with numpy and onnx (run_there.sh installs
-the wheels of --wheels where onnx is missing). Start it there with `sh DIR/run_there.sh OUT MINUTES`; again with the parity.json and times.tar.xz
+the wheels of --wheels where onnx is missing). Start it there with `sh DIR/run_there.sh OUT MINUTES`; again with the parity.json and times.tar.gz
 of OUT put into DIR: it measures what is missing, with the same timing caches.
 """
 import hashlib
@@ -22,13 +22,15 @@ SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py
 
 
 SCRIPT = """#!/bin/sh
-# Measures on this machine: run_there.sh OUT MINUTES [options of parity.py]; begins nothing after MINUTES, ends 75 s later. OUT gets parity.json with every result, times.tar.xz and parity.log.
-here=$(cd "$(dirname "$0")" && pwd); out=$1; minutes=$2; shift 2; mkdir -p "$out" "$here/work"
-python3 -c 'import onnx, numpy' 2>/dev/null || { python3 -m pip install -q --no-index --no-deps --target "$here/work/site" "$here"/wheels/*.whl; export PYTHONPATH="$here/work/site"; }
-if [ -f "$here/times.tar.xz" ] && [ ! -d "$here/work/times" ]; then tar -C "$here/work" -xf "$here/times.tar.xz"; fi
+# Measures on this machine: run_there.sh OUT MINUTES [options of parity.py]; begins nothing after MINUTES, ends 75 s later. OUT gets
+# parity.json with every result, times.tar.gz and parity.log. Models and engines stay in /tmp/octavo-parity, for the next call.
+here=$(cd "$(dirname "$0")" && pwd); work=/tmp/octavo-parity; out=$1; minutes=$2; shift 2; mkdir -p "$out" "$work"
+python3 -c 'import onnx, numpy' 2>/dev/null || { python3 -m pip install -q --no-index --no-deps --target "$work/site" "$here"/wheels/*.whl; export PYTHONPATH="$work/site"; }
+if [ -f "$here/times.tar.gz" ] && [ ! -d "$work/times" ]; then tar -C "$work" -xf "$here/times.tar.gz"; fi
 if [ -f "$here/parity.json" ] && [ ! -f "$out/parity.json" ]; then cp "$here/parity.json" "$out/"; fi
-PYTHONUNBUFFERED=1 timeout -k 5 $((minutes * 60 + 75)) python3 "$here/bench/parity.py" --run "$here" --json "$out/parity.json" --minutes "$minutes" --seconds 0.1 "$@" >"$out/parity.log" 2>&1; code=$?
-tar -C "$here/work" -cJf "$out/times.tar.xz" times; tail -n 40 "$out/parity.log"; exit $code
+PYTHONUNBUFFERED=1 timeout -k 5 $((minutes * 60 + 75)) python3 "$here/bench/parity.py" --run "$here" --models "$work" --json "$out/parity.json" \\
+  --minutes "$minutes" --seconds 0.1 "$@" >"$out/parity.log" 2>&1; code=$?
+tar -C "$work" -czf "$out/times.tar.gz" times; tail -n 40 "$out/parity.log"; exit $code
 """
 
 
@@ -85,10 +87,9 @@ def unpack(folder, work):
     home = work / "bin"
     home.mkdir(parents=True, exist_ok=True)
     for path in sorted((folder / "bin").iterdir()):
-        target = home / path.stem
-        if not target.exists():
-            target.write_bytes(lzma.decompress(path.read_bytes()))
-            target.chmod(0o755)
+        target = home / path.stem  # always: the folder may hold an older command
+        target.write_bytes(lzma.decompress(path.read_bytes()))
+        target.chmod(0o755)
     for path in (folder / "models").iterdir():
         target = work / path.name.removesuffix(".xz")
         if not target.exists():

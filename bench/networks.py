@@ -81,8 +81,11 @@ def float_model(args, net):
     stated = {o.name: [d.dim_value or 1 for d in o.type.tensor_type.shape.dim] for o in model.graph.output}
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
+    for node in [n for n in model.graph.node if n.op_type == "Constant" and n.attribute[0].name == "value"]:
+        node.attribute[0].t.name = node.output[0]  # an initializer: no edge between nodes, gets no pair
+        model.graph.initializer.append(node.attribute[0].t)
+        model.graph.node.remove(node)
     empty = {t.name for t in model.graph.initializer if 0 in t.dims}
-    empty |= {n.output[0] for n in model.graph.node if n.op_type == "Constant" and 0 in n.attribute[0].t.dims}
     for i, node in enumerate(model.graph.node):
         if node.op_type == "Resize" and len(node.input) == 4 and node.input[2] in empty:  # as before opset 13: sizes count
             node.input[2] = ""

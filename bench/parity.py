@@ -296,6 +296,7 @@ def main():
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR", help="with --prepare: Python wheels for a machine without onnx")
     twins.arguments(parser)
+    parser.set_defaults(models=None)
     args = parser.parse_args()
     args.wanted = [*args.styles, *(s for s in (*networks.STYLES, *networks.MORE) if s not in args.styles and not args.only_styles)]
     if unknown := (set(args.nets) - set(networks.ALL)) | (set(args.wanted) - {*networks.STYLES, *networks.MORE}):
@@ -306,8 +307,9 @@ def main():
         parser.error(f"--jobs {args.jobs} with {max(args.threads)} threads: this process may use {cores} cores")
     if args.run:
         twins.DATA = args.run.resolve() / "shared"
-        args.models = args.run.resolve() / "work"
+        args.models = args.run.resolve() / "work" if args.models is None else args.models.resolve()
         args.octavo = bundle.unpack(args.run.resolve(), args.models)
+    args.models = args.models or twins.ROOT / "build/bench_models"
     args.json = args.json or args.models / "parity.json"
     if args.write:
         parity_table.write(json.loads(args.json.read_text()), args.nets, args.styles, args.threads)

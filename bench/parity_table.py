@@ -98,7 +98,7 @@ the twin with every range over the fastest explicit style of all seven.
 
 ## What the placements demand
 
-Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (more than 2 % of what differs, left out alone or with the others of their region);
+Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (more than 0.5 % of what differs, left out alone or with the others of their region);
 the regions that differ without those, with and without, each region timed alone; and the runs of the explicit engine, of the engine
 without those (`octavo explain --roundings --build-without`), and of the twin.
 

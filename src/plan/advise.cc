@@ -129,7 +129,7 @@ class Adviser {
   }
 
  private:
-  static bool pays(const Roundings::Together& t) { return !t.same_plan && t.without >= 0 && t.without < 0.98 * t.with; }
+  static bool pays(const Roundings::Together& t) { return !t.same_plan && t.without >= 0 && t.without < 0.995 * t.with; }
 
   /// Of one region's roundings, all cost time if leaving out all saves more than leaving out those that cost time alone.
   Status try_together(const Graph& graph, const region::Plan& base, const std::vector<std::size_t>& members,
@@ -143,7 +143,7 @@ class Adviser {
     OCTAVO_TRY(const Roundings::Together every, difference(graph, base, all, nullptr));
     if (!pays(every)) return {};
     OCTAVO_TRY(const Roundings::Together part, difference(graph, base, some, nullptr));
-    if (part.without >= 0 && every.with - every.without < part.with - part.without + 0.02 * every.with) return {};
+    if (part.without >= 0 && every.with - every.without < part.with - part.without + 0.005 * every.with) return {};
     for (const std::size_t i : members) each[i].costs_time = true;
     return {};
   }

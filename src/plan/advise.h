@@ -43,7 +43,7 @@ struct PricedRounding {
   Rounding rounding;
   std::string region;             ///< the region's name in the plan of the default choices
   double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
-  /// Saves more than 2 % of what differs when left out alone, or together with the other roundings of its region (and those that
+  /// Saves more than 0.5 % of what differs when left out alone, or together with the other roundings of its region (and those that
   /// save alone then save less).
   bool costs_time = false;
   bool same_plan = false;  ///< no region differs: a step of a table that is there anyway; the times are the region's
