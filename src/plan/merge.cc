@@ -130,19 +130,23 @@ std::string join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const s
   return last;
 }
 
-std::vector<Neighbours> find_neighbours(const Plan& plan) {
-  // Only what lies between the first and the last member could need a member's result.
-  const auto legal = [&](const std::vector<std::size_t>& members) {
-    for (std::size_t k = members.front() + 1; k <= members.back(); ++k) {
-      for (const std::size_t m : members) {
-        if (m >= k) continue;
-        bool clash = false;
-        each_store(plan.regions[m], [&](const TensorRef& t) { clash = clash || reads(plan.regions[k], t.buffer); });
-        if (clash) return false;
-      }
+namespace {
+
+/// True if the members (ascending) can run in the last one's place: nothing up to there reads what one of them stores.
+bool can_run_together(const Plan& plan, const std::vector<std::size_t>& members) {
+  for (const std::size_t m : members) {
+    for (std::size_t k = m + 1; k <= members.back(); ++k) {
+      bool clash = false;
+      each_store(plan.regions[m], [&](const TensorRef& t) { clash = clash || reads(plan.regions[k], t.buffer); });
+      if (clash) return false;
     }
-    return true;
-  };
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Neighbours> find_neighbours(const Plan& plan) {
   std::map<BufferId, std::vector<std::size_t>> convs, parts;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
@@ -157,7 +161,7 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
       std::vector<std::size_t> members;
       for (const std::size_t i : list) {
         members.push_back(i);
-        if (members.size() > 8 || !legal(members)) members.pop_back();
+        if (members.size() > 8 || !can_run_together(plan, members)) members.pop_back();
       }
       if (members.size() > 1) out.push_back({members, kind});
     }
@@ -175,13 +179,8 @@ std::string join_together(Plan& plan, const std::set<ir::ValueId>& values, const
     if (r.stages.size() == 1 && !r.graph_outputs.empty() && values.contains(r.graph_outputs[0])) members.push_back(i);
   }
   if (members.size() < 2) return "the regions are not there";
-  for (const std::size_t m : members) {  // other choices may have changed who reads what
-    for (std::size_t k = m + 1; k <= members.back(); ++k) {
-      bool clash = false;
-      each_store(plan.regions[m], [&](const TensorRef& t) { clash = clash || reads(plan.regions[k], t.buffer); });
-      if (clash) return "a region between them needs a result";
-    }
-  }
+  if (!can_run_together(plan, members))
+    return "a region between them needs a result";  // other choices may have changed who reads what
   Region all;
   all.independent = true;
   for (const std::size_t m : members) {
