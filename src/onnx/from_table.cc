@@ -139,11 +139,14 @@ class Inserter {
     if (w == nullptr || w->shape().size() < 2 || w->dtype() != ir::DType::f32 || !wanted_weights_.contains(index)) return;
     std::string& dq = pairs_[name];
     if (dq.empty()) {
-      int axis = op == "Conv" ? 0 : 1;
+      std::int64_t group = 1;
+      bool transposed = false;
       for (const auto& a : m_.graph().node(index).attribute()) {
-        if (op == "Gemm" && a.name() == "transB" && a.i() != 0) axis = 0;
-        if (op == "ConvTranspose" && a.name() == "group" && a.i() > 1) axis = -1;
+        if (a.name() == "transB") transposed = a.i() != 0;
+        if (a.name() == "group") group = a.i();
       }
+      const ir::Op kind = op == "Conv" ? ir::Op::conv : op == "ConvTranspose" ? ir::Op::conv_transpose : ir::Op::gemm;
+      const int axis = op == "Gemm" && transposed ? 0 : quant::weight_axis(kind, group);
       const auto scales = quant::weight_scales(*w, axis);
       dq = pair(
           name,

@@ -243,12 +243,8 @@ class Adviser {
     const Node& w = g.producer(n.inputs[1]);
     if (!w.quantizer) {
       if (w.payload.dtype() != ir::DType::f32) return false;
-      ir::Quantizer q;
-      q.type = ir::DType::s8;
-      q.axis = n.op == Op::conv ? 0 : n.op == Op::conv_transpose && ir::get_int(n.attrs, "group", 1) > 1 ? -1 : 1;
-      q.scale = quant::weight_scales(w.payload, q.axis);
-      q.zero_point.assign(q.scale.size(), 0);
-      const ValueId coded = other.add_quantizer(Op::view, n.inputs[1], q, g.type(n.inputs[1]), n.origin);
+      const ValueId coded =
+          other.add_quantizer(Op::view, n.inputs[1], quant::weight_quantizer(g, n), g.type(n.inputs[1]), n.origin);
       other.node(id).inputs[1] = coded;
     }
     other.touch();

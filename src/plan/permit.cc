@@ -309,16 +309,8 @@ class Permitter {
 
   void code_weights(NodeId id, const Node& n) {
     const ValueId w = n.inputs[1];
-    int axis = n.op == Op::conv ? 0 : 1;
-    if (n.op == Op::conv_transpose && ir::get_int(n.attrs, "group", 1) > 1) axis = -1;
-    const auto& constant = g_.producer(w);
-    if (constant.quantizer) return;  // coded already: demanded
-    ir::Quantizer q;
-    q.type = ir::DType::s8;
-    q.scale = quant::weight_scales(constant.payload, axis);
-    q.zero_point.assign(q.scale.size(), 0);
-    q.axis = axis;
-    const ValueId coded = g_.add_quantizer(Op::view, w, q, g_.type(w), n.origin, g_.value(w).name);
+    if (g_.producer(w).quantizer) return;  // coded already: demanded
+    const ValueId coded = g_.add_quantizer(Op::view, w, quant::weight_quantizer(g_, n), g_.type(w), n.origin, g_.value(w).name);
     edits_.push_back({{id, std::size_t{1}}, coded});
   }
 

@@ -42,4 +42,18 @@ std::vector<float> weight_scales(const ir::Tensor& w, int axis) {
   return scales;
 }
 
+int weight_axis(ir::Op op, std::int64_t group) {
+  if (op == ir::Op::conv) return 0;
+  return op == ir::Op::conv_transpose && group > 1 ? -1 : 1;
+}
+
+ir::Quantizer weight_quantizer(const ir::Graph& g, const ir::Node& n) {
+  ir::Quantizer q;
+  q.type = ir::DType::s8;
+  q.axis = weight_axis(n.op, ir::get_int(n.attrs, "group", 1));
+  q.scale = weight_scales(g.payload(n.inputs[1]), q.axis);
+  q.zero_point.assign(q.scale.size(), 0);
+  return q;
+}
+
 }  // namespace octavo::quant

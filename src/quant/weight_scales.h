@@ -1,8 +1,10 @@
-// Scales of weights that are quantized here: symmetric int8.
+// Quantizers of weights that are quantized here: symmetric int8.
 #pragma once
 
 #include <vector>
 
+#include "ir/graph.h"
+#include "ir/quantizer.h"
 #include "ir/tensor.h"
 
 namespace octavo::quant {
@@ -12,5 +14,11 @@ namespace octavo::quant {
 /// weights were dequantized codes, and the nearest such scale is taken: quantizing what was quantized before changes nothing. `w`
 /// is f32.
 [[nodiscard]] std::vector<float> weight_scales(const ir::Tensor& w, int axis);
+
+/// The axis of a weighted operator's output channels in its constant weights; -1, one scale for all, where groups share their
+/// entries (a grouped conv_transpose). Row-major gemm weights are [K, N].
+[[nodiscard]] int weight_axis(ir::Op op, std::int64_t group);
+/// s8 for the constant f32 weights of a conv, conv_transpose or gemm: weight_scales along weight_axis, zero points 0.
+[[nodiscard]] ir::Quantizer weight_quantizer(const ir::Graph& g, const ir::Node& n);
 
 }  // namespace octavo::quant
