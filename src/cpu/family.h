@@ -75,7 +75,11 @@ inline constexpr double kSecondsPerCycle = 0.25e-9;  ///< estimates are made for
   return r.stages.front();
 }
 
+/// Every store of the region has a dimension of 0: nothing_family takes it, and no other is asked.
+[[nodiscard]] bool stores_nothing(const Region& r);
+
 // The families, in the order they are asked. Static storage.
+[[nodiscard]] const Family& nothing_family();
 [[nodiscard]] const Family& copy_family();
 [[nodiscard]] const Family& pointwise_family();
 [[nodiscard]] const std::vector<const Family*>& move_families();

@@ -29,6 +29,11 @@ const std::vector<const Family*>& families() {
   return list;
 }
 
+const std::vector<const Family*>& families_for(const Region& r) {
+  static const std::vector<const Family*> nothing{&nothing_family()};
+  return stores_nothing(r) ? nothing : families();
+}
+
 std::string tactic_name(const Family& f, const Region& r, const Plan& plan, Isa isa) {
   return f.per_isa() ? fmt::format("{}.{}", f.name_for(r, plan), name_of(isa)) : f.name_for(r, plan);
 }
@@ -38,7 +43,7 @@ struct Found {
   Isa isa;
 };
 Result<Found> find_tactic(const Region& r, const Plan& plan, std::string_view tactic) {
-  for (const Family* f : families()) {
+  for (const Family* f : families_for(r)) {
     if (!f->about(r)) continue;
     for (const Isa isa : kBlockIsas) {
       if (f->matches(tactic, r, plan, isa)) return Found{f, f->per_isa() ? isa : Isa::portable};
@@ -71,7 +76,7 @@ class CpuProvider final : public region::Provider {
 
   std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
-    for (const Family* f : families()) {
+    for (const Family* f : families_for(region)) {
       if (!f->about(region)) continue;
       const std::string refusal = f->why_not(region, plan);
       for (const Isa isa : kBlockIsas) {

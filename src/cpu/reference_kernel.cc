@@ -7,6 +7,7 @@
 
 #include "cpu/family.h"
 #include "reference/evaluate.h"
+#include "region/store_results.h"
 
 namespace octavo::cpu {
 namespace {
@@ -121,8 +122,10 @@ class ReferenceKernel final : public Kernel {
     const auto results = reference::evaluate_node(node_.graph, ir::Grids{}, node_.id, inputs);
     if (!results) return fill_stores(memory);
     if (!epilogue_) {
-      for (std::size_t i = 0; i < stage_.stores.size() && i < results->size(); ++i)
-        scatter(memory, stage_.stores[i], (*results)[i]);
+      for (std::size_t i = 0; i < stage_.stores.size(); ++i) {
+        const std::size_t k = region::result_of_store(stage_.anchor, i);
+        if (k < results->size()) scatter(memory, stage_.stores[i], (*results)[k]);
+      }
       return;
     }
     run_program(memory, worker.scratch, (*results)[0]);

@@ -1,11 +1,13 @@
 // Types of the operators that only the reference evaluator computes, and their attributes:
 //   math      function                         bitwise   function                    bit_cast  to
+//   bitwise "right" keeps the sign of signed types; shifts by the width or more give 0 (-1)
 //   scatter   kind axis reduction ("none" "add" "mul" "max" "min")                   top_k     axis k largest sorted
 //   cumulate  function axis exclusive reverse  max_pool_index  those of max_pool, column_major
 //   grid_sample  mode padding_mode ("zeros" "border" "reflection") align_corners
 //   roi_align    mode ("avg" "max") output_height output_width sampling_ratio spatial_scale half_pixel
 //   deform_conv  strides pads dilations group offset_group (two spatial dimensions)
-//   recurrent    cell direction hidden_size layout linear_before_reset input_forget clip activations ("Sigmoid,Tanh,Tanh,...") alpha beta;
+//   recurrent    cell direction hidden_size layout linear_before_reset input_forget clip activations ("Sigmoid,Tanh,Tanh,...")
+//   alpha beta;
 //                clip 0: none. X [T,N,I] (layout 1: [N,T,I]); sequence_lens s64 [N]; absent operands are given as zeros
 //   non_max_suppression  center_point_box count
 #include <array>
@@ -59,7 +61,8 @@ Result<Types> scatter(const Inference& at) {
     }
     return Types{at.in(0)};
   }
-  if (ids.empty() || ids.back() < 1 || ids.back() > at.rank(0)) return at.error("index tuples do not fit {} dimensions", at.rank(0));
+  if (ids.empty() || ids.back() < 1 || ids.back() > at.rank(0))
+    return at.error("index tuples do not fit {} dimensions", at.rank(0));
   Shape want(ids.begin(), ids.end() - 1);
   want.insert(want.end(), x.begin() + ids.back(), x.end());
   if (u != want) return at.error("the updates are {}, need {}", to_string(u), to_string(want));
@@ -125,14 +128,16 @@ Result<Types> deform_conv(const Inference& at) {
     return at.error("groups {} and {} do not fit the channels", group, groups);
   Shape out{x[0], w[0]};
   for (std::size_t d = 0; d < 2; ++d) {
-    for (const std::int64_t v : {strides[d], dilations[d]}) OCTAVO_CHECK(at.need(v >= 1 && v <= 65536, "a stride or dilation is out of range"));
+    for (const std::int64_t v : {strides[d], dilations[d]})
+      OCTAVO_CHECK(at.need(v >= 1 && v <= 65536, "a stride or dilation is out of range"));
     for (const std::int64_t v : {pads[d], pads[d + 2]}) OCTAVO_CHECK(at.need(v >= 0 && v <= 65536, "a pad is out of range"));
     const std::int64_t span = x[d + 2] + pads[d] + pads[d + 2] - (dilations[d] * (w[d + 2] - 1) + 1);
     if (w[d + 2] < 1 || w[d + 2] > 65536 || span < 0) return at.error("the kernel does not fit the image");
     out.push_back(span / strides[d] + 1);
   }
   const std::int64_t taps = groups * w[2] * w[3];
-  if (offset != Shape{x[0], 2 * taps, out[2], out[3]} || at.shape(3) != Shape{w[0]} || at.shape(4) != Shape{x[0], taps, out[2], out[3]})
+  if (offset != Shape{x[0], 2 * taps, out[2], out[3]} || at.shape(3) != Shape{w[0]} ||
+      at.shape(4) != Shape{x[0], taps, out[2], out[3]})
     return at.error("offset, bias or mask do not fit the result {}", to_string(out));
   return Types{{at.in(0).dtype, out}};
 }
@@ -152,8 +157,8 @@ Result<Types> recurrent(const Inference& at) {
   const std::int64_t steps = layout != 0 ? x[1] : x[0], batch = layout != 0 ? x[0] : x[1], hidden = at.shape(2)[2];
   if (hidden < 1 || hidden > kMaxExtent / 16) return at.error("hidden size {}", hidden);
   const Shape state = layout != 0 ? Shape{batch, d, hidden} : Shape{d, batch, hidden};
-  const std::array<Shape, 8> want{x,       {d, gates * hidden, x[2]}, {d, gates * hidden, hidden}, {d, 2 * gates * hidden},
-                                  {batch}, state,                     state,                       {d, 3 * hidden}};
+  const std::array<Shape, 8> want{
+      x, {d, gates * hidden, x[2]}, {d, gates * hidden, hidden}, {d, 2 * gates * hidden}, {batch}, state, state, {d, 3 * hidden}};
   for (std::size_t i = 0; i < 8; ++i) {
     if (at.shape(i) != want[i]) return at.error("operand {} is {}, needs {}", i, to_string(at.shape(i)), to_string(want[i]));
   }
@@ -171,8 +176,7 @@ Result<Types> non_max_suppression(const Inference& at) {
   OCTAVO_CHECK(at.need_rank(0, 3, 3));
   OCTAVO_CHECK(at.need_rank(1, 3, 3));
   const Shape &boxes = at.shape(0), &scores = at.shape(1);
-  if (boxes[2] != 4 || scores[0] != boxes[0] || scores[2] != boxes[1])
-    return at.error("needs boxes [n,b,4] and scores [n,c,b]");
+  if (boxes[2] != 4 || scores[0] != boxes[0] || scores[2] != boxes[1]) return at.error("needs boxes [n,b,4] and scores [n,c,b]");
   for (const std::size_t i : {2U, 3U}) {
     OCTAVO_CHECK(at.need_float(i));
     if (count(at.shape(i)) != 1) return at.error("a threshold must be one number");

@@ -77,7 +77,7 @@ std::uint8_t f32_to_small(DType t, float x, bool saturate, PowerRounding power) 
   const auto sign = static_cast<std::uint8_t>(std::signbit(x) ? 1 << (bits - 1) : 0);
   const auto nan = static_cast<std::uint8_t>(f.fnuz ? 0x80 : 0x7f);
   const bool four = t == DType::f4e2m1;
-  if (std::isnan(x)) return four ? f.largest : f.fnuz ? nan : static_cast<std::uint8_t>(sign | nan);
+  if (std::isnan(x)) return four ? std::uint8_t{8} : f.fnuz ? nan : static_cast<std::uint8_t>(sign | nan);
   const auto beyond = [&]() -> std::uint8_t {
     if (saturate || four) return static_cast<std::uint8_t>(sign | f.largest);
     if (!f.fn) return static_cast<std::uint8_t>(sign | (f.largest + 1));

@@ -1,5 +1,5 @@
-// Types that only store: 4- and 2-bit integers, 8- and 4-bit floats. One element takes one byte here; files pack them. Nothing computes
-// in them: operators cast, quantize, dequantize or move them.
+// Types that only store: 4- and 2-bit integers, 8- and 4-bit floats. One element takes one byte here; files pack them. Nothing
+// computes in them: operators cast, quantize, dequantize or move them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace octavo::ir {
 /// f8e8m0 only: how a magnitude between two powers of two is rounded.
 enum class PowerRounding : std::uint8_t { up, down, nearest };
 /// Round to nearest even. Out of range: the largest finite value if `saturate`, else infinity, or NaN where the type has none
-/// (f4e2m1 has neither: the largest). NaN is NaN; in f4e2m1 the largest positive.
+/// (f4e2m1 has neither: the largest). NaN is NaN; in f4e2m1 it is -0.
 [[nodiscard]] std::uint8_t f32_to_small(DType t, float x, bool saturate = true, PowerRounding power = PowerRounding::up);
 
 }  // namespace octavo::ir

@@ -79,7 +79,7 @@ struct Model {
 [[nodiscard]] Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes);
 
 /// The oldest and newest opset of the default domain that import accepts.
-inline constexpr std::int64_t kOldestOpset = 7;
+inline constexpr std::int64_t kOldestOpset = 1;
 inline constexpr std::int64_t kNewestOpset = 28;
 
 /// Operators that import covers, as "Conv" or "com.microsoft.QLinearAdd", sorted.

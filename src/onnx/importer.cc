@@ -1,8 +1,10 @@
 #include "onnx/importer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ir/verify.h"
+#include "onnx/held.h"
 #include "onnx/registry.h"
 #include "onnx/tensor_proto.h"
 
@@ -22,7 +24,15 @@ DType Importer::declared(const std::string& tensor_name, DType fallback) const {
 Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) const {
   OCTAVO_TRY(Tensor t, read_tensor(proto, base_dir_));
   type = t.dtype();
-  return ir::is_float(t.dtype()) ? t.to_f32() : t;
+  if (ir::is_float(type)) return t.to_f32();
+  if (!is_small(type)) return t;
+  Tensor out(held(type), t.shape());
+  if (ir::is_small_int(type)) {  // the same bytes
+    std::copy(t.bytes().begin(), t.bytes().end(), out.mutable_bytes().begin());
+    return out;
+  }
+  for (std::int64_t i = 0; i < t.size(); ++i) out.mutable_data<float>()[static_cast<std::size_t>(i)] = static_cast<float>(t.at(i));
+  return out;
 }
 
 std::int64_t Importer::opset_of(const std::string& domain) const {
@@ -74,10 +84,15 @@ Status Importer::declare_inputs() {
       note(fmt::format("input \"{}\" {} is bound to {}", info.name, info.shape_text(), ir::to_string(shapes[i])));
     }
     ValueId v = g.add_input(info.name, {info.dtype, shapes[i]});
-    if (ir::is_float(info.dtype) && info.dtype != DType::f32) {
+    if (const DType inside = held(info.dtype); inside != info.dtype) {
       declared_[info.name] = info.dtype;
-      v = g.add(Op::cast, {v}, {DType::f32, shapes[i]}, {{"to", std::string("f32")}}, {"input:" + info.name}, info.name + ".f32");
+      const std::string to(ir::name_of(inside));
+      const ValueId given = v;
+      v = g.add(Op::cast, {v}, {inside, shapes[i]}, {{"to", to}}, {"input:" + info.name}, info.name + "." + to);
+      if (info.dtype == DType::f64) wide_[v] = given;
     }
+    // Nothing computes on an input without elements.
+    if (ir::count(shapes[i]) == 0) v = g.add_constant(Tensor(held(info.dtype), shapes[i]));
     values_[info.name] = v;
   }
   return {};
@@ -112,8 +127,13 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
     return fail(ErrorKind::bad_model, fmt::format("tensor \"{}\" is read, but nothing defines it", tensor_name));
   DType type{};
   OCTAVO_TRY(Tensor t, tensor(*init->second, type));
-  if (ir::is_float(type) && type != DType::f32) declared_[tensor_name] = type;
-  return values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
+  if (held(type) != type) declared_[tensor_name] = type;
+  const ValueId v = values_[tensor_name] = graph().add_constant(std::move(t), tensor_name);
+  if (type == DType::f64) {
+    OCTAVO_TRY(Tensor wide, read_tensor(*init->second, base_dir_));
+    wide_[v] = graph().add_constant(std::move(wide));
+  }
+  return v;
 }
 
 void Importer::record_problem(const NodeContext& node, std::string reason) {
@@ -130,13 +150,13 @@ void Importer::record_problem(const NodeContext& node, std::string reason) {
 Status Importer::bind_results(NodeContext& node) {
   ir::Graph& g = graph();
   bool all_constant = true, all_passed = true;
-  DType float_type = DType::f32;  // results are of the first float operand's type unless the handler says otherwise
-  for (std::size_t i = 0; i < node.operands(); ++i) {
-    if (node.has(i) && ir::is_float(node.type(i).dtype)) {
-      float_type = node.declared(i);
-      break;
+  // Results have the type that the file gives the first operand held in the same one, unless the handler says otherwise.
+  const auto inherited = [&](DType inside) {
+    for (std::size_t i = 0; i < node.operands(); ++i) {
+      if (node.has(i) && node.type(i).dtype == inside) return node.declared(i);
     }
-  }
+    return inside;
+  };
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     const std::string& name = node.proto().output(static_cast<int>(i));
     if (name.empty()) continue;
@@ -147,21 +167,97 @@ Status Importer::bind_results(NodeContext& node) {
                   fmt::format("its output {} (\"{}\") is read, but only the output before it is covered", i, name));
     }
     ir::Value& value = g.value(v);
+    const std::string full = value_prefix_ + name;
     if (value.name.empty()) {
-      value.name = name;
+      value.name = full;
       ir::Node& n = g.node(value.producer);
-      if (n.op == Op::constant) n.name = name;
-    } else if (value.name != name) {
-      out_.aliases[name] = value.name;
+      if (n.op == Op::constant) n.name = full;
+    } else if (value.name != full) {
+      out_.aliases[full] = value.name;
     }
     values_[name] = v;
-    const DType declared_type = node.declared_[i].value_or(float_type);
-    if (ir::is_float(value.type.dtype) && declared_type != DType::f32) declared_[name] = declared_type;
+    const DType inside = value.type.dtype, declared_type = node.declared_[i].value_or(inherited(inside));
+    if (held(declared_type) == inside && declared_type != inside) declared_[name] = declared_type;
     all_constant = all_constant && g.is_constant(v);
     all_passed = all_passed && std::find(node.inputs_.begin(), node.inputs_.end(), v) != node.inputs_.end();
   }
   fates_.emplace_back(node.name(), all_passed ? kNoEffect : all_constant ? kFolded : std::string_view());
   return {};
+}
+
+Status Importer::refuse_small(const NodeContext& node) const {
+  constexpr std::array<std::string_view, 26> kStored{
+      "Cast",      "CastLike", "QuantizeLinear", "DequantizeLinear", "BitCast", "Identity", "Reshape",
+      "Transpose", "Flatten",  "Squeeze",        "Unsqueeze",        "Shape",   "Size",     "ConstantOfShape",
+      "If",        "Loop",     "Scan",           "Gather",           "Slice",   "Concat",   "Split",
+      "Expand",    "Tile",     "DepthToSpace",   "SpaceToDepth",     "EyeLike"};
+  if (std::find(kStored.begin(), kStored.end(), node.proto().op_type()) != kStored.end()) return {};
+  for (std::size_t i = 0; i < node.operands(); ++i) {
+    if (!node.has(i) || !is_small(node.declared(i))) continue;
+    return node.unsupported("its operand \"{}\" is {}, a type that only stores; cast it first", node.input_name(i),
+                            ir::name_of(node.declared(i)));
+  }
+  return {};
+}
+
+bool Importer::widen(NodeContext& node) {
+  constexpr std::array<std::string_view, 25> kWide{"Add",
+                                                   "Sub",
+                                                   "Mul",
+                                                   "Div",
+                                                   "Max",
+                                                   "Min",
+                                                   "Sum",
+                                                   "Mod",
+                                                   "Equal",
+                                                   "Less",
+                                                   "LessOrEqual",
+                                                   "Greater",
+                                                   "GreaterOrEqual",
+                                                   "Where",
+                                                   "Identity",
+                                                   "Reshape",
+                                                   "Transpose",
+                                                   "Squeeze",
+                                                   "Unsqueeze",
+                                                   "Flatten",
+                                                   "Concat",
+                                                   "Slice",
+                                                   "Expand",
+                                                   "Tile",
+                                                   "Cast"};
+  const pb::NodeProto& proto = node.proto();
+  if (wide_.empty() || !proto.domain().empty() || std::find(kWide.begin(), kWide.end(), proto.op_type()) == kWide.end())
+    return false;
+  bool any = false;
+  for (std::size_t i = 0; i < node.operands(); ++i) {
+    if (!node.has(i) || !ir::is_float(node.type(i).dtype)) continue;
+    if (node.declared(i) != DType::f64) return false;
+    any = any || wide_.contains(node.in(i));
+  }
+  if (!any) return false;
+  for (ValueId& v : node.inputs_) {
+    if (v == ir::kNone || graph().type(v).dtype != DType::f32) continue;
+    const auto found = wide_.find(v);
+    v = found != wide_.end()
+            ? found->second
+            : graph().add(Op::cast, {v}, {DType::f64, graph().type(v).shape}, {{"to", std::string("f64")}}, {node.name()});
+  }
+  return true;
+}
+
+void Importer::narrow(NodeContext& node) {
+  ir::Graph& g = graph();
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    const ValueId v = node.out(i);
+    if (v == ir::kNone || g.type(v).dtype != DType::f64) continue;
+    const ValueId small = g.is_constant(v)
+                              ? g.add_constant(g.payload(v).to_f32())
+                              : g.add(Op::cast, {v}, {DType::f32, g.type(v).shape}, {{"to", std::string("f32")}}, {node.name()});
+    wide_[small] = v;
+    node.set(i, small);
+    node.declare(i, DType::f64);
+  }
 }
 
 Status Importer::lower_node(NodeContext& node) {
@@ -171,7 +267,9 @@ Status Importer::lower_node(NodeContext& node) {
     record_problem(node, advice(proto.domain(), proto.op_type()));
     return {};
   }
-  for (const std::string& name : proto.input()) {
+  std::vector<std::string> reads;
+  collect_reads(proto, reads);
+  for (const std::string& name : reads) {
     if (poisoned_.contains(name)) {
       for (const std::string& o : proto.output()) poisoned_.insert(o);
       return {};
@@ -196,7 +294,10 @@ Status Importer::lower_node(NodeContext& node) {
     for (int i = 0; i < row->min_inputs; ++i) {
       if (!node.has(static_cast<std::size_t>(i))) return node.bad("input {} is missing", i);
     }
+    OCTAVO_CHECK(refuse_small(node));
+    const bool wide = widen(node);
     OCTAVO_CHECK(row->handler(node));
+    if (wide) narrow(node);
     OCTAVO_CHECK(node.finish_attributes());
     return bind_results(node);
   };
@@ -239,6 +340,62 @@ Result<std::vector<ValueId>> Importer::inline_graph(const pb::GraphProto& branch
   return out;
 }
 
+Result<std::vector<Importer::Given>> Importer::inline_body(const pb::GraphProto& body, const std::vector<Given>& given,
+                                                           const std::string& prefix) {
+  if (static_cast<std::size_t>(body.input_size()) != given.size())
+    return fail(ErrorKind::bad_model, fmt::format("a body takes {} values, {} are given", body.input_size(), given.size()));
+  // What the names of the body mean outside of it, to be put back.
+  struct Outer {
+    std::string name;
+    std::optional<ValueId> value;
+    std::optional<DType> type;
+    const pb::TensorProto* initializer;
+  };
+  std::vector<Outer> outers;
+  const auto remember = [&](const std::string& name) {
+    const auto value = values_.find(name);
+    const auto type = declared_.find(name);
+    const auto initializer = initializers_.find(name);
+    outers.push_back({name, value == values_.end() ? std::nullopt : std::optional(value->second),
+                      type == declared_.end() ? std::nullopt : std::optional(type->second),
+                      initializer == initializers_.end() ? nullptr : initializer->second});
+    values_.erase(name);
+    declared_.erase(name);
+    initializers_.erase(name);
+  };
+  for (const auto& input : body.input()) remember(input.name());
+  for (const auto& t : body.initializer()) remember(t.name());
+  for (const auto& node : body.node()) {
+    for (const std::string& name : node.output()) remember(name);
+  }
+  std::string outer_prefix = std::exchange(value_prefix_, prefix);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string& name = body.input(static_cast<int>(i)).name();
+    values_[name] = given[i].value;
+    if (held(given[i].type) != given[i].type) declared_[name] = given[i].type;
+  }
+  const auto attempt = [&]() -> Result<std::vector<Given>> {
+    OCTAVO_TRY(const std::vector<ValueId> results, inline_graph(body, prefix));
+    std::vector<Given> out;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const DType type = graph().type(results[i]).dtype;
+      out.push_back({results[i], this->declared(body.output(static_cast<int>(i)).name(), type)});
+    }
+    return out;
+  };
+  auto out = attempt();
+  for (auto it = outers.rbegin(); it != outers.rend(); ++it) {  // a name given twice: its first meaning last
+    values_.erase(it->name);
+    declared_.erase(it->name);
+    initializers_.erase(it->name);
+    if (it->value) values_[it->name] = *it->value;
+    if (it->type) declared_[it->name] = *it->type;
+    if (it->initializer) initializers_[it->name] = it->initializer;
+  }
+  value_prefix_ = std::move(outer_prefix);
+  return out;
+}
+
 Status Importer::bind_outputs() {
   ir::Graph& g = graph();
   if (model_.graph().output_size() == 0) return fail(ErrorKind::bad_model, "the graph has no outputs");
@@ -249,7 +406,7 @@ Status Importer::bind_outputs() {
     DType want = declared(name, type.dtype);
     if (output.type().has_tensor_type() && output.type().tensor_type().elem_type() != 0) {
       const auto file_type = dtype_of(output.type().tensor_type().elem_type());
-      if (!file_type || (*file_type != type.dtype && !(ir::is_float(*file_type) && ir::is_float(type.dtype)))) {
+      if (!file_type || held(*file_type) != type.dtype) {
         return fail(ErrorKind::bad_model,
                     fmt::format("output \"{}\" is declared as {}, but it is computed as {}", name,
                                 onnx_type_name(output.type().tensor_type().elem_type()), ir::to_string(type)));
@@ -264,8 +421,12 @@ Status Importer::bind_outputs() {
     }
     if (differs)
       note(fmt::format("output \"{}\" has the shape {}, not the one the file declares", name, ir::to_string(type.shape)));
-    if (want != type.dtype) {
-      v = g.add(Op::cast, {v}, {want, type.shape}, {{"to", std::string(ir::name_of(want))}}, {"output:" + name},
+    if (want == DType::f64 && wide_.contains(v)) {
+      v = wide_[v];
+    } else if (want != type.dtype) {
+      Attrs attrs{{"to", std::string(ir::name_of(want))}};
+      if (ir::is_small_float(want)) attrs["saturate"] = std::int64_t{0};  // infinities stay; the value is one of the type's already
+      v = g.add(Op::cast, {v}, {want, type.shape}, std::move(attrs), {"output:" + name},
                 name + "." + std::string(ir::name_of(want)));
     }
     g.outputs.push_back(v);

@@ -40,6 +40,13 @@ class Importer {
   [[nodiscard]] Result<Tensor> tensor(const pb::TensorProto& proto, DType& type) const;
   /// Lowers a sub-graph (a branch whose condition is known) in place; returns the values of its outputs.
   [[nodiscard]] Result<std::vector<ValueId>> inline_graph(const pb::GraphProto& branch, const std::string& prefix);
+  struct Given {
+    ValueId value;
+    DType type;  ///< the file's
+  };
+  /// The same for a body that is lowered several times: its inputs are `given`; the names inside it are forgotten afterwards.
+  [[nodiscard]] Result<std::vector<Given>> inline_body(const pb::GraphProto& body, const std::vector<Given>& given,
+                                                       const std::string& prefix);
 
  private:
   [[nodiscard]] Status read_header();
@@ -49,6 +56,12 @@ class Importer {
   [[nodiscard]] Result<std::vector<int>> sort_nodes(const pb::GraphProto& graph, bool all_live);
   [[nodiscard]] Status lower_nodes(const pb::GraphProto& graph, const std::vector<int>& order, const std::string& prefix);
   [[nodiscard]] Status lower_node(NodeContext& node);
+  /// Types that only store go through operators that cast, quantize or move.
+  [[nodiscard]] Status refuse_small(const NodeContext& node) const;
+  /// float64 operands of the operators that the IR computes in float64 become that. True if there are any.
+  [[nodiscard]] bool widen(NodeContext& node);
+  /// Results in float64 are held in float32 beside that, for every other operator.
+  void narrow(NodeContext& node);
   [[nodiscard]] Status bind_results(NodeContext& node);
   void record_problem(const NodeContext& node, std::string reason);
   [[nodiscard]] Result<ValueId> resolve(const std::string& tensor);
@@ -63,7 +76,8 @@ class Importer {
   std::string base_dir_;
   Model out_;
   std::unordered_map<std::string, ValueId> values_;
-  std::unordered_map<std::string, DType> declared_;  ///< float types of the file, where they are not f32
+  std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
+  std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
   std::unordered_map<std::string, const pb::TensorProto*> initializers_;
   std::unordered_set<std::string> read_;      ///< tensors that a live node or an output reads
   std::unordered_set<std::string> poisoned_;  ///< results of nodes that could not be lowered
@@ -71,6 +85,7 @@ class Importer {
   std::vector<Problem> problems_;
   std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
   int depth_ = 0;
+  std::string value_prefix_;  ///< of the values of a body that is lowered several times
 };
 
 /// Shapes of the inputs after binding symbols (options, equal symbols, default batch); parallel to `inputs`. Kind usage on error.

@@ -167,6 +167,10 @@ std::vector<float> NodeContext::attr_floats(std::string_view key) {
   const auto* a = find(key, pb::AttributeProto::FLOATS);
   return a ? std::vector<float>(a->floats().begin(), a->floats().end()) : std::vector<float>();
 }
+std::vector<std::string> NodeContext::attr_texts(std::string_view key) {
+  const auto* a = find(key, pb::AttributeProto::STRINGS);
+  return a ? std::vector<std::string>(a->strings().begin(), a->strings().end()) : std::vector<std::string>();
+}
 const pb::TensorProto* NodeContext::attr_tensor(std::string_view key) {
   const auto* a = find(key, pb::AttributeProto::TENSOR);
   return a && a->has_t() ? &a->t() : nullptr;
@@ -202,6 +206,15 @@ Result<std::vector<ValueId>> NodeContext::emit_many(Op op, std::vector<ValueId> 
   n.name = name_;
   auto types = ir::infer(g, n);
   if (!types) return fail(types.error().kind, where() + ": " + types.error().message);
+  if (std::all_of(types->begin(), types->end(), [](const TensorType& t) { return ir::count(t.shape) == 0; })) {
+    std::vector<ValueId> out;  // nothing to compute
+    for (const TensorType& t : *types) out.push_back(g.add_constant(Tensor(t)));
+    return out;
+  }
+  if (op == Op::concat) {  // parts without elements add nothing
+    std::erase_if(n.inputs, [&](ValueId v) { return ir::count(g.type(v).shape) == 0; });
+    if (n.inputs.size() == 1) return n.inputs;
+  }
   if (const auto moved = move_coded(g, n, (*types)[0])) return std::vector{*moved};
   const bool constant = !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(),
                                                          [&](ValueId v) { return v == ir::kNone || is_plain_constant(g, v); });
@@ -238,6 +251,7 @@ Result<ValueId> NodeContext::emit_quantizer(Op op, ValueId input, Quantizer q) {
   n.name = name_;
   auto types = ir::infer(g, n);
   if (!types) return fail(types.error().kind, where() + ": " + types.error().message);
+  if (ir::count((*types)[0].shape) == 0) return g.add_constant(Tensor((*types)[0]));
   if (is_plain_constant(g, input)) {  // codes of a constant, or the coded constant that they are
     auto origin = g.producer(input).origin;
     origin.insert(name_);

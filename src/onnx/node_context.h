@@ -76,6 +76,7 @@ class NodeContext {
   [[nodiscard]] std::string attr_text(std::string_view key, std::string_view fallback);
   [[nodiscard]] Ints attr_ints(std::string_view key, Ints fallback = {});
   [[nodiscard]] std::vector<float> attr_floats(std::string_view key);
+  [[nodiscard]] std::vector<std::string> attr_texts(std::string_view key);
   [[nodiscard]] const pb::TensorProto* attr_tensor(std::string_view key);
   [[nodiscard]] const pb::GraphProto* attr_graph(std::string_view key);
   /// Attributes that are known and have no effect in this case.

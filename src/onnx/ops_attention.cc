@@ -1,5 +1,6 @@
-// Attention (opset 23 on), RotaryEmbedding, LinearAttention, CausalConvWithState, SwiGLU: written out in matrix products and softmax.
-// The mask is added as -inf where nothing may be attended; a query that may attend nothing gives 0. float16 and bfloat16 compute in f32.
+// Attention (opset 23 on), RotaryEmbedding, LinearAttention, CausalConvWithState, SwiGLU: written out in matrix products and
+// softmax. The mask is added as -inf where nothing may be attended; a query that may attend nothing gives 0. float16 and bfloat16
+// compute in f32.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -113,7 +114,8 @@ Status attention(NodeContext& n) {
   OCTAVO_CHECK(c.status());
   const ValueId present_key = k, present_value = v;
   const AttentionShape s{c.shape(q)[0], c.shape(q)[2], c.shape(k)[2], past};
-  const double scale = std::sqrt(given_scale != 0 ? static_cast<double>(given_scale) : 1 / std::sqrt(static_cast<double>(c.shape(q)[3])));
+  const double scale =
+      std::sqrt(given_scale != 0 ? static_cast<double>(given_scale) : 1 / std::sqrt(static_cast<double>(c.shape(q)[3])));
   k = c.repeat(k, 1, q_heads / kv_heads);
   v = c.repeat(v, 1, q_heads / kv_heads);
   const ValueId factor = c.number(scale, q);
@@ -204,7 +206,7 @@ Status linear_attention(NodeContext& n) {
   if (steps > 1024) return n.unsupported("{} steps; at most 1024 are unrolled", steps);
   const std::int64_t dk = n.shape(0)[2] / q_heads, dv = n.shape(2)[2] / heads;
   const ValueId q = heads_apart(c, n.in(0), q_heads), k = heads_apart(c, n.in(1), heads), v = heads_apart(c, n.in(2), heads);
-  const ValueId decay = gating ? c.exp(heads_apart(c, n.in(4), heads)) : ir::kNone;  // [b,h,t,1 or dk]
+  const ValueId decay = gating ? c.exp(heads_apart(c, n.in(4), heads)) : ir::kNone;     // [b,h,t,1 or dk]
   const ValueId beta = delta ? heads_apart(c, n.in(5), n.shape(5).back()) : ir::kNone;  // [b,h or 1,t,1]
   ValueId state = n.has(3) ? n.in(3) : c.filled(DType::f32, {batch, heads, dk, dv}, 0);
   const ValueId scale = c.filled(DType::f32, {}, given != 0 ? static_cast<double>(given) : 1 / std::sqrt(static_cast<double>(dk)));
@@ -244,8 +246,8 @@ Status causal_conv(NodeContext& n) {
 constexpr std::array kRows{
     OpRow{"Attention", "", 23, 0, 3, 7, attention},
     OpRow{"RotaryEmbedding", "", 23, 0, 3, 4, rotary_embedding},
-    OpRow{"LinearAttention", "", 1, 0, 3, 6, linear_attention},
-    OpRow{"CausalConvWithState", "", 1, 0, 2, 4, causal_conv},
+    OpRow{"LinearAttention", "", 27, 0, 3, 6, linear_attention},
+    OpRow{"CausalConvWithState", "", 27, 0, 2, 4, causal_conv},
 };
 
 }  // namespace

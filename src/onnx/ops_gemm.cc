@@ -23,6 +23,7 @@ Result<ValueId> transposed(NodeContext& n, ValueId v, bool yes) {
 Status gemm(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 2, 2));
   OCTAVO_CHECK(n.need_rank(1, 2, 2));
+  if (n.opset() < 7) n.ignore({"broadcast"});  // C repeats as in later opsets
   const float alpha = n.attr_float("alpha", 1.0F);
   const float beta = n.attr_float("beta", 1.0F);
   OCTAVO_TRY(const ValueId a, transposed(n, n.in(0), n.attr_int("transA", 0) != 0));
@@ -66,7 +67,7 @@ Status matmul(NodeContext& n) {
 }
 
 constexpr std::array kRows{
-    OpRow{"Gemm", "", 7, 0, 2, 3, gemm},
+    OpRow{"Gemm", "", 1, 0, 2, 3, gemm},
     OpRow{"MatMul", "", 1, 0, 2, 2, matmul},
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "onnx/compose.h"
 #include "onnx/registry.h"
 #include "onnx/tensor_proto.h"
 
@@ -18,6 +19,15 @@ Status dropout(NodeContext& n) {
   if (n.has(2)) {
     OCTAVO_TRY(const double training, n.constant_scalar(2, "training_mode"));
     if (training != 0) return n.unsupported("training mode; export the model for inference (model.eval())");
+  }
+  if (n.wants(1)) {  // nothing is dropped
+    Tensor mask(n.opset() < 10 ? DType::f32 : DType::boolean, n.shape(0));
+    if (n.opset() < 10) {
+      for (float& v : mask.mutable_data<float>()) v = 1;
+    } else {
+      for (std::uint8_t& v : mask.mutable_data<std::uint8_t>()) v = 1;
+    }
+    n.set(1, n.add_constant(std::move(mask)));
   }
   return n.result(n.in(0));
 }
@@ -116,12 +126,36 @@ Status concat(NodeContext& n) {
   return n.result(n.emit(Op::concat, parts, {{"axis", axis}}));
 }
 
+/// The data repeated beyond its borders: a gather along each dimension that grows.
+Status wrapped_pad(NodeContext& n, ValueId x, const Ints& pads) {
+  Compose c(n);
+  const Shape from = n.shape_of(x);
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    const std::int64_t before = pads[d], count = from[d] + before + pads[d + from.size()];
+    if (count == from[d]) continue;
+    if (from[d] == 0 || count > (std::int64_t{1} << 24)) return n.bad("dimension {} of {} is wrapped to {}", d, from[d], count);
+    Ints index;
+    for (std::int64_t i = 0; i < count; ++i) index.push_back(((i - before) % from[d] + from[d]) % from[d]);
+    x = c.gather(x, c.integers({count}, index), static_cast<std::int64_t>(d));
+  }
+  return c.finish(x);
+}
+
+/// A pad value computed at run time: selected wherever padding with a mask says so.
+Status pad_with_value(NodeContext& n, ValueId x, const Ints& pads) {
+  Compose c(n);
+  if (ir::count(n.shape(2)) != 1) return n.bad("the pad value is {}, needs one element", ir::to_string(n.type(2)));
+  const Attrs zeros{{"pads", pads}, {"mode", std::string("constant")}, {"value", 0.0}};
+  const Shape from = n.shape_of(x);
+  const ValueId inside = c.op(Op::pad, {c.filled(DType::u8, from, 1)}, zeros);
+  return c.finish(c.where(c.cast(inside, DType::boolean), c.op(Op::pad, {x}, zeros), c.reshape(n.in(2), {})));
+}
+
 /// pads and value: attributes up to opset 10, inputs from 11; axes from 18. Negative pads cut, which is a slice.
 Status pad(NodeContext& n) {
   const std::int64_t rank = n.rank(0);
   const auto size = static_cast<std::size_t>(rank);
   const std::string mode = n.attr_text("mode", "constant");
-  if (mode == "wrap") return n.unsupported("mode \"wrap\"; write it as Concat of slices");
   Ints pads;
   double value = 0;
   if (n.opset() < 11) {
@@ -129,7 +163,7 @@ Status pad(NodeContext& n) {
     value = static_cast<double>(n.attr_float("value", 0.0F));
   } else {
     OCTAVO_TRY(pads, n.constant_ints(1, "pads"));
-    if (n.has(2)) {
+    if (n.has(2) && (n.constant(2) || mode != "constant")) {
       OCTAVO_TRY(value, n.constant_scalar(2, "the pad value"));
     }
   }
@@ -164,6 +198,8 @@ Status pad(NodeContext& n) {
     OCTAVO_TRY(x, n.emit(Op::slice, {x}, {{"starts", starts}, {"ends", ends}, {"steps", steps}}));
   }
   if (!grows) return n.result(x);
+  if (mode == "wrap") return wrapped_pad(n, x, pads);
+  if (n.opset() >= 11 && n.has(2) && !n.constant(2) && mode == "constant") return pad_with_value(n, x, pads);
   return n.result(n.emit(Op::pad, {x}, {{"pads", pads}, {"mode", mode}, {"value", value}}));
 }
 
@@ -208,14 +244,23 @@ Status depth_to_space(NodeContext& n) {
       n.emit(Op::depth_to_space, {n.in(0)}, {{"blocksize", n.attr_int("blocksize", 0)}, {"mode", n.attr_text("mode", "DCR")}}));
 }
 Status space_to_depth(NodeContext& n) {
-  const std::string mode = n.attr_text("mode", "DCR");  // newer opsets may name it; only DCR is defined by the IR
-  if (mode != "DCR") return n.unsupported("mode \"{}\" of SpaceToDepth; only DCR is covered", mode);
+  const std::string mode = n.attr_text("mode", "DCR");
+  if (mode == "CRD") {  // [n, c, h, b, w, b] -> [n, c, b, b, h, w]
+    Compose c(n);
+    const std::int64_t b = n.attr_int("blocksize", 0);
+    OCTAVO_CHECK(n.need_rank(0, 4, 4));
+    const Shape x = n.shape(0);
+    if (b < 1 || x[2] % b != 0 || x[3] % b != 0) return n.bad("blocksize {} does not divide {}", b, ir::to_string(x));
+    const ValueId apart = c.reshape(n.in(0), {x[0], x[1], x[2] / b, b, x[3] / b, b});
+    return c.finish(c.reshape(c.transpose(apart, {0, 1, 3, 5, 2, 4}), {x[0], x[1] * b * b, x[2] / b, x[3] / b}));
+  }
+  if (mode != "DCR") return n.bad("mode \"{}\" is not DCR or CRD", mode);
   return n.result(n.emit(Op::space_to_depth, {n.in(0)}, {{"blocksize", n.attr_int("blocksize", 0)}}));
 }
 
 constexpr std::array kRows{
     OpRow{"Identity", "", 1, 0, 1, 1, identity},
-    OpRow{"Dropout", "", 7, 0, 1, 3, dropout},
+    OpRow{"Dropout", "", 1, 0, 1, 3, dropout},
     OpRow{"Transpose", "", 1, 0, 1, 1, transpose},
     OpRow{"Reshape", "", 5, 0, 2, 2, reshape},
     OpRow{"Flatten", "", 1, 0, 1, 1, flatten},

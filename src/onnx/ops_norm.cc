@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "onnx/compose.h"
 #include "onnx/lower.h"
 #include "onnx/registry.h"
 
@@ -11,6 +12,8 @@ namespace {
 /// Inference form: x * a + b with a = scale / sqrt(var + eps), b = bias - mean * a, in double, rounded once to f32.
 Status batch_norm(NodeContext& n) {
   n.ignore({"momentum", "is_test", "consumed_inputs"});
+  if (n.opset() < 7 && n.attr_int("is_test", 0) == 0)
+    return n.unsupported("training mode (is_test=0); export the model for inference");
   const float epsilon = n.attr_float("epsilon", 1e-5F);
   if (n.attr_int("spatial", 1) != 1)
     return n.unsupported("spatial=0 (statistics for every element); export again with a newer opset");
@@ -55,11 +58,45 @@ Status instance_norm(NodeContext& n) {
       n.emit(Op::instance_norm, {n.in(0), n.in(1), n.in(2)}, {{"epsilon", static_cast<double>(n.attr_float("epsilon", 1e-5F))}}));
 }
 
+Ints from_axis(std::int64_t axis, std::int64_t rank) {
+  Ints axes;
+  for (std::int64_t d = axis; d < rank; ++d) axes.push_back(d);
+  return axes;
+}
+
+/// The results Mean and InvStdDev are computed beside it when something reads them.
 Status layer_norm(NodeContext& n) {
   n.ignore({"stash_type"});
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
+  if (n.wants(1) || n.wants(2)) {
+    Compose c(n);
+    const Ints axes = from_axis(axis, n.rank(0));
+    const ValueId mean = c.reduce(Op::reduce_mean, n.in(0), axes, true), centred = c.sub(n.in(0), mean);
+    const ValueId variance = c.reduce(Op::reduce_mean, c.mul(centred, centred), axes, true);
+    const ValueId epsilon = c.number(static_cast<double>(n.attr_float("epsilon", 1e-5F)), n.in(0));
+    const ValueId inverse = c.op(Op::reciprocal, {c.sqrt(c.add(variance, epsilon))});
+    OCTAVO_CHECK(c.status());
+    n.set(1, mean);
+    n.set(2, inverse);
+    n.declare(1, DType::f32);
+    n.declare(2, DType::f32);
+  }
   return n.result(n.emit(Op::layer_norm, {n.in(0), n.in(1), n.in(2)},
                          {{"axis", axis}, {"epsilon", static_cast<double>(n.attr_float("epsilon", 1e-5F))}}));
+}
+
+/// x / sqrt(mean(x^2) + epsilon) * scale, over the dimensions from `axis` on.
+Status rms_norm(NodeContext& n) {
+  Compose c(n);
+  n.ignore({"stash_type"});
+  OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
+  const ValueId x = n.in(0);
+  const ValueId square = c.reduce(Op::reduce_mean, c.mul(x, x), from_axis(axis, n.rank(0)), true);
+  const ValueId root = c.sqrt(c.add(square, c.number(static_cast<double>(n.attr_float("epsilon", 1e-5F)), x)));
+  const ValueId y = c.mul(c.div(x, root), n.in(1));
+  if (c.ok() && c.shape(y) != n.shape(0))
+    return n.bad("the scale {} does not fit {}", ir::to_string(n.shape(1)), ir::to_string(n.shape(0)));
+  return c.finish(y);
 }
 
 /// Instance normalization over groups of channels, then scale and bias: an entry a group in opset 18, a channel from 21.
@@ -122,7 +159,7 @@ Status lrn(NodeContext& n) {
                           {"bias", static_cast<double>(n.attr_float("bias", 1.0F))}}));
 }
 
-/// x / norm along one axis.
+/// x / norm along one axis; 0 where the norm is 0.
 Status lp_normalization(NodeContext& n) {
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
   const std::int64_t p = n.attr_int("p", 2);
@@ -133,7 +170,9 @@ Status lp_normalization(NodeContext& n) {
     OCTAVO_TRY(norm, n.emit(Op::abs, {norm}));
   }
   OCTAVO_TRY(norm, n.emit(p == 1 ? Op::reduce_sum : Op::reduce_l2, {norm}, attrs));
-  return n.result(n.emit(Op::div, {n.in(0), norm}));
+  Compose c(n);
+  const ValueId zero = c.number(0, n.in(0));
+  return c.finish(c.where(c.equal(norm, zero), zero, c.div(n.in(0), norm)));
 }
 
 template <Op op>
@@ -143,9 +182,11 @@ Status softmax(NodeContext& n) {
 }
 
 constexpr std::array kRows{
-    OpRow{"BatchNormalization", "", 7, 0, 5, 5, batch_norm},
+    OpRow{"BatchNormalization", "", 1, 0, 5, 5, batch_norm},
     OpRow{"InstanceNormalization", "", 1, 0, 3, 3, instance_norm},
     OpRow{"LayerNormalization", "", 17, 0, 2, 3, layer_norm},
+    OpRow{"RMSNormalization", "", 23, 0, 2, 2, rms_norm},
+    OpRow{"SimplifiedLayerNormalization", "", 1, 0, 2, 2, rms_norm},
     OpRow{"GroupNormalization", "", 18, 0, 3, 3, group_norm},
     OpRow{"MeanVarianceNormalization", "", 9, 0, 1, 1, mean_variance_norm},
     OpRow{"LRN", "", 1, 0, 1, 1, lrn},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "onnx/compose.h"
 #include "onnx/lower.h"
 #include "onnx/registry.h"
 #include "onnx/window.h"
@@ -23,9 +24,16 @@ Status max_pool(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 3, 8));
   const Shape extents(n.shape(0).begin() + 2, n.shape(0).end());
   OCTAVO_TRY(const Window w, read_window(n, extents, {}, true));
-  n.ignore({"storage_order"});  // orders the Indices output, which is not covered
-  return n.result(n.emit(Op::max_pool, {n.in(0)},
-                         {{"kernel", w.kernel}, {"strides", w.strides}, {"dilations", w.dilations}, {"pads", with_ceil(w)}}));
+  Attrs attrs{{"kernel", w.kernel}, {"strides", w.strides}, {"dilations", w.dilations}, {"pads", with_ceil(w)}};
+  const std::int64_t column_major = n.attr_int("storage_order", 0);
+  if (n.wants(0) || !n.wants(1)) {
+    OCTAVO_CHECK(n.result(n.emit(Op::max_pool, {n.in(0)}, attrs)));
+  }
+  if (!n.wants(1)) return {};
+  attrs["column_major"] = column_major;
+  OCTAVO_TRY(const ValueId indices, n.emit(Op::max_pool_index, {n.in(0)}, attrs));
+  n.set(1, indices);
+  return {};
 }
 
 Result<ValueId> global_pool(NodeContext& n, Op op, ValueId x) {
@@ -48,7 +56,47 @@ Status global_average_pool(NodeContext& n) {
   return n.result(lower_global_average(n, n.in(0)));
 }
 
+/// |x|^p, or the p-th root of v.
+ValueId power(Compose& c, ValueId x, std::int64_t p) {
+  if (p == 1) return c.op(Op::abs, {x});
+  if (p == 2) return c.mul(x, x);
+  return c.op(Op::pow, {c.op(Op::abs, {x}), c.number(static_cast<double>(p), x)});
+}
+ValueId root(Compose& c, ValueId v, std::int64_t p) {
+  if (p == 1) return v;
+  if (p == 2) return c.sqrt(v);
+  return c.op(Op::pow, {v, c.number(1.0 / static_cast<double>(p), v)});
+}
+
+/// (sum of |x|^p over the window)^(1/p); the sum is the average, pads counted, times the window's size.
+Status lp_pool(NodeContext& n) {
+  Compose c(n);
+  OCTAVO_CHECK(n.need_rank(0, 3, 8));
+  const std::int64_t p = n.attr_int("p", 2);
+  if (p < 1) return n.bad("p is {}, must be 1 or more", p);
+  OCTAVO_TRY(const Window w, read_window(n, Shape(n.shape(0).begin() + 2, n.shape(0).end()), {}, true));
+  const ValueId average = c.op(Op::avg_pool, {power(c, n.in(0), p)},
+                               {{"kernel", w.kernel},
+                                {"strides", w.strides},
+                                {"dilations", w.dilations},
+                                {"pads", with_ceil(w)},
+                                {"count_include_pad", std::int64_t{1}}});
+  return c.finish(root(c, c.mul(average, c.number(static_cast<double>(ir::count(w.kernel)), average)), p));
+}
+
+Status global_lp_pool(NodeContext& n) {
+  Compose c(n);
+  const std::int64_t p = n.attr_int("p", 2);
+  if (p < 1) return n.bad("p is {}, must be 1 or more", p);
+  OCTAVO_CHECK(n.need_rank(0, 3, 8));
+  Ints axes;
+  for (std::int64_t d = 2; d < n.rank(0); ++d) axes.push_back(d);
+  return c.finish(root(c, c.reduce(Op::reduce_sum, power(c, n.in(0), p), axes, true), p));
+}
+
 constexpr std::array kRows{
+    OpRow{"LpPool", "", 2, 0, 1, 1, lp_pool},
+    OpRow{"GlobalLpPool", "", 2, 0, 1, 1, global_lp_pool},
     OpRow{"MaxPool", "", 1, 0, 1, 1, max_pool},
     OpRow{"AveragePool", "", 1, 0, 1, 1, average_pool},
     OpRow{"GlobalMaxPool", "", 1, 0, 1, 1, global_max_pool},

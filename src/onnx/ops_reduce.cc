@@ -1,6 +1,7 @@
 // Reductions, ArgMax, ArgMin.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "onnx/lower.h"
@@ -37,6 +38,17 @@ Result<Reduction> read_reduction(NodeContext& n, std::int64_t input_since) {
 
 Result<ValueId> reduce(NodeContext& n, Op op, ValueId x, const Reduction& r) {
   if (r.nothing || r.axes.empty()) return x;
+  const bool maximum = op == Op::reduce_max;
+  if (ir::count(n.shape_of(x)) == 0 && (maximum || op == Op::reduce_min)) {  // the least, the greatest value of the type
+    Shape out = n.shape_of(x);
+    for (const std::int64_t a : r.axes) out[static_cast<std::size_t>(a)] = r.keepdims ? 1 : -1;
+    std::erase(out, -1);
+    const DType type = n.type_of(x).dtype;
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    Tensor bound(DType::f32, out);
+    for (float& v : bound.mutable_data<float>()) v = static_cast<float>(maximum ? -kInf : kInf);
+    return n.cast(n.add_constant(std::move(bound)), type);  // saturates
+  }
   return n.emit(op, {x}, {{"axes", r.axes}, {"keepdims", r.keepdims}});
 }
 
@@ -44,6 +56,16 @@ template <Op op, int input_since>
 Status plain(NodeContext& n) {
   OCTAVO_TRY(const Reduction r, read_reduction(n, input_since));
   return n.result(reduce(n, op, n.in(0), r));
+}
+
+/// Of bool: any, all.
+template <Op op>
+Status extreme(NodeContext& n) {
+  OCTAVO_TRY(const Reduction r, read_reduction(n, 18));
+  if (n.type(0).dtype != DType::boolean) return n.result(reduce(n, op, n.in(0), r));
+  OCTAVO_TRY(ValueId v, n.cast(n.in(0), ir::count(n.shape(0)) == 0 ? DType::u8 : DType::s32));
+  OCTAVO_TRY(v, reduce(n, op, v, r));
+  return n.result(n.cast(v, DType::boolean));
 }
 
 /// Over exactly the spatial axes of an image it is a global average pool.
@@ -116,8 +138,8 @@ Status arg_min(NodeContext& n) {
 constexpr std::array kRows{
     OpRow{"ReduceMean", "", 1, 0, 1, 2, reduce_mean},
     OpRow{"ReduceSum", "", 1, 0, 1, 2, plain<Op::reduce_sum, 13>},
-    OpRow{"ReduceMax", "", 1, 0, 1, 2, plain<Op::reduce_max, 18>},
-    OpRow{"ReduceMin", "", 1, 0, 1, 2, plain<Op::reduce_min, 18>},
+    OpRow{"ReduceMax", "", 1, 0, 1, 2, extreme<Op::reduce_max>},
+    OpRow{"ReduceMin", "", 1, 0, 1, 2, extreme<Op::reduce_min>},
     OpRow{"ReduceProd", "", 1, 0, 1, 2, plain<Op::reduce_prod, 18>},
     OpRow{"ReduceL1", "", 1, 0, 1, 2, reduce_l1},
     OpRow{"ReduceL2", "", 1, 0, 1, 2, plain<Op::reduce_l2, 18>},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "onnx/registry.h"
+#include "onnx/resize_taps.h"
 #include "onnx/tensor_proto.h"
 
 namespace octavo::onnx {
@@ -13,6 +14,8 @@ struct Request {
   std::string mode, coordinates, nearest;
   Shape out;                  ///< output extent of each dimension
   std::vector<float> scales;  ///< of each dimension
+  std::vector<float> roi;     ///< starts, ends of each dimension; empty: the whole
+  TapsRequest taps;
 };
 
 /// Coordinate of output i in the input, in f32 as ONNX Runtime computes it (the ONNX text leaves the precision open).
@@ -30,29 +33,47 @@ float source_coordinate(const std::string& mode, std::int64_t i, std::int64_t in
   return (x + 0.5F) / scale - 0.5F;  // half_pixel
 }
 
-/// Coordinates within 1e-6 of a half count as half, so that f32 rounding of exact halves does not decide.
-std::int64_t nearest_index(const std::string& mode, float x, bool shrinks) {
-  const double below = std::floor(static_cast<double>(x)), fraction = static_cast<double>(x) - below;
-  const bool half = std::abs(fraction - 0.5) <= 1e-6;
-  if (mode == "round_prefer_floor") return static_cast<std::int64_t>(half || fraction < 0.5 ? below : below + 1);
-  if (mode == "round_prefer_ceil") return static_cast<std::int64_t>(half || fraction > 0.5 ? below + 1 : below);
-  if (mode == "ceil") return static_cast<std::int64_t>(std::ceil(x));
-  if (mode == "simple") return static_cast<std::int64_t>(shrinks ? std::ceil(x) : std::trunc(x));  // opset 10
-  return static_cast<std::int64_t>(std::floor(x));
-}
-
 Status known_modes(NodeContext& n, const Request& r) {
-  constexpr std::array<std::string_view, 6> kCoordinates{"half_pixel",           "pytorch_half_pixel", "asymmetric",
-                                                         "tf_half_pixel_for_nn", "align_corners",      "half_pixel_symmetric"};
+  constexpr std::array<std::string_view, 7> kCoordinates{"half_pixel",           "pytorch_half_pixel", "asymmetric",
+                                                         "tf_half_pixel_for_nn", "align_corners",      "half_pixel_symmetric",
+                                                         "tf_crop_and_resize"};
   constexpr std::array<std::string_view, 5> kNearest{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"};
-  if (r.coordinates == "tf_crop_and_resize")
-    return n.unsupported("coordinate_transformation_mode \"tf_crop_and_resize\"; cut with Slice and use half_pixel");
   if (std::find(kCoordinates.begin(), kCoordinates.end(), r.coordinates) == kCoordinates.end()) {
     return n.bad("coordinate_transformation_mode \"{}\" is unknown", r.coordinates);
   }
   if (std::find(kNearest.begin(), kNearest.end(), r.nearest) == kNearest.end())
     return n.bad("nearest_mode \"{}\" is unknown", r.nearest);
   return {};
+}
+
+/// The variants that the IR has no operator for.
+bool by_taps(NodeContext& n, const Request& r) {
+  if (r.coordinates == "tf_crop_and_resize" || (r.taps.antialias && r.mode != "nearest")) return true;
+  if (r.coordinates != "align_corners" || r.mode == "nearest") return false;
+  for (std::size_t d = 0; d < r.out.size(); ++d) {
+    if (r.scales[d] * static_cast<float>(n.shape(0)[d]) != static_cast<float>(r.out[d])) return true;
+  }
+  return false;
+}
+
+Status lower_by_taps(NodeContext& n, const Request& r) {
+  if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
+    return n.bad("mode \"{}\" is not nearest, linear or cubic", r.mode);
+  if (!ir::is_float(n.type(0).dtype))
+    return n.unsupported("mode \"{}\" on {}; cast to float around it", r.mode, ir::name_of(n.type(0).dtype));
+  TapsRequest taps = r.taps;
+  taps.mode = r.mode;
+  taps.coordinates = r.coordinates;
+  taps.nearest = r.nearest;
+  const std::size_t rank = r.out.size();
+  ValueId x = n.in(0);
+  for (std::size_t d = rank; d-- > 0;) {
+    TapsDim dim{n.shape_of(x)[d], r.out[d], static_cast<double>(r.scales[d])};
+    if (!r.roi.empty()) dim.roi_start = static_cast<double>(r.roi[d]), dim.roi_end = static_cast<double>(r.roi[rank + d]);
+    if (dim.in == dim.out && dim.scale == 1 && dim.roi_start == 0 && dim.roi_end == 1) continue;
+    OCTAVO_TRY(x, resize_by_taps(n, x, static_cast<std::int64_t>(d), taps, dim));
+  }
+  return n.result(x);
 }
 
 Status lower(NodeContext& n, const Request& r, Attrs cubic) {
@@ -64,7 +85,9 @@ Status lower(NodeContext& n, const Request& r, Attrs cubic) {
     if (in[d] < 1 || r.out[d] < 1) return n.bad("dimension {} goes from {} to {}; both must be at least 1", d, in[d], r.out[d]);
     same = same && in[d] == r.out[d];
   }
-  if (same) return n.result(n.in(0));  // even with scales that are not 1, as ONNX Runtime does
+  const bool crops = r.coordinates == "tf_crop_and_resize";
+  if (same && !crops) return n.result(n.in(0));  // even with scales that are not 1, as ONNX Runtime does
+  if (by_taps(n, r)) return lower_by_taps(n, r);
   if (r.mode == "nearest") {
     Attrs attrs;
     for (std::size_t d = 0; d < in.size(); ++d) {
@@ -173,15 +196,30 @@ Status resize(NodeContext& n) {
   r.mode = n.attr_text("mode", "nearest");
   r.coordinates = n.attr_text("coordinate_transformation_mode", "half_pixel");
   r.nearest = n.attr_text("nearest_mode", "round_prefer_floor");
-  n.ignore({"extrapolation_value"});
+  r.taps.extrapolation = n.attr_float("extrapolation_value", 0.0F);
+  r.taps.antialias = n.attr_int("antialias", 0) != 0;
   const std::string policy = n.attr_text("keep_aspect_ratio_policy", "stretch");
   Attrs cubic{{"cubic_coeff_a", static_cast<double>(n.attr_float("cubic_coeff_a", -0.75F))},
               {"exclude_outside", n.attr_int("exclude_outside", 0)}};
-  if (n.attr_int("antialias", 0) != 0 && r.mode != "nearest") return n.unsupported("antialias=1; export with antialias=False");
+  r.taps.cubic = static_cast<double>(n.attr_float("cubic_coeff_a", -0.75F));
+  r.taps.exclude_outside = n.attr_int("exclude_outside", 0) != 0;
   Ints axes = n.attr_ints("axes");
   if (axes.empty()) axes = all_axes(n);
   for (std::int64_t& a : axes) {
     OCTAVO_TRY(a, n.axis(a, n.rank(0)));
+  }
+  if (r.coordinates == "tf_crop_and_resize") {
+    if (!n.has(1)) return n.bad("tf_crop_and_resize needs a region (roi)");
+    OCTAVO_TRY(const std::vector<float> roi, scale_list(n, 1));
+    if (roi.size() != 2 * axes.size()) return n.bad("roi has {} entries for {} dimensions", roi.size(), axes.size());
+    r.roi.assign(2 * r.out.size(), 0.0F);
+    std::fill(r.roi.begin() + static_cast<std::ptrdiff_t>(r.out.size()), r.roi.end(), 1.0F);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const auto d = static_cast<std::size_t>(axes[i]);
+      r.roi[d] = roi[i];
+      r.roi[r.out.size() + d] = roi[axes.size() + i];
+      if (!std::isfinite(roi[i]) || !std::isfinite(roi[axes.size() + i])) return n.bad("roi is not finite");
+    }
   }
   const bool by_sizes = n.has(3) && (!n.constant(3) || n.constant(3)->size() > 0);
   if (by_sizes) {

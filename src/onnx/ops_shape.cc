@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/half.h"
+#include "onnx/held.h"
 #include "onnx/importer.h"
 #include "onnx/registry.h"
 #include "onnx/tensor_proto.h"
@@ -118,9 +119,16 @@ Status non_zero(NodeContext& n) {
 /// Constants are rounded to the narrow type; values at run time stay f32, which is more exact.
 Status cast_to(NodeContext& n, DType to) {
   const DType from = n.declared(0);
-  const DType held = ir::is_float(to) ? DType::f32 : to;  // the IR holds every float as f32
   n.declare(0, to);
-  OCTAVO_TRY(const ValueId v, n.cast(n.in(0), held));
+  const std::int64_t saturate = n.attr_int("saturate", 1);
+  const std::string round_mode = n.attr_text("round_mode", "up");
+  if (is_small(to) && from != to) {  // there and back, so that the value is one of the type's
+    Attrs attrs{{"to", std::string(ir::name_of(to))}};
+    if (ir::is_small_float(to)) attrs["saturate"] = saturate, attrs["round_mode"] = round_mode;
+    OCTAVO_TRY(const ValueId v, n.emit(Op::cast, {n.in(0)}, std::move(attrs)));
+    return n.result(n.cast(v, held(to)));
+  }
+  OCTAVO_TRY(const ValueId v, n.cast(n.in(0), held(to)));
   const bool narrow = (to == DType::f16 || to == DType::bf16) && from != to;
   if (!narrow) return n.result(v);
   if (!n.graph().is_constant(v)) {
@@ -133,7 +141,6 @@ Status cast_to(NodeContext& n, DType to) {
 }
 
 Status cast(NodeContext& n) {
-  n.ignore({"saturate", "round_mode"});  // float8 only
   const auto code = n.attr_int("to", 0);
   const auto to = code >= 0 && code < 1000 ? dtype_of(static_cast<std::int32_t>(code)) : std::nullopt;
   if (!to)
@@ -143,7 +150,6 @@ Status cast(NodeContext& n) {
 }
 
 Status cast_like(NodeContext& n) {
-  n.ignore({"saturate", "round_mode"});
   return cast_to(n, n.declared(1));
 }
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ir/small_types.h"
+
 namespace octavo::onnx {
 namespace {
 
@@ -54,6 +56,7 @@ Result<Quantizer> read_quantizer(NodeContext& n, const QuantParams& p) {
   }
   OCTAVO_CHECK(check_code_type(n, q.type, p.type_given));
   q.arith = n.declared(p.scale);
+  if (ir::is_small_float(q.arith)) q.arith = DType::f32;
   if (q.arith == DType::f64) return n.unsupported("a scale of type double; scales are float, float16 or bfloat16");
   const std::int64_t entries = scale->size();
   if (zero && zero->size() != entries) {
@@ -113,12 +116,14 @@ Result<ValueId> dequantized(NodeContext& n, std::size_t codes, std::size_t scale
                                              .axis = axis,
                                              .shape = n.shape(codes),
                                              .data = n.in(codes)}));
+  q.arith = DType::f32;  // QLinear operators do not round between their steps
   return n.emit_quantizer(Op::dequantize, n.in(codes), std::move(q));
 }
 
 Result<ValueId> quantized(NodeContext& n, ValueId v, std::size_t scale, std::size_t zero_point, std::int64_t axis) {
   OCTAVO_TRY(Quantizer q,
              read_quantizer(n, {.scale = scale, .zero_point = zero_point, .axis = axis, .shape = n.shape_of(v), .data = v}));
+  q.arith = DType::f32;
   return n.emit_quantizer(Op::quantize, v, std::move(q));
 }
 

@@ -39,6 +39,14 @@ using Family = std::span<const OpRow>;
 [[nodiscard]] Family quant_ops();
 [[nodiscard]] Family qlinear_ops();
 [[nodiscard]] Family integer_ops();
+[[nodiscard]] Family math_ops();
+[[nodiscard]] Family index_ops();
+[[nodiscard]] Family sample_ops();
+[[nodiscard]] Family recurrent_ops();
+[[nodiscard]] Family signal_ops();
+[[nodiscard]] Family einsum_ops();
+[[nodiscard]] Family attention_ops();
+[[nodiscard]] Family loss_ops();
 
 /// The row for an operator at an opset; nullptr if there is none.
 [[nodiscard]] const OpRow* find_row(std::string_view domain, std::string_view type, std::int64_t opset);

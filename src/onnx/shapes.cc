@@ -86,8 +86,7 @@ Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, con
       return fail(ErrorKind::usage, fmt::format("shape {} given for input \"{}\", which the model declares as {}: {}",
                                                 ir::to_string(shape), info.name, info.shape_text(), why));
     };
-    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t d) { return d < 1; }))
-      return mismatch("every dimension must be at least 1");
+    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t d) { return d < 0; })) return mismatch("a dimension is negative");
     if (!info.has_shape) continue;
     if (shape.size() != info.dims.size()) return mismatch(fmt::format("rank {} instead of {}", shape.size(), info.dims.size()));
     for (std::size_t i = 0; i < shape.size(); ++i) {

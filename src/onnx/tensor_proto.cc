@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "onnx/held.h"
+
 namespace octavo::onnx {
 namespace {
 
@@ -27,6 +29,27 @@ Result<std::uint64_t> parse_number(const std::string& text, const std::string& k
     return fail(ErrorKind::bad_model, fmt::format("external data of {}: {} is \"{}\", not a number", what, key, text));
   }
   return value;
+}
+
+/// One element a byte from packed bits, the lowest first; integers sign-extended.
+Tensor unpacked(DType type, const Shape& dims, const std::uint8_t* packed) {
+  Tensor out(type, dims);
+  auto to = out.mutable_data<std::uint8_t>();
+  const auto bits = static_cast<std::size_t>(ir::small_bits(type)), each = 8 / bits;
+  const unsigned mask = (1U << bits) - 1, sign = ir::small_lo(type) < 0 ? 1U << (bits - 1) : 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const unsigned code = (packed[i / each] >> (i % each * bits)) & mask;
+    to[i] = static_cast<std::uint8_t>((code & sign) != 0 ? code | ~mask : code);
+  }
+  return out;
+}
+
+/// Bytes of a tensor in a file.
+std::uint64_t file_bytes(DType type, const Shape& dims) {
+  const auto n = static_cast<std::uint64_t>(ir::count(dims));
+  if (!is_small(type)) return n * ir::size_of(type);
+  const auto each = static_cast<std::uint64_t>(8 / ir::small_bits(type));
+  return (n + each - 1) / each;
 }
 
 Result<Tensor> read_external(const pb::TensorProto& proto, DType type, const Shape& dims, const std::string& base_dir) {
@@ -68,7 +91,7 @@ Result<Tensor> read_external(const pb::TensorProto& proto, DType type, const Sha
     return fail(ErrorKind::io, fmt::format("external data of {}: \"{}\" is not a file in the folder of the model", what, location));
   }
   const std::uint64_t file_size = fs::file_size(full, code);
-  const auto want = static_cast<std::uint64_t>(ir::count(dims)) * ir::size_of(type);
+  const std::uint64_t want = file_bytes(type, dims);
   if (length && *length != want) {
     return fail(ErrorKind::bad_model,
                 fmt::format("external data of {}: length is {} bytes, the shape needs {}", what, *length, want));
@@ -77,12 +100,13 @@ Result<Tensor> read_external(const pb::TensorProto& proto, DType type, const Sha
     return fail(ErrorKind::bad_model, fmt::format("external data of {}: needs {} bytes at offset {}, but \"{}\" has {} bytes", what,
                                                   want, offset, location, file_size));
   }
-  Tensor out(type, dims);
+  const bool packed = is_small(type);
+  Tensor out = packed ? Tensor(DType::u8, {static_cast<std::int64_t>(want)}) : Tensor(type, dims);
   std::ifstream in(full, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(offset));
   in.read(reinterpret_cast<char*>(out.mutable_bytes().data()), static_cast<std::streamsize>(want));
   if (!in) return fail(ErrorKind::io, fmt::format("external data of {}: reading \"{}\" failed", what, location));
-  return out;
+  return packed ? unpacked(type, dims, out.data<std::uint8_t>().data()) : out;
 }
 
 template <class To, class Field>
@@ -115,6 +139,16 @@ std::optional<DType> dtype_of(std::int32_t onnx_type) {
     case pb::TensorProto::UINT32: return DType::u32;
     case pb::TensorProto::UINT64: return DType::u64;
     case pb::TensorProto::BFLOAT16: return DType::bf16;
+    case pb::TensorProto::FLOAT8E4M3FN: return DType::f8e4m3fn;
+    case pb::TensorProto::FLOAT8E4M3FNUZ: return DType::f8e4m3fnuz;
+    case pb::TensorProto::FLOAT8E5M2: return DType::f8e5m2;
+    case pb::TensorProto::FLOAT8E5M2FNUZ: return DType::f8e5m2fnuz;
+    case 21: return DType::u4;  // numbers: older schemas lack the names
+    case 22: return DType::s4;
+    case 23: return DType::f4e2m1;
+    case 24: return DType::f8e8m0;
+    case 25: return DType::u2;
+    case 26: return DType::s2;
     default: return std::nullopt;
   }
 }
@@ -170,14 +204,25 @@ Result<Tensor> read_tensor(const pb::TensorProto& proto, const std::string& base
     return fail(ErrorKind::unsupported, fmt::format("{} is stored in segments; save it as one tensor", what));
   if (proto.data_location() == pb::TensorProto::EXTERNAL) return read_external(proto, *type, dims, base_dir);
   if (proto.has_raw_data() && (!proto.raw_data().empty() || want == 0)) {
-    const std::size_t bytes = static_cast<std::size_t>(want) * ir::size_of(*type);
+    const std::size_t bytes = static_cast<std::size_t>(file_bytes(*type, dims));
     if (proto.raw_data().size() != bytes) {
       return fail(ErrorKind::bad_model, fmt::format("{} has {} bytes of data, its shape needs {}; the file is damaged", what,
                                                     proto.raw_data().size(), bytes));
     }
+    if (is_small(*type)) return unpacked(*type, dims, reinterpret_cast<const std::uint8_t*>(proto.raw_data().data()));
     Tensor out(*type, dims);
     if (bytes) std::memcpy(out.mutable_bytes().data(), proto.raw_data().data(), bytes);
     return out;
+  }
+  if (is_small(*type)) {  // each entry is one byte of packed elements
+    const auto bytes = static_cast<int>(file_bytes(*type, dims));
+    if (proto.int32_data().size() != bytes) {
+      return fail(ErrorKind::bad_model,
+                  fmt::format("{} has {} bytes of data, its shape needs {}", what, proto.int32_data().size(), bytes));
+    }
+    std::vector<std::uint8_t> packed;
+    for (const std::int32_t v : proto.int32_data()) packed.push_back(static_cast<std::uint8_t>(v));
+    return unpacked(*type, dims, packed.data());
   }
   switch (*type) {
     case DType::f32: return from_field<float>(proto, *type, dims, proto.float_data());
@@ -197,6 +242,7 @@ Result<Tensor> read_tensor(const pb::TensorProto& proto, const std::string& base
     case DType::s64: return from_field<std::int64_t>(proto, *type, dims, proto.int64_data());
     case DType::u32: return from_field<std::uint32_t>(proto, *type, dims, proto.uint64_data());
     case DType::u64: return from_field<std::uint64_t>(proto, *type, dims, proto.uint64_data());
+    default: break;
   }
   return fail(ErrorKind::internal, "read_tensor: unhandled element type");
 }

@@ -10,7 +10,7 @@
 
 namespace octavo::onnx {
 
-/// ONNX element type -> ours; nullopt for those the IR does not have (strings, complex, float8, 4 and 2 bit).
+/// ONNX element type -> ours; nullopt for those the IR does not have (strings, complex, 6-bit floats).
 [[nodiscard]] std::optional<ir::DType> dtype_of(std::int32_t onnx_type);
 /// "float16", "int4", ...: as ONNX spells it; "type 77" for a number it does not know.
 [[nodiscard]] std::string onnx_type_name(std::int32_t onnx_type);

@@ -10,6 +10,7 @@
 #include "plan/epilogue.h"
 #include "plan/layout.h"
 #include "plan/narrow.h"
+#include "region/store_results.h"
 
 namespace octavo::plan {
 namespace {
@@ -66,7 +67,8 @@ class Lowerer {
     stage.program.outputs.push_back({v, to.dtype});
     stage.operands.push_back({std::move(from), {}});
     stage.stores.push_back(to);
-    if (integer && !ir::is_int8(to.dtype) && to.dtype != ir::DType::s32) {  // s64, bool, ...: a program cannot hold them
+    const bool held = integer ? ir::is_int8(to.dtype) || to.dtype == ir::DType::s32 : to.dtype != ir::DType::f64;
+    if (!held) {  // s64, bool, f64, ...: a program cannot hold them
       stage.anchor.op = Op::reshape;
       stage.anchor.inputs.push_back(stage.operands[0].ref);
       stage.operands.clear();
@@ -198,23 +200,29 @@ class Lowerer {
       made.insert(made.end(), outs.begin(), outs.end());
     }
     for (const NodeId id : group.nodes) made.push_back(g_.node(id).outputs[0]);
+    std::vector<std::int64_t> results;  // which result of the anchor each store takes, where a program does not say it
     for (const ValueId v : made) {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
         const auto home = placement_.homes.find({v, repr});
         if (home == placement_.homes.end()) continue;
-        const bool typed_result = !program_result(v) || (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
+        const bool typed_result =
+            !program_result(v) || (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
         const int value = typed_result ? -1 : builder.stored(v, repr);
         for (const TensorRef& ref : home->second.refs) {
           if (!typed_result) stage.program.outputs.push_back({value, ref.dtype});
           stage.stores.push_back(ref);
           region.graph_outputs.push_back(v);
+          results.push_back(g_.value(v).output_index);
         }
         ready_.insert({v, repr});
       }
     }
+    const bool several = group.anchor != ir::kNone && g_.node(group.anchor).outputs.size() > 1;
+    if (several && stage.program.outputs.empty()) stage.anchor.attrs[std::string(region::kStoreResults)] = results;
   }
 
-  // True for 8-bit and storage-only results of an anchor that the program does not hold (integer arithmetic): the anchor writes them.
+  // True for 8-bit and storage-only results of an anchor that the program does not hold (integer arithmetic): the anchor writes
+  // them.
   bool raw_codes(ValueId v, const EpilogueBuilder& builder) const {
     const ir::DType t = g_.type(v).dtype;
     return !builder.holds(v) && (ir::is_int8(t) || t > ir::DType::boolean || t == ir::DType::f16 || t == ir::DType::bf16);
@@ -256,7 +264,8 @@ class Lowerer {
     };
     if (group.anchor != ir::kNone) take(group.anchor);
     for (const NodeId id : group.nodes) {
-      if ((g_.node(id).op == Op::view || is_narrow_cast(g_.node(id))) && group.nodes.size() + (group.anchor != ir::kNone ? 1 : 0) > 1) {
+      if ((g_.node(id).op == Op::view || is_narrow_cast(g_.node(id))) &&
+          group.nodes.size() + (group.anchor != ir::kNone ? 1 : 0) > 1) {
         region.onnx_nodes.insert(g_.node(id).origin.begin(), g_.node(id).origin.end());
         continue;
       }

@@ -72,10 +72,17 @@ std::vector<std::int64_t> integers(const Tensor& t) {
   std::vector<std::int64_t> out(idx(t.size()));
   switch (t.dtype()) {
     case DType::s4:
-    case DType::s2:
-    case DType::s8: widen<std::int8_t>(t, out); break;
     case DType::u4:
-    case DType::u2:
+    case DType::s2:
+    case DType::u2: {  // the low bits: what lies above them is not promised
+      const std::int64_t span = ir::small_hi(t.dtype()) - ir::small_lo(t.dtype()) + 1;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::int64_t low = t.data<std::uint8_t>()[i] & (span - 1);
+        out[i] = low > ir::small_hi(t.dtype()) ? low - span : low;
+      }
+      break;
+    }
+    case DType::s8: widen<std::int8_t>(t, out); break;
     case DType::u8:
     case DType::boolean: widen<std::uint8_t>(t, out); break;
     case DType::s16: widen<std::int16_t>(t, out); break;

@@ -129,7 +129,8 @@ Tensors top_k(const Args& a) {
 
 template <class T>
 std::vector<T> accumulated(const Args& a, const std::vector<T>& x) {
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), n = idx(a.shape(0)[axis]), inner = idx(ir::dense_strides(a.shape(0))[axis]);
+  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), n = idx(a.shape(0)[axis]),
+                    inner = idx(ir::dense_strides(a.shape(0))[axis]);
   const bool product = ir::get_text(a.n.attrs, "function", "sum") == "prod", exclusive = ir::get_int(a.n.attrs, "exclusive") != 0,
              reverse = ir::get_int(a.n.attrs, "reverse") != 0;
   std::vector<T> y(x.size());
@@ -162,18 +163,22 @@ Tensors bitwise(const Args& a) {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = ~x[i];
     return {from_integers(y, a.out())};
   }
+  const DType t = a.out().dtype;
+  const bool is_signed = t == DType::s8 || t == DType::s16 || t == DType::s32 || t == DType::s64;
   const auto z = integers(a.in[1]);
   const Shape& out = a.out().shape;
-  for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)}, [&](std::int64_t i, const Ints& at) {
-    const U p = static_cast<U>(x[idx(at[0])]), q = static_cast<U>(z[idx(at[1])]);
-    U r = 0;
-    if (how == "and") r = p & q;
-    if (how == "or") r = p | q;
-    if (how == "xor") r = p ^ q;
-    if (how == "left") r = q > 63 ? 0 : p << q;
-    if (how == "right") r = q > 63 ? 0 : p >> q;
-    y[idx(i)] = static_cast<std::int64_t>(r);
-  });
+  for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)},
+                   [&](std::int64_t i, const Ints& at) {
+                     const U p = static_cast<U>(x[idx(at[0])]), q = static_cast<U>(z[idx(at[1])]);
+                     U r = 0;
+                     if (how == "and") r = p & q;
+                     if (how == "or") r = p | q;
+                     if (how == "xor") r = p ^ q;
+                     if (how == "left") r = q > 63 ? 0 : p << q;
+                     if (how == "right" && !is_signed) r = q > 63 ? 0 : p >> q;
+                     if (how == "right" && is_signed) r = static_cast<U>(static_cast<std::int64_t>(p) >> std::min<U>(q, 63));
+                     y[idx(i)] = static_cast<std::int64_t>(r);
+                   });
   return {from_integers(y, a.out())};
 }
 
@@ -199,7 +204,8 @@ Tensors det(const Args& a) {
   const auto x = floats(a.in[0]);
   std::vector<float> y;
   for (std::size_t m = 0; m < idx(ir::count(a.out().shape)); ++m) {
-    std::vector<double> v(x.begin() + static_cast<std::ptrdiff_t>(m * n * n), x.begin() + static_cast<std::ptrdiff_t>((m + 1) * n * n));
+    std::vector<double> v(x.begin() + static_cast<std::ptrdiff_t>(m * n * n),
+                          x.begin() + static_cast<std::ptrdiff_t>((m + 1) * n * n));
     double d = 1;
     for (std::size_t c = 0; c < n; ++c) {
       std::size_t pivot = c;

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "program/program.h"
 #include "reference/evaluate.h"
+#include "region/store_results.h"
 
 namespace octavo::reference {
 namespace {
@@ -103,7 +104,10 @@ class Oracle final : public region::Kernel {
     const bool summed = s.anchor.integer && (op == Op::reduce_mean || op == Op::reduce_sum);
     if (!s.anchor.none() && !windowed && !summed) results = evaluate_anchor(m, s);
     if (s.program.outputs.empty()) {
-      for (std::size_t i = 0; i < std::min(s.stores.size(), results.size()); ++i) scatter(m, s.stores[i], results[i]);
+      for (std::size_t i = 0; i < s.stores.size(); ++i) {
+        const std::size_t k = region::result_of_store(s.anchor, i);
+        if (k < results.size()) scatter(m, s.stores[i], results[k]);
+      }
       return;
     }
     if (ir::count(s.space) == 0) return;

@@ -117,10 +117,10 @@ std::int64_t truncated(double v, DType to) {
     case DType::s32: lo = -2147483648.0, hi = 2147483647.0; break;
     case DType::u32: hi = 4294967295.0; break;
     case DType::s64: lo = -kTwo63, hi = kTwo63; break;
-    case DType::s4:
+    case DType::s4:  // 4 and 2 bits: the low ones, as ONNX has it
     case DType::u4:
     case DType::s2:
-    case DType::u2: lo = static_cast<double>(ir::small_lo(to)), hi = static_cast<double>(ir::small_hi(to)); break;
+    case DType::u2: lo = -kTwo63, hi = kTwo63 / 2; break;
     default: hi = kTwo63;
   }
   return static_cast<std::int64_t>(std::min(std::max(std::trunc(v), lo), hi));
@@ -204,7 +204,9 @@ Result<Tensors> eval_cast(const Args& a) {
   if (ir::is_small_float(to)) {
     const bool saturate = ir::get_int(a.n.attrs, "saturate", 1) != 0;
     const std::string mode = ir::get_text(a.n.attrs, "round_mode", "up");
-    const auto power = mode == "down" ? ir::PowerRounding::down : mode == "nearest" ? ir::PowerRounding::nearest : ir::PowerRounding::up;
+    const auto power = mode == "down"      ? ir::PowerRounding::down
+                       : mode == "nearest" ? ir::PowerRounding::nearest
+                                           : ir::PowerRounding::up;
     Tensor y(a.out());
     const auto x = floats(a.in[0]);
     for (std::size_t i = 0; i < x.size(); ++i) y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], saturate, power);

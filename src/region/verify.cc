@@ -5,6 +5,7 @@
 
 #include "ir/infer.h"
 #include "region/region.h"
+#include "region/store_results.h"
 
 namespace octavo::region {
 namespace {
@@ -283,17 +284,16 @@ class Verifier {
           fmt::format("the anchor's result is {}, the stage's space {}", ir::to_string((*types)[0].shape), ir::to_string(s.space)));
     }
     if (!s.program.outputs.empty()) return {};
-    if (s.stores.size() > types->size()) return bad(fmt::format("{} stores for {} results", s.stores.size(), types->size()));
     for (std::size_t i = 0; i < s.stores.size(); ++i) {
-      if (s.stores[i].dims != (*types)[i].shape) {
-        return bad(
-            fmt::format("store {} is {}, the result {}", i, ir::to_string(s.stores[i].dims), ir::to_string((*types)[i].shape)));
-      }
+      const std::size_t k = result_of_store(a, i);
+      if (k >= types->size()) return bad(fmt::format("store {} takes result {} of {}", i, k, types->size()));
+      const ir::TensorType& result = (*types)[k];
+      if (s.stores[i].dims != result.shape)
+        return bad(fmt::format("store {} is {}, the result {}", i, ir::to_string(s.stores[i].dims), ir::to_string(result.shape)));
       const ir::DType type = s.stores[i].dtype;
       const bool codes = a.inputs[0].quantizer && type == a.inputs[0].dtype && type == ir::DType::u8;  // moved as they are
-      if (type != (*types)[i].dtype && !codes) {
-        return bad(fmt::format("store {} holds {}, the result is {}", i, ir::name_of(type), ir::name_of((*types)[i].dtype)));
-      }
+      if (type != result.dtype && !codes)
+        return bad(fmt::format("store {} holds {}, the result is {}", i, ir::name_of(type), ir::name_of(result.dtype)));
     }
     return {};
   }

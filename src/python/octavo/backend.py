@@ -67,6 +67,8 @@ class OctavoRep(_BackendRep):
         initialised = {t.name for t in model.graph.initializer}
         self._inputs = [v for v in model.graph.input if v.name not in initialised]
         self._specialised = specialised_inputs(model)
+        self._selected = {o for n in model.graph.node if n.op_type == "NonMaxSuppression" and n.domain in ("", "ai.onnx")
+                          for o in n.output}
         self._engines = {}
         self.engine = None  #: of the latest run
 
@@ -92,6 +94,8 @@ class OctavoRep(_BackendRep):
             self._engines[key] = octavo.build(self._with(fixed), device=self._device, shapes=shapes, **self._options)
         self.engine = self._engines[key]
         results = self.engine.run(arrays)
+        for name in self._selected & set(results):  # as many rows as were selected; the engine fills up with -1
+            results[name] = results[name][results[name][:, 0] >= 0]
         names = [o.name for o in self._model.graph.output]
         return namedtupledict("Outputs", names)(*[results[name] for name in names])
 
