@@ -165,6 +165,10 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
           ready = false;
           note = "the producing operator has a result that is not float";
         }
+        if (ready && anchor && anchor->outputs.size() > 1) {
+          ready = false;
+          note = "the producing operator has several results, which it writes itself";
+        }
         if (ready) group = direct;
       }
     }
