@@ -6,9 +6,10 @@
 #include <numeric>
 #include <thread>
 
-#include "api/check.h"
+#include "api/pipeline.h"
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "cli/run_buffers.h"
 #include "region/from_key.h"
 #include "tune/measure.h"
 
@@ -31,23 +32,8 @@ struct Times {
   }
 };
 
-struct Buffers {
-  std::vector<ir::Tensor> inputs, outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-};
-
-Buffers buffers_for(const region::Plan& plan) {
-  Buffers b;
-  b.inputs = api::random_inputs(plan, 1);
-  for (const auto& t : b.inputs) b.in.push_back(t.bytes().data());
-  for (const auto& binding : plan.outputs) b.outputs.emplace_back(binding.type);
-  for (auto& t : b.outputs) b.out.push_back(t.mutable_bytes().data());
-  return b;
-}
-
 /// At least 10 runs and `seconds`, after warming up for a tenth of that.
-Result<Times> measure(engine::Context& context, const Buffers& b, double seconds) {
+Result<Times> measure(engine::Context& context, const RunBuffers& b, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
   const auto warm = Clock::now();
@@ -165,7 +151,7 @@ Result<int> bench(const Options& o) {
     return fail(ErrorKind::usage, fmt::format("--batch {}: the batch of \"{}\" is fixed at {}", o.batch, o.model.path, batch));
   }
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
-  const Buffers buffers = buffers_for(plan);
+  const RunBuffers buffers(plan);
   progress->step(fmt::format("measure for {} s", o.seconds));
   OCTAVO_TRY(const auto times, measure(*context, buffers, o.seconds));
   progress.reset();

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <span>
 
-#include "api/check.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/model.h"
+#include "cli/run_buffers.h"
 #include "report/costs.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -35,13 +35,7 @@ Result<int> profile(const Options& o) {
   progress.reset();
   const region::Plan& plan = loaded.engine->plan();
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
-  const auto inputs = api::random_inputs(plan, 1);
-  std::vector<ir::Tensor> outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const auto& t : inputs) in.push_back(t.bytes().data());
-  for (const auto& b : plan.outputs) outputs.emplace_back(b.type);
-  for (auto& t : outputs) out.push_back(t.mutable_bytes().data());
+  const RunBuffers b(plan);
 
   // Whole runs first (what --separateProfileRun asks for; always done: timing regions would disturb them), then regions.
   using Clock = std::chrono::steady_clock;
@@ -50,7 +44,7 @@ Result<int> profile(const Options& o) {
   std::vector<report::RunTime> runs;
   for (int i = 0; i < o.runs + 2; ++i) {
     const double start = since();
-    OCTAVO_CHECK(context->run(in, out));
+    OCTAVO_CHECK(context->run(b.in, b.out));
     if (i >= 2) runs.push_back({start, since()});
   }
   std::vector<std::vector<double>> samples(plan.regions.size());
@@ -58,7 +52,7 @@ Result<int> profile(const Options& o) {
   engine::Observer observer;
   observer.before = [&](std::size_t, const region::Memory&) { begun = since(); };
   observer.after = [&](std::size_t i, const region::Memory&) { samples[i].push_back(since() - begun); };
-  for (int i = 0; i < o.runs; ++i) OCTAVO_CHECK(context->run(in, out, &observer));
+  for (int i = 0; i < o.runs; ++i) OCTAVO_CHECK(context->run(b.in, b.out, &observer));
   std::vector<report::LayerTimes> layers;
   for (auto& s : samples) {
     std::sort(s.begin(), s.end());
@@ -69,7 +63,7 @@ Result<int> profile(const Options& o) {
   OCTAVO_CHECK(write_text(o.profile, report::profile(plan, layers, o.runs)));
   OCTAVO_CHECK(write_text(o.times, report::times(runs)));
   OCTAVO_CHECK(write_text(o.metadata, report::profile_metadata(plan, runs, tune::here(1).device)));
-  if (!o.output.empty()) OCTAVO_CHECK(write_text(o.output, report::outputs(plan, outputs)));
+  if (!o.output.empty()) OCTAVO_CHECK(write_text(o.output, report::outputs(plan, b.outputs)));
   if (o.dump_layers) fmt::print("{}", report::layer_info(plan));
 
   double sum = 0;
