@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/margins.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -16,8 +18,6 @@ using ir::Shape;
 using ir::ValueId;
 
 constexpr double kForecast = 1.1;  // parts do not show what threads wait for, nor what a cache no longer holds: whole runs decide
-constexpr double kWhole = 0.99;
-constexpr double kAlone = 0.98;  // where nothing can run plans
 
 std::string called(const Node& n) {
   return n.name.empty() ? std::string(ir::name_of(n.op)) : fmt::format("{} \"{}\"", ir::name_of(n.op), n.name);
@@ -249,7 +249,7 @@ Status choose_images(const Graph& g, const PlanOptions& options, Costs& costs, c
     decided();
     return {};
   }
-  if (!pair && other.seconds >= kAlone * planned.seconds) {
+  if (!pair && other.seconds >= kPart * planned.seconds) {
     d.reason = "not more than 2 % cheaper than the default";
     decided();
     return {};

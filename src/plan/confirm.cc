@@ -7,16 +7,17 @@
 #include <set>
 #include <string>
 
+#include "plan/margins.h"
+
 namespace octavo::plan {
 namespace {
 
-constexpr double kFaster = 0.99;
 using Kinds = std::set<std::string>;
 
 struct Trial {
   Realized made;
   Costs::Pair times;
-  [[nodiscard]] bool pays() const { return times.second < kFaster * times.first; }
+  [[nodiscard]] bool pays() const { return times.second < kWhole * times.first; }
 };
 
 class Confirmer {
@@ -28,7 +29,7 @@ class Confirmer {
     if (work_.options.effort < 2 || !s_.changed) return {};
     OCTAVO_CHECK(work_.finish(s_.defaults));
     OCTAVO_TRY(const auto all, work_.costs.compare(s_.defaults.plan, s_.best.plan));
-    if (!all || all->second < kFaster * all->first) return {};  // nothing to measure with, or confirmed
+    if (!all || all->second < kWhole * all->first) return {};  // nothing to measure with, or confirmed
     Kinds kinds, kept;
     for (const Taken& t : s_.taken) kinds.insert(t.kind);
     std::optional<Trial> best;

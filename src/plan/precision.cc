@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "plan/error_limit.h"
+#include "plan/margins.h"
 #include "plan/node_times.h"
 #include "plan/permit_error.h"
 #include "plan/price.h"
@@ -17,8 +18,6 @@ namespace {
 
 using Names = std::set<std::string>;
 
-constexpr double kHysteresis = 0.98;
-constexpr double kFaster = 0.995;        // of whole plans, as in plan/confirm.cc
 constexpr std::size_t kMostUnits = 256;  // of --max-error
 constexpr std::size_t kMostTrials = 16;  // layers tried in bfloat16 one by one, where all together do not pay
 
@@ -62,7 +61,7 @@ class Chooser {
     OCTAVO_CHECK(work_.finish(was));
     OCTAVO_CHECK(work_.finish(is));
     OCTAVO_TRY(const auto times, work_.costs.compare(was.plan, is.plan));
-    if (!times || times->second < kFaster * times->first) return {};
+    if (!times || times->second < kWhole * times->first) return {};
     out_ = before;
     choices_ = choices_before;
     const auto take_back = [&](region::Decision& d, const std::string& chosen) {
@@ -230,11 +229,11 @@ class Chooser {
         d.reason = "permitted, and not more than 2 % slower";
         d.answers = {{"int8", seconds, "permitted"}, {wide_, other->second, ""}};
       }
-      if (other->second >= seconds * kHysteresis) continue;
+      if (other->second >= seconds * kPart) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
       trial.why[node] = fmt::format("{} was measured faster", wide_);
-      OCTAVO_TRY(const std::string refused, try_choices(std::move(trial), (1 - kHysteresis) * seconds));
+      OCTAVO_TRY(const std::string refused, try_choices(std::move(trial), (1 - kPart) * seconds));
       if (!refused.empty()) {
         d.reason = fmt::format("{} {}", wide_, refused);
         continue;
@@ -303,7 +302,7 @@ class Chooser {
       }
       d.answers.push_back({"bfloat16", half->second, "data and weights rounded to bfloat16"});
       const double least = integer ? std::min(current->second, plain->second) : current->second;
-      if (half->second < least * kHysteresis) {
+      if (half->second < least * kPart) {
         gains.push_back({node, current->second - half->second, current->second});
       }
     }
@@ -327,11 +326,11 @@ class Chooser {
     double sum = 0;
     for (const Gain& g : gains) all.insert(g.node), sum += g.of;
     if (all.empty()) return {};
-    OCTAVO_TRY(std::string refused, try_choices(with(all), (1 - kHysteresis) * sum));
+    OCTAVO_TRY(std::string refused, try_choices(with(all), (1 - kPart) * sum));
     for (const std::string& node : all) taken(node, refused);
     if (refused.empty() || all.size() == 1) return {};
     for (std::size_t i = 0; i < std::min(kMostTrials, gains.size()); ++i) {
-      OCTAVO_TRY(refused, try_choices(with({gains[i].node}), (1 - kHysteresis) * gains[i].of));
+      OCTAVO_TRY(refused, try_choices(with({gains[i].node}), (1 - kPart) * gains[i].of));
       taken(gains[i].node, refused);
     }
     return {};
@@ -363,7 +362,7 @@ class Chooser {
                    {"activation through the range of its input", other->second, "one more rounding"}};
       d.chosen = d.answers[0].name;
       d.reason = "not more than 2 % cheaper than the default";
-      if (other->second < seconds * kHysteresis) chosen.inner.insert(node);
+      if (other->second < seconds * kPart) chosen.inner.insert(node);
       inner_.push_back(std::move(d));
     }
     if (chosen.inner.empty()) return {};

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "plan/margins.h"
 #include "region/key.h"
 
 namespace octavo::plan {
 namespace {
-
-constexpr double kHysteresis = 1.02;
 
 void elect_by_estimates(Ballot& b) {
   const region::Provider* first = nullptr;
@@ -28,7 +27,7 @@ void elect_by_times(Ballot& b) {
   }
   if (least < 0) return elect_by_estimates(b);
   for (std::size_t i = 0; i < b.times.size() && b.winner < 0; ++i) {
-    if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * kHysteresis) b.winner = static_cast<int>(i);
+    if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * (2 - kPart)) b.winner = static_cast<int>(i);
   }
   b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? "fastest" : "preferred, within 2 % of the fastest";
 }

@@ -7,12 +7,12 @@
 #include <numeric>
 #include <optional>
 
+#include "plan/margins.h"
 #include "plan/price.h"
 
 namespace octavo::plan {
 namespace {
 
-constexpr double kHysteresis = 0.98;
 using Items = std::vector<Pricer::Item>;
 
 double total(const Items& items) {
@@ -31,7 +31,7 @@ struct Effect {
     return t;
   }
   [[nodiscard]] double gain() const { return before() - added; }
-  [[nodiscard]] bool pays() const { return impossible.empty() && added < before() * kHysteresis; }
+  [[nodiscard]] bool pays() const { return impossible.empty() && added < before() * kPart; }
 };
 
 using Picks = std::map<std::size_t, std::size_t>;  // question -> answer
@@ -137,7 +137,7 @@ class Search {
       Picks trial = picks;
       trial[e->question] = e->answer;
       OCTAVO_TRY(const auto found, evaluate(trial));
-      if (!found || found->second > sum - e->before() * (1 - kHysteresis)) continue;
+      if (!found || found->second > sum - e->before() * (1 - kPart)) continue;
       sum = found->second;
       picks = std::move(trial);
     }
@@ -196,7 +196,7 @@ class Search {
       for (const Effect* e : component) {
         if (beam[0].picks.contains(e->question)) touched = std::max(touched, e->before());
       }
-      if (total(base_) - beam[0].sum > touched * (1 - kHysteresis)) all.insert(beam[0].picks.begin(), beam[0].picks.end());
+      if (total(base_) - beam[0].sum > touched * (1 - kPart)) all.insert(beam[0].picks.begin(), beam[0].picks.end());
     }
     return all;
   }

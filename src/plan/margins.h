@@ -1,0 +1,11 @@
+// By how much an answer must win: what measurements cannot tell apart must not change plans.
+#pragma once
+
+namespace octavo::plan {
+
+/// Of what the default answer, or the preferred tactic, costs: another one is taken below this part. Times of regions alone.
+inline constexpr double kPart = 0.98;
+/// The same for whole plans that run in turn.
+inline constexpr double kWhole = 0.99;
+
+}  // namespace octavo::plan
