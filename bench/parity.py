@@ -266,7 +266,8 @@ class Run:
         self.each([(None, 1, lambda m, n=n: networks.float_model(m, n)) for n in a.nets])
         self.each([(None, 1, lambda m, n=n, s=s: networks.table_of(m, n, s)) for s in a.wanted for n in a.nets])
         self.build_all([(n, s, t) for n in a.nets for t in a.threads for s in a.wanted
-                        if self.missing(f"{n}/{s}/{t}") or self.missing(f"{n}/implicit/{t}") or (t == a.threads[0] and self.missing(f"{n}/{s}/check"))])
+                        if self.missing(f"{n}/{s}/{t}") or self.missing(f"{n}/implicit/{t}")
+                        or (t == a.threads[0] and self.missing(f"{n}/{s}/check"))])
         for t in a.threads:
             self.each([(f"{n}/{s}/{t}", t, lambda m, n=n, s=s: measure_style(m, n, s, t))
                        for n in a.nets for s in a.wanted if self.missing(f"{n}/{s}/{t}")], quiet=True)

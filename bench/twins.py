@@ -45,7 +45,7 @@ def scales_of(model):
 
 def write_table(path, scales):
     """A calibration table as TensorRT writes it: the bits of each float32 scale."""
-    lines = ["TRT-8601-EntropyCalibration2"] + [f"{name}: {struct.pack('>f', s).hex()}" for name, s in scales.items()]
+    lines = ["TRT-8601-MinMaxCalibration"] + [f"{name}: {struct.pack('>f', s).hex()}" for name, s in scales.items()]
     pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
