@@ -144,6 +144,8 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
   } else if (const auto q = code_quantizer(g_, grids_, v)) {
     s.code = program.load(POp::load_i, load_(v, Repr::codes));
     s.q = q;
+    if (!q->per_tensor())
+      s.q->axis += static_cast<int>(space_.size() - g_.type(v).shape.size());  // broadcast along leading dimensions
   } else {
     s.f = program.load(POp::load_f, load_(held(g_, v), Repr::raw));
   }
