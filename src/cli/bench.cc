@@ -9,6 +9,7 @@
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "cli/profiling.h"
 #include "cli/run_buffers.h"
 #include "region/from_key.h"
 #include "tune/measure.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
+  ProfileOptions profile;
   std::int64_t batch = 0;
   double seconds = 3;
   bool json = false, regions = false;
@@ -138,6 +140,10 @@ Result<int> bench_key(const Options& o) {
 }
 
 Result<int> bench(const Options& o) {
+  if (o.json && (o.profile.dump || o.profile.dump_layers))
+    return fail(ErrorKind::usage, "--json prints one line, --dumpProfile and --dumpLayerInfo print more: take one of them");
+  if (!o.key.empty() && o.profile.wanted())
+    return fail(ErrorKind::usage, "--region-key times one region, it makes no profile: leave --export... and --dump... out");
   if (!o.key.empty() && o.model.path.empty()) return bench_key(o);
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
@@ -166,7 +172,7 @@ Result<int> bench(const Options& o) {
                                    {"p99_ms", p99 * 1e3},           {"mean_ms", mean * 1e3},
                                    {"min_ms", least * 1e3},         {"images_per_second", rate}};
     fmt::print("{}\n", result.dump());
-    return 0;
+    return profile_if_wanted(o.profile, loaded);
   }
   fmt::print("{}: batch {}, {} thread{}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
              o.model.path, batch, context->threads(), context->threads() == 1 ? "" : "s", median * 1e3, p99 * 1e3, least * 1e3,
@@ -176,7 +182,7 @@ Result<int> bench(const Options& o) {
     OCTAVO_TRY(const auto profile, context->profile(buffers.in, buffers.out, runs));
     print_regions(plan, profile);
   }
-  return 0;
+  return profile_if_wanted(o.profile, loaded);
 }
 
 }  // namespace
@@ -193,6 +199,7 @@ Command add_bench(CLI::App& app) {
                  "Time every tactic for the region with this key instead, of MODEL or, without one, made from the key alone "
                  "(docs/timing-cache.md)")
       ->type_name("KEY");
+  add_profile_options(app, o->profile);
   app.add_flag("--json", o->json, "One line of JSON");
   app.footer("Inputs are random. Example: octavo bench model.onnx --threads 1 --seconds 5 --regions");
   return [o] { return bench(*o); };

@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/write_file.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
 #include "cli/model.h"
+#include "cli/profiling.h"
 #include "report/explain.h"
+#include "report/trex.h"
+#include "tune/timing_cache.h"
 
 namespace octavo::cli {
 namespace {
 
 struct Options {
   ModelOptions model;
-  std::string output;
+  ProfileOptions profile;
+  std::string output, metadata;
 };
 
 /// What ranges made of the network, and which of them had no effect.
@@ -37,6 +42,17 @@ std::string permitted_summary(const plan::PermitReport& report) {
   return text;
 }
 
+report::BuildOptions build_options(const Options& o) {
+  report::BuildOptions b;
+  b.model = o.model.path;
+  b.engine = o.output;
+  b.effort = o.model.effort;
+  b.timing_cache = o.model.timing_cache;
+  b.calibration = o.model.calibration;
+  b.device = tune::here(1).device;
+  return b;
+}
+
 Result<int> build(const Options& o) {
   Loaded loaded;
   const auto compile = [&]() -> Status {
@@ -56,7 +72,8 @@ Result<int> build(const Options& o) {
   fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
-  return 0;
+  if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o))));
+  return profile_if_wanted(o.profile, loaded);
 }
 
 }  // namespace
@@ -65,6 +82,9 @@ Command add_build(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
+  add_profile_options(app, o->profile);
+  app.add_option("--exportMetadata", o->metadata, "What was built, how and where, as JSON (build.metadata.json)")
+      ->type_name("FILE");
   app.footer("Example: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4");
   return [o] { return build(*o); };
 }

@@ -1,6 +1,7 @@
 #include "report/trex.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +12,7 @@
 #include "base/hash.h"
 #include "report/costs.h"
 #include "report/decisions.h"
+#include "report/epilogue.h"
 
 namespace octavo::report {
 namespace {
@@ -70,12 +72,16 @@ bool constant(const Plan& plan, const TensorRef& t) {
   return plan.buffers[static_cast<std::size_t>(t.buffer)].kind == region::BufferKind::constant;
 }
 
+/// Unique, also where a region is called as another one's second; and none that ends like the name of another shape profile.
 std::vector<std::string> layer_names(const Plan& plan) {
   std::vector<std::string> out;
-  std::map<std::string, int> seen;
+  std::set<std::string> seen;
   for (const Region& r : plan.regions) {
-    const int n = seen[r.name]++;
-    out.push_back(n == 0 ? r.name : fmt::format("{} ({})", r.name, n + 1));
+    std::string base = r.name.empty() ? "unnamed" : r.name;
+    if (const auto at = base.rfind("[profile "); at != std::string::npos && base.ends_with(']')) base[at] = '(', base.back() = ')';
+    std::string name = base;
+    for (int n = 2; !seen.insert(name).second; ++n) name = fmt::format("{} ({})", base, n);
+    out.push_back(name);
   }
   return out;
 }
@@ -86,13 +92,7 @@ ir::Shape pair_of(const region::Anchor& a, const char* key, std::int64_t fallbac
   return v;
 }
 
-/// "sigmoid" among the operators that the reason lists.
-std::string activation(const Region& r) {
-  const auto has = [&](std::string_view word) { return r.reason.find(word) != std::string::npos; };
-  return has(" relu") ? "RELU" : has(" clip") ? "CLIPPED_RELU" : "NONE";
-}
-
-void convolution(json& j, const Region& r, const Stage& s, const std::string& prefix) {
+void convolution(json& j, const Stage& s, const Plan& plan, const std::string& prefix) {
   const region::Anchor& a = s.anchor;
   const TensorRef& w = *a.weights;
   auto pads = ir::get_ints(a.attrs, "pads");
@@ -107,11 +107,18 @@ void convolution(json& j, const Region& r, const Stage& s, const std::string& pr
   j[prefix + "OutMaps"] = s.space[1];
   j[prefix + "Groups"] = ir::get_int(a.attrs, "group", 1);
   j["Weights"] = {{"Type", a.integer ? "Int8" : "Float"}, {"Count", ir::count(w.dims)}};
-  j["Bias"] = {{"Type", "Float"}, {"Count", s.space[1]}};
-  j["HasBias"] = 1;
+  const Epilogue e = epilogue_of(s, plan);
+  j["Bias"] = {{"Type", "Float"}, {"Count", e.bias}};
+  j["HasBias"] = e.bias > 0 ? 1 : 0;
   j["HasSparseWeights"] = 0;
-  j["Activation"] = activation(r);
-  j["HasReLU"] = activation(r) == "RELU" ? 1 : 0;
+  j["Activation"] = e.activation;
+  j["HasReLU"] = e.activation == "NONE" ? 0 : 1;
+}
+
+/// Each output channel reads one input channel of its own.
+bool depthwise(const Stage& s) {
+  const auto groups = ir::get_int(s.anchor.attrs, "group", 1);
+  return s.anchor.op == ir::Op::conv && groups > 1 && s.anchor.weights->dims[1] == 1 && groups == s.anchor.inputs[0].dims[1];
 }
 
 void pooling(json& j, const Stage& s, const std::string& prefix) {
@@ -129,7 +136,7 @@ void pooling(json& j, const Stage& s, const std::string& prefix) {
   j[prefix + "AverageCountExcludesPadding"] = ir::get_int(a.attrs, "count_include_pad", 0) == 0 ? 1 : 0;
 }
 
-void describe(json& j, const Region& r) {
+void describe(json& j, const Region& r, const Plan& plan) {
   const auto kind = [&](const char* layer, const char* parameter) {
     j["LayerType"] = layer;
     j["ParameterType"] = parameter;
@@ -162,17 +169,19 @@ void describe(json& j, const Region& r) {
       if (!s.anchor.weights) break;
       if (pool != r.stages.end() && !r.independent) {
         kind("ConvActPool", "ConvActPool");
-        convolution(j, r, s, "Conv");
+        convolution(j, s, plan, "Conv");
         pooling(j, *pool, "Pooling");
         return;
       }
       if (s.anchor.op == ir::Op::conv_transpose) {
         kind("CaskDeconvolutionV2", "Deconvolution");
+      } else if (depthwise(s)) {
+        kind("CudaDepthwiseConvolution", "Convolution");
       } else {
         kind("CaskConvolution", "Convolution");
       }
       j["ParameterSubType"] = j["ParameterType"];
-      return convolution(j, r, s, "");
+      return convolution(j, s, plan, "");
     case ir::Op::max_pool:
     case ir::Op::avg_pool: kind("TiledPooling", "Pooling"); return pooling(j, s, "");
     case ir::Op::softmax: return kind("CaskSoftMaxV2", "SoftMax");
@@ -214,7 +223,7 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
   std::string metadata;
   for (const std::string& node : r.onnx_nodes) metadata += fmt::format("{}[ONNX Layer: {}]", metadata.empty() ? "" : "\x1e", node);
   j["Metadata"] = metadata;
-  describe(j, r);
+  describe(j, r, plan);
   return j;
 }
 
@@ -229,10 +238,11 @@ double quantile(std::vector<double> v, double q) {
 
 }  // namespace
 
-std::string layer_info(const Plan& plan) {
+std::string layer_info(const Plan& plan, LayerDetail detail) {
   json out = {{"Layers", json::array()}, {"Bindings", json::array()}, {"I/O Tensors", json::array()}};
   const auto names = layer_names(plan);
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) out["Layers"].push_back(layer(plan.regions[i], plan, names[i]));
+  for (std::size_t i = 0; i < plan.regions.size() && detail != LayerDetail::none; ++i)
+    out["Layers"].push_back(detail == LayerDetail::names ? json(names[i]) : layer(plan.regions[i], plan, names[i]));
   const auto bind = [&](const std::vector<region::Binding>& list, const char* mode) {
     for (const region::Binding& b : list) {
       TensorRef t;
@@ -323,6 +333,33 @@ std::string profile_metadata(const Plan& plan, const std::vector<RunTime>& runs,
                    {"Total GPU Compute Time", mean * static_cast<double>(latency.size()) / 1e3}}},
                  {"inference_options", {{"Threads", region::threads_of(plan)}}},
                  {"device_information", {{"Selected Device", device}}}});
+}
+
+std::string build_metadata(const Plan& plan, const BuildOptions& o) {
+  std::set<std::string> precisions;  // as trtexec lists them; FP32 is always possible
+  for (const Region& r : plan.regions) {
+    if (r.precision.find("int8") != std::string::npos) precisions.insert("INT8");
+    if (r.precision.find("bfloat16") != std::string::npos) precisions.insert("BF16");
+  }
+  std::string precision = "FP32";
+  for (const std::string& p : precisions) precision += "+" + p;
+  const auto shapes = [](const std::vector<region::Binding>& list) {
+    json out = json::object();
+    for (const region::Binding& b : list) out[b.name] = fmt::format("{}", fmt::join(b.type.shape, "x"));
+    return out;
+  };
+  return dumped({{"model_options", {{"Format", "ONNX"}, {"Model", o.model}}},
+                 {"build_options",
+                  {{"Precision", precision},
+                   {"Builder optimization level", o.effort},
+                   {"Threads", plan.threads},
+                   {"Timing cache", o.timing_cache},
+                   {"Calibration", o.calibration},
+                   {"Costs", plan.cost_source},
+                   {"Save engine", o.engine},
+                   {"Input shapes", shapes(plan.inputs)},
+                   {"Output shapes", shapes(plan.outputs)}}},
+                 {"device_information", {{"Selected Device", o.device}}}});
 }
 
 }  // namespace octavo::report

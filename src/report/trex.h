@@ -8,10 +8,14 @@
 
 namespace octavo::report {
 
+/// --profilingVerbosity: what a layer is in --exportLayerInfo: an object, its name, or nothing.
+enum class LayerDetail { all, names, none };
+
 /// --exportLayerInfo: {"Layers": [...], "Bindings": [...], "I/O Tensors": [...]}; one object a region, in order, with unique names.
 /// "Metadata" holds the ONNX nodes. Formats are the strings that trex knows; "OctavoLayout", "OctavoPrecision", "OctavoReason" and
-/// "OctavoKey" say what they cannot.
-[[nodiscard]] std::string layer_info(const region::Plan& plan);
+/// "OctavoKey" say what they cannot. HasBias and Activation are read off the region's program: a constant that is added to the sum
+/// a channel or as one, and a lower bound of 0 before or in the quantization.
+[[nodiscard]] std::string layer_info(const region::Plan& plan, LayerDetail detail = LayerDetail::all);
 
 /// --exportProfile: [{"count": runs}, {"name", "timeMs", "averageMs", "medianMs", "percentage"}, ...], parallel to layer_info's
 /// layers. Times are medians and means of one run of each region, seconds.
@@ -32,5 +36,12 @@ struct RunTime {
 
 /// X.profile.metadata.json: throughput, latency and device.
 [[nodiscard]] std::string profile_metadata(const region::Plan& plan, const std::vector<RunTime>& runs, const std::string& device);
+
+/// X.build.metadata.json: what was built from which file, with which options, where.
+struct BuildOptions {
+  std::string model, engine, timing_cache, calibration, device;
+  int effort = 0;
+};
+[[nodiscard]] std::string build_metadata(const region::Plan& plan, const BuildOptions& options);
 
 }  // namespace octavo::report
