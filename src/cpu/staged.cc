@@ -16,7 +16,11 @@ namespace octavo::cpu {
 namespace {
 
 using region::TensorRef;
-constexpr std::int64_t kBandBytes = 128 * 1024;  // of all rows between stages: well inside L2
+// Bytes of all rows between stages: half of the smallest second-level cache that processors with AVX2 have; the rows read and
+// stored and the weights need the rest. The same on every machine: the packed constants are listed by the heights of the bands, so
+// the bands are part of the engine file, which may be loaded where the cache has another size (docs/kernels.md).
+constexpr std::int64_t kSmallestL2 = 256 * 1024;
+constexpr std::int64_t kBandBytes = kSmallestL2 / 2;
 constexpr std::size_t kMostStages = 4;
 constexpr std::size_t kSlack = 64;  // readable and writable around an arena buffer
 
