@@ -10,7 +10,13 @@
 
 #include "api/check.h"
 #include "api/pipeline.h"
+#include "plan/plan.h"
 #include "reference/evaluate.h"
+#include "reference/oracle_provider.h"
+#include "support/costs.h"
+#include "support/feeds.h"
+#include "support/placement.h"
+#include "support/run_plan.h"
 
 namespace octavo::api {
 namespace {
@@ -80,7 +86,7 @@ struct Net {
   double
       tolerance;  ///< of the outputs: 8 bits of significand, some tens of layers; more behind a softmax, which exponentiates errors
 };
-class Bfloat16Model : public testing::TestWithParam<Net> {};
+class Bfloat16Model : public ::testing::TestWithParam<Net> {};
 
 TEST_P(Bfloat16Model, EveryLayerByRule) {
   const fs::path path = model(GetParam().file);
@@ -117,8 +123,8 @@ TEST_P(Bfloat16Model, EveryLayerByRule) {
     EXPECT_TRUE(std::ranges::equal(again[i].bytes(), report->outputs[i].bytes())) << "output " << i;
 }
 INSTANTIATE_TEST_SUITE_P(Real, Bfloat16Model,
-                         testing::Values(Net{"tinycnn_cifar_fp32.onnx", 0.05}, Net{"mobilenetv1_025_224_fp32.onnx", 0.25},
-                                         Net{"resnet20_cifar10_fp32.onnx", 0.05}),
+                         ::testing::Values(Net{"tinycnn_cifar_fp32.onnx", 0.05}, Net{"mobilenetv1_025_224_fp32.onnx", 0.25},
+                                           Net{"resnet20_cifar10_fp32.onnx", 0.05}),
                          [](const auto& net) { return fs::path(net.param.file).stem().string(); });
 
 TEST(Bfloat16, AllowedItIsTakenWhereItWasMeasuredFaster) {
@@ -168,6 +174,68 @@ TEST(Bfloat16, IsRefusedBelowTheProcessorsInstructions) {
   EXPECT_NE(built.error().message.find("is to compute in bfloat16, and nothing here can: "), std::string::npos)
       << built.error().message;
   EXPECT_NE(built.error().message.find("allow float32 as well, or drop the rule"), std::string::npos) << built.error().message;
+}
+
+/// A random network without its pairs: float, with float weights.
+ir::Graph float_network(std::uint64_t seed) {
+  testing::NetworkOptions o;
+  o.typed_edges = o.half_arithmetic = o.reinterpret = false;
+  ir::Graph g = testing::random_network(seed, o);
+  for (const ir::NodeId id : g.order()) {
+    const ir::Node n = g.node(id);
+    if (n.op == ir::Op::constant && n.quantizer) {
+      auto values = reference::evaluate_between(g, {}, {n.outputs[0]});
+      EXPECT_TRUE(values) << "seed " << seed;
+      if (values) g.replace_uses(n.outputs[0], g.add_constant(std::move((*values)[0]), g.value(n.outputs[0]).name));
+    }
+    if (n.op == ir::Op::dequantize && g.producer(n.inputs[0]).op == ir::Op::quantize)
+      g.replace_uses(n.outputs[0], g.producer(n.inputs[0]).inputs[0]);
+  }
+  g.remove_dead();
+  return g;
+}
+
+/// Whatever types are chosen where: the plan, run one scalar at a time, gives the bits of the graph that it was made from.
+TEST(Bfloat16, ArbitraryChoicesInArbitraryNetworks) {
+  const std::uint64_t graphs = std::getenv("OCTAVO_LONG") ? 4000 : 200;
+  const std::vector<const region::Provider*> oracle{&reference::oracle_provider()};
+  std::map<std::string, int> seen;
+  std::uint64_t refused = 0;
+  for (std::uint64_t seed = 1; seed <= graphs && !HasFailure(); ++seed) {
+    const ir::Graph g = float_network(seed);
+    testing::ArbitraryCosts costs(seed);
+    costs.whole_plans = seed % 4 == 0;
+    plan::PlanOptions o;
+    o.costs = &costs;
+    o.effort = seed % 3 == 0 ? 0 : 2;
+    o.disabled = {"segments", "by-image"};  // sums in another order; a graph of one image
+    o.allowed.insert("bfloat16");
+    o.verify = true;
+    if (seed % 3 == 0) o.precisions = {{"*", "bfloat16"}};
+    int at = 0;
+    for (const ir::NodeId id : g.order()) {
+      const std::string& name = g.value(g.node(id).outputs[0]).name;
+      if (seed % 2 == 0 && g.node(id).op != ir::Op::constant && !name.empty() && ++at % 3 != 0) o.ranges[name] = 0.03F;
+    }
+    const auto planned = plan::make_plan(g, oracle, o);
+    if (!planned && planned.error().kind == ErrorKind::usage && !o.precisions.empty()) {
+      ++refused;  // no layer has weights, or some weights are computed
+      continue;
+    }
+    ASSERT_TRUE(planned) << "seed " << seed << ": " << planned.error().message;
+    ASSERT_TRUE(region::verify(planned->plan)) << "seed " << seed << ": " << region::verify(planned->plan).error().message;
+    for (const region::Region& r : planned->plan.regions) ++seen[r.precision];
+    const auto feeds = testing::seeded_feeds(planned->graph, seed);
+    const auto want = reference::evaluate(planned->graph, feeds);
+    ASSERT_TRUE(want) << "seed " << seed << ": " << want.error().message;
+    const auto got = testing::run_plan(planned->plan, oracle, feeds, seed % 2 == 0);
+    ASSERT_TRUE(got) << "seed " << seed << ": " << got.error().message;
+    ASSERT_EQ(testing::first_difference(*want, *got), "") << "seed " << seed;
+  }
+  EXPECT_LT(refused, graphs / 4);
+  EXPECT_GT(seen["bfloat16"], 100);
+  EXPECT_GT(seen["float32"], 100);
+  EXPECT_GT(seen["int8"], 20);
 }
 
 /// Coarse ranges: int8 alone is off by much. What is left under the limit is verified by running the engines.
