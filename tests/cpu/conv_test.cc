@@ -219,6 +219,7 @@ TEST(OneDnn, Bfloat16) {
       auto& p = s.stage().program;
       if (kind == 1 || kind == 3) p.outputs[0].value = p.push(Op::max, p.outputs[0].value, p.imm_f(0));
       if (kind == 2) p.outputs[0].value = p.push(Op::mul, p.outputs[0].value, p.imm_f(0.5F));
+      if (kind == 3 || kind == 4) p.outputs[0].value = p.push(Op::to_bf16, p.outputs[0].value);  // as plans have it
       if (kind >= 2 && kind != 5) {
         p.outputs[0].type = DType::bf16;
         s.stage().stores = {s.nhwc(DType::bf16, s.stage().space, BufferKind::arena, kind == 4 ? 3 : 0)};

@@ -26,6 +26,7 @@ Fused find_fused(const region::Stage& s) {
   }
   const auto at = [&](int v) -> const program::Instr& { return s.program.code[static_cast<std::size_t>(v)]; };
   const program::Instr* t = &at(s.program.outputs[0].value);
+  if (t->op == Op::to_bf16 && stored == ir::DType::bf16) t = &at(t->args[0]);  // the primitive's own store rounds the same
   if (t->op == Op::max && at(t->args[1]).op == Op::imm_f && at(t->args[1]).imm == 0) {
     f.relu = true;
     t = &at(t->args[0]);
