@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-long asan ubsan tsan fuzz format tidy clean
+.PHONY: all build setup run test test-long asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -33,6 +33,9 @@ asan ubsan: setup     ## the C++ tests under a sanitizer
 tsan: setup           ## the tests of rooms that have threads, under ThreadSanitizer
 	@scripts/build.sh $@ $(JOBS) test_engine test_api
 	@scripts/run_tests.sh build/$@ $(JOBS) -L '^(engine|api)$$'
+
+aarch64: setup        ## the portable path cross-compiled for 64-bit Arm, its tests under qemu
+	@scripts/aarch64.sh $(JOBS) all
 
 fuzz: setup           ## libFuzzer (needs clang 14): two minutes for each kind of file; FUZZ_SECONDS=n changes that
 	@scripts/build.sh fuzz $(JOBS) fuzz_onnx fuzz_engine fuzz_table fuzz_timing fuzz_image fuzz_npy

@@ -46,7 +46,9 @@ std::vector<std::string> readers(const ModelView& m, const std::string& tensor) 
 void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const Report& report) {
   std::vector<std::string> unknown;
   std::int64_t bounded = 0, whole = 0;
-  for (const auto& [tensor, scale] : options.ranges) {
+  for (const auto& entry : options.ranges) {
+    const std::string& tensor = entry.first;
+    const float scale = entry.second;
     if (!m.knows(tensor)) {
       unknown.push_back(tensor);
       continue;

@@ -62,7 +62,8 @@ inline Plan toy_plan() {
   program::Program& e = s.program;
   e.operand_count = 2;
   const int acc = e.push(Op::i2f, e.push(Op::acc_i));
-  const int sum = e.push(Op::fma, acc, e.load(Op::load_f, 0), e.load(Op::load_f, 1));
+  const int first = e.load(Op::load_f, 1), second = e.load(Op::load_f, 0);  // in this order, whatever the compiler's is
+  const int sum = e.push(Op::fma, acc, second, first);
   const int code = e.push(Op::f2i, e.push(Op::min, e.push(Op::max, sum, e.imm_f(0)), e.imm_f(255)));
   e.outputs = {{code, DType::u8}, {sum, DType::f32}};
   s.stores = {channels_last(4, DType::u8, {1, 8, 6, 6}), channels_last(5, DType::f32, {1, 8, 6, 6})};

@@ -1,0 +1,10 @@
+# Cross-compiling for 64-bit Arm (Debian: g++-aarch64-linux-gnu; qemu-user runs the tests): the portable path.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+find_program(qemu NAMES qemu-aarch64 qemu-aarch64-static)
+if(qemu)
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${qemu} -L /usr/aarch64-linux-gnu)
+endif()

@@ -1,0 +1,12 @@
+# The host's header-only libraries, linked one by one: /usr/include itself holds the host's C library too.
+set(portable_headers ${CMAKE_BINARY_DIR}/headers)
+file(MAKE_DIRECTORY ${portable_headers})
+foreach(header fmt nlohmann tl xxhash.h)
+  if(NOT EXISTS /usr/include/${header})
+    message(FATAL_ERROR "/usr/include/${header} is missing: run scripts/setup.sh")
+  endif()
+  if(NOT EXISTS ${portable_headers}/${header})
+    file(CREATE_LINK /usr/include/${header} ${portable_headers}/${header} SYMBOLIC)
+  endif()
+endforeach()
+include_directories(SYSTEM ${portable_headers})

@@ -1,0 +1,5 @@
+include(${CMAKE_CURRENT_LIST_DIR}/headers.cmake)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED GLOBAL)
+  target_include_directories(nlohmann_json::nlohmann_json SYSTEM INTERFACE ${portable_headers})
+endif()

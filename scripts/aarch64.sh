@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# aarch64.sh JOBS [all]: compiles engines, the runtime and the portable kernels for 64-bit Arm, without optimization; runs the tests of
+# base under qemu when that is installed; `all`: those of program, region and the kernels too (CI leaves them out for time). Exit code
+# 77: no cross compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=$1
+command -v aarch64-linux-gnu-g++ >/dev/null || { echo "skipped: no aarch64-linux-gnu-g++ (Debian: g++-aarch64-linux-gnu)"; exit 77; }
+tests=(test_base)
+[[ ${2:-} != all ]] || tests+=(test_program test_region test_cpu)
+mkdir -p build
+log=build/aarch64.log
+if ! { cmake --preset aarch64 && cmake --build build/aarch64 -j "$jobs" --target octavo_engine octavo_cpu "${tests[@]}"; } >"$log" 2>&1 </dev/null; then
+  cat "$log"
+  exit 1
+fi
+run=$(command -v qemu-aarch64 || command -v qemu-aarch64-static || true)
+if [[ -z $run ]]; then
+  echo "aarch64: compiled; not run: no qemu-aarch64 (Debian: qemu-user)"
+  exit 0
+fi
+for t in "${tests[@]}"; do
+  # A child under an address-space limit cannot start under qemu, which needs more itself; Isa/.../1 and 2 are AVX2's and AVX-512's.
+  "$run" -L /usr/aarch64-linux-gnu "build/aarch64/tests/$t" --gtest_brief=1 --gtest_filter='-Limits.NeverMoreThanTheAddressSpace:Isa/*/1:Isa/*/2'
+done
+echo "aarch64: compiled, and ${tests[*]} passed under qemu"
