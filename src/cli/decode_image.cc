@@ -13,6 +13,14 @@ namespace {
 
 constexpr std::uint64_t kMaxPixels = 1ULL << 28;
 
+/// More pixels than so many bytes can code: a header that lies costs seconds and gigabytes. A byte of JPEG codes at most 8 blocks
+/// of 64 pixels (one bit each), a byte of PNG at most 1032 bytes of 8 pixels.
+constexpr std::uint64_t kJpegPixelsPerByte = 1024, kPngPixelsPerByte = 8256;
+bool too_many(std::uint64_t pixels, std::size_t bytes, std::uint64_t per_byte) {
+  constexpr std::uint64_t kHarmless = 1ULL << 20;
+  return pixels > kHarmless && pixels / per_byte > bytes;
+}
+
 tl::unexpected<Error> bad(std::string_view what, std::string_view why) {
   return fail(ErrorKind::bad_input, fmt::format("decoding {}: {}", what, why));
 }
@@ -60,6 +68,11 @@ bool read_jpeg(std::span<const std::byte> bytes, JpegError& error, Image& image)
     jpeg_destroy_decompress(&info);
     return false;
   }
+  if (too_many(static_cast<std::uint64_t>(info.image_width) * info.image_height, bytes.size(), kJpegPixelsPerByte)) {
+    std::strcpy(error.text, "its header claims more pixels than the file can hold");
+    jpeg_destroy_decompress(&info);
+    return false;
+  }
   info.out_color_space = info.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_start_decompress(&info);
   image.width = static_cast<int>(info.output_width);
@@ -84,6 +97,11 @@ Result<Image> read_png(std::span<const std::byte> bytes, std::string_view what) 
   if (static_cast<std::uint64_t>(png.width) * png.height > kMaxPixels) {
     png_image_free(&png);
     return bad(what, fmt::format("{}x{} is more than 2^28 pixels", png.width, png.height));
+  }
+  if (too_many(static_cast<std::uint64_t>(png.width) * png.height, bytes.size(), kPngPixelsPerByte)) {
+    png_image_free(&png);
+    return bad(what, fmt::format("its header claims {}x{} pixels, more than a file of {} bytes can hold", png.width, png.height,
+                                 bytes.size()));
   }
   const bool color = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = color ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;

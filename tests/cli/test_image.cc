@@ -76,6 +76,17 @@ TEST(DecodeImage, PngOfTheExample) {
   EXPECT_EQ(image->pixels[0], 0);
 }
 
+TEST(DecodeImage, MorePixelsThanTheFileCanHoldAreRefused) {
+  auto bytes = jpeg(ramp(16, 16, 3));
+  std::size_t frame = 0;
+  while (frame + 9 < bytes.size() && !(bytes[frame] == std::byte{0xff} && bytes[frame + 1] == std::byte{0xc0})) ++frame;
+  ASSERT_LT(frame + 9, bytes.size());
+  for (const std::size_t at : {frame + 5, frame + 7}) bytes[at] = std::byte{0x3a};  // some 14900 x 14900: seconds of grey
+  const auto image = decode_image(bytes, "bomb");
+  ASSERT_FALSE(image);
+  EXPECT_NE(image.error().message.find("claims more pixels than the file can hold"), std::string::npos) << image.error().message;
+}
+
 TEST(DecodeImage, DamagedFilesAreRefusedOrDecoded) {
   const auto png = *read_file(OCTAVO_SOURCE_DIR "/examples/digits/images/0_008.png");
   for (const auto& good : {jpeg(ramp(24, 24, 3)), png}) {
