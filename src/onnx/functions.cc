@@ -58,7 +58,7 @@ class Inliner {
  private:
   Status instantiate(const pb::FunctionProto& f, const pb::NodeProto& call, int index,
                      google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
-    constexpr int kMostNodes = 200000;
+    constexpr int kMostNodes = 100000;
     const std::string label = call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
     const auto where = [&] { return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type()); };
     const std::int64_t opset = default_opset(f.opset_import());

@@ -293,7 +293,7 @@ TEST(Functions, ThatCallThemselvesOrGrowWithoutEndAreRefused) {
     }
   }
   bomb.node("f0", {"x"}, {"y"}).domain("my");
-  EXPECT_NE(bomb.error().find("more than 200000 nodes"), std::string::npos) << bomb.error();
+  EXPECT_NE(bomb.error().find("more than 100000 nodes"), std::string::npos) << bomb.error();
 }
 
 TEST(Lower, AKnownConditionTakesItsBranch) {
