@@ -2,9 +2,9 @@
 
 For each network, form and thread count two engines are built: with --baseline (0: nothing measured, the default choices) and with --effort, each
 of the latter from a timing cache of its own. Pairs of processes take turns; the ratio is searched / default, median and 95 % interval; below 1 the
-search won. "implicit" is the float model with the ranges of style everywhere. Equal plans are not timed. Results are kept in --json.
+search won. "implicit" is the float model with the ranges of style everywhere, "batch8" style residual with eight images. Equal plans are not timed. Results are kept in --json.
 
-usage: planner.py [--nets A,B] [--forms residual,outputs,implicit] [--threads 1,2] [--pairs 30] [--jobs N] [--effort 2] [--baseline 0]
+usage: planner.py [--nets A,B] [--forms residual,outputs,implicit,batch8] [--threads 1,2] [--pairs 30] [--jobs N] [--effort 2] [--baseline 0]
        planner.py --run DIR ...       in a folder that parity.py --prepare made
        planner.py --write --json F    docs/planner-gains.md from the results
 """
@@ -19,14 +19,34 @@ import networks
 import parity
 import twins
 
-FORMS = ("residual", "outputs", "implicit")
+FORMS = ("residual", "outputs", "implicit", "batch8")
 PAGE = twins.ROOT / "docs/planner-gains.md"
+
+
+def batched(args, net, images):
+    """Style residual for so many images; made once. A model that fixes its batch elsewhere is refused when it is built."""
+    import onnx
+
+    path = args.models / f"{net}.residual.b{images}.qdq.onnx"
+    if not path.exists():
+        model = onnx.load(networks.explicit_model(args, net, "residual"))
+        constants = {t.name for t in model.graph.initializer}
+        for value in model.graph.input:
+            if value.name not in constants:
+                value.type.tensor_type.shape.dim[0].dim_value = images
+        del model.graph.value_info[:]
+        for output in model.graph.output:
+            output.type.tensor_type.ClearField("shape")
+        networks.save(model, path)
+    return path
 
 
 def measure(args, net, form, threads):
     """The row of one cell: "explicit" is the searched plan, "twin" the default one (parity.compare's names)."""
     if form == "implicit":
         source, table = networks.float_model(args, net), networks.table_of(args, net, "everywhere")
+    elif form == "batch8":
+        source, table = batched(args, net, 8), None
     else:
         source, table = networks.explicit_model(args, net, form), None
     files = []
