@@ -12,6 +12,7 @@
 #include "plan/by_image.h"
 #include "plan/choose.h"
 #include "plan/confirm.h"
+#include "plan/guard.h"
 #include "plan/memory.h"
 #include "plan/narrow.h"
 #include "plan/permit.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",   "one-pass",
                                          "concat",        "stores",         "segments", "direct-store", "split-views",
-                                         "precision",     "inner-view",     "by-image"};
+                                         "precision",     "inner-view",     "by-image", "tactics"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -191,9 +192,12 @@ class Planner {
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   Estimates estimates;
   Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  const MakePlan make = [&](ir::Graph g, const PlanOptions& o) { return Planner(providers, o, costs).run(std::move(g)); };
+  const MakePlan make = [&](ir::Graph g, const PlanOptions& o) {
+    return Planner(providers, o, o.effort == 0 ? static_cast<Costs&>(estimates) : costs).run(std::move(g));
+  };
   OCTAVO_TRY(Planned planned, make(graph, options));
   OCTAVO_CHECK(choose_images(graph, options, costs, make, planned));
+  OCTAVO_CHECK(guard(graph, options, costs, make, planned));
   return planned;
 }
 

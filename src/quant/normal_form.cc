@@ -46,6 +46,7 @@ const std::vector<const rewrite::Rule*>& laws() {
                                           &drop_relu(),
                                           &drop_clip(),
                                           &drop_requantize(),
+                                          &narrow_concat(),
                                           &number_values()};
     all.insert(all.end(), moving_laws().begin(), moving_laws().end());
     all.insert(all.end(), {&move_dequantize(), &move_recode(), &sink_quantize(), &view_before_quantize(), &merge_quantize()});

@@ -18,6 +18,8 @@ namespace octavo::quant {
 [[nodiscard]] const rewrite::Rule& drop_relu();
 [[nodiscard]] const rewrite::Rule& drop_clip();
 [[nodiscard]] const rewrite::Rule& number_values();
+// Parts that nobody reads.
+[[nodiscard]] const rewrite::Rule& narrow_concat();
 // Codes at the edges of the graph.
 [[nodiscard]] const rewrite::Rule& move_dequantize();
 [[nodiscard]] const rewrite::Rule& move_recode();

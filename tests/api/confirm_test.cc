@@ -38,6 +38,7 @@ Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
   plan::PlanOptions options;
   options.costs = &costs;
   options.effort = effort;
+  options.disabled = {"tactics"};
   auto p = plan::make_plan(testing::random_network(seed), cpu::providers(), options);
   EXPECT_TRUE(p) << p.error().message;
   Result out{region::plan_hash(p->plan), p->plan.decisions, costs.asked, {}};
@@ -90,6 +91,27 @@ TEST(Confirm, KindsAreTriedAlone) {
   EXPECT_EQ(both.hash, all.hash);
   const Result better = planned(seed, 2, {1.1, 0.9, 0.8, 1.0});
   EXPECT_EQ(better.hash, second.hash) << "the better of two that are slow together";
+}
+
+TEST(Confirm, NeverSlowerThanWhatNothingWasMeasuredFor) {
+  const std::uint64_t seed = of_two_kinds();
+  plan::PlanOptions options;
+  const std::string unmeasured = region::plan_hash(plan::make_plan(testing::random_network(seed), cpu::providers(), options)->plan);
+  options.effort = 2;
+  for (const double ratio : {0.9, 1.004, 1.006, 1.5}) {
+    Scripted costs(seed, {0.9, ratio, ratio});  // the search is confirmed; then against effort 0
+    options.costs = &costs;
+    const auto p = plan::make_plan(testing::random_network(seed), cpu::providers(), options);
+    ASSERT_TRUE(p);
+    EXPECT_EQ(costs.asked, 2U);
+    const bool back = ratio > 1.005;
+    EXPECT_EQ(region::plan_hash(p->plan) == unmeasured, back) << ratio;
+    const auto& decisions = p->plan.decisions;
+    EXPECT_EQ(std::any_of(decisions.begin(), decisions.end(), [](const auto& d) { return d.kind == "tactics"; }), back);
+    for (const auto& d : decisions) {
+      if (back && d.kind != "tactics") EXPECT_EQ(d.chosen, d.answers[0].name);
+    }
+  }
 }
 
 }  // namespace
