@@ -101,8 +101,7 @@ std::int64_t largest_row(const Tensor& w, const Quantizer& q, int axis) {
 }
 
 /// The bias may join the accumulator when its codes count in units of exactly sx * sw[c].
-bool joins_accumulator(const Graph& g, const Node& n, const Quantizer& x, const Quantizer& w, std::int64_t channels,
-                       std::int64_t bound) {
+bool joins_accumulator(const Graph& g, const Node& n, const IntegerAnchor& a, std::int64_t channels, std::int64_t bound) {
   if (n.inputs.size() < 3 || !g.is_constant(n.inputs[2])) return false;
   const Node& bias = g.producer(n.inputs[2]);
   if (!bias.quantizer || bias.quantizer->type != DType::s32 || bias.payload.dtype() != DType::s32) return false;
@@ -111,14 +110,31 @@ bool joins_accumulator(const Graph& g, const Node& n, const Quantizer& x, const 
   if (shape.empty() || shape.back() != channels || bias.payload.size() != channels) return false;
   if (!q.per_tensor() && q.axis != static_cast<int>(shape.size()) - 1) return false;
   for (std::int64_t c = 0; c < channels; ++c) {
-    const float unit = x.scale[0] * w.scale_at(w.per_tensor() ? 0 : c % static_cast<std::int64_t>(w.entries()));
+    const float unit = a.unit(c, channels);
     if (q.zero_at(c) != 0 || std::bit_cast<std::uint32_t>(q.scale_at(c)) != std::bit_cast<std::uint32_t>(unit)) return false;
     if (bound + std::abs(std::int64_t{bias.payload.data<std::int32_t>()[idx(c)]}) >= std::int64_t{1} << 31) return false;
   }
   return true;
 }
 
+/// Per channel, a depthwise convolution still has one scale a sum; with one zero point the padding is one code, too.
+std::string why_not_per_channel(const Graph& g, const Node& n, const Quantizer& x) {
+  const std::string axis = fmt::format("is quantized per axis ({} entries)", x.entries());
+  const Shape& shape = g.type(n.inputs[0]).shape;
+  const bool depthwise = n.op == Op::conv && shape.size() > 1 && get_int(n.attrs, "group", 1) == shape[1];
+  if (!depthwise || x.axis != 1) return axis;
+  const auto [lo, hi] = std::minmax_element(x.zero_point.begin(), x.zero_point.end());
+  return *lo == *hi ? "" : fmt::format("{}, with zero points from {} to {}", axis, *lo, *hi);
+}
+
 }  // namespace
+
+float IntegerAnchor::unit(std::int64_t c, std::int64_t channels) const {
+  // A depthwise convolution may have several outputs an input channel; conv_transpose with groups repeats its entries for every
+  // group.
+  const float sx = x.per_tensor() ? x.scale[0] : x.scale[idx(c / (channels / static_cast<std::int64_t>(x.entries())))];
+  return sx * w.scale_at(w.per_tensor() ? 0 : c % static_cast<std::int64_t>(w.entries()));
+}
 
 IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   const Node& n = g.node(node);
@@ -135,10 +151,10 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
     if (why == kUnquantized) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
     return no(fmt::format("the data input {} is on no grid as a whole: it {}", called(g, n.inputs[0]), why));
   }
-  if (!x->per_tensor()) {
+  if (const std::string why = x->per_tensor() ? "" : why_not_per_channel(g, n, *x); !why.empty()) {
     if (const auto parts = differing_parts(g, grids, n.inputs[0]); !parts.empty())
       return no(fmt::format("the data input {} has parts on two grids: {}", called(g, n.inputs[0]), parts));
-    return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
+    return no(fmt::format("the data input {} {}", called(g, n.inputs[0]), why));
   }
   if (!is_int8(x->type))
     return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));
@@ -174,7 +190,7 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   a.x = *x;
   a.w = w;
   const std::int64_t group = n.op == Op::conv_transpose ? get_int(n.attrs, "group", 1) : 1;
-  a.bias_in_acc = joins_accumulator(g, n, *x, w, layout.channels * group, bound);
+  a.bias_in_acc = joins_accumulator(g, n, a, layout.channels * group, bound);
   return a;
 }
 

@@ -15,7 +15,9 @@ namespace octavo::ir {
 struct Grids {
   std::vector<std::optional<Quantizer>> of;  ///< indexed by ValueId
   [[nodiscard]] const Quantizer* get(ValueId v) const {
-    return v != kNone && static_cast<std::size_t>(v) < of.size() && of[static_cast<std::size_t>(v)] ? &*of[static_cast<std::size_t>(v)] : nullptr;
+    return v != kNone && static_cast<std::size_t>(v) < of.size() && of[static_cast<std::size_t>(v)]
+               ? &*of[static_cast<std::size_t>(v)]
+               : nullptr;
   }
 };
 [[nodiscard]] Grids find_grids(const Graph& g);
@@ -26,13 +28,19 @@ struct Grids {
 /// True if x is exactly a dequantized code of the per-tensor quantizer.
 [[nodiscard]] bool on_grid(const Quantizer& q, float x);
 
-/// How a conv, conv_transpose or gemm is to be computed. Integer when the data input lies on a per-tensor 8-bit grid and the
-/// weights are a coded 8-bit constant, per tensor or per output channel; otherwise float, and `why_float` says why.
+/// How a conv, conv_transpose or gemm is to be computed. Integer when the data input lies on an 8-bit grid (per tensor; in
+/// depthwise convolutions also per channel, with one zero point) and the weights are a coded 8-bit constant, per tensor or per
+/// output channel; otherwise float, and `why_float` says why.
 struct IntegerAnchor {
   bool integer = false;
   std::string why_float;
   Quantizer x, w;            ///< as found (any zero points; u8 or s8)
-  bool bias_in_acc = false;  ///< bias is a coded s32 constant with scale == fl32(sx * sw[c]) bit for bit, zero point 0, and no overflow is possible
+  bool bias_in_acc = false;  ///< bias is a coded s32 constant with scale == fl32(sx * sw[c]) bit for bit, zero point 0, and no
+                             ///< overflow is possible
+
+  /// What one unit of the accumulator of output channel c, of `channels`, stands for: fl32(sx * sw[c]), sx[c] where x is per
+  /// channel.
+  [[nodiscard]] float unit(std::int64_t c, std::int64_t channels) const;
 };
 [[nodiscard]] IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node);
 

@@ -69,15 +69,79 @@ Status exact_or_refuse(NodeContext& n, double largest) {
       largest);
 }
 
+/// True if the data's zero point is one number that only a run knows (DynamicQuantizeLinear), and the weights are constant codes.
+/// Codes minus such a zero point lie on no grid, so that the sums would be floats. It is multiplied separately then:
+///     sum (x - z) * w = sum x * w - z * sum w,
+/// where sum x * w is integer and sum w, over the taps inside the data, constant. All stay below 2^24: exact in f32.
+bool late_zero(const NodeContext& n) {
+  const bool late = n.has(2) && n.constant(2) == nullptr && ir::count(n.shape(2)) == 1 && n.type(2).dtype == n.type(0).dtype;
+  return late && n.constant(1) != nullptr && (!n.has(3) || n.constant(3) != nullptr);
+}
+
+/// The data's codes as they are: zero point 0.
+Result<ValueId> raw_codes(NodeContext& n) {
+  OCTAVO_CHECK(check_code_type(n, n.type(0).dtype, false));
+  return n.emit_quantizer(Op::dequantize, n.in(0), {.type = n.type(0).dtype, .scale = {1.0F}, .zero_point = {0}});
+}
+
+/// Weights minus their zero points, summed over `over` of [outer][over][inner]; output channels are `outer`, or `inner` if outer
+/// is 1.
+Tensor weight_sums(const NodeContext& n, Shape shape, std::int64_t outer, std::int64_t over, std::int64_t inner) {
+  const Tensor& w = *n.constant(1);
+  const Tensor* zero = n.has(3) ? n.constant(3) : nullptr;
+  Tensor sums(DType::f32, std::move(shape));
+  const auto out = sums.mutable_data<float>();
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const double z = zero ? zero->at(zero->size() == 1 ? 0 : outer == 1 ? i : o) : 0;
+      double sum = 0;
+      for (std::int64_t k = 0; k < over; ++k) sum += w.at((o * over + k) * inner + i) - z;
+      out[static_cast<std::size_t>(o * inner + i)] = static_cast<float>(sum);
+    }
+  }
+  return sums;
+}
+
+/// y - z * sums
+Result<ValueId> without_zero(NodeContext& n, ValueId y, ValueId sums) {
+  OCTAVO_TRY(const ValueId z, n.cast(n.in(2), DType::f32));
+  OCTAVO_TRY(const ValueId share, n.emit(Op::mul, {z, sums}));
+  return n.emit(Op::sub, {y, share});
+}
+
+/// sum w of each place of a convolution's result y: a convolution of ones. Without padding all places are alike, and one will do.
+Result<ValueId> taps_inside(NodeContext& n, ValueId y) {
+  Attrs attrs = n.graph().node(n.graph().value(y).producer).attrs;
+  const Shape w = n.shape(1);
+  const std::int64_t taps = ir::count(Shape(w.begin() + 2, w.end()));
+  Shape one = w, extents = n.shape(0);
+  one[1] = 1;
+  extents[0] = extents[1] = 1;
+  const auto pads = ir::get_ints(attrs, "pads"), dilations = ir::get_ints(attrs, "dilations");
+  if (std::all_of(pads.begin(), pads.end(), [](std::int64_t p) { return p == 0; })) {
+    for (std::size_t d = 2; d < w.size(); ++d) extents[d] = (w[d] - 1) * (dilations.empty() ? 1 : dilations[d - 2]) + 1;
+  }
+  Tensor ones(DType::f32, extents);
+  for (float& v : ones.mutable_data<float>()) v = 1.0F;
+  attrs["group"] = std::int64_t{1};
+  const ValueId sums = n.add_constant(weight_sums(n, one, w[0], w[1], taps));
+  return n.emit(Op::conv, {n.add_constant(std::move(ones)), sums}, std::move(attrs));
+}
+
 /// x, w, x_zp, w_zp
 Status conv_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 3, 8));
   OCTAVO_CHECK(n.need_rank(1, n.rank(0), n.rank(0)));
   const std::int64_t per_output = n.shape(1)[0] == 0 ? 0 : ir::count(n.shape(1)) / n.shape(1)[0];
   OCTAVO_CHECK(exact_or_refuse(n, largest_sum(n, 1, 3, 0, per_output)));
-  OCTAVO_TRY(const ValueId x, centred(n, 0, 2, 1));
+  const bool late = late_zero(n);
+  OCTAVO_TRY(const ValueId x, late ? raw_codes(n) : centred(n, 0, 2, 1));
   OCTAVO_TRY(const ValueId w, centred(n, 1, 3, 0));
-  OCTAVO_TRY(const ValueId y, lower_conv(n, x, w, ir::kNone));
+  OCTAVO_TRY(ValueId y, lower_conv(n, x, w, ir::kNone));
+  if (late) {
+    OCTAVO_TRY(const ValueId sums, taps_inside(n, y));
+    OCTAVO_TRY(y, without_zero(n, y, sums));
+  }
   return n.result(n.cast(y, DType::s32));
 }
 
@@ -86,9 +150,14 @@ Status matmul_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 1));
   OCTAVO_CHECK(n.need_rank(1, 1));
   OCTAVO_CHECK(exact_or_refuse(n, largest_sum(n, 1, 3, n.rank(1) - 1, n.shape(0).back())));
-  OCTAVO_TRY(const ValueId a, centred(n, 0, 2, n.rank(0) - 2));
+  const bool late = n.rank(1) == 2 && late_zero(n);
+  OCTAVO_TRY(const ValueId a, late ? raw_codes(n) : centred(n, 0, 2, n.rank(0) - 2));
   OCTAVO_TRY(const ValueId b, centred(n, 1, 3, n.rank(1) - 1));
-  OCTAVO_TRY(const ValueId y, lower_matmul(n, a, b));
+  OCTAVO_TRY(ValueId y, lower_matmul(n, a, b));
+  if (late) {
+    const Shape& w = n.shape(1);
+    OCTAVO_TRY(y, without_zero(n, y, n.add_constant(weight_sums(n, {w[1]}, 1, w[0], w[1]))));
+  }
   return n.result(n.cast(y, DType::s32));
 }
 

@@ -116,7 +116,9 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   if (kind.integer) {
     builder.set_acc_weighted(n, kind);
     region.precision = "int8";
-    region.reason = fmt::format("int8: input on {}, weights {} {}", ir::to_string(ir::as_u8(kind.x)), ir::name_of(kind.w.type),
+    const std::string grid =
+        kind.x.per_tensor() ? ir::to_string(ir::as_u8(kind.x)) : fmt::format("u8 with {} scales, one a channel", kind.x.entries());
+    region.reason = fmt::format("int8: input on {}, weights {} {}", grid, ir::name_of(kind.w.type),
                                 kind.w.per_tensor() ? "per tensor" : "per channel");
   } else {
     builder.set_acc_float_bias(n);

@@ -89,9 +89,7 @@ void EpilogueBuilder::set_acc_weighted(const Node& anchor, const ir::IntegerAnch
   const int value = program.push(POp::i2f, acc);
   std::vector<float> scale(static_cast<std::size_t>(channels));
   for (std::int64_t c = 0; c < channels; ++c) {
-    // conv_transpose with groups repeats its per-channel entries for every group
-    const std::int64_t entry = kind.w.per_tensor() ? 0 : c % static_cast<std::int64_t>(kind.w.entries());
-    scale[static_cast<std::size_t>(c)] = kind.x.scale[0] * kind.w.scale[static_cast<std::size_t>(entry)];
+    scale[static_cast<std::size_t>(c)] = kind.unit(c, channels);
   }
   const int factor = channel_constant(scale, 1);
   if (!has_bias || kind.bias_in_acc) {

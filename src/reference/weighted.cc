@@ -155,7 +155,7 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
           return a.error(ErrorKind::internal,
                          "the accumulator of output channel {} is {}, beyond int32 (excluded by its classification)", o, acc);
         }
-        const float scale = kind.x.scale[0] * kind.w.scale_at(entry(o));
+        const float scale = kind.unit(o, geo.out_channels);
         const auto value = static_cast<float>(static_cast<std::int32_t>(acc));
         y[idx((n * geo.out_channels + o) * geo.out_positions + p)] =
             bias.values.empty() ? value * scale : fused(value, scale, bias.at(n, o));

@@ -228,8 +228,12 @@ class Verifier {
     if (a.integer) {  // weighted: codes are multiplied; others select, move or add them
       if (a.inputs.empty()) return bad(fmt::format("{} is marked integer and has no input", ir::name_of(a.op)));
       const TensorRef& x = a.inputs[0];
-      if (x.dtype != ir::DType::u8 || !x.quantizer || !x.quantizer->per_tensor())
-        return bad("an integer anchor reads u8 codes of a per-tensor quantizer");
+      if (x.dtype != ir::DType::u8 || !x.quantizer) return bad("an integer anchor reads u8 codes of a quantizer");
+      const auto& zero =
+          x.quantizer->zero_point;  // depthwise convolutions read codes with a scale a channel, which is in the program
+      const bool one_zero = std::all_of(zero.begin(), zero.end(), [&](std::int32_t z) { return z == zero[0]; });
+      if (!x.quantizer->per_tensor() && !(a.op == ir::Op::conv && x.quantizer->axis == 1 && one_zero))
+        return bad("an integer anchor reads codes of a quantizer per tensor, or of a depthwise convolution's with one zero point");
       if (weighted && a.weights->dtype != ir::DType::s8)
         return bad(fmt::format("an integer anchor has {} weights, needs s8", ir::name_of(a.weights->dtype)));
     }

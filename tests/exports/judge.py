@@ -105,7 +105,7 @@ def quantized_nodes(model):
 
 def float_fallbacks(engine, model):
     """Quantized nodes that no int8 region computes, with the reason that the engine gives."""
-    heavy = [l for l in engine.layers if not l["kind"].startswith(("pointwise", "move", "copy"))]
+    heavy = [l for l in engine.layers if {"conv", "conv_transpose", "gemm", "matmul"} & set(l["kind"].split("+"))]
     found = {}
     for name in quantized_nodes(model):
         own = [l for l in heavy if name in l["name"].split(" + ")] or [l for l in heavy if name in l["onnx_nodes"]]

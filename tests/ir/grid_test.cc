@@ -23,6 +23,7 @@ q = view x q=u8(0.5,128)
 p = view z q=s8(0.5,0)
 r = view z q=u8(0.25,128)
 a = view x q=u8[axis=1](1,2,3,4;10,20,30,40)
+d = view x q=u8[axis=1](1,2,3,4;7,7,7,7)
 b = view z q=s8[axis=1](1,2,3,4;-118,-108,-98,-88)
 e = view x q=u8[axis=1](0.5,0.5,0.5,0.5;128,128,128,128)
 f = view o q=u8(0.5,128)
@@ -188,6 +189,15 @@ constexpr Anchor kAnchors[] = {
     {"s8[36,6] q=s8(0.25,0) seed:1", "matmul m w", false, false, "matmul has no integer form"},
     {"s8[6,4,3,3] q=s8(0.25,0) seed:1", "conv x w", false, false, "the data input \"x\" is not quantized to 8 bits"},
     {"s8[6,4,3,3] q=s8(0.25,0) seed:1", "conv a w", false, false, "quantized per axis (4 entries)"},
+    // Data per channel: depthwise convolutions with one zero point
+    {"s8[8,1,3,3] q=s8(0.25,0) seed:1", "conv d w {group=4}", true, false, ""},
+    {"s8[8,1,3,3] q=s8(0.25,0) seed:1\nbias = constant s32[8] q=s32[axis=0](0.25,0.25,0.5,0.5,0.75,0.75,1,1;0,0,0,0,0,0,0,0) "
+     "fill:3",
+     "conv d w bias {group=4}", true, true, ""},
+    {"s8[8,1,3,3] q=s8(0.25,0) seed:1\nbias = constant s32[8] q=s32(0.25,0) fill:3", "conv d w bias {group=4}", true, false, ""},
+    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv a w {group=4}", false, false, "(4 entries), with zero points from 10 to 40"},
+    {"s8[4,2,3,3] q=s8(0.25,0) seed:1", "conv d w {group=2}", false, false, "quantized per axis (4 entries)"},
+    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv_transpose d w {group=4}", false, false, "quantized per axis (4 entries)"},
     {"f32[6,4,3,3] seed:1", "conv q w", false, false, "the weights \"w\" are not quantized"},
     {"s16[6,4,3,3] q=s16(0.25,0) seed:1", "conv q w", false, false, "are s16, need 8 bits"},
     // Bias: codes in units of sx * sw = 0.125
