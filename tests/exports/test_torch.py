@@ -13,7 +13,7 @@ from judge import judge
 from networks import inputs_of
 from pending import or_skip
 
-NEEDS = {"pt2e_x86": "torchao", "pt2e_xnnpack": "torchao", "nncf": "nncf"}
+NEEDS = {"pt2e_x86": "torchao", "pt2e_xnnpack": "torchao", "nncf": "nncf", "nncf_per_tensor": "nncf"}
 # {network: {form: weighted nodes that the file quantizes, all of which must run as int8}}
 QUANTIZED = {
     "residual_cnn": {"qat": 7, "qat_eager": 4, "pt2e_x86": 7, "pt2e_xnnpack": 7, "nncf": 7},
@@ -25,7 +25,8 @@ QUANTIZED = {
     "detection_head": {},
 }
 # Computed in float so far, with what the reason must say.
-FLOAT = {("se_block", "nncf"): (2, "with zero points from"), ("transformer_block", "nncf"): (1, "matmul")}
+FLOAT = {("se_block", "nncf"): (2, "with zero points from"), ("transformer_block", "nncf"): (1, "matmul"),
+         ("transformer_block", "nncf_per_tensor"): (1, "matmul")}
 # What PyTorch itself does not export, with its words.
 NOT_EXPORTED = {
     ("transformer_block", "qat_eager"): "NonDynamicallyQuantizableLinear",

@@ -93,15 +93,17 @@ def xnnpack():
     return x.XNNPACKQuantizer().set_global(x.get_symmetric_quantization_config(is_per_channel=True))
 
 
-def nncf(module, shape):
-    """NNCF's post-training quantization of the ONNX file."""
+def nncf(module, shape, **parameters):
+    """NNCF's post-training quantization of the ONNX file; `parameters` of its activations' quantizers."""
     import nncf
     from nncf.common.logging.logger import set_log_level
+    from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, QuantizationParameters
 
     set_log_level(40)
     model = torchscript(module, shape)
     data = nncf.Dataset([batch.numpy() for batch in batches(shape)], lambda x: {"x": x})
-    return nncf.quantize(model, data, subset_size=16, preset=nncf.QuantizationPreset.MIXED)
+    advanced = AdvancedQuantizationParameters(activations_quantization_params=QuantizationParameters(**parameters))
+    return nncf.quantize(model, data, subset_size=16, preset=nncf.QuantizationPreset.MIXED, advanced_parameters=advanced)
 
 
 FORMS = {
@@ -112,4 +114,5 @@ FORMS = {
     "pt2e_x86": lambda module, shape: pt2e(module, shape, x86()),
     "pt2e_xnnpack": lambda module, shape: pt2e(module, shape, xnnpack()),
     "nncf": nncf,
+    "nncf_per_tensor": lambda module, shape: nncf(module, shape, per_channel=False),
 }
