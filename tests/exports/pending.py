@@ -5,7 +5,7 @@ import pytest
 
 import octavo
 
-PENDING = {"LSTM", "com.microsoft.DynamicQuantizeLSTM", "TopK", "NonMaxSuppression"}
+PENDING = {"com.microsoft.DynamicQuantizeLSTM"}
 
 
 def refused_operators(error):
