@@ -118,13 +118,12 @@ bool joins_accumulator(const Graph& g, const Node& n, const IntegerAnchor& a, st
 }
 
 /// Per channel, a depthwise convolution still has one scale a sum; with one zero point the padding is one code, too.
-std::string why_not_per_channel(const Graph& g, const Node& n, const Quantizer& x) {
-  const std::string axis = fmt::format("is quantized per axis ({} entries)", x.entries());
+bool is_depthwise(const Graph& g, const Node& n, const Quantizer& x) {
   const Shape& shape = g.type(n.inputs[0]).shape;
-  const bool depthwise = n.op == Op::conv && shape.size() > 1 && get_int(n.attrs, "group", 1) == shape[1];
-  if (!depthwise || x.axis != 1) return axis;
-  const auto [lo, hi] = std::minmax_element(x.zero_point.begin(), x.zero_point.end());
-  return *lo == *hi ? "" : fmt::format("{}, with zero points from {} to {}", axis, *lo, *hi);
+  return n.op == Op::conv && shape.size() > 1 && get_int(n.attrs, "group", 1) == shape[1] && x.axis == 1;
+}
+bool one_zero_point(const Quantizer& x) {
+  return std::all_of(x.zero_point.begin(), x.zero_point.end(), [&](std::int32_t z) { return z == x.zero_point[0]; });
 }
 
 }  // namespace
@@ -151,10 +150,12 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
     if (why == kUnquantized) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
     return no(fmt::format("the data input {} is on no grid as a whole: it {}", called(g, n.inputs[0]), why));
   }
-  if (const std::string why = x->per_tensor() ? "" : why_not_per_channel(g, n, *x); !why.empty()) {
+  if (const bool depthwise = is_depthwise(g, n, *x); !x->per_tensor() && !(depthwise && one_zero_point(*x))) {
     if (const auto parts = differing_parts(g, grids, n.inputs[0]); !parts.empty())
       return no(fmt::format("the data input {} has parts on two grids: {}", called(g, n.inputs[0]), parts));
-    return no(fmt::format("the data input {} {}", called(g, n.inputs[0]), why));
+    if (depthwise)
+      return no(fmt::format("the data input {} is quantized per axis with {} zero points", called(g, n.inputs[0]), x->entries()));
+    return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
   }
   if (!is_int8(x->type))
     return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));

@@ -195,7 +195,7 @@ constexpr Anchor kAnchors[] = {
      "fill:3",
      "conv d w bias {group=4}", true, true, ""},
     {"s8[8,1,3,3] q=s8(0.25,0) seed:1\nbias = constant s32[8] q=s32(0.25,0) fill:3", "conv d w bias {group=4}", true, false, ""},
-    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv a w {group=4}", false, false, "(4 entries), with zero points from 10 to 40"},
+    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv a w {group=4}", false, false, "quantized per axis with 4 zero points"},
     {"s8[4,2,3,3] q=s8(0.25,0) seed:1", "conv d w {group=2}", false, false, "quantized per axis (4 entries)"},
     {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv_transpose d w {group=4}", false, false, "quantized per axis (4 entries)"},
     {"f32[6,4,3,3] seed:1", "conv q w", false, false, "the weights \"w\" are not quantized"},
