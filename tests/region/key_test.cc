@@ -194,12 +194,12 @@ TEST(RegionKey, ProgramsOfDifferentWiringNeverShareOne) {
 
 TEST(FromKey, ComesBackToTheSameKey) {
   const char* keys[] = {
-      "conv pads=1,1,1,1 u8[1,16,16,16]nhwc w s8[16,16,3,3] : acc_i load_i add_i i2f load_f mul imm_f div imm_f max imm_f min f2i "
-      "table, "
-      "s32[1,16,16,16]c, f32[1,16,16,16]c > u8[1,16,16,16]nhwc ; max_pool kernel=2,2 strides=2,2 u8[1,16,16,16]nhwc : acc_i > "
-      "u8[1,16,8,8]nhwc",
-      "conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > f32[1,4,4,4]nhwc || conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > "
-      "f32[1,4,4,4](128,1,32,8)",
+      ("conv pads=1,1,1,1 u8[1,16,16,16]nhwc w s8[16,16,3,3] : acc_i load_i add_i i2f load_f mul imm_f div imm_f max imm_f min f2i "
+       "table, "
+       "s32[1,16,16,16]c, f32[1,16,16,16]c > u8[1,16,16,16]nhwc ; max_pool kernel=2,2 strides=2,2 u8[1,16,16,16]nhwc : acc_i > "
+       "u8[1,16,8,8]nhwc"),
+      ("conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > f32[1,4,4,4]nhwc || conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > "
+       "f32[1,4,4,4](128,1,32,8)"),
       "pointwise : load_f load_f add imm_f max, io:f32[2,3,8,8], f32[2,3,8,8]one > io:f32[2,3,8,8]nhwc",
       "reshape float u8[1,8,4,4]nhwc : > u8[1,8,4,4]",
       "conv float f32[1,8,4,4]nhwc w f32[4,8,1,1] : acc_f load_f add, f32[1,4,4,4]c > f32[1,4,4,4]nhwc",
