@@ -1,9 +1,12 @@
 // ConvInteger and MatMulInteger: int32 sums without scales. As dequantize with scale 1, the float operator, and a cast: exact while
-// every sum stays below 2^24, which is proved from the weights; otherwise refused.
+// every sum stays below 2^24, which the operands' values prove. Longer sums are cut into parts that do, and added in int32.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
+#include "onnx/compose.h"
 #include "onnx/lower.h"
 #include "onnx/quant_params.h"
 #include "onnx/registry.h"
@@ -44,12 +47,32 @@ Result<ValueId> centred(NodeContext& n, std::size_t codes, std::size_t zero_poin
   return n.emit_quantizer(Op::dequantize, n.in(codes), std::move(q));
 }
 
-/// The largest |sum| over all outputs. Output channels of constant weights lie on `axis`; unknown weights count as 255 everywhere.
-double largest_sum(NodeContext& n, std::size_t weights, std::size_t zero_point, std::int64_t axis, std::int64_t terms) {
-  constexpr double kWidest = 255;
+/// The largest |code - zero point| of an operand: of constants what they hold, else what the type allows.
+double largest(NodeContext& n, std::size_t codes, std::size_t zero_point) {
+  const Tensor* w = n.constant(codes);
+  const Tensor* zero = n.constant(zero_point);
+  double least = n.type(codes).dtype == DType::s8 ? -128 : 0, most = least + 255;
+  if (w && w->size() > 0) {
+    least = most = w->at(0);
+    for (std::int64_t i = 0; i < w->size(); ++i) least = std::min(least, w->at(i)), most = std::max(most, w->at(i));
+  }
+  double z_least = 0, z_most = 0;
+  if (n.has(zero_point)) {
+    z_least = n.type(codes).dtype == DType::s8 ? -128 : 0, z_most = z_least + 255;
+    if (zero && zero->size() > 0) {
+      z_least = z_most = zero->at(0);
+      for (std::int64_t i = 0; i < zero->size(); ++i)
+        z_least = std::min(z_least, zero->at(i)), z_most = std::max(z_most, zero->at(i));
+    }
+  }
+  return std::max({most - z_least, z_most - least, 1.0});
+}
+
+/// The largest sum of |weight - zero point| over an output channel (on `axis`); infinite when it is not known now.
+double largest_weights(NodeContext& n, std::size_t weights, std::size_t zero_point, std::int64_t axis) {
   const Tensor* w = n.constant(weights);
   const Tensor* zero = n.constant(zero_point);
-  if (!w || (n.has(zero_point) && !zero)) return kWidest * kWidest * static_cast<double>(terms);
+  if (!w || (n.has(zero_point) && !zero)) return std::numeric_limits<double>::infinity();
   const Shape strides = ir::dense_strides(w->shape());
   const auto a = static_cast<std::size_t>(axis);
   std::vector<double> sums(static_cast<std::size_t>(w->shape()[a]), 0);
@@ -58,15 +81,16 @@ double largest_sum(NodeContext& n, std::size_t weights, std::size_t zero_point, 
     const double z = zero ? zero->at(zero->size() == 1 ? 0 : c) : 0;
     sums[static_cast<std::size_t>(c)] += std::abs(w->at(i) - z);
   }
-  return sums.empty() ? 0 : kWidest * *std::max_element(sums.begin(), sums.end());
+  return sums.empty() ? 0 : *std::max_element(sums.begin(), sums.end());
 }
 
-Status exact_or_refuse(NodeContext& n, double largest) {
+/// How many of `terms` products (b has its output channels on `b_axis`) can be summed in f32 exactly (below 2^24); at least one.
+std::int64_t exact_terms(NodeContext& n, std::size_t a, std::size_t a_zero, std::size_t b, std::size_t b_zero, std::int64_t b_axis,
+                         std::int64_t terms) {
   constexpr double kExact = 1 << 24;
-  if (largest < kExact) return {};
-  return n.unsupported(
-      "its int32 sums may reach {:.0f}, and above 2^24 they are not exact in the internal form; use QLinear operators or Q/DQ",
-      largest);
+  if (largest(n, a, a_zero) * largest_weights(n, b, b_zero, b_axis) < kExact) return std::max<std::int64_t>(terms, 1);
+  const double each = largest(n, a, a_zero) * largest(n, b, b_zero);
+  return static_cast<std::int64_t>(std::max(1.0, std::floor((kExact - 1) / each)));
 }
 
 /// True if the data's zero point is one number that only a run knows (DynamicQuantizeLinear), and the weights are constant codes.
@@ -128,37 +152,72 @@ Result<ValueId> taps_inside(NodeContext& n, ValueId y) {
   return n.emit(Op::conv, {n.add_constant(std::move(ones)), sums}, std::move(attrs));
 }
 
-/// x, w, x_zp, w_zp
+/// x, w, x_zp, w_zp. Too many terms for one f32 sum: parts of the input channels, summed in int32.
 Status conv_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 3, 8));
   OCTAVO_CHECK(n.need_rank(1, n.rank(0), n.rank(0)));
-  const std::int64_t per_output = n.shape(1)[0] == 0 ? 0 : ir::count(n.shape(1)) / n.shape(1)[0];
-  OCTAVO_CHECK(exact_or_refuse(n, largest_sum(n, 1, 3, 0, per_output)));
-  const bool late = late_zero(n);
+  Compose c(n);
+  const Shape w_shape = n.shape(1);
+  const std::int64_t terms = w_shape[0] == 0 ? 0 : ir::count(w_shape) / w_shape[0], channels = w_shape[1];
+  const std::int64_t exact = exact_terms(n, 0, 2, 1, 3, 0, terms), taps = channels == 0 ? 0 : terms / channels;
+  const bool late = terms <= exact && late_zero(n);
   OCTAVO_TRY(const ValueId x, late ? raw_codes(n) : centred(n, 0, 2, 1));
   OCTAVO_TRY(const ValueId w, centred(n, 1, 3, 0));
-  OCTAVO_TRY(ValueId y, lower_conv(n, x, w, ir::kNone));
-  if (late) {
-    OCTAVO_TRY(const ValueId sums, taps_inside(n, y));
-    OCTAVO_TRY(y, without_zero(n, y, sums));
+  if (terms <= exact) {
+    OCTAVO_TRY(ValueId y, lower_conv(n, x, w, ir::kNone));
+    if (late) {
+      OCTAVO_TRY(const ValueId sums, taps_inside(n, y));
+      OCTAVO_TRY(y, without_zero(n, y, sums));
+    }
+    return n.result(n.cast(y, DType::s32));
   }
-  return n.result(n.cast(y, DType::s32));
+  if (taps > exact || n.attr_int("group", 1) != 1) {
+    return n.unsupported("its int32 sums of {} products may pass 2^24 and cannot be split by channels; use QLinearConv or Q/DQ",
+                         terms);
+  }
+  const std::int64_t each = exact / taps;
+  ValueId sum = ir::kNone;
+  for (std::int64_t from = 0; from < channels; from += each) {
+    const std::int64_t to = std::min(channels, from + each);
+    const ValueId x_part = c.slice(x, 1, from, to), w_part = c.slice(w, 1, from, to);
+    OCTAVO_CHECK(c.status());
+    OCTAVO_TRY(const ValueId y, lower_conv(n, x_part, w_part, ir::kNone));
+    const ValueId part = c.cast(y, DType::s32);
+    sum = sum == ir::kNone ? part : c.add(sum, part);
+  }
+  return c.finish(sum);
 }
 
-/// a, b, a_zp, b_zp
+/// a, b, a_zp, b_zp. Too many terms for one f32 sum: parts, summed in int32.
 Status matmul_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 1));
   OCTAVO_CHECK(n.need_rank(1, 1));
-  OCTAVO_CHECK(exact_or_refuse(n, largest_sum(n, 1, 3, n.rank(1) - 1, n.shape(0).back())));
-  const bool late = n.rank(1) == 2 && late_zero(n);
+  Compose c(n);
+  const std::int64_t terms = n.shape(0).back(), each = exact_terms(n, 0, 2, 1, 3, n.rank(1) - 1, terms);
+  const bool late = each >= terms && n.rank(1) == 2 && late_zero(n);
   OCTAVO_TRY(const ValueId a, late ? raw_codes(n) : centred(n, 0, 2, n.rank(0) - 2));
   OCTAVO_TRY(const ValueId b, centred(n, 1, 3, n.rank(1) - 1));
-  OCTAVO_TRY(ValueId y, lower_matmul(n, a, b));
-  if (late) {
-    const Shape& w = n.shape(1);
-    OCTAVO_TRY(y, without_zero(n, y, n.add_constant(weight_sums(n, {w[1]}, 1, w[0], w[1]))));
+  if (each >= terms) {
+    OCTAVO_TRY(ValueId y, lower_matmul(n, a, b));
+    if (late) {
+      const Shape& w = n.shape(1);
+      OCTAVO_TRY(y, without_zero(n, y, n.add_constant(weight_sums(n, {w[1]}, 1, w[0], w[1]))));
+    }
+    return n.result(n.cast(y, DType::s32));
   }
-  return n.result(n.cast(y, DType::s32));
+  const std::int64_t b_axis = n.rank(1) == 1 ? 0 : n.rank(1) - 2;
+  if (n.shape(1)[static_cast<std::size_t>(b_axis)] != terms)
+    return n.bad("{} and {}: the inner dimensions differ", ir::to_string(n.shape(0)), ir::to_string(n.shape(1)));
+  ValueId sum = ir::kNone;
+  for (std::int64_t from = 0; from < terms; from += each) {
+    const std::int64_t to = std::min(terms, from + each);
+    const ValueId a_part = c.slice(a, n.rank(0) - 1, from, to), b_part = c.slice(b, b_axis, from, to);
+    OCTAVO_CHECK(c.status());
+    OCTAVO_TRY(const ValueId y, lower_matmul(n, a_part, b_part));
+    const ValueId part = c.cast(y, DType::s32);
+    sum = sum == ir::kNone ? part : c.add(sum, part);
+  }
+  return c.finish(sum);
 }
 
 constexpr std::array kRows{

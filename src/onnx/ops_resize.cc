@@ -57,6 +57,12 @@ bool by_taps(NodeContext& n, const Request& r) {
 }
 
 Status lower_by_taps(NodeContext& n, const Request& r) {
+  if (r.coordinates == "align_corners" && !r.taps.antialias) {
+    n.note(
+        "align_corners with a scale that is not the quotient of the extents: as in ONNX's tests, the exact product of extent and "
+        "scale counts; "
+        "PyTorch and ONNX Runtime take the rounded extent. Export with sizes to have one meaning");
+  }
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
     return n.bad("mode \"{}\" is not nearest, linear or cubic", r.mode);
   if (!ir::is_float(n.type(0).dtype))

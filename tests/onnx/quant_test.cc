@@ -249,16 +249,22 @@ TEST(QLinear, ChannelsLastIsRefused) {
   EXPECT_NE(b.error().find("channels_last=1"), std::string::npos) << b.error();
 }
 
-TEST(Integer, SumsThatMayPass24BitsAreRefused) {
-  const auto model = [](std::int64_t depth) {
+TEST(Integer, SumsBeyond24BitsAreAddedInParts) {
+  for (const std::int64_t depth : {518, 519, 2000}) {  // 518 * 127 * 255 is the last below 2^24
     ModelBuilder b(13);
-    b.input("a", {2, depth}, kU8).output("y", kS32);
+    b.input("a", {1, depth}, kU8).output("y", kS32);
     b.constant("b", {depth, 1}, std::vector<std::int8_t>(static_cast<std::size_t>(depth), 127), kS8);
     b.node("MatMulInteger", {"a", "b"}, {"y"});
-    return b;
-  };
-  EXPECT_EQ(model(518).error(), "");  // 518 * 127 * 255 = 16 775 430 < 2^24
-  EXPECT_NE(model(519).error().find("its int32 sums may reach 16807815, and above 2^24"), std::string::npos) << model(519).error();
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(depth), 255);
+    codes.back() = 254;
+    const double want = static_cast<double>((depth * 255 - 1) * 127);
+    EXPECT_EQ(evaluated(b, ir::Tensor::of<std::uint8_t>({1, depth}, codes)), (std::vector<double>{want}));
+    ModelBuilder image(13);
+    image.input("a", {1, depth, 1, 1}, kU8).output("y", kS32);
+    image.constant("b", {1, depth, 1, 1}, std::vector<std::int8_t>(static_cast<std::size_t>(depth), 127), kS8);
+    image.node("ConvInteger", {"a", "b"}, {"y"});
+    EXPECT_EQ(evaluated(image, ir::Tensor::of<std::uint8_t>({1, depth, 1, 1}, codes)), (std::vector<double>{want}));
+  }
 }
 
 }  // namespace
