@@ -38,8 +38,13 @@ bool coded(const TensorRef& r) {
   return r.quantizer && r.quantizer->per_tensor() && r.dtype == ir::DType::u8;
 }
 
-// Codes become the floats they stand for: the evaluator's operators are defined on values.
-Tensor gather(const Memory& m, const TensorRef& r) {
+// An operator that moves or selects codes of one grid is evaluated on the codes: not every quantizer gives a value's code back.
+bool on_codes(const Stage& s) {
+  return s.anchor.integer && coded(s.anchor.inputs[0]) && s.anchor.op != Op::pad && ir::has_trait(s.anchor.op, ir::kMove);
+}
+
+// Codes become the floats they stand for, as the evaluator's operators are defined on values; or floats that are the codes.
+Tensor gather(const Memory& m, const TensorRef& r, bool as_codes = false) {
   Tensor out(coded(r) ? ir::DType::f32 : r.dtype, r.dims);
   std::byte* to = out.mutable_bytes().data();
   const std::byte* base = m.at(r);
@@ -47,7 +52,8 @@ Tensor gather(const Memory& m, const TensorRef& r) {
     const ir::Quantizer& q = *r.quantizer;
     auto* floats = reinterpret_cast<float*>(to);
     each_element(r, [&](std::int64_t at) {
-      *floats++ = ir::dequantize_one(std::to_integer<std::int32_t>(base[at]), q.scale[0], q.zero_point[0], q.arith);
+      const auto code = std::to_integer<std::int32_t>(base[at]);
+      *floats++ = as_codes ? static_cast<float>(code) : ir::dequantize_one(code, q.scale[0], q.zero_point[0], q.arith);
     });
     return out;
   }
@@ -114,7 +120,7 @@ class ReferenceKernel final : public Kernel {
 
   void run(const Memory& memory, int, int, const Worker& worker) const override {
     std::vector<Tensor> inputs;
-    for (const TensorRef& r : stage_.anchor.inputs) inputs.push_back(gather(memory, r));
+    for (const TensorRef& r : stage_.anchor.inputs) inputs.push_back(gather(memory, r, on_codes(stage_)));
     if (stage_.anchor.weights) inputs.push_back(weights_);
     if (stage_.anchor.op == Op::gemm) {
       for (Tensor& t : inputs) t = without_pixels(t);
@@ -163,7 +169,8 @@ class ReferenceKernel final : public Kernel {
   // acc_i is the code (of the input's grid, which the operator keeps), acc_f the float.
   [[nodiscard]] std::int32_t value(const Tensor& t, std::int64_t i) const {
     const TensorRef& in = stage_.anchor.inputs[0];
-    if (stage_.anchor.integer && coded(in)) {
+    if (on_codes(stage_)) return static_cast<std::int32_t>(t.at(i));
+    if (stage_.anchor.integer && coded(in)) {  // pad: its value is a float
       const ir::Quantizer& q = *in.quantizer;
       return ir::quantize_one(static_cast<float>(t.at(i)), q.scale[0], q.zero_point[0], 0, 255, q.arith);
     }

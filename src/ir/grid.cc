@@ -56,6 +56,18 @@ bool holds(DType value, DType arith) {
   return value == DType::f32 || value == DType::f64 || value == arith;
 }
 
+/// Reading a value of the grid through its quantizer gives its code back. In float16 and bfloat16 a quotient may round to the next
+/// code; then codes can be moved, but a value that was computed (even selected by max) cannot be told its code.
+bool gives_back(const Quantizer& q) {
+  if (q.arith == DType::f32) return true;
+  return every_channel(q, [&](std::int64_t c) {
+    for (std::int64_t code = q.lo(); code <= q.hi(); ++code) {
+      if (quantize_one(value_of(q, code, c), q.scale_at(c), q.zero_at(c), q.lo(), q.hi(), q.arith) != code) return false;
+    }
+    return true;
+  });
+}
+
 class Propagation {
  public:
   explicit Propagation(const Graph& g) : g_(g) { grids_.of.resize(idx(g.value_capacity())); }
@@ -95,6 +107,7 @@ class Propagation {
     }
     const Quantizer* q = in(n, 0);
     if (q == nullptr) return std::nullopt;
+    if ((n.op == Op::relu || n.op == Op::clip || n.op == Op::pad) && !gives_back(*q)) return std::nullopt;
     switch (n.op) {
       case Op::relu: return *q;  // 0 is the value of the zero point, which is a code
       case Op::clip: return clip(n, *q);
@@ -121,7 +134,7 @@ class Propagation {
   Grid same(const Node& n, std::size_t first) const {
     const Quantizer* a = in(n, first);
     const Quantizer* b = in(n, first + 1);
-    if (a == nullptr || b == nullptr || !same_grid(*a, *b)) return std::nullopt;
+    if (a == nullptr || b == nullptr || !same_grid(*a, *b) || !gives_back(*a)) return std::nullopt;
     if (!a->per_tensor() && (shape(n, first) != out(n).shape || shape(n, first + 1) != out(n).shape)) return std::nullopt;
     return *a == *b ? *a : spelled(*a);
   }

@@ -67,8 +67,8 @@ bool next(ir::Shape& index, const ir::Shape& dims) {
   return false;
 }
 
-// Dense copy of a strided ref; codes are decoded to the floats they stand for.
-ir::Tensor gather(const Memory& m, const TensorRef& r) {
+// Dense copy of a strided ref; codes are decoded to the floats they stand for, or stay what they are, as floats.
+ir::Tensor gather(const Memory& m, const TensorRef& r, bool as_codes = false) {
   const bool coded = r.quantizer && r.dtype == DType::u8;
   ir::Tensor out(coded ? DType::f32 : r.dtype, r.dims);
   if (out.size() == 0) return out;
@@ -77,7 +77,9 @@ ir::Tensor gather(const Memory& m, const TensorRef& r) {
   std::byte* to = out.mutable_bytes().data();
   do {
     const std::byte* from = element(m, r, index);
-    if (coded) {
+    if (coded && as_codes) {
+      put(to, static_cast<float>(get<std::uint8_t>(from)));
+    } else if (coded) {
       const std::int64_t c = r.quantizer->per_tensor() ? 0 : index[static_cast<std::size_t>(r.quantizer->axis)];
       put(to, ir::dequantize_one(get<std::uint8_t>(from), r.quantizer->scale_at(c), r.quantizer->zero_at(c), r.quantizer->arith));
     } else {
@@ -133,11 +135,19 @@ class Oracle final : public region::Kernel {
     } while (next(index, s.space));
   }
 
+  // An operator that moves or selects codes of one grid is evaluated on the codes: not every quantizer gives a value's code back.
+  static bool on_codes(const Stage& s) {
+    return s.anchor.integer && s.anchor.inputs[0].quantizer && s.anchor.inputs[0].dtype == DType::u8 && s.anchor.op != Op::pad &&
+           ir::has_trait(s.anchor.op, ir::kMove);
+  }
+
   static Scalar anchor_value(const Stage& s, const ir::Tensor& t, std::int64_t flat) {
     Scalar acc{};
     const float v = static_cast<float>(t.at(flat));
     const TensorRef& in = s.anchor.inputs[0];
-    if (s.anchor.integer && in.quantizer) {  // codes of one grid in and out: encoding the selected value gives its code back
+    if (on_codes(s)) {
+      acc.i = static_cast<std::int32_t>(v);
+    } else if (s.anchor.integer && in.quantizer) {  // pad: its value is a float
       acc.i = ir::quantize_one(v, in.quantizer->scale[0], in.quantizer->zero_point[0], 0, 255, in.quantizer->arith);
     } else {
       acc.f = v;
@@ -158,7 +168,7 @@ class Oracle final : public region::Kernel {
   // Float anchors and everything without a rule of its own: the graph evaluator on a one-node graph.
   static std::vector<ir::Tensor> evaluate_anchor(const Memory& m, const Stage& s) {
     std::vector<ir::Tensor> inputs;
-    for (const TensorRef& r : s.anchor.inputs) inputs.push_back(gather(m, r));
+    for (const TensorRef& r : s.anchor.inputs) inputs.push_back(gather(m, r, on_codes(s)));
     if (s.anchor.weights) {
       inputs.push_back(gather(m, *s.anchor.weights));
       for (ir::Tensor& t : inputs) {  // sums of bfloat16 products are floats, not rounded to bfloat16
