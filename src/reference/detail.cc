@@ -139,9 +139,12 @@ Tensor decode(const Tensor& codes, const ir::Quantizer& q, DType type) {
 Result<std::vector<std::int16_t>> centred_codes(const Args& a, const Tensor& t, const ir::Quantizer& q) {
   const std::vector<float> values = floats(t);
   std::vector<std::int16_t> out(values.size());
-  const float s = q.scale[0];
-  const std::int32_t zp = q.zero_point[0];
+  const std::int64_t inner = q.per_tensor() ? 1 : ir::dense_strides(t.shape())[idx(q.axis)];
+  const std::int64_t channels = q.per_tensor() ? 1 : t.shape()[idx(q.axis)];
   for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t channel = static_cast<std::int64_t>(i) / inner % channels;
+    const float s = q.scale_at(channel);
+    const std::int32_t zp = q.zero_at(channel);
     // Nearest code; the product's rounding (to f16, say) may have moved the value by up to a step, so the neighbours are tried too.
     const auto nearest = static_cast<std::int32_t>(std::nearbyint(std::min(std::max(values[i] / s, -1024.0F), 1024.0F)));
     bool found = false;
