@@ -76,6 +76,26 @@ TEST(Avx512Depthwise, WideRowsRunInStrips) {
   }
 }
 
+TEST(Avx512Depthwise, SecondRoundings) {
+  for (std::uint32_t seed = 1; seed <= 160; ++seed) {
+    Scene s(seed);
+    Depthwise k;
+    k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);
+    k.kernel = {s.pick(1, 5), s.pick(1, 5)};
+    k.scale = s.pick(0, 2) == 0 ? -2e-3F : 2e-3F;
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k);
+    round_again(s, static_cast<int>(seed % 4), s.pick(0, 1) == 0, s.pick(0, 1) == 0 ? DType::u8 : DType::s8);
+    if (s.pick(0, 2) == 0) {  // a third rounding of something else: the outputs do not share what is packed
+      auto& p = s.stage().program;
+      const int x = p.push(Op::mul, p.push(Op::i2f, p.push(Op::acc_i)), p.imm_f(0.01F));
+      p.outputs.push_back({p.push(Op::f2i, p.push(Op::min, p.push(Op::max, x, p.imm_f(-90)), p.imm_f(90))), DType::s8});
+      s.stage().stores.push_back(s.nhwc(DType::s8, s.stage().space));
+    }
+    EXPECT_RUNS(run(s, k, kTactic));
+  }
+}
+
 TEST(Avx512Depthwise, RefusesOtherGroupings) {
   Depthwise k;
   Scene s(1);

@@ -42,6 +42,32 @@ inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region
   st.stores = {s.nhwc(k.out, st.space, region::BufferKind::arena, k.gap)};
 }
 
+/// A pair behind the pair, over something in between: none, a clip, a leaky relu, or sqrt(|x|). The first code is an output as well
+/// if `both`.
+inline void round_again(Scene& s, int between, bool both, ir::DType type) {
+  using program::Op;
+  auto& st = s.stage();
+  auto& p = st.program;
+  const auto first = p.outputs[0];
+  int v = p.push(Op::i2f, p.push(Op::sub_i, first.value, p.imm_i(first.type == ir::DType::u8 ? 3 : 0)));
+  v = p.push(Op::mul, v, p.imm_f(0.37F));
+  if (between == 1) v = p.push(Op::min, p.push(Op::max, v, p.imm_f(0)), p.imm_f(23.7F));
+  if (between == 2) v = p.push(Op::sel_lt, v, p.imm_f(0), p.push(Op::mul, v, p.imm_f(0.1F)), v);
+  if (between == 3) v = p.push(Op::sqrt, p.push(Op::max, v, p.push(Op::mul, v, p.imm_f(-1))));
+  const int lo = type == ir::DType::u8 ? -7 : -128;
+  v = p.push(Op::div, v, p.imm_f(0.211F));
+  v = p.push(Op::min, p.push(Op::max, v, p.imm_f(static_cast<float>(lo))), p.imm_f(static_cast<float>(lo + 255)));
+  v = p.push(Op::f2i, v);
+  if (type == ir::DType::u8) v = p.push(Op::add_i, v, p.imm_i(7));
+  if (both) {
+    p.outputs.push_back({v, type});
+    st.stores.push_back(s.nhwc(type, st.space));
+  } else {
+    p.outputs[0] = {v, type};
+    st.stores[0] = s.nhwc(type, st.space);
+  }
+}
+
 /// Empty, or what is wrong and with which shape; "skip: ..." without the instruction set.
 inline std::string run(Scene& s, const Depthwise& k, std::string_view tactic) {
   const std::string why = s.compare(cpu::avx512_provider(), std::string(tactic));

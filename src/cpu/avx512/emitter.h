@@ -7,6 +7,7 @@
 #define XBYAK_NO_OP_NAMES
 #include <xbyak/xbyak.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -66,6 +67,22 @@ class ConstantPool {
   std::map<std::int32_t, Xbyak::Label> dwords_;
   std::map<std::array<std::uint8_t, 64>, Xbyak::Label> blocks_;
   std::map<std::pair<program::Table, bool>, Xbyak::Label> tables_;
+};
+
+/// Tables often have one half that is one value (what relu cuts off): indices are clamped to the other half, and half the work is
+/// left.
+struct HalfTable {
+  int offset = -1;         ///< of the half that is looked up; -1: both are needed
+  std::uint8_t bound = 0;  ///< indices are clamped to it
+  static HalfTable of(const program::Table& t) {
+    const auto all = [&](std::size_t first, std::size_t last) {
+      return std::all_of(t.begin() + static_cast<std::ptrdiff_t>(first), t.begin() + static_cast<std::ptrdiff_t>(last) + 1,
+                         [&](std::uint8_t v) { return v == t[first]; });
+    };
+    if (all(0, 128)) return {128, 128};
+    if (all(127, 255)) return {0, 127};
+    return {};
+  }
 };
 
 class Emitter {

@@ -284,6 +284,20 @@ void Emitter::pack(const Group& g) {
 /// A register with the table's entries for 64 packed indices.
 int Emitter::look_up(int which, int index) {
   const auto& t = e_.tables[static_cast<std::size_t>(which)];
+  if (const auto half = HalfTable::of(t); half.offset >= 0) {
+    std::array<std::uint8_t, 64> bound{};
+    bound.fill(half.bound);
+    const int out = take(-1), at = take(-1);
+    if (half.offset > 0) {
+      c_.vpmaxub(Zmm(at), Zmm(index), pool_.block(bound));
+    } else {
+      c_.vpminub(Zmm(at), Zmm(index), pool_.block(bound));
+    }
+    c_.vmovdqa64(Zmm(out), pool_.table(t, false, half.offset));
+    c_.vpermt2b(Zmm(out), Zmm(at), pool_.table(t, false, half.offset + 64));
+    release(at);
+    return out;
+  }
   const int high = take(-1), out = take(-1);
   c_.vmovdqa64(Zmm(out), pool_.table(t, false, 0));
   c_.vpermt2b(Zmm(out), Zmm(index), pool_.table(t, false, 64));

@@ -79,7 +79,14 @@ class Lowering {
     e_.outputs = p.outputs;
     for (auto& o : e_.outputs) o.value = same[static_cast<std::size_t>(o.value)];
     e_.tables = p.tables;
+    const auto computed = e_.outputs;
+    if (vbmi_) {
+      for (auto& o : e_.outputs) tabulate(o);
+    }
     choose_pack();
+    for (std::size_t j = 0; j < computed.size(); ++j) {  // lanes of 32 bits look nothing up
+      if (!e_.pack.packs(j)) e_.outputs[j] = computed[j];
+    }
     remove_dead();
   }
 
@@ -103,6 +110,94 @@ class Lowering {
   std::optional<std::int32_t> imm_i(int v) const {
     if (at(v).op != Op::imm_i) return std::nullopt;
     return at(v).imm;
+  }
+
+  /// Whatever becomes of a code is a table of it: an 8-bit output behind a second rounding (a pair, a clip or an activation,
+  /// another pair) is looked up in packed bytes instead of computed in floats, and what is left is requantization (requant.h).
+  void tabulate(program::Output& o) {
+    if (o.type != ir::DType::u8 && o.type != ir::DType::s8) return;
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const int cut = static_cast<int>(i);
+      if (at(cut).op != Op::f2i || is_code_of(o.value, cut)) continue;
+      const auto clamp = float_clamp(at(cut).args[0]);
+      if (!clamp || !clamp->has_lo || clamp->nan_passes || !(clamp->hi - clamp->lo <= 255) || std::fabs(clamp->lo) > 1024) continue;
+      std::vector<char> cone(e_.code.size(), 0);
+      if (!function_of(o.value, cut, cone)) continue;
+      const auto first = static_cast<std::int32_t>(std::ceil(clamp->lo));
+      program::Table table{};
+      for (std::int32_t byte = 0; byte < 256; ++byte)
+        table[static_cast<std::size_t>(byte)] = value_at(o.value, cut, first + byte, cone);
+      const auto found = std::find(e_.tables.begin(), e_.tables.end(), table);
+      const auto which = static_cast<std::int32_t>(found - e_.tables.begin());
+      if (found == e_.tables.end()) e_.tables.push_back(table);
+      const int index = first == 0 ? cut : plus(cut, -first);
+      o.value = push(Instr{Op::table, {index, -1, -1, -1}, which, false});
+      return;
+    }
+  }
+
+  /// cut + c, the node that computes it already if there is one.
+  int plus(int cut, std::int32_t c) {
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const Instr& in = e_.code[i];
+      if (in.op != Op::add_i) continue;
+      if ((in.args[0] == cut && imm_i(in.args[1]) == c) || (in.args[1] == cut && imm_i(in.args[0]) == c))
+        return static_cast<int>(i);
+    }
+    const int imm = push(Instr{Op::imm_i, {-1, -1, -1, -1}, c, false});
+    return push(Instr{Op::add_i, {cut, imm, -1, -1}, 0, false});
+  }
+
+  /// v is the code itself, shifted and clamped: the pack does that. A table already looked up has nothing to gain.
+  bool is_code_of(int v, int cut) const {
+    while (v != cut) {
+      const Instr& in = at(v);
+      if (in.op == Op::table) return true;
+      if (in.op != Op::add_i && in.op != Op::min_i && in.op != Op::max_i && in.op != Op::sub_i) return false;
+      if (imm_i(in.args[1])) {
+        v = in.args[0];
+      } else if (in.op != Op::sub_i && imm_i(in.args[0])) {
+        v = in.args[1];
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// v depends on nothing but `cut` and constants; `cone` gets the nodes in between.
+  bool function_of(int v, int cut, std::vector<char>& cone) const {
+    if (v == cut || cone[static_cast<std::size_t>(v)] != 0) return true;
+    const Instr& in = at(v);
+    if (in.op == Op::acc_i || in.op == Op::acc_f || in.op == Op::load_i || in.op == Op::load_f) return false;
+    for (const int a : in.args) {
+      if (a >= 0 && !function_of(a, cut, cone)) return false;
+    }
+    cone[static_cast<std::size_t>(v)] = 1;
+    return true;
+  }
+
+  /// The low byte of v where `cut` is `code`, by the oracle.
+  std::uint8_t value_at(int v, int cut, std::int32_t code, const std::vector<char>& cone) const {
+    program::Program p;
+    p.tables = e_.tables;
+    std::vector<program::Scalar> values(e_.code.size());
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const Instr& in = e_.code[i];
+      if (static_cast<int>(i) == cut) {
+        values[i].i = code;
+      } else if (cone[i] != 0 && (in.op == Op::imm_i || in.op == Op::imm_f)) {
+        values[i].i = in.imm;
+        if (in.op == Op::imm_f) values[i].f = std::bit_cast<float>(in.imm);
+      } else if (cone[i] != 0) {
+        std::array<program::Scalar, 4> a{};
+        for (std::size_t k = 0; k < 4; ++k) {
+          if (in.args[k] >= 0) a[k] = values[static_cast<std::size_t>(in.args[k])];
+        }
+        values[i] = program::evaluate_op(p, program::Instr{in.op, in.args, in.imm}, a[0], a[1], a[2], a[3]);
+      }
+    }
+    return static_cast<std::uint8_t>(values[static_cast<std::size_t>(v)].i & 255);
   }
 
   /// The first 8-bit output decides what is packed; others that are the same bytes or tables of them join it.

@@ -49,6 +49,15 @@ class Rolling {
       c_.kmovq(c_.k1, c_.rax);
       c_.vmovdqa64(Zmm(kOrder), pool_.block(transposed()));
     }
+    for (const auto& sink : d_.epilogue.pack.sinks) {  // half a table fits beside the window
+      if (sink.table < 0 || held_ >= 0) continue;
+      const auto& t = d_.epilogue.tables[static_cast<std::size_t>(sink.table)];
+      const auto half = HalfTable::of(t);
+      if (half.offset < 0) continue;
+      held_ = sink.table;
+      c_.vmovdqa64(Zmm(kHeld), pool_.table(t, false, half.offset));
+      c_.vmovdqa64(Zmm(kHeld + 1), pool_.table(t, false, half.offset + 64));
+    }
     if (d_.requant.zero != 0) c_.vmovdqa64(Zmm(kZero), pool_.block(each_word(d_.requant.zero)));
     c_.mov(c_.rax, c_.ptr[c_.rdi + at(offsetof(RollingArgs, padding))]);
     c_.mov(c_.ptr[c_.rsp], c_.rax);
@@ -98,7 +107,7 @@ class Rolling {
   }
 
  private:
-  static constexpr int kTemps = 20, kZero = 26, kOrder = 27, kLookup = 28;
+  static constexpr int kTemps = 20, kZero = 26, kOrder = 27, kLookup = 28, kHeld = 30;
   [[nodiscard]] int input_rows() const { return s_.rows == 2 ? 4 : 3; }
   [[nodiscard]] Zmm acc(int r, int v) const { return Zmm(r * s_.vectors + v); }
   [[nodiscard]] static Zmm column(int set, int v) { return Zmm(8 + set * 4 + v); }
@@ -233,6 +242,21 @@ class Rolling {
   Zmm look_up(int which, const Zmm& index) {
     const auto& t = d_.epilogue.tables[static_cast<std::size_t>(which)];
     const Zmm low(kLookup), high(kLookup + 1);
+    if (const auto half = HalfTable::of(t); half.offset >= 0) {
+      const auto bound = pool_.block(each_byte(half.bound));
+      if (half.offset > 0) {
+        c_.vpmaxub(low, index, bound);
+      } else {
+        c_.vpminub(low, index, bound);
+      }
+      if (which == held_) {
+        c_.vpermi2b(low, Zmm(kHeld), Zmm(kHeld + 1));
+        return low;
+      }
+      c_.vmovdqa64(high, pool_.table(t, false, half.offset));
+      c_.vpermi2b(low, high, pool_.table(t, false, half.offset + 64));
+      return low;
+    }
     c_.vmovdqa64(low, pool_.table(t, false, 0));
     c_.vpermt2b(low, index, pool_.table(t, false, 64));
     c_.vmovdqa64(high, pool_.table(t, false, 128));
@@ -250,6 +274,7 @@ class Rolling {
   bool whole_;
   const Reg64 columns_ = Xbyak::util::rax, count_ = Xbyak::util::rbp, weights_ = Xbyak::util::r15, values_ = Xbyak::util::rdi;
   std::deque<std::pair<Xbyak::Label, Xbyak::Label>> switches_;
+  int held_ = -1;  ///< the table in registers kHeld and kHeld + 1
 };
 
 }  // namespace
