@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import sys
 
 import bundle
@@ -69,6 +70,8 @@ class Run(parity.Run):
         a = self.args
         networks.make_zoo(a, a.nets)
         self.each([(None, 1, lambda m, n=n: networks.float_model(m, n)) for n in a.nets])
+        styles = {"implicit": "everywhere", "batch8": "residual"}
+        self.each([(None, 1, lambda m, n=n, s=s: networks.table_of(m, n, s)) for n in a.nets for s in sorted({styles.get(f, f) for f in a.forms})])
         for t in a.threads:
             self.each([(f"{n}/{f}/{t}", t, lambda m, n=n, f=f: measure(m, n, f, t))
                        for n in a.nets for f in a.forms if self.missing(f"{n}/{f}/{t}")], quiet=True)
@@ -79,7 +82,7 @@ def cell(row):
     if row is None:
         return ""
     if "error" in row:
-        return "failed"
+        return "not measured"
     if row["same"]:
         return f"the default plan, {row['explicit_ms']:.2f} ms"
     return f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}], {row['explicit_ms']:.2f} ms ({', '.join(row['taken']) or 'tactics'})"
@@ -98,6 +101,8 @@ def table(results, nets, forms, threads):
 def write(kept, nets, forms, threads):
     won = sorted({k.split("/")[0] for k, r in kept["results"].items() if r.get("high", 1) < 1})
     lost = sorted(k for k, r in kept["results"].items() if r.get("low", 0) > 1)
+    words = {k: re.sub(r"\S*/", "", r["error"].strip().splitlines()[-1]) for k, r in sorted(kept["results"].items()) if "error" in r}
+    absent = "\n".join(f"- {k}: {text}" for k, text in words.items())
     PAGE.write_text(f"""# What the planner's search gains over the default choices
 
 Written by `bench/planner.py --write` from one run on {kept['machine']}: effort {kept['effort']} against effort {kept['baseline']}. A ratio is searched ÷ default,
@@ -107,7 +112,7 @@ another answer than the default. *The default plan*: the search found nothing be
 Faster, with the whole interval below 1, on: {', '.join(won) or 'none'}. Slower, with the whole interval above 1: {', '.join(lost) or 'none'}.
 
 {table(kept['results'], nets, forms, threads)}
-""", encoding="utf-8")
+{"Not measured:" + chr(10) + absent + chr(10) if absent else ""}""", encoding="utf-8")
 
 
 def main():
