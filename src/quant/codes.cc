@@ -128,6 +128,14 @@ bool gives_back(const Quantizer& q) {
   return true;
 }
 
+bool gives_back(const Quantizer& q, double code) {
+  if (q.type == DType::s32 || !q.per_tensor() || !(code >= static_cast<double>(q.lo()) && code <= static_cast<double>(q.hi())))
+    return false;
+  const auto c = static_cast<std::int32_t>(code);
+  const float x = ir::dequantize_one(c, q.scale[0], q.zero_point[0], q.arith);
+  return static_cast<double>(ir::quantize_one(x, q.scale[0], q.zero_point[0], q.lo(), q.hi(), q.arith)) == code;
+}
+
 bool holds(DType type, const Quantizer& q) {
   return type == DType::f32 || type == DType::f64 || type == q.arith;
 }

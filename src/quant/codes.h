@@ -24,6 +24,8 @@ void substitute(ir::Graph& g, ir::ValueId from, ir::ValueId to, bool join_origin
 /// True if quantize_q(dequantize_q(c)) == c for every code c, by enumeration (8 and 16 bits). Stronger than ir::fixes(q, q): two
 /// codes may have one value, in bf16 or where the product overflows.
 [[nodiscard]] bool gives_back(const ir::Quantizer& q);
+/// The same of one code, per tensor.
+[[nodiscard]] bool gives_back(const ir::Quantizer& q, double code);
 /// True if values of this type hold everything that `q` dequantizes to.
 [[nodiscard]] bool holds(ir::DType type, const ir::Quantizer& q);
 

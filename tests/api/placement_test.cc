@@ -9,6 +9,7 @@
 
 #include "ir/canonical.h"
 #include "plan/plan.h"
+#include "quant/codes.h"
 #include "quant/normal_form.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
@@ -46,9 +47,12 @@ bool has_table(const region::Plan& plan) {
 
 // Summation order is free in float convolutions, so graphs with one are only compared among their placements.
 bool has_float_sum(const region::Plan& plan) {
+  using ir::Op;
   for (const region::Region& r : plan.regions) {
     for (const region::Stage& s : r.stages) {
-      if (s.anchor.weights && !s.anchor.integer) return true;
+      const Op op = s.anchor.op;
+      const bool sums = s.anchor.weights || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum;
+      if (sums && !s.anchor.integer) return true;
     }
   }
   return false;
@@ -102,12 +106,22 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
   return 1;
 }
 
+/// A quantizer in float16 or bfloat16 whose codes do not all come back (quotients round to the next one): laws that put a view
+/// before a quantize would change the result there, so such a network may keep more than one normal form.
+bool has_loose_codes(const ir::Graph& g) {
+  for (const ir::NodeId id : g.order()) {
+    const auto& q = g.node(id).quantizer;
+    if (q && q->arith != ir::DType::f32 && !quant::gives_back(*q)) return true;
+  }
+  return false;
+}
+
 TEST(Placement, SamePlanAndSameBits) {
   const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
                       first = setting("OCTAVO_FUZZ_SEED", 1);
   Coverage coverage;
   testing::PlacementCounts moves;
-  int changed_hash = 0, same_table = 0, float_sums = 0, unavailable = 0, searched = 0;
+  int loose = 0, changed_hash = 0, same_table = 0, float_sums = 0, unavailable = 0, searched = 0;
   for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
     Tier tier = testing::kTiers[seed % 4];
     if (!testing::available(tier)) {
@@ -137,6 +151,14 @@ TEST(Placement, SamePlanAndSameBits) {
       const ir::Graph placed = testing::place_otherwise(original, seed * 31 + k, 12, moves);
       const auto other = plan::make_plan(placed, providers, {});
       ASSERT_TRUE(other) << where << " placement " << k << "\n" << other.error().message;
+      if (hash != region::plan_hash(other->plan) && has_loose_codes(original)) {  // the same bits, by another plan
+        ++loose;
+        const auto same = testing::run_plan(other->plan, providers, feeds);
+        ASSERT_TRUE(same) << where << "\n" << same.error().message;
+        if (!float_sum && !has_float_sum(other->plan))
+          ASSERT_EQ(testing::first_difference(*want, *same), "") << where << " placement " << k;
+        continue;
+      }
       ASSERT_EQ(hash, region::plan_hash(other->plan)) << where << " placement " << k << "\n"
                                                       << listing(planned->plan) << "other:\n"
                                                       << listing(other->plan);
@@ -177,6 +199,9 @@ TEST(Placement, SamePlanAndSameBits) {
       "instruction set: %d\n",
       changed_hash, same_table, unavailable);
   std::printf("graphs also searched at effort 2 with estimated costs: %d\n", searched);
+  std::printf("placements of networks whose half-precision codes do not all come back, with another plan and the same bits: %d\n",
+              loose);
+  EXPECT_LE(loose, static_cast<int>(3 + graphs / 200));
   std::printf("graphs with a float convolution, compared among placements only: %d\n", float_sums);
   if (graphs < 1500) return;  // a single repeated seed covers nothing
   for (const rewrite::Rule* law : quant::laws()) {

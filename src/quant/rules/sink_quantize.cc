@@ -36,15 +36,20 @@ struct SinkQuantize final : rewrite::Rule {
     if (!moved) return rewrite::refuse(moved.error());
 
     std::vector<ir::ValueId> operands = m.inputs;
-    bool round_trip = moved->attrs != m.attrs;  // a code went through dequantize and must come back through quantize
+    // Codes that go through dequantize and must come back through quantize: padding, and operands that are no quantize.
+    bool comes_back = moved->attrs == m.attrs || (m.op == ir::Op::pad && gives_back(*q, ir::get_float(m.attrs, "value", 0)));
     ir::DType type = ir::DType::f32;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
       if (p.op == ir::Op::quantize) type = g.type(p.inputs[0]).dtype;
-      round_trip = round_trip || p.op != ir::Op::quantize;
+      if (p.op == ir::Op::constant && !p.quantizer) {
+        for (std::int64_t k = 0; k < p.payload.size() && comes_back; ++k) comes_back = gives_back(*q, p.payload.at(k));
+      } else if (p.op != ir::Op::quantize) {
+        comes_back = comes_back && gives_back(*q);
+      }
     }
-    if (round_trip && !gives_back(*q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
+    if (!comes_back && !gives_back(*q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(*q)));
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!moved->operands[i]) continue;
       const ir::Node& p = g.producer(operands[i]);
