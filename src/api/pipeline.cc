@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "cpu/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
-#include "tune/measured_costs.h"
 
 namespace octavo::api {
 namespace {
@@ -33,19 +31,10 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
     p.ranges.erase(alias);
   }
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
-  std::optional<tune::MeasuredCosts> costs;
-  if (p.effort > 0 && options.device == "cpu" && p.costs == nullptr) {
-    tune::TimingCache cache;
-    if (!options.timing.cache.empty()) {
-      OCTAVO_TRY(cache, tune::TimingCache::read(options.timing.cache));
-    }
-    costs.emplace(std::move(cache), usable, tune::TuneOptions{p.effort, p.threads, options.timing.strict, options.timing.log});
-    p.costs = &*costs;
-  }
+  Measuring measuring;
+  OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
-  if (costs && costs->measured() > 0 && !options.timing.cache.empty()) {
-    OCTAVO_CHECK(costs->fresh().merge_into(options.timing.cache));
-  }
+  OCTAVO_CHECK(measuring.keep(options));
   report(options, "engine");
   ir::PrintOptions text;
   text.full_constants = false;
@@ -70,6 +59,23 @@ engine::Providers all_providers() {
   engine::Providers all = cpu::providers();
   all.push_back(&reference::oracle_provider());
   return all;
+}
+
+Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
+  if (options.effort == 0 || build.device != "cpu" || options.costs != nullptr) return {};
+  tune::TimingCache cache;
+  if (!build.timing.cache.empty()) {
+    OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
+  }
+  costs_.emplace(std::move(cache), providers,
+                 tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
+  options.costs = &*costs_;
+  return {};
+}
+
+Status Measuring::keep(const PipelineOptions& build) const {
+  if (!costs_ || costs_->measured() == 0 || build.timing.cache.empty()) return {};
+  return costs_->fresh().merge_into(build.timing.cache);
 }
 
 std::string device_of(const region::Plan& plan) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "onnx/import.h"
 #include "plan/permit.h"
 #include "rewrite/rule.h"
+#include "tune/measured_costs.h"
 
 namespace octavo::api {
 
@@ -33,6 +35,17 @@ struct PipelineOptions {
     bool strict = false;                               ///< a miss is an error
     std::function<void(const std::string& line)> log;  ///< each key and time as used
   } timing;
+};
+
+/// The measured costs of one build or one question about it: read from the timing cache, and what was measured goes back there.
+/// `options` gets them; nothing at effort 0, off the cpu, or where it has costs already. Must outlive the planning.
+class Measuring {
+ public:
+  [[nodiscard]] Status begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options);
+  [[nodiscard]] Status keep(const PipelineOptions& build) const;
+
+ private:
+  std::optional<tune::MeasuredCosts> costs_;
 };
 
 struct Built {

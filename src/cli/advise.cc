@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "onnx/convert.h"
-#include "tune/measured_costs.h"
 
 namespace octavo::cli {
 namespace {
@@ -21,24 +20,17 @@ struct Options {
 
 Result<int> advise(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
-  OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(o.model));
+  OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
+  build.device = "cpu";
   OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
-  OCTAVO_TRY(const auto providers, api::providers("cpu"));
+  OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = build.plan;
   options.threads = build.threads > 0 ? build.threads : engine::available_cores();
-  std::optional<tune::MeasuredCosts> costs;
-  if (options.effort > 0) {
-    tune::TimingCache cache;
-    if (!build.timing.cache.empty()) {
-      OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
-    }
-    costs.emplace(std::move(cache), providers,
-                  tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
-    options.costs = &*costs;
-  }
+  api::Measuring measuring;
+  OCTAVO_CHECK(measuring.begin(build, providers, options));
   progress->step("try every pair");
   OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));
-  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().merge_into(build.timing.cache));
+  OCTAVO_CHECK(measuring.keep(build));
   progress.reset();
 
   const char* source = options.effort > 0 ? "measured" : "estimated";

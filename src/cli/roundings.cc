@@ -4,7 +4,6 @@
 
 #include "plan/advise.h"
 #include "report/roundings.h"
-#include "tune/measured_costs.h"
 
 namespace octavo::cli {
 
@@ -23,20 +22,12 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const std::strin
   plan::PlanOptions options = build.plan;
   options.threads = build.threads > 0 ? build.threads : engine::available_cores();
   options.disabled = build.disabled;
-  const bool measures = options.effort > 0 && build.device == "cpu";
-  std::optional<tune::MeasuredCosts> costs;
-  if (measures) {
-    tune::TimingCache cache;
-    if (!build.timing.cache.empty()) {
-      OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
-    }
-    costs.emplace(std::move(cache), providers,
-                  tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
-    options.costs = &*costs;
-  }
+  api::Measuring measuring;
+  OCTAVO_CHECK(measuring.begin(build, providers, options));
+  const bool measured = options.costs != nullptr;
   progress->step("leave out every rounding");
   OCTAVO_TRY(auto roundings, plan::price_roundings(model.graph, providers, options));
-  if (costs && costs->measured() > 0 && !build.timing.cache.empty()) OCTAVO_CHECK(costs->fresh().merge_into(build.timing.cache));
+  OCTAVO_CHECK(measuring.keep(build));
   if (!build_without.empty()) {
     if (roundings.costly == 0) {
       return fail(ErrorKind::usage, fmt::format("--build-without {}: no rounding inside regions costs time ({} in all)\n"
@@ -48,7 +39,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const std::strin
     OCTAVO_CHECK(built.engine->save(build_without));
   }
   progress.reset();
-  fmt::print("{}", json ? report::to_json(roundings, measures) : report::text(roundings, measures));
+  fmt::print("{}", json ? report::to_json(roundings, measured) : report::text(roundings, measured));
   return 0;
 }
 

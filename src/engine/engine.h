@@ -99,7 +99,6 @@ class Context {
   void run_region(std::size_t index);
   void run_image(std::int64_t image, int worker, const Observer* observer);
   void run_images(const Observer* observer);
-  [[nodiscard]] std::size_t lanes() const { return memory_.size(); }
 
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<ThreadPool> pool_;

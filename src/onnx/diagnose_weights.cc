@@ -66,7 +66,7 @@ std::vector<double> reach(const Weights& w, std::int64_t axis) {
   const std::int64_t entries = w.scale->size(), stride = ir::dense_strides(w.data->shape())[static_cast<std::size_t>(axis)];
   std::vector<double> largest(static_cast<std::size_t>(entries), 0);
   const double half = (w.hi - w.lo) / 2.0 - 0.5;  // 127
-  for (std::int64_t i = 0; i < w.data->size(); ++i) {
+  for (std::int64_t i = 0, size = w.data->size(); i < size; ++i) {
     const std::int64_t c = i / stride % entries;
     const double v = w.coded ? (w.data->at(i) - zero_at(w, c)) / half : w.data->at(i) / (scale_at(w, c) * half);
     largest[static_cast<std::size_t>(c)] = std::max(largest[static_cast<std::size_t>(c)], std::abs(v));
@@ -113,7 +113,7 @@ void saturation_of(const Weights& w, const std::string& node, const Report& repo
   const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : 1;
   std::int64_t beyond = 0;
   double worst = 0, value = 0, range = 0;
-  for (std::int64_t i = 0; i < w.data->size(); ++i) {
+  for (std::int64_t i = 0, size = w.data->size(); i < size; ++i) {
     const std::int64_t c = entries > 1 ? i / stride % entries : 0;
     const double zero = zero_at(w, c), s = scale_at(w, c);
     if (w.coded) {

@@ -24,9 +24,14 @@ ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
   const ir::Quantizer q = ir::as_s8(*c.quantizer);
   const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
   ir::Tensor out(ir::DType::s8, c.payload.shape());
-  for (std::int64_t i = 0; i < out.size(); ++i) {
-    out.mutable_data<std::int8_t>()[static_cast<std::size_t>(i)] =
-        static_cast<std::int8_t>(static_cast<std::int32_t>(c.payload.at(i)) + shift);
+  const auto to = out.mutable_data<std::int8_t>();
+  const auto shifted = [&](const auto& from) {
+    std::transform(from.begin(), from.end(), to.begin(), [&](auto code) { return static_cast<std::int8_t>(code + shift); });
+  };
+  if (c.payload.dtype() == ir::DType::u8) {
+    shifted(c.payload.data<std::uint8_t>());
+  } else {
+    shifted(c.payload.data<std::int8_t>());
   }
   zero = q.zero_point;
   if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
@@ -49,8 +54,8 @@ ir::Tensor transposed_weights(const ir::Tensor& w) {
 // Weights that `narrow` rounded, in their own type.
 ir::Tensor bf16_of(const ir::Tensor& w) {
   ir::Tensor out(ir::DType::bf16, w.shape());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(w.size()); ++i)
-    out.mutable_data<std::uint16_t>()[i] = f32_to_bf16(w.data<float>()[i]);
+  const auto from = w.data<float>();
+  std::transform(from.begin(), from.end(), out.mutable_data<std::uint16_t>().begin(), f32_to_bf16);
   return out;
 }
 

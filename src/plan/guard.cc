@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "plan/margins.h"
 #include "region/region.h"
 
 namespace octavo::plan {
 
 Status guard(const ir::Graph& g, const PlanOptions& options, Costs& costs, const MakePlan& make, Planned& planned) {
-  constexpr double kSlower = 1.005;
   if (options.effort < 2 || options.disabled.contains("tactics") || planned.plan.cost_source == "estimates") return {};
   const auto pinned = [&](const region::Region& r) { return costs.pinned(r, planned.plan).has_value(); };
   if (std::any_of(planned.plan.regions.begin(), planned.plan.regions.end(), pinned)) return {};

@@ -7,5 +7,7 @@ namespace octavo::plan {
 inline constexpr double kPart = 0.98;
 /// The same for whole plans that run in turn.
 inline constexpr double kWhole = 0.99;
+/// What was measured gives way to the plan of effort 0 beyond this part of its time, whole plans in turn.
+inline constexpr double kSlower = 1.005;
 
 }  // namespace octavo::plan

@@ -16,14 +16,7 @@
 namespace octavo {
 namespace {
 
-bool has_float_sum(const region::Plan& plan) {
-  for (const region::Region& r : plan.regions) {
-    for (const region::Stage& s : r.stages) {
-      if (s.anchor.weights && !s.anchor.integer) return true;
-    }
-  }
-  return false;
-}
+using testing::has_float_sum;
 
 /// Prices by which whole batches are dear.
 class DearBatches final : public plan::Costs {

@@ -26,14 +26,7 @@ std::uint64_t setting(const char* name, std::uint64_t fallback) {
   return text ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-bool has_float_sum(const region::Plan& plan) {
-  for (const region::Region& r : plan.regions) {
-    for (const region::Stage& s : r.stages) {
-      if (s.anchor.weights && !s.anchor.integer) return true;
-    }
-  }
-  return false;
-}
+using testing::has_float_sum;
 
 TEST(Search, ArbitraryCostsNeverChangeTheBits) {
   const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 5000 : 300),

@@ -8,23 +8,14 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
+#include "support/costs.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
 
 namespace octavo {
 namespace {
 
-/// Every region costs the same, so the fewest regions win; single-threaded kernels first.
-class CountRegions final : public plan::Costs {
- public:
-  Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
-                                              const std::vector<region::Offer>& offers) override {
-    std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, "measured"});
-    return out;
-  }
-  std::string_view source() const override { return "measured"; }
-};
+using testing::CountRegions;
 
 /// An inverted residual: 1x1 expand, depthwise, 1x1 project, with a shortcut when the stride is 1; two heads read its result.
 std::string block(int size, int kernel, int stride, int expanded) {

@@ -70,13 +70,6 @@ std::string run(Scene& s, const Conv& k) {
   return why.empty() ? why : why + "; " + text(k);
 }
 
-#define EXPECT_RUNS(expr)                                               \
-  do {                                                                  \
-    const std::string difference = (expr);                              \
-    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
-    ASSERT_EQ(difference, "");                                          \
-  } while (false)
-
 TEST(Avx512Conv, ChannelAndPixelTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t o : {1, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 129}) {

@@ -12,13 +12,6 @@ using region::BufferKind;
 
 constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.jit";
 
-#define EXPECT_RUNS(expr)                                               \
-  do {                                                                  \
-    const std::string difference = (expr);                              \
-    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
-    ASSERT_EQ(difference, "");                                          \
-  } while (false)
-
 TEST(Avx512Depthwise, ChannelAndColumnTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {2, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 129, 144}) {

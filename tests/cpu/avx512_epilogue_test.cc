@@ -19,13 +19,6 @@ using ir::DType;
 using program::Op;
 using region::BufferKind;
 
-#define EXPECT_RUNS(expr)                                               \
-  do {                                                                  \
-    const std::string difference = (expr);                              \
-    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
-    ASSERT_EQ(difference, "");                                          \
-  } while (false)
-
 constexpr const char* kTactic = "cpu.conv.u8s8.avx512vnni.jit";
 
 /// The same kernels for processors with VNNI but without byte permutes: tables are gathered.

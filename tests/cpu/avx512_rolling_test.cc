@@ -12,13 +12,6 @@ using region::BufferKind;
 
 constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.rolling";
 
-#define EXPECT_RUNS(expr)                                               \
-  do {                                                                  \
-    const std::string difference = (expr);                              \
-    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
-    ASSERT_EQ(difference, "");                                          \
-  } while (false)
-
 /// How many of the blocks are requantized by one fma: of all.
 std::pair<int, int> lines(Scene& s) {
   const auto packed = cpu::avx512_provider().pack(s.region(), s.plan(), kTactic);

@@ -65,3 +65,11 @@ class Scene {
 };
 
 }  // namespace octavo::testing
+
+/// The string that Scene::compare gave: "" passes, "skip: ..." skips.
+#define EXPECT_RUNS(expr)                                               \
+  do {                                                                  \
+    const std::string difference = (expr);                              \
+    if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference; \
+    ASSERT_EQ(difference, "");                                          \
+  } while (false)

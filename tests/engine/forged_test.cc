@@ -17,6 +17,7 @@
 #include "engine/file.h"
 #include "ir/text.h"
 #include "plan/plan.h"
+#include "support/costs.h"
 #include "support/placement.h"
 
 namespace octavo::engine {
@@ -29,17 +30,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-/// Every region costs the same: chains of stages and regions side by side win over many small regions.
-class CountRegions final : public plan::Costs {
- public:
-  Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
-                                              const std::vector<region::Offer>& offers) override {
-    std::vector<plan::TacticTime> out;
-    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, "measured"});
-    return out;
-  }
-  std::string_view source() const override { return "measured"; }
-};
+using testing::CountRegions;
 
 /// An inverted residual with two heads: conv, depthwise, a shortcut; as stages and side by side under CountRegions.
 constexpr const char* kBlock = R"(graph "block"

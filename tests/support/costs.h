@@ -37,4 +37,16 @@ class ArbitraryCosts : public plan::Costs {
   std::uint64_t seed_;
 };
 
+/// Every region costs the same: the fewest regions win, as chains of stages and side by side.
+class CountRegions final : public plan::Costs {
+ public:
+  Result<std::vector<plan::TacticTime>> price(const region::Region&, const region::Plan&,
+                                              const std::vector<region::Offer>& offers) override {
+    std::vector<plan::TacticTime> out;
+    for (const region::Offer& o : offers) out.push_back({o.refusal.empty() ? 1e-6 : -1, "measured"});
+    return out;
+  }
+  std::string_view source() const override { return "measured"; }
+};
+
 }  // namespace octavo::testing

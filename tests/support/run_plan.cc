@@ -93,4 +93,13 @@ Result<std::vector<ir::Tensor>> run_plan(const region::Plan& plan, const std::ve
   return outputs;
 }
 
+bool has_float_sum(const region::Plan& plan) {
+  for (const region::Region& r : plan.regions) {
+    for (const region::Stage& s : r.stages) {
+      if (s.anchor.weights && !s.anchor.integer) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace octavo::testing

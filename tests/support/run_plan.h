@@ -25,4 +25,7 @@ class PlanMemory {
     const region::Plan& plan, const std::vector<const region::Provider*>& providers, const std::vector<ir::Tensor>& inputs,
     bool tasks_backwards = false, const std::function<void(std::size_t region, const region::Memory&)>& after = nullptr);
 
+/// Some anchor with weights sums floats, in an order that is the kernel's.
+[[nodiscard]] bool has_float_sum(const region::Plan& plan);
+
 }  // namespace octavo::testing

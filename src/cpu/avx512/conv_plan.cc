@@ -8,10 +8,6 @@
 namespace octavo::cpu::avx512 {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Sub-grid `phase` of an axis. conv: input = out * stride + k * dilation - pad. conv_transpose: out = input * stride + k *
 /// dilation - pad.
 Axis make_axis(bool transposed, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t pad,
@@ -177,6 +173,22 @@ std::string read_conv(const region::Region& region, ConvShape& s) {
   if (stage.space[0] != s.n || s.groups < 1 || s.c % s.groups != 0 || s.o % s.groups != 0) return "shapes do not fit together";
   if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return "empty tensor";
   return "";
+}
+
+Block block_at(std::int64_t first, std::int64_t channels) {
+  Block b;
+  b.first_channel = first;
+  b.channels = std::min<std::int64_t>(64, channels - first);
+  b.vectors = static_cast<int>(ceil_div(b.channels, 16));
+  b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+  return b;
+}
+
+RowBands split_rows(const ConvShape& s, std::int64_t together, double seconds, int threads) {
+  const std::int64_t steps = ceil_div(s.out_h, together);
+  const auto want = threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds / 4e-6), 1, 4 * threads);
+  const std::int64_t rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * together;
+  return {rows, ceil_div(s.out_h, rows)};
 }
 
 Tiling tile_pixels(std::int64_t pixels, int most) {

@@ -49,6 +49,19 @@ struct Block {
   std::int64_t init = 0;     ///< offset into the packed initial values, elements
 };
 
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+/// The block of `channels` that begins at `first`; its offsets are the caller's.
+[[nodiscard]] Block block_at(std::int64_t first, std::int64_t channels);
+
+/// Output rows in bands, one a task: of a depthwise convolution that computes `together` rows at a time. Enough of them for the
+/// threads, none below some microseconds of `seconds`.
+struct RowBands {
+  std::int64_t rows = 1, count = 1;
+};
+[[nodiscard]] RowBands split_rows(const ConvShape& shape, std::int64_t together, double seconds, int threads);
+
 /// Pixel tiles of a band: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
 struct Tiling {
   int big = 0, big_count = 0, small = 0, small_count = 0;

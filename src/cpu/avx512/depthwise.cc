@@ -11,10 +11,6 @@
 namespace octavo::cpu::avx512 {
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Clocks for 64 channels of one output pixel, without the epilogue.
 double clocks_per_pixel(const DepthwisePlan& d) {
   double dots = 0;
@@ -270,11 +266,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   choose_rows(d);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
   for (std::int64_t c = 0; c < s.c; c += 64) {
-    Block b;
-    b.first_channel = c;
-    b.channels = std::min<std::int64_t>(64, s.c - c);
-    b.vectors = static_cast<int>(ceil_div(b.channels, 16));
-    b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+    Block b = block_at(c, s.c);
     b.weights = d.weight_bytes;
     b.init = d.init_count;
     d.weight_bytes += d.quads * s.kw * b.vectors * d.rows * 64;
@@ -287,11 +279,9 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / 4.5e9 + 3e-7;
-  const std::int64_t steps = ceil_div(s.out_h, d.rows);
-  const auto want =
-      plan.threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(d.seconds / 4e-6), 1, 4 * plan.threads);
-  d.band_rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * d.rows;
-  d.bands = ceil_div(s.out_h, d.band_rows);
+  const RowBands bands = split_rows(s, d.rows, d.seconds, plan.threads);
+  d.band_rows = bands.rows;
+  d.bands = bands.count;
   return "";
 }
 

@@ -69,6 +69,13 @@ class ConstantPool {
   std::map<std::pair<program::Table, bool>, Xbyak::Label> tables_;
 };
 
+/// Blocks of the constant pool: the low byte, or the low 16 bits, of a value everywhere.
+[[nodiscard]] std::array<std::uint8_t, 64> each_byte(std::int32_t value);
+[[nodiscard]] std::array<std::uint8_t, 64> each_word(std::int32_t value);
+/// Index that swaps dwords 4 a + b and 4 b + a. After two rounds of in-lane packs, dword 4 L + v holds lane L of vector v: this
+/// puts vector v's lanes together, and before in-lane unpacks it does the reverse.
+[[nodiscard]] std::array<std::uint8_t, 64> natural_order();
+
 /// Tables often have one half that is one value (what relu cuts off): indices are clamped to the other half, and half the work is
 /// left.
 struct HalfTable {

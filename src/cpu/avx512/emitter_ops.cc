@@ -17,13 +17,15 @@ using Xbyak::Zmm;
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
 
-std::array<std::uint8_t, 64> bytes(std::int32_t value) {
+}  // namespace
+
+std::array<std::uint8_t, 64> each_byte(std::int32_t value) {
   std::array<std::uint8_t, 64> out{};
   out.fill(static_cast<std::uint8_t>(value & 255));
   return out;
 }
 
-std::array<std::uint8_t, 64> words(std::int32_t value) {
+std::array<std::uint8_t, 64> each_word(std::int32_t value) {
   std::array<std::uint8_t, 64> out{};
   const auto w = static_cast<std::uint16_t>(value);
   for (std::size_t i = 0; i < 64; i += 2) {
@@ -33,7 +35,6 @@ std::array<std::uint8_t, 64> words(std::int32_t value) {
   return out;
 }
 
-/// After two rounds of in-lane packs, dword 4 L + v holds lane L of vector v; this index puts vector v's lanes together.
 std::array<std::uint8_t, 64> natural_order() {
   std::array<std::uint8_t, 64> idx{};
   for (std::size_t v = 0; v < 4; ++v) {
@@ -41,8 +42,6 @@ std::array<std::uint8_t, 64> natural_order() {
   }
   return idx;
 }
-
-}  // namespace
 
 void enter(Code& c, int stack_bytes) {
   for (const auto& r : {c.rbx, c.rbp, c.r12, c.r13, c.r14, c.r15}) c.push(r);
@@ -242,7 +241,7 @@ void Emitter::pack(const Group& g) {
   const auto& regs = g.regs;
   const std::size_t n = group.size();
   const auto add_zero = [&](int r) {
-    if (k.zero != 0) c_.vpaddsw(Zmm(r), Zmm(r), pool_.block(words(k.zero)));
+    if (k.zero != 0) c_.vpaddsw(Zmm(r), Zmm(r), pool_.block(each_word(k.zero)));
   };
   const int a = regs[0];
   c_.vpackssdw(Zmm(a), Zmm(a), Zmm(n > 1 ? regs[1] : a));
@@ -255,12 +254,12 @@ void Emitter::pack(const Group& g) {
   }
   if (k.is_signed) {
     c_.vpacksswb(Zmm(a), Zmm(a), Zmm(c));
-    if (k.lo > -128) c_.vpmaxsb(Zmm(a), Zmm(a), pool_.block(bytes(k.lo)));
-    if (k.hi < 127) c_.vpminsb(Zmm(a), Zmm(a), pool_.block(bytes(k.hi)));
+    if (k.lo > -128) c_.vpmaxsb(Zmm(a), Zmm(a), pool_.block(each_byte(k.lo)));
+    if (k.hi < 127) c_.vpminsb(Zmm(a), Zmm(a), pool_.block(each_byte(k.hi)));
   } else {
     c_.vpackuswb(Zmm(a), Zmm(a), Zmm(c));
-    if (k.lo > 0) c_.vpmaxub(Zmm(a), Zmm(a), pool_.block(bytes(k.lo)));
-    if (k.hi < 255) c_.vpminub(Zmm(a), Zmm(a), pool_.block(bytes(k.hi)));
+    if (k.lo > 0) c_.vpmaxub(Zmm(a), Zmm(a), pool_.block(each_byte(k.lo)));
+    if (k.hi < 255) c_.vpminub(Zmm(a), Zmm(a), pool_.block(each_byte(k.hi)));
   }
   for (std::size_t i = 1; i < n; ++i) release(regs[i]);
   if (order_reg_ >= 0) {
@@ -285,8 +284,7 @@ void Emitter::pack(const Group& g) {
 int Emitter::look_up(int which, int index) {
   const auto& t = e_.tables[static_cast<std::size_t>(which)];
   if (const auto half = HalfTable::of(t); half.offset >= 0) {
-    std::array<std::uint8_t, 64> bound{};
-    bound.fill(half.bound);
+    const auto bound = each_byte(half.bound);
     const int out = take(-1), at = take(-1);
     if (half.offset > 0) {
       c_.vpmaxub(Zmm(at), Zmm(index), pool_.block(bound));

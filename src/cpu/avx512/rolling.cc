@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 class RollingKernel final : public region::Kernel {
  public:
   RollingKernel(const region::Region& region, RollingPlan plan, std::span<const std::byte* const> packed)
@@ -132,11 +128,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   d.rows = s.stride[0] == 1 ? std::min<std::int64_t>(2, s.out_h) : 1;
   double clocks = 0;
   for (std::int64_t c = 0; c < s.c; c += 64) {
-    Block b;
-    b.first_channel = c;
-    b.channels = std::min<std::int64_t>(64, s.c - c);
-    b.vectors = static_cast<int>(ceil_div(b.channels, 16));
-    b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+    Block b = block_at(c, s.c);
     b.weights = d.weight_bytes;
     b.init = d.init_count;
     d.weight_bytes += 3 * b.vectors * d.rows * 64;
@@ -146,10 +138,9 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   }
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
-  const auto want =
-      plan.threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(d.seconds / 4e-6), 1, 4 * plan.threads);
-  d.band_rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * d.rows;
-  d.bands = ceil_div(s.out_h, d.band_rows);
+  const RowBands bands = split_rows(s, d.rows, d.seconds, plan.threads);
+  d.band_rows = bands.rows;
+  d.bands = bands.count;
   return "";
 }
 

@@ -13,28 +13,6 @@ using Xbyak::Reg64;
 using Xbyak::Ymm;
 using Xbyak::Zmm;
 
-std::array<std::uint8_t, 64> each_byte(std::int32_t value) {
-  std::array<std::uint8_t, 64> out{};
-  out.fill(static_cast<std::uint8_t>(value & 255));
-  return out;
-}
-std::array<std::uint8_t, 64> each_word(std::int32_t value) {
-  std::array<std::uint8_t, 64> out{};
-  for (std::size_t i = 0; i < 64; i += 2) {
-    out[i] = static_cast<std::uint8_t>(value & 255);
-    out[i + 1] = static_cast<std::uint8_t>((value >> 8) & 255);
-  }
-  return out;
-}
-/// Dword 4 a + b <- dword 4 b + a: what in-lane unpacks and packs need around them for channels in order.
-std::array<std::uint8_t, 64> transposed() {
-  std::array<std::uint8_t, 64> idx{};
-  for (std::size_t a = 0; a < 4; ++a) {
-    for (std::size_t b = 0; b < 4; ++b) idx[(4 * a + b) * 4] = static_cast<std::uint8_t>(4 * b + a);
-  }
-  return idx;
-}
-
 class Rolling {
  public:
   Rolling(Code& c, ConstantPool& pool, const RollingPlan& plan, const region::Stage& stage, const RollingShape& shape)
@@ -47,7 +25,7 @@ class Rolling {
       const int bytes = (s_.vectors - 1) * 16 + s_.tail;
       c_.mov(c_.rax, (std::uint64_t{1} << static_cast<unsigned>(bytes)) - 1U);
       c_.kmovq(c_.k1, c_.rax);
-      c_.vmovdqa64(Zmm(kOrder), pool_.block(transposed()));
+      c_.vmovdqa64(Zmm(kOrder), pool_.block(natural_order()));
     }
     for (const auto& sink : d_.epilogue.pack.sinks) {  // half a table fits beside the window
       if (sink.table < 0 || held_ >= 0) continue;
