@@ -156,8 +156,11 @@ Result<int> bench(const Options& o) {
   if (o.batch > 0 && o.batch != batch) {
     return fail(ErrorKind::usage, fmt::format("--batch {}: the batch of \"{}\" is fixed at {}", o.batch, o.model.path, batch));
   }
-  OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
   const RunBuffers buffers(plan);
+  const auto begun = std::chrono::steady_clock::now();
+  OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
+  OCTAVO_CHECK(context->run(buffers.in, buffers.out));
+  const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   progress->step(fmt::format("measure for {} s", o.seconds));
   OCTAVO_TRY(const auto times, measure(*context, buffers, o.seconds));
   progress.reset();
@@ -170,13 +173,15 @@ Result<int> bench(const Options& o) {
                                    {"threads", context->threads()}, {"batch", batch},
                                    {"runs", times.sorted.size()},   {"median_ms", median * 1e3},
                                    {"p99_ms", p99 * 1e3},           {"mean_ms", mean * 1e3},
-                                   {"min_ms", least * 1e3},         {"images_per_second", rate}};
+                                   {"min_ms", least * 1e3},         {"images_per_second", rate},
+                                   {"first_ms", first * 1e3},       {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3}};
     fmt::print("{}\n", result.dump());
     return profile_if_wanted(o.profile, loaded);
   }
   fmt::print("{}: batch {}, {} thread{}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
              o.model.path, batch, context->threads(), context->threads() == 1 ? "" : "s", median * 1e3, p99 * 1e3, least * 1e3,
              rate, times.sorted.size());
+  fmt::print("{}\n", start_text(loaded, first));
   if (o.regions) {
     const int runs = std::clamp(static_cast<int>(o.seconds / median), 3, 200);
     OCTAVO_TRY(const auto profile, context->profile(buffers.in, buffers.out, runs));

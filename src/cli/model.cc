@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 
@@ -182,6 +183,8 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   OCTAVO_CHECK(require_path(options));
   Loaded loaded;
   loaded.threads = options.threads;
+  const auto start = std::chrono::steady_clock::now();
+  const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   if (is_engine_file(options.path)) {
     if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.max_error) {
       return fail(ErrorKind::usage, fmt::format("--calibration, --precision, --allow and --max-error belong to building; \"{}\" is "
@@ -195,14 +198,24 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     }
     progress.step(fmt::format("load {}", options.path));
     OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers()));
+    loaded.seconds = since();
     return loaded;
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
   OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
   loaded.engine = loaded.built->engine;
+  loaded.seconds = since();
   if (options.verbose) log_decisions(*loaded.built);
   return loaded;
+}
+
+std::string start_text(const Loaded& loaded, double first) {
+  const auto time = [](double seconds) {
+    return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+  };
+  return fmt::format("{} in {}, first run done {} later", loaded.built ? "built" : "loaded, checked, kernels ready",
+                     time(loaded.seconds), time(first));
 }
 
 }  // namespace octavo::cli

@@ -45,16 +45,21 @@ struct Declared {
 [[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);
 
 /// The options as the pipeline takes them, bindings included. Errors: usage; those of reading files that they name.
-[[nodiscard]] Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes = {}, std::int64_t batch = 1);
+[[nodiscard]] Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes = {},
+                                                            std::int64_t batch = 1);
 
 struct Loaded {
   std::shared_ptr<const engine::Engine> engine;
   std::optional<api::Built> built;  ///< absent when an engine file was loaded
   int threads = 0;                  ///< to run with; 0: the engine's
+  double seconds = 0;               ///< that it took, whichever it was: with checks, kernels ready
 };
 /// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` > 0 binds an
 /// open first dimension. With --verbose, says on stderr what import and the rules decided.
 [[nodiscard]] Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes = {},
                                   std::int64_t batch = 1);
+
+/// "loaded in 12.3 ms, first run done 10.1 ms later": `first` is the seconds that making a context and its first run took.
+[[nodiscard]] std::string start_text(const Loaded& loaded, double first);
 
 }  // namespace octavo::cli

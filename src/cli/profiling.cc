@@ -72,7 +72,9 @@ Status export_layers(const ProfileOptions& o, const region::Plan& plan) {
 
 Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std::vector<Feed>& given, bool table) {
   const region::Plan& plan = loaded.engine->plan();
+  const auto created = Clock::now();
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
+  double first = std::chrono::duration<double>(Clock::now() - created).count();
   std::vector<Feed> feeds = given;
   if (feeds.empty()) feeds.push_back({"", api::random_inputs(plan, 1)});
   std::vector<std::vector<const void*>> in(feeds.size());
@@ -92,6 +94,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
     const auto& feed = in[static_cast<std::size_t>(std::max(i, 0)) % in.size()];
     const double start = since();
     OCTAVO_CHECK(context->run(feed, out));
+    if (i == -2) first += since() - start;
     if (i >= 0) runs.push_back({start, since()});
   }
   std::vector<std::vector<double>> samples(plan.regions.size());
@@ -116,7 +119,9 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
     OCTAVO_CHECK(context->run(in[0], out));
     OCTAVO_CHECK(write_text(o.output, report::outputs(plan, outputs)));
   }
-  if (table || o.dump) print_table(plan, layers, runs);
+  if (!table && !o.dump) return 0;
+  print_table(plan, layers, runs);
+  fmt::print("{}\n", start_text(loaded, first));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -74,12 +75,14 @@ Result<int> run(const Options& o) {
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared)));
   const auto& plan = loaded.engine->plan();
   OCTAVO_TRY(const auto feeds, make_feeds(given, o.input, plan));
+  const auto begun = std::chrono::steady_clock::now();
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
 
   std::vector<std::vector<ir::Tensor>> results;
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     progress->step(feeds.size() == 1 ? "run" : fmt::format("run {} of {}", f + 1, feeds.size()));
     OCTAVO_TRY(results.emplace_back(), api::run(*context, feeds[f].tensors));
+    if (f == 0) progress->step(start_text(loaded, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count()));
   }
   progress.reset();
   if (!o.output.empty()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "onnx/model_view.h"
 
@@ -61,16 +62,27 @@ double zero_at(const Weights& w, std::int64_t c) {
   return w.zero == nullptr ? 0 : w.zero->at(w.zero->size() == 1 ? 0 : c);
 }
 
+/// visit(c, run) for every run of `stride` values that lie in one channel c; channels go round from 0 to entries - 1.
+template <class Visit>
+void each_channel(std::span<const float> values, std::int64_t stride, std::int64_t entries, const Visit& visit) {
+  const auto length = static_cast<std::size_t>(stride);
+  std::int64_t c = 0;
+  for (std::size_t i = 0; i + length <= values.size() && length > 0; i += length, c = c + 1 == entries ? 0 : c + 1) {
+    visit(c, values.subspan(i, length));
+  }
+}
+
 /// How far channel c of `axis` reaches, as a part of what the scale's codes can hold: 1 for weights quantized by max / 127.
 std::vector<double> reach(const Weights& w, std::int64_t axis) {
   const std::int64_t entries = w.scale->size(), stride = ir::dense_strides(w.data->shape())[static_cast<std::size_t>(axis)];
   std::vector<double> largest(static_cast<std::size_t>(entries), 0);
   const double half = (w.hi - w.lo) / 2.0 - 0.5;  // 127
-  for (std::int64_t i = 0, size = w.data->size(); i < size; ++i) {
-    const std::int64_t c = i / stride % entries;
-    const double v = w.coded ? (w.data->at(i) - zero_at(w, c)) / half : w.data->at(i) / (scale_at(w, c) * half);
-    largest[static_cast<std::size_t>(c)] = std::max(largest[static_cast<std::size_t>(c)], std::abs(v));
-  }
+  const ir::Tensor values = w.data->to_f32();
+  each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
+    double& most = largest[static_cast<std::size_t>(c)];
+    const double zero = zero_at(w, c), whole = w.coded ? half : scale_at(w, c) * half;
+    for (const float v : run) most = std::max(most, std::abs((w.coded ? v - zero : v) / whole));
+  });
   return largest;
 }
 
@@ -113,19 +125,20 @@ void saturation_of(const Weights& w, const std::string& node, const Report& repo
   const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : 1;
   std::int64_t beyond = 0;
   double worst = 0, value = 0, range = 0;
-  for (std::int64_t i = 0, size = w.data->size(); i < size; ++i) {
-    const std::int64_t c = entries > 1 ? i / stride % entries : 0;
+  const ir::Tensor values = w.data->to_f32();
+  each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
     const double zero = zero_at(w, c), s = scale_at(w, c);
-    if (w.coded) {
-      const double code = w.data->at(i);
-      if (code == w.lo || code == w.hi || (w.lo < 0 && code == -127)) ++beyond;
-      continue;
+    for (const float v : run) {
+      if (w.coded) {
+        if (v == w.lo || v == w.hi || (w.lo < 0 && v == -127)) ++beyond;
+        continue;
+      }
+      const double code = v / s + zero, over = std::max(w.lo - code, code - w.hi);
+      if (!(over > 0.75)) continue;  // half a code is rounding
+      ++beyond;
+      if (over > worst) worst = over, value = v, range = s * (value < 0 ? w.lo - zero : w.hi - zero);
     }
-    const double code = w.data->at(i) / s + zero, over = std::max(w.lo - code, code - w.hi);
-    if (!(over > 0.75)) continue;  // half a code is rounding
-    ++beyond;
-    if (over > worst) worst = over, value = w.data->at(i), range = s * (value < 0 ? w.lo - zero : w.hi - zero);
-  }
+  });
   // The largest weight of each channel is at an end by right.
   const auto clipped = static_cast<double>(w.coded ? std::max<std::int64_t>(0, beyond - entries) : beyond);
   const double share = clipped / static_cast<double>(std::max<std::int64_t>(1, w.data->size()));

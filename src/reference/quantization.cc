@@ -16,8 +16,9 @@ void for_each_channel(const Shape& shape, int axis, F&& f) {
 
 Tensor quantized(const std::vector<float>& x, const ir::Quantizer& q, const TensorType& type) {
   std::vector<std::int64_t> codes(x.size());
+  const std::int64_t lo = q.lo(), hi = q.hi();
   for_each_channel(type.shape, q.axis, [&](std::size_t i, std::int64_t c) {
-    codes[i] = ir::quantize_one(x[i], q.scale_at(c), q.zero_at(c), q.lo(), q.hi(), q.arith);
+    codes[i] = ir::quantize_one(x[i], q.scale_at(c), q.zero_at(c), lo, hi, q.arith);
   });
   return from_integers(codes, type);
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -144,8 +145,20 @@ def test_bench():
     result = json.loads(text)
     assert result["batch"] == 2 and result["threads"] == 1 and result["runs"] >= 10
     assert 0 < result["min_ms"] <= result["median_ms"] <= result["p99_ms"]
+    assert result["build_ms"] > 0 and result["first_ms"] > 0 and "load_ms" not in result
     lines = octavo("bench", QDQ, "--threads", 1, "--seconds", 0.05, "--regions").splitlines()
     assert "batch 1, 1 thread: median " in lines[0] and len(lines) > 5
+    assert re.fullmatch(r"built in [0-9.]+ m?s, first run done [0-9.]+ m?s later", lines[1])
+
+
+def test_time_to_the_first_run(tmp_path):
+    engine = tmp_path / "m.octavo"
+    octavo("build", QDQ, "--effort", 0, "--threads", 1, "-o", engine)
+    result = json.loads(octavo("bench", engine, "--seconds", 0.01, "--json"))
+    assert result["load_ms"] > 0 and result["first_ms"] > 0 and "build_ms" not in result
+    said = r"loaded, checked, kernels ready in [0-9.]+ m?s, first run done [0-9.]+ m?s later"
+    assert re.fullmatch(said, octavo("bench", engine, "--seconds", 0.01).splitlines()[1])
+    assert re.fullmatch(said, octavo("profile", engine, "--runs", 2).splitlines()[-1])
 
 
 @pytest.mark.parametrize("model", [FP32, QDQ], ids=["fp32", "qdq"])

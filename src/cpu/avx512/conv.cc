@@ -242,6 +242,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
   auto wp = weights.mutable_data<std::int8_t>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
+  const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
@@ -258,15 +259,18 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
         for (std::int64_t k = 0; k < ph.quads * 4; ++k) {
           const auto column = static_cast<std::size_t>(k / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
           const std::int64_t in = k % conv.ic;
+          if (k >= ph.segment_bytes) break;
+          // The block's channels that belong to the group of this input channel; their weights are equally far apart.
+          const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
+          const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);
+          const std::int64_t until = std::min(b.channels, first + s.oc() - b.first_channel);
+          if (from >= until) continue;
           auto* quad = to + ((static_cast<std::int64_t>(seg) * ph.quads + k / 4) * b.vectors) * 64 + k % 4;
-          for (std::int64_t c = 0; c < b.channels; ++c) {
-            if (k >= ph.segment_bytes) break;
-            const std::int64_t out = b.first_channel + c;
-            if (out / s.oc() != (b.group * conv.merge) + in / s.ic()) continue;  // another group of the merged ones
-            const auto value = w[s.weight_index(out, in % s.ic(), ky, ph.x.tap[column])];
-            quad[c * 4] = value;
-            sums[static_cast<std::size_t>(c)] += value;
-            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(value));
+          const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
+          for (std::int64_t c = from; c < until; ++c, at += step) {
+            quad[c * 4] = *at;
+            sums[static_cast<std::size_t>(c)] += *at;
+            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(*at));
           }
         }
       }
