@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Writes fuzz/corpus: small valid files of every kind that the fuzz targets read. `make_corpus.py --octavo build/release/bin/octavo`.
 
-onnx: for each operator the largest of its models in tests/onnx/op_cases.py; engine: what `octavo build` makes of some of them."""
+onnx: for each operator the largest of its models in tests/onnx/op_cases.py, and every model of op_cases_wide.py; engine: what `octavo build`
+makes of some of them. Hostile.TheCorpusReachesEveryImporter (tests/onnx) names the operators that are missing."""
 import argparse
 import io
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/onnx"))
 import op_cases  # noqa: E402
+import op_cases_wide  # noqa: E402
 
 
 def write(folder, name, data):
@@ -25,16 +28,21 @@ def write(folder, name, data):
 
 
 def models():
-    best = {}
+    best, wide = {}, {}
+    families = {family.__name__ for family in op_cases_wide.FAMILIES}
     for case in op_cases.all_cases():
         data = case.model.SerializeToString()
         if len(data) > 4000:
+            continue
+        family, name = case.name.split("/")
+        if family in families:
+            wide[f"{family}.{re.sub('[^A-Za-z0-9_]+', '_', name)}"] = data
             continue
         for node in case.model.graph.node:
             key = f"{node.domain}.{node.op_type}".lstrip(".")
             if len(data) > len(best.get(key, b"")):
                 best[key] = data
-    return best
+    return best, wide
 
 
 def png(width, height, kind, depth, pixels):
@@ -48,8 +56,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--octavo", default=ROOT / "build/release/bin/octavo")
     options = parser.parse_args()
-    best = models()
-    for name, data in sorted(best.items()):
+    best, wide = models()
+    for name, data in sorted((best | wide).items()):
         write("onnx", f"{name}.onnx", data)
     with tempfile.TemporaryDirectory() as work:
         for name in ("Conv", "MaxPool", "QLinearConv", "Softmax", "Resize"):

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "onnx/tensor_proto.h"
+
 namespace octavo::onnx {
 
 ValueId Compose::op(Op op, std::vector<ValueId> inputs, Attrs attrs) {
@@ -20,8 +22,14 @@ std::vector<ValueId> Compose::many(Op op, std::vector<ValueId> inputs, std::size
   return std::vector<ValueId>(results, ir::kNone);
 }
 
+bool Compose::fits(const Shape& shape) {
+  if (error_) return false;
+  if (const auto count = checked_constant(shape, n_.where()); !count) error_ = count.error();
+  return ok();
+}
+
 ValueId Compose::filled(DType type, Shape shape, double value) {
-  if (error_) return ir::kNone;
+  if (!fits(shape)) return ir::kNone;
   Tensor t(DType::f64, std::move(shape));
   for (double& v : t.mutable_data<double>()) v = value;
   return cast(constant(std::move(t)), type);
@@ -32,6 +40,7 @@ ValueId Compose::number(double value, ValueId like) {
 }
 
 ValueId Compose::counting(std::int64_t count, std::int64_t axis, std::int64_t rank) {
+  if (!fits({count})) return ir::kNone;
   Ints values(static_cast<std::size_t>(count));
   std::iota(values.begin(), values.end(), 0);
   Shape shape(static_cast<std::size_t>(rank), 1);
@@ -40,6 +49,7 @@ ValueId Compose::counting(std::int64_t count, std::int64_t axis, std::int64_t ra
 }
 
 ValueId Compose::mask(Shape shape, const std::vector<bool>& values) {
+  if (error_) return ir::kNone;
   Tensor t(DType::boolean, std::move(shape));
   for (std::size_t i = 0; i < values.size(); ++i) t.mutable_data<std::uint8_t>()[i] = values[i];
   return constant(std::move(t));

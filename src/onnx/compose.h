@@ -31,6 +31,8 @@ class Compose {
   ValueId constant(Tensor t) { return n_.add_constant(std::move(t)); }
   /// One number in the element type of `like`.
   ValueId number(double value, ValueId like);
+  /// False, and an error from here on: more elements than a constant that import makes may have.
+  bool fits(const Shape& shape);
   ValueId integers(Shape shape, const Ints& values) { return constant(Tensor::of<std::int64_t>(std::move(shape), values)); }
   /// 0 1 2 ... along dimension `axis` of `rank`, the others 1.
   ValueId counting(std::int64_t count, std::int64_t axis, std::int64_t rank);

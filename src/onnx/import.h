@@ -32,7 +32,7 @@ struct ImportOptions {
   /// symbolic dimension needs a shape, or a shape of another input that binds the same symbol.
   std::int64_t default_batch = 1;
   std::size_t most_listed = 10;  ///< nodes that cannot be compiled, named in the error; the rest is counted
-  std::string display_name;  ///< how errors call the model; import_file sets it to the path
+  std::string display_name;      ///< how errors call the model; import_file sets it to the path
 };
 
 struct Model {
@@ -86,4 +86,3 @@ inline constexpr std::int64_t kNewestOpset = 28;
 [[nodiscard]] std::vector<std::string> supported_operators();
 
 }  // namespace octavo::onnx
-///          (quantize, dequantize, and their run-time forms). QLinear operators become dequantize, the float operator, quantize.

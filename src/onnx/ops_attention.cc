@@ -20,8 +20,10 @@ ValueId heads_apart(Compose& c, ValueId v, std::int64_t heads) {
   return c.transpose(c.reshape(v, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
 }
 ValueId heads_together(Compose& c, ValueId v) {
-  const Shape s = c.shape(v);
-  return c.reshape(c.transpose(v, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+  const ValueId turned = c.transpose(v, {0, 2, 1, 3});
+  if (!c.ok()) return v;
+  const Shape s = c.shape(turned);
+  return c.reshape(turned, {s[0], s[1], s[2] * s[3]});
 }
 
 struct AttentionShape {
@@ -32,6 +34,7 @@ struct AttentionShape {
 ValueId position_bias(NodeContext& n, Compose& c, const AttentionShape& s, bool causal, std::int64_t left, std::int64_t right) {
   const bool by_batch = n.has(6) && !n.has(4);
   if (!by_batch) {
+    if (!c.fits({s.queries, s.keys})) return ir::kNone;
     Tensor bias(DType::f32, {s.queries, s.keys});
     for (std::int64_t i = 0; i < s.queries; ++i) {
       for (std::int64_t j = 0; j < s.keys; ++j) {
@@ -106,7 +109,10 @@ Status attention(NodeContext& n) {
   q_heads = c.shape(q)[1];
   kv_heads = c.shape(k)[1];
   if (kv_heads < 1 || q_heads % kv_heads != 0) return n.bad("{} query heads are no multiple of {} key heads", q_heads, kv_heads);
-  const std::int64_t past = n.has(4) ? n.shape(4).at(2) : 0;
+  for (const std::size_t i : {4U, 5U}) {
+    if (n.has(i)) OCTAVO_CHECK(n.need_rank(i, 4, 4));
+  }
+  const std::int64_t past = n.has(4) ? n.shape(4)[2] : 0;
   if (n.has(4)) {
     k = c.concat({n.in(4), k}, 2);
     v = c.concat({n.in(5), v}, 2);
@@ -200,9 +206,14 @@ Status linear_attention(NodeContext& n) {
   if (!gating && !delta && rule != "linear") return n.bad("update_rule \"{}\" is not known", rule);
   if (gating != n.has(4) || delta != n.has(5)) return n.bad("decay or beta do not fit update_rule \"{}\"", rule);
   for (const std::size_t i : {0U, 1U, 2U}) OCTAVO_CHECK(n.need_rank(i, 3, 3));
+  if (gating) OCTAVO_CHECK(n.need_rank(4, 3, 3));
+  if (delta) OCTAVO_CHECK(n.need_rank(5, 3, 3));
   const std::int64_t batch = n.shape(0)[0], steps = n.shape(0)[1];
   if (heads < 1 || q_heads < 1 || q_heads % heads || n.shape(0)[2] % q_heads || n.shape(1)[2] % heads || n.shape(2)[2] % heads)
     return n.bad("{} and {} heads do not fit the operands", q_heads, heads);
+  if ((gating && n.shape(4)[2] % heads != 0) || (delta && n.shape(5)[2] < 1))
+    return n.bad("decay or beta do not fit {} heads", heads);
+  if (steps < 1) return n.bad("the query is {}: no step", ir::to_string(n.shape(0)));
   if (steps > 1024) return n.unsupported("{} steps; at most 1024 are unrolled", steps);
   const std::int64_t dk = n.shape(0)[2] / q_heads, dv = n.shape(2)[2] / heads;
   const ValueId q = heads_apart(c, n.in(0), q_heads), k = heads_apart(c, n.in(1), heads), v = heads_apart(c, n.in(2), heads);
@@ -232,6 +243,7 @@ Status causal_conv(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(1, 3, 3));
   const Shape x = n.shape(0);
   const std::int64_t k = n.shape(1)[2];
+  if (k < 1) return n.bad("the weights are {}", ir::to_string(n.shape(1)));
   ValueId padded = n.in(0);
   if (k > 1) padded = c.concat({n.has(3) ? n.in(3) : c.filled(DType::f32, {x[0], x[1], k - 1}, 0), padded}, 2);
   std::vector<ValueId> operands{padded, n.in(1)};

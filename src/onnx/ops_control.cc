@@ -195,7 +195,8 @@ Status scan(NodeContext& n) {
     if (!n.has(i)) return n.bad("input {} is missing", i);
     all.push_back({n.in(i), n.declared(i)});
   }
-  const std::int64_t batch = batched ? c.shape(all[0].value).at(0) : 1;
+  if (batched && c.shape(all[0].value).empty()) return n.bad("the first state is a scalar: it has no batch");
+  const std::int64_t batch = batched ? c.shape(all[0].value)[0] : 1;
   std::vector<std::vector<Importer::Given>> results;
   for (std::int64_t b = 0; b < batch; ++b) {
     std::vector<Importer::Given> mine = all;

@@ -103,6 +103,9 @@ Status max_unpool(NodeContext& n) {
     for (const std::int64_t v : {kernel[d], strides[d]}) {
       if (v < 1 || v > 65536) return n.bad("kernel or stride {} is out of range", v);
     }
+    for (const std::int64_t v : {pads[d], pads[spatial + d]}) {
+      if (v < 0 || v > 65536) return n.bad("pad {} is out of range", v);
+    }
     inferred.push_back((x[d + 2] - 1) * strides[d] - (pads[d] + pads[spatial + d]) + kernel[d]);
   }
   OCTAVO_TRY(const std::int64_t elements, checked_count(inferred, n.where()));
@@ -116,7 +119,7 @@ Status max_unpool(NodeContext& n) {
     if (want.size() != x.size()) return n.bad("output_shape {} for data {}", ir::to_string(want), ir::to_string(x));
     Ints grow(2 * x.size(), 0);
     for (std::size_t d = 0; d < x.size(); ++d) {
-      grow[x.size() + d] = want[d] - inferred[d];
+      if (want[d] >= inferred[d]) grow[x.size() + d] = want[d] - inferred[d];
       if (want[d] < inferred[d]) return n.bad("output_shape {} is smaller than {}", ir::to_string(want), ir::to_string(inferred));
     }
     if (want != inferred) y = c.op(Op::pad, {y}, {{"pads", grow}, {"mode", std::string("constant")}, {"value", 0.0}});
@@ -151,6 +154,7 @@ Status col2im(NodeContext& n) {
   const std::int64_t taps = ir::count(block), places = ir::count(steps);
   if (x[1] % taps != 0 || x[2] != places)
     return n.bad("columns {} do not fit {} taps at {} places", ir::to_string(x), taps, places);
+  OCTAVO_CHECK(checked_constant({taps, places}, n.where()));
   Ints index;
   for (std::int64_t k = 0; k < taps; ++k) {
     for (std::int64_t l = 0; l < places; ++l) {
@@ -188,7 +192,7 @@ Status trilu(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(0, 2));
   const Shape x = n.shape(0);
   const std::int64_t rows = x[x.size() - 2], columns = x.back();
-  OCTAVO_CHECK(checked_count({rows, columns}, n.where()));
+  OCTAVO_CHECK(checked_constant({rows, columns}, n.where()));
   std::vector<bool> keep;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t col = 0; col < columns; ++col) keep.push_back(upper ? col - r >= k : col - r <= k);
@@ -202,10 +206,10 @@ Status eye_like(NodeContext& n) {
   const std::int64_t rows = n.shape(0)[0], columns = n.shape(0).back(), k = n.attr_int("k", 0), code = n.attr_int("dtype", 0);
   const auto type = code == 0 ? n.declared(0) : dtype_of(static_cast<std::int32_t>(code));
   if (!type) return n.unsupported("dtype {}", onnx_type_name(static_cast<std::int32_t>(code)));
-  OCTAVO_CHECK(checked_count({rows, columns}, n.where()));
+  OCTAVO_CHECK(checked_constant({rows, columns}, n.where()));
   n.declare(0, *type);
   Tensor t(DType::f32, {rows, columns});
-  for (std::int64_t r = 0; r < rows; ++r) {
+  for (std::int64_t r = 0; r < rows && k > -rows && k < columns; ++r) {
     if (r + k >= 0 && r + k < columns) t.mutable_data<float>()[static_cast<std::size_t>(r * columns + r + k)] = 1;
   }
   return c.finish(c.cast(c.constant(std::move(t)), held(*type)));

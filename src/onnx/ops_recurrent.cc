@@ -4,6 +4,7 @@
 
 #include "onnx/compose.h"
 #include "onnx/registry.h"
+#include "onnx/tensor_proto.h"
 
 namespace octavo::onnx {
 namespace {
@@ -70,6 +71,7 @@ Status recurrent(NodeContext& n, const char* cell, std::int64_t gates, const std
               {"input_forget", n.attr_int("input_forget", 0)}};
   n.ignore({"output_sequence"});
   OCTAVO_CHECK(functions(n, attrs, defaults, static_cast<std::size_t>(d)));
+  OCTAVO_CHECK(checked_constant({batch}, n.where()));
   const Shape state = layout != 0 ? Shape{batch, d, hidden} : Shape{d, batch, hidden};
   const auto or_zeros = [&](std::size_t i, Shape shape) { return n.has(i) ? n.in(i) : c.filled(DType::f32, std::move(shape), 0); };
   const ValueId lens = n.has(4) ? c.cast(n.in(4), DType::s64) : c.integers({batch}, Ints(static_cast<std::size_t>(batch), steps));

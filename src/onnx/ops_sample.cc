@@ -31,7 +31,7 @@ Status affine_grid(NodeContext& n) {
   if (n.shape(0) != Shape{size[0], dims, dims + 1})
     return n.bad("theta is {}, needs [{},{},{}]", ir::to_string(n.shape(0)), size[0], dims, dims + 1);
   const Shape extents(size.begin() + 2, size.end());
-  OCTAVO_TRY(const std::int64_t points, checked_count(extents, n.where()));
+  OCTAVO_TRY(const std::int64_t points, checked_constant(extents, n.where()));
   Tensor grid(DType::f32, {dims + 1, points});  // x, y, (z), 1
   auto to = grid.mutable_data<float>();
   const auto count = static_cast<std::size_t>(points);

@@ -106,7 +106,7 @@ Status stft(NodeContext& n) {
   if (hop < 1 || length < 1 || length > total) return n.bad("frames of {} every {} of {} samples", length, hop, total);
   if (n.has(2) && n.shape(2) != Shape{length}) return n.bad("the window is {}, the frame {}", ir::to_string(n.shape(2)), length);
   const std::int64_t frames = 1 + (total - length) / hop;
-  if (frames * length > (std::int64_t{1} << 26)) return n.unsupported("{} frames of {}", frames, length);
+  if (frames > (std::int64_t{1} << 26) / length) return n.unsupported("{} frames of {}", frames, length);
   Ints index;
   for (std::int64_t f = 0; f < frames; ++f) {
     for (std::int64_t i = 0; i < length; ++i) index.push_back(f * hop + i);

@@ -55,6 +55,12 @@ const OpRow* find_row(std::string_view domain, std::string_view type, std::int64
   return nullptr;
 }
 
+std::vector<const OpRow*> all_rows() {
+  std::vector<const OpRow*> out;
+  for (const auto& [type, row] : table()) out.push_back(row);
+  return out;
+}
+
 std::string advice(std::string_view domain, std::string_view type) {
   if (domain == "ai.onnx") domain = "";
   const auto [first, last] = table().equal_range(type);

@@ -51,6 +51,8 @@ using Family = std::span<const OpRow>;
 
 /// The row for an operator at an opset; nullptr if there is none.
 [[nodiscard]] const OpRow* find_row(std::string_view domain, std::string_view type, std::int64_t opset);
+/// Every row, in no particular order.
+[[nodiscard]] std::vector<const OpRow*> all_rows();
 /// Why an operator without a row is not covered and what can be done, in a few words.
 [[nodiscard]] std::string advice(std::string_view domain, std::string_view type);
 

@@ -191,6 +191,15 @@ Result<std::int64_t> checked_count(const Shape& dims, const std::string& what) {
   return zero ? 0 : n;
 }
 
+Result<std::int64_t> checked_constant(const Shape& dims, const std::string& what) {
+  OCTAVO_TRY(const std::int64_t count, checked_count(dims, what));
+  if (count > (std::int64_t{1} << 26)) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("{} needs a constant of {}, {} elements; at most 2^26 are covered", what, ir::to_string(dims), count));
+  }
+  return count;
+}
+
 Result<Tensor> read_tensor(const pb::TensorProto& proto, const std::string& base_dir) {
   const Shape dims(proto.dims().begin(), proto.dims().end());
   const std::string what = describe(proto);

@@ -19,6 +19,8 @@ namespace octavo::onnx {
 
 /// Element count of `dims`; an error if one is negative or the tensor would pass 2^40 elements.
 [[nodiscard]] Result<std::int64_t> checked_count(const ir::Shape& dims, const std::string& what);
+/// The same for a constant that import itself makes (a mask, a grid, a table): at most 2^26 elements, else unsupported.
+[[nodiscard]] Result<std::int64_t> checked_constant(const ir::Shape& dims, const std::string& what);
 
 /// The elements in their declared type. `base_dir` holds external data; the file must lie in it ("..", absolute paths and links
 /// that lead out are refused). Errors: bad_model (sizes disagree, data missing), unsupported (element type), io.

@@ -39,7 +39,8 @@ struct GridSampler {
     if (mode == "nearest") x = std::nearbyint(x);
     const float lo = align ? 0.0F : -0.5F, hi = align ? length - 1 : length - 0.5F;
     if (x < lo || x > hi) {
-      if (padding == "border") x = std::min(std::max(x, 0.0F), length - 1);
+      // A cubic's taps are clamped one by one (PyTorch, ONNX Runtime): its position stays.
+      if (padding == "border" && mode != "cubic") x = std::min(std::max(x, 0.0F), length - 1);
       if (padding == "reflection") x = reflected(x, lo, hi);
     }
     const auto source = [&](std::int64_t i) -> std::int64_t {

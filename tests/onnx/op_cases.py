@@ -5,14 +5,18 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import op_cases_wide
+
 F = TensorProto.FLOAT
 
 
 class Case:
-    """One model and its inputs. `steps`: allowed difference of integer outputs, in codes. `rel`: of floats, relative to the largest value."""
+    """One model and its inputs. `steps`: allowed difference of integer outputs, in codes. `rel`: of floats, relative to the largest value.
+    `peer`: ONNX Runtime has the operator. `prefix`: the result has as many rows as there may be; ONNX Runtime's are the first of them."""
+    prefix = False
 
     def __init__(self, name, model, feeds, rel=2e-5, steps=0):
-        self.name, self.model, self.rel, self.steps = name, model, rel, steps
+        self.name, self.model, self.rel, self.steps, self.peer = name, model, rel, steps, True
         self.feeds = {n: np.asarray(a) for n, a in feeds.items()}
 
 
@@ -31,7 +35,11 @@ def model_of(nodes, inputs, outputs, constants=(), opset=17, ir_version=8, micro
 class Cases:
     def __init__(self, seed=1):
         self.rng = np.random.default_rng(seed)
-        self.list = []
+        self.list, self.peer = [], True
+
+    def alone(self):
+        """The cases of this family that follow are not compared with ONNX Runtime."""
+        self.peer = False
 
     def real(self, *shape, scale=1.0):
         return (self.rng.standard_normal(shape) * scale).astype(np.float32)
@@ -53,6 +61,7 @@ class Cases:
         kinds = out if isinstance(out, list) else [out] * outputs
         model = model_of([node], inputs, dict(zip(names, kinds)), constants, opset, microsoft=domain != "")
         self.list.append(Case(f"{name}", model, inputs, rel, steps))
+        self.list[-1].peer = self.peer
 
     def graph(self, name, nodes, inputs, outputs, constants=(), opset=17, rel=2e-5, steps=0, microsoft=False):
         self.list.append(Case(name, model_of(nodes, inputs, outputs, constants, opset, microsoft=microsoft), inputs, rel, steps))
@@ -467,8 +476,8 @@ def half(c):
 
 def all_cases():
     c = Cases()
-    for family in (conv, gemm, pool, activation, elementwise, move, reduce, resize, norm, shape, quant, half):
-        first = len(c.list)
+    for family in (conv, gemm, pool, activation, elementwise, move, reduce, resize, norm, shape, quant, half, *op_cases_wide.FAMILIES):
+        first, c.peer = len(c.list), True
         family(c)
         for case in c.list[first:]:
             case.name = f"{family.__name__}/{case.name}"
