@@ -22,6 +22,7 @@ struct Choices {
   std::set<ir::NodeId> apart;                ///< pointwise nodes that get a pass of their own
   std::set<ir::NodeId> segments;             ///< anchors computed part by part of the concatenation that they read
   std::set<ir::ValueId> split_views;         ///< values whose channels are read at several scales: one view per channel
+  std::set<ir::NodeId> split_convs;          ///< convolutions computed part by part of their output channels
   std::set<ir::ValueId> direct;              ///< stored where it is wanted although channels do not lie side by side there
   friend bool operator==(const Choices&, const Choices&) = default;
 };

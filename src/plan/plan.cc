@@ -23,9 +23,9 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",   "horizontal",   "one-pass",
-                                         "concat",        "stores",         "segments", "direct-store", "split-views",
-                                         "precision",     "inner-view",     "by-image", "tactics"};
+constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",     "horizontal",   "one-pass",
+                                         "concat",        "stores",         "segments",   "direct-store", "split-views",
+                                         "split-conv",    "precision",      "inner-view", "by-image",     "tactics"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {

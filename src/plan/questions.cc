@@ -27,6 +27,7 @@
 #include "plan/group.h"
 #include "plan/merge.h"
 #include "plan/segments.h"
+#include "plan/split_conv.h"
 #include "plan/split_views.h"
 
 namespace octavo::plan {
@@ -48,6 +49,7 @@ class Asker {
     neighbours();
     order_ = g_.order();
     segments();
+    split_convs();
     split_views();
     concats();
     stores();
@@ -107,6 +109,16 @@ class Asker {
       ask(
           "segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "float convolution over the whole",
           "int8, part by part", [id](Choices& c) { c.segments.insert(id); }, "sums in fp32 in channel order");
+    }
+  }
+
+  void split_convs() {
+    if (off("split-conv")) return;
+    const ir::Grids grids = ir::find_grids(g_);
+    for (const NodeId id : order_) {
+      if (g_.node(id).op != Op::conv || !why_no_split_conv(g_, grids, id).empty()) continue;
+      ask("split-conv", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "one convolution",
+          "a convolution for each part of the channels", [id](Choices& c) { c.split_convs.insert(id); });
     }
   }
 

@@ -6,6 +6,7 @@
 #include "plan/place.h"
 #include "plan/provenance.h"
 #include "plan/segments.h"
+#include "plan/split_conv.h"
 #include "plan/split_views.h"
 
 namespace octavo::plan {
@@ -15,6 +16,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, co
   Realized out;
   out.graph = normalized;
   for (const ir::NodeId id : choices.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::NodeId id : choices.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
   for (const ir::ValueId v : choices.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping = make_groups(out.graph, options.disabled, choices.apart);

@@ -1,11 +1,13 @@
 // The graph rewrites behind planner candidates, each run both ways in the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "plan/segments.h"
+#include "plan/split_conv.h"
 #include "plan/split_views.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
@@ -119,6 +121,75 @@ TEST(SplitViews, OverlappingChannelsAreRefused) {
     text.replace(at, 14, "ends=[1,5,3,3]");
   ir::Graph g = parsed(text);
   EXPECT_EQ(plan::why_no_split_views(g, g.node(find(g, ir::Op::sigmoid)).outputs[0]), "channels 2 to 3 are read at two scales");
+}
+
+// A YOLO block's first convolution: an activation, constants a channel and one for all, and slices at scales of their own.
+constexpr const char* kSplitConv = R"(
+graph "g"
+x = input : f32[1,4,5,5]
+xq = view x q=u8(0.01,128) from {"xq"}
+w = constant s8[7,4,3,3] q=s8[axis=0](0.01,0.02,0.03,0.01,0.02,0.05,0.01;0,0,0,0,0,0,0) seed:1
+bias = constant f32[7] seed:2
+r = conv xq w bias {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+k = constant f32[1,7,1,1] seed:3
+m = mul r k from {"scaled"}
+s = sigmoid m from {"sigmoid"}
+y = mul m s from {"mul"}
+pa = view y q=s8[axis=1](0.01,0.02,0.03,0.01,0.02,0.05,0.01;0,0,0,1,2,3,4) from {"channels"}
+q1 = view pa q=s8(0.005,0) from {"q1"}
+q2 = view pa q=s8(0.007,3) from {"q2"}
+a = slice q1 {ends=[1,3,5,5], starts=[0,0,0,0], steps=[1,1,1,1]}
+b = slice q2 {ends=[1,7,5,5], starts=[0,3,0,0], steps=[1,1,1,1]}
+c = slice q1 {ends=[1,7,5,5], starts=[0,3,0,0], steps=[1,1,1,1]}
+cat = concat a c {axis=1}
+output cat
+output b
+)";
+
+std::string without(std::string text, const std::string& what, const std::string& instead) {
+  const auto at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return at == std::string::npos ? text : text.replace(at, what.size(), instead);
+}
+
+TEST(SplitConv, SameBitsFromAConvolutionForEachPart) {
+  const ir::Graph before = parsed(kSplitConv);
+  ir::Graph after = before;
+  const ir::NodeId conv = find(after, ir::Op::conv);
+  ASSERT_EQ(plan::why_no_split_conv(after, ir::find_grids(after), conv), "");
+  plan::make_split_conv(after, ir::find_grids(after), conv);
+  ASSERT_TRUE(ir::verify(after)) << ir::verify(after).error().message;
+  std::vector<std::int64_t> channels;
+  for (const ir::NodeId id : after.order()) {
+    EXPECT_NE(after.node(id).op, ir::Op::slice);
+    if (after.node(id).op != ir::Op::conv) continue;
+    channels.push_back(after.type(after.node(id).outputs[0]).shape[1]);
+    EXPECT_TRUE(ir::classify_anchor(after, ir::find_grids(after), id).integer);
+    EXPECT_EQ(after.node(id).origin, std::set<std::string>{"conv"});
+  }
+  std::sort(channels.begin(), channels.end());
+  EXPECT_EQ(channels, (std::vector<std::int64_t>{3, 4}));
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    const auto feeds = testing::seeded_feeds(before, seed);
+    EXPECT_EQ(testing::first_difference(run(before, feeds), run(after, feeds)), "") << seed;
+  }
+}
+
+TEST(SplitConv, RefusesWithTheReason) {
+  const auto why = [](const std::string& text) {
+    const ir::Graph g = parsed(text);
+    return plan::why_no_split_conv(g, ir::find_grids(g), find(g, ir::Op::conv));
+  };
+  const std::string text = kSplitConv;
+  EXPECT_EQ(why(text + "output y\n"), "all of its channels are a network output");
+  EXPECT_EQ(why(without(text, "output b", "all = softmax q1 {axis=1}\noutput all\noutput b")),
+            "all of its channels are read by softmax");
+  EXPECT_EQ(why(without(text, "starts=[0,3,0,0]", "starts=[0,2,0,0]")), "channels 2 to 2 are read in two parts");
+  EXPECT_EQ(why(without(text, "q=u8(0.01,128)", "q=u8[axis=1](0.01,0.02,0.03,0.04;0,0,0,0)")), "not an integer convolution");
+  EXPECT_EQ(why(without(without(text, "k = constant f32[1,7,1,1] seed:3", "k = input : f32[1,7,5,5]"), "mul r k", "mul r k")),
+            "\"m\" is combined with \"k\" before the slices");
+  EXPECT_EQ(why(without(without(text, "ends=[1,3,5,5]", "ends=[1,3,5,4]"), "cat = concat a c {axis=1}\noutput cat", "output a")),
+            "a slice is not of channels");
 }
 
 }  // namespace
