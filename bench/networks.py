@@ -51,7 +51,20 @@ def source(net):
 def make_zoo(args, nets):
     """The models with seeded weights that are wanted and missing."""
     if any(n in ZOO and not (args.models / f"{n}.onnx").exists() for n in nets):
+        args.models.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, twins.DATA / "bench/zoo.py", args.models], check=True, stdout=sys.stderr)
+
+
+def placed_model(args, net, style):
+    """A network with seeded weights, its batch open, with Q/DQ pairs in a style; made once."""
+    path = args.models / f"{net}.{style}.onnx"
+    make_zoo(args, [net])
+    if not path.exists():
+        part = path.with_name(path.name + ".part")
+        twins.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), args.models / f"{net}.zoo.ranges.json",
+                   twins.DATA / "bench/placements.py", args.models / f"{net}.onnx", part, style, "--random", 1])
+        part.replace(path)
+    return path
 
 
 def float_model(args, net):

@@ -17,7 +17,9 @@ import sys
 import tempfile
 
 import compare
-import parity_cpu
+import networks
+import peer
+import peer_report
 
 KINDS = {"float32": ("float32", False), "bfloat16": ("float32,bfloat16", False), "int8": ("int8,float32", True),
          "all three": ("int8,float32,bfloat16", True)}
@@ -56,19 +58,18 @@ def main():
     import numpy as np
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=pathlib.Path, default=compare.ROOT / "build/bench_models", help="where the networks are kept")
-    parser.add_argument("--nets", type=lambda t: t.split(","), default=list(parity_cpu.NETS))
+    parser.add_argument("--models", type=pathlib.Path, default=compare.ROOT / "build/peers", help="where the networks are kept")
+    parser.add_argument("--nets", type=lambda t: t.split(","), default=list(networks.ZOO))
     compare.arguments(parser)
     args = parser.parse_args()
-    parity_cpu.make(args.models, ["outputs"])
     print(f"{args.threads} thread{'s' * (args.threads > 1)}, batch 1, milliseconds an image, median of {args.rounds} interleaved rounds; "
-          f"{parity_cpu.machine()}\n")
+          f"{peer_report.machine([])}\n")
     print("| network | allowed | ms | float32 ÷ it | error | regions with weights |\n|---|---|---:|---:|---:|---|")
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         for net in args.nets:
             model, table = args.models / f"{net}.onnx", folder / "ranges.cache"
-            run(args.octavo, "convert", args.models / f"{net}_outputs.onnx", "--to-table", table)
+            run(args.octavo, "convert", networks.placed_model(args, net, "outputs"), "--to-table", table)
             for kind, (allowed, ranges) in KINDS.items():
                 run(args.octavo, "build", model, "-o", folder / kind, "--threads", args.threads, "--allow", allowed, "--timing-cache",
                     folder / f"{net}.times", *(["--calibration", table] if ranges else []))
@@ -78,7 +79,7 @@ def main():
                     rounds[kind].append(compare.one(args, "octavo", str(folder / kind)))
             ms = {kind: statistics.median(r) for kind, r in rounds.items()}
             inputs = {}
-            for name, array in compare.inputs_of(str(model), 1).items():
+            for name, array in peer.inputs_of(str(model), 1).items():
                 inputs[name] = folder / f"{len(inputs)}.npy"
                 np.save(inputs[name], array)
             exact = outputs(args.octavo, folder / "float32", inputs, folder)

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "api/pipeline.h"
@@ -52,6 +56,15 @@ Result<Times> measure(engine::Context& context, const RunBuffers& b, double seco
   times.total = since(start);
   std::ranges::sort(times.sorted);
   return times;
+}
+
+/// KiB that a line of /proc/self/status names: VmRSS, memory in use now, or VmHWM, the most so far. 0 where there is no such file.
+long memory_kb(std::string_view what) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(what)) return std::strtol(line.c_str() + what.size() + 1, nullptr, 10);
+  }
+  return 0;
 }
 
 void print_regions(const region::Plan& plan, const engine::Profile& profile) {
@@ -146,6 +159,7 @@ Result<int> bench(const Options& o) {
     return fail(ErrorKind::usage, "--region-key times one region, it makes no profile: leave --export... and --dump... out");
   if (!o.key.empty() && o.model.path.empty()) return bench_key(o);
   std::optional<Progress> progress(std::in_place, o.model.verbose);
+  const long memory = memory_kb("VmRSS");
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
   if (!o.key.empty()) {
     progress.reset();
@@ -169,12 +183,19 @@ Result<int> bench(const Options& o) {
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
   const double rate = static_cast<double>(batch) * static_cast<double>(times.sorted.size()) / times.total;
   if (o.json) {
-    const nlohmann::json result = {{"model", o.model.path},         {"plan_hash", loaded.engine->plan_hash()},
-                                   {"threads", context->threads()}, {"batch", batch},
-                                   {"runs", times.sorted.size()},   {"median_ms", median * 1e3},
-                                   {"p99_ms", p99 * 1e3},           {"mean_ms", mean * 1e3},
-                                   {"min_ms", least * 1e3},         {"images_per_second", rate},
-                                   {"first_ms", first * 1e3},       {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3}};
+    const nlohmann::json result = {{"model", o.model.path},
+                                   {"plan_hash", loaded.engine->plan_hash()},
+                                   {"threads", context->threads()},
+                                   {"batch", batch},
+                                   {"runs", times.sorted.size()},
+                                   {"median_ms", median * 1e3},
+                                   {"p99_ms", p99 * 1e3},
+                                   {"mean_ms", mean * 1e3},
+                                   {"min_ms", least * 1e3},
+                                   {"images_per_second", rate},
+                                   {"first_ms", first * 1e3},
+                                   {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
+                                   {"memory_kb", memory_kb("VmHWM") - memory}};
     fmt::print("{}\n", result.dump());
     return profile_if_wanted(o.profile, loaded);
   }

@@ -1,0 +1,222 @@
+"""What peers.py found, as text: docs/performance.md, the README's table and docs/performance.svg."""
+import importlib.metadata
+import re
+import statistics
+
+import chart
+import roofline
+import twins
+from peer import NAMES
+
+TITLES = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "yolov8n": "YOLOv8n-like 640", "unet": "U-Net 256"}
+AIMS = {"resnet50": 1.15, "mobilenet_v2": 1.6, "yolov8n": 1.7, "yolov8n inputs": 1.4, "unet": 1.05}  # one thread, batch 1
+AIM_OTHER = 1.1
+COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
+
+TEXT = """# Times beside ONNX Runtime and OpenVINO
+
+Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file and the
+same cores, with real-time priority; figures are medians over {rounds} rounds of each process's median. The networks have the shapes of the real ones and
+seeded weights; `residual`, `outputs`, `everywhere` and `inputs` are placements of Q/DQ pairs, int8 symmetric activations and weights per
+output channel; `uint8` is the model that suits the peers, asymmetric uint8 activations; `float` is the unquantized one.
+
+*Ratio*: the faster peer's time on this file ÷ Octavo's. *Against any form*: the fastest time of any peer on any form of the network (its uint8
+file, its float or bfloat16 model) ÷ Octavo's. *Of peak*: multiplications a second, of what back-to-back {instruction} reach in the same
+run ({peaks}). *Of the roofline*: of `bench/roofline.py`'s "tuned" figure at that peak. *Aim*: the ratio we hold ourselves to, or 85 % of
+the peak where that is less (of "tuned" for MobileNetV2).
+"""
+AGREE = """
+## Outputs
+
+rms(outputs − reference) / rms(reference), the reference being ONNX Runtime without optimizations, one seeded input. No two engines round the same
+way between layers: a value that lies on a tie falls to either side, and behind a few such values every sum differs a little. So the measure
+of agreement is what the peers' own optimizations change: Octavo agrees where its difference is at most 1.25 times the larger of theirs.
+
+"""
+START = """
+## Start and memory
+
+One core (the build with an empty timing cache: two), one thread, batch 1. *Load*: mapping the engine file, its checksums, generating the
+kernels. *Memory*: how far the process grew at its peak, up to and with its first results; of the engine file (which is what runs in service) and
+of the ONNX file with a full timing cache.
+
+"""
+
+
+def machine(peers):
+    """The processor and the versions, in words."""
+    names = {"ort": "onnxruntime", "openvino": "openvino"}
+    found = [f"{NAMES[p]} {importlib.metadata.version(names[p])}" for p in peers if p in names]
+    for line in open("/proc/cpuinfo", encoding="utf-8"):
+        if line.startswith("model name"):
+            return ", ".join([line.split(":", 1)[1].strip(), *found])
+    return ", ".join(found)
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(r) + " |" for r in rows)])
+
+
+class Found:
+    """Results, by median."""
+
+    def __init__(self, results):
+        self.raw = results
+        self.ms = {}  # (net, form, threads, batch) -> {engine: milliseconds a run}
+        for key, times in results["times"].items():
+            net, form, config = key.split(" ")
+            threads, batch = map(int, config.split("x"))
+            self.ms[net, form, threads, batch] = {e: statistics.median(v) for e, v in times.items() if v}
+        self.peak = {int(t): max(v) for t, v in results["peaks"].items()}
+        self.typical = {int(t): statistics.median(v) for t, v in results["peaks"].items()}
+        self.rounds = max((len(v) for times in results["times"].values() for v in times.values()), default=0)
+
+    def bound(self, net, threads):
+        """roofline.bounds of one image, or None."""
+        kernels = self.raw["work"].get(net)
+        if not kernels or threads not in self.typical:
+            return None
+        return roofline.bounds([roofline.Kernel(*k) for k in kernels], self.typical[threads] * 1e9)
+
+    def fastest_form(self, net, threads, batch):
+        """(milliseconds, form, engine) of the fastest peer on any form."""
+        found = [(ms, form, e) for (n, form, t, b), times in self.ms.items() if (n, t, b) == (net, threads, batch)
+                 for e, ms in times.items() if e != "octavo"]
+        return min(found, default=None)
+
+
+def aim_of(f, net, form, threads, batch, best):
+    """The ratio to reach, and why."""
+    if form in ("uint8", *COUNTED):
+        return None
+    if (threads, batch) != (1, 1):
+        return AIM_OTHER
+    aim, b = AIMS.get(f"{net} {form}", AIMS.get(net)), f.bound(net, 1)
+    if b is None or aim is None:
+        return aim
+    return min(aim, best / (1e3 * (b["tuned"] if net == "mobilenet_v2" else b["ideal"]) / 0.85))
+
+
+def rows_of(f, threads, batch):
+    for (net, form, t, b), times in f.ms.items():
+        ours, peers = times.get("octavo"), {e: ms for e, ms in times.items() if e != "octavo"}
+        if (t, b) != (threads, batch) or not peers:
+            continue
+        best, bound = min(peers.values()), f.bound(net, threads)
+        cells = [TITLES.get(net, net), form] + [f"{times[e] / batch:.3f}" if e in times else "–" for e in NAMES]
+        if ours is None:
+            yield cells + ["–"] * 5
+            continue
+        aim, any_form = aim_of(f, net, form, t, b, best), f.fastest_form(net, t, b)
+        cells.append(f"**{best / ours:.2f}**")
+        cells.append("–" if aim is None else f"{aim:.2f}" + ("" if best / ours >= aim else " missed"))
+        cells.append("–" if form in COUNTED else f"{any_form[0] / ours:.2f} ({NAMES[any_form[2]]}, {any_form[1]})")
+        if bound and form not in COUNTED:
+            cells += [f"{100 * bound['ideal'] * batch * 1e3 / ours:.0f} %", f"{100 * bound['tuned'] * batch * 1e3 / ours:.0f} %"]
+        else:
+            cells += ["–", "–"]
+        yield cells
+
+
+def times_text(f):
+    head = ["network", "form", *(f"{n}, ms an image" for n in NAMES.values()), "ratio", "aim", "against any form", "of peak", "of the roofline"]
+    out = []
+    for threads, batch in sorted({k[2:] for k in f.ms}, key=lambda c: (c[1], c[0])):
+        rows = list(rows_of(f, threads, batch))
+        if rows:
+            out.append(f"\n## {threads} thread{'s' * (threads > 1)}, batch {batch}\n\n" + table(head, rows) + "\n")
+    return "".join(out)
+
+
+def scaling_text(f):
+    rows = []
+    for (net, form, t, b), times in f.ms.items():
+        two = f.ms.get((net, form, 2, b), {})
+        if t == 1 and two:
+            rows.append([TITLES.get(net, net), form, str(b)] + [f"{times[e] / two[e]:.2f}" if e in times and e in two else "–" for e in NAMES])
+    return "\n## Two threads over one\n\n" + table(["network", "form", "batch", *NAMES.values()], rows) + "\n" if rows else ""
+
+
+def agree_text(results):
+    rows = []
+    for key, found in results["agree"].items():
+        net, form = key.split(" ")
+        theirs = max([v for e, v in found.items() if e != "octavo"], default=0)
+        verdict = "yes" if found["octavo"] <= 1.25 * max(theirs, 2e-5) else "**no**"
+        rows.append([TITLES.get(net, net), form, *(f"{found[e]:.1e}" if e in found else "–" for e in NAMES), verdict])
+    return AGREE + table(["network", "form", *NAMES.values(), "agrees"], rows) + "\n" if rows else ""
+
+
+def start_text(results):
+    head = ["network", "build, empty cache", "build, full cache", "load", "first run", "OpenVINO: compile", "memory, engine", "memory, ONNX",
+            "OpenVINO: memory", "ONNX Runtime: memory"]
+    rows = []
+    for net, s in results["start"].items():
+        mb = [f"{s[k]['memory_kb'] / 1024:.0f} MB" if k in s else "–" for k in ("load", "full", "openvino", "ort")]
+        rows.append([TITLES.get(net, net), f"{s['empty']['build_ms'] / 1e3:.2f} s", f"{s['full']['build_ms'] / 1e3:.2f} s", f"{s['load']['load_ms']:.1f} ms",
+                     f"{s['load']['first_ms']:.1f} ms", f"{s['openvino']['build_ms'] / 1e3:.2f} s" if "openvino" in s else "–", *mb])
+    return START + table(head, rows) + "\n" if rows else ""
+
+
+def real_text(f):
+    """The trained models, and int8 against our own float."""
+    out = times_text(f)
+    rows = []
+    for (net, form, t, b), times in f.ms.items():
+        own = f.ms.get((net, "float", t, b), {}).get("octavo")
+        if form != "float" and own and "octavo" in times:
+            rows.append([net, form, str(t), f"{own:.3f}", f"{times['octavo']:.3f}", f"{own / times['octavo']:.2f}"])
+    return out + "\n## Int8 against our own float\n\n" + table(["network", "form", "threads", "float, ms", "int8, ms", "float ÷ int8"], rows) + "\n"
+
+
+def head_text(f):
+    amx = max(f.peak.values(), default=0) > 1200
+    peaks = ", ".join(f"{v:.0f} GMAC/s on {t} thread{'s' * (t > 1)}" for t, v in sorted(f.typical.items())) or "not measured"
+    return TEXT.format(machine=f.raw["machine"], rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
+
+
+def text(results, real):
+    f = Found(results)
+    return real_text(f) + agree_text(results) if real else times_text(f) + scaling_text(f) + start_text(results) + agree_text(results)
+
+
+def picture(f):
+    """Images a second on one thread, as parts of Octavo's."""
+    groups = []
+    for (net, form, t, b), times in f.ms.items():
+        if (t, b) != (1, 1) or form in COUNTED or "octavo" not in times:
+            continue
+        groups.append((f"{TITLES.get(net, net)}, {form}",
+                       [(times["octavo"] / times[e], f"{1e3 / times[e]:.0f} images/s") if e in times else None for e in NAMES]))
+    note = f"One thread, batch 1; bars: speed beside Octavo's. {f.raw['machine']}."
+    return chart.bars("8-bit inference on one core", note, groups, list(NAMES.values()))
+
+
+def readme_table(f):
+    rows = []
+    for (net, form, t, b), times in f.ms.items():
+        if form in COUNTED or "octavo" not in times or len(times) < 2 or (t, b) not in ((1, 1), (2, 8)):
+            continue
+        best, any_form = min(ms for e, ms in times.items() if e != "octavo"), f.fastest_form(net, t, b)
+        rows.append([TITLES.get(net, net), form, f"{t} / {b}", *(f"{times[e] / b:.3f}" if e in times else "–" for e in NAMES),
+                     f"{best / times['octavo']:.2f}", f"{any_form[0] / times['octavo']:.2f}"])
+    return table(["network", "form", "threads / batch", *(f"{n}, ms" for n in NAMES.values()), "faster peer ÷ Octavo", "fastest peer on any form ÷ Octavo"], rows)
+
+
+def write(results, real):
+    """docs/performance.md (what stands behind its mark is kept), the picture and the README's table; or docs/performance-real.md."""
+    f, docs = Found(results), twins.ROOT / "docs"
+    if real:
+        head = TEXT.split("\n\n", maxsplit=1)[0].replace("Times beside", "Trained models beside")
+        said = (f"\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; median of {f.rounds} rounds, as docs/performance.md says. `_u8`: activations "
+                "written as uint8 with zero points 128 higher, the same values; `float`: the unquantized file.\n")
+        (docs / "performance-real.md").write_text(head + said + text(results, True), encoding="utf-8")
+        return
+    path, mark = docs / "performance.md", "<!-- by hand from here -->"
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    kept = mark + old.split(mark, 1)[1] if mark in old else ""
+    path.write_text(head_text(f) + text(results, False) + "\n" + kept, encoding="utf-8")
+    (docs / "performance.svg").write_text(picture(f), encoding="utf-8")
+    readme = twins.ROOT / "README.md"
+    block = f"<!-- peers:begin -->\n{readme_table(f)}\n<!-- peers:end -->"
+    readme.write_text(re.sub(r"<!-- peers:begin -->.*<!-- peers:end -->", lambda _: block, readme.read_text(encoding="utf-8"), flags=re.S), encoding="utf-8")

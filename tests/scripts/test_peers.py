@@ -1,0 +1,83 @@
+"""The arithmetic of bench/peers.py and bench/layers.py: work of operators, verdicts of the report, layers read from keys, the picture."""
+import pathlib
+import sys
+import xml.etree.ElementTree as xml
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+onnx = pytest.importorskip("onnx")
+import chart  # noqa: E402
+import layers  # noqa: E402
+import peer_report  # noqa: E402
+import roofline  # noqa: E402
+
+
+def network():
+    """conv 3->8 3x3 stride 2, depthwise 3x3, transposed 2x2 stride 2 to 4 channels, global mean, gemm to 5; batch open."""
+    h, t = onnx.helper, onnx.TensorProto
+    shapes = {"a": [8, 3, 3, 3], "b": [8, 1, 3, 3], "c": [8, 4, 2, 2], "d": [4, 5]}
+    weights = [h.make_tensor(k, t.FLOAT, s, [0.0] * int(__import__("math").prod(s))) for k, s in shapes.items()]
+    nodes = [h.make_node("Conv", ["x", "a"], ["p"], strides=[2, 2], pads=[1, 1, 1, 1]), h.make_node("Relu", ["p"], ["q"]),
+             h.make_node("Conv", ["q", "b"], ["r"], pads=[1, 1, 1, 1], group=8), h.make_node("ConvTranspose", ["r", "c"], ["s"], strides=[2, 2]),
+             h.make_node("GlobalAveragePool", ["s"], ["u"]), h.make_node("Flatten", ["u"], ["v"]), h.make_node("Gemm", ["v", "d"], ["y"])]
+    inputs, outputs = ([h.make_tensor_value_info(n, t.FLOAT, ["N", *s])] for n, s in (("x", [3, 16, 16]), ("y", [5])))
+    return h.make_model(h.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=[h.make_opsetid("", 13)])
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_work_of_each_operator(batch):
+    found = roofline.kernels_of(network(), batch)
+    assert [(k.op, k.macs // batch, k.depthwise) for k in found] == [
+        ("Conv", 8 * 8 * 8 * 27, False), ("Conv", 8 * 8 * 8 * 9, True), ("ConvTranspose", 8 * 8 * 8 * 4 * 4, False),
+        ("GlobalAveragePool", 0, False), ("Gemm", 20, False)]
+    assert found[0].bytes == batch * (3 * 16 * 16 + 8 * 8 * 8) + 8 * 27
+    b = roofline.bounds(found, 1e9)
+    assert b["ideal"] == pytest.approx(sum(k.macs for k in found) / 1e9)
+    assert b["tuned"] > b["ideal"] / roofline.DENSE
+
+
+def test_a_shape_that_cannot_be_inferred_is_said():
+    model = network()
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ValueError, match="cannot be inferred"):
+        roofline.kernels_of(model)
+
+
+def results(ours, best_form=2.0):
+    return {"machine": "a processor", "peaks": {"1": [100.0, 90.0, 80.0]}, "work": {"resnet50": [["k", "Conv", 90_000_000, 10, False]]},
+            "times": {"resnet50 residual 1x1": {"octavo": [ours, ours, 50.0], "ort": [9.0], "openvino": [3.0, 2.3, 2.2]},
+                      "resnet50 uint8 1x1": {"octavo": [2.2], "openvino": [best_form]}},
+            "agree": {"resnet50 residual": {"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, "resnet50 uint8": {"octavo": 0.05, "openvino": 0.039}},
+            "start": {}}
+
+
+def cells(text, name):
+    return [c.strip() for c in next(line for line in text.splitlines() if line.startswith(f"| ResNet50 | {name} |")).split("|")[1:-1]]
+
+
+def test_verdicts():
+    row = cells(peer_report.text(results(2.0), False), "residual")
+    assert row[2:5] == ["2.000", "9.000", "2.300"] and row[5] == "**1.15**"  # medians
+    assert row[6] == "1.15" and row[7] == "1.00 (OpenVINO, uint8)" and row[8] == "50 %"  # 90 MMAC at the median peak 90: 1 ms
+    assert cells(peer_report.text(results(2.1), False), "residual")[6] == "1.15 missed"
+    assert cells(peer_report.text(results(2.1), False), "uint8")[6] == "–"
+    near = results(1.17)  # 85 % of the peak is 1.18 ms: less than 1.15 times a peer at 1.3
+    near["times"]["resnet50 residual 1x1"]["openvino"] = [1.3]
+    assert cells(peer_report.text(near, False), "residual")[6] == "1.10"
+    agreement = peer_report.agree_text(results(2.0))
+    assert cells(agreement, "residual")[-1] == "yes" and cells(agreement, "uint8")[-1] == "**no**"
+
+
+def test_layers_are_read_from_keys():
+    key = "conv pads=3,3,3,3 strides=2,2 u8[1,3,224,224]nhwc w s8[64,3,7,7] : acc_i i2f load_f load_f fma, f32[1,64,112,112]c > u8[1,64,112,112]nhwc"
+    assert layers.layers_of({"key": key}) == [[1, 3, 224, 224, 64, 7, 7, 2, 2, 1, 1, 3, 3, 3, 3, 1, 0, 0]]
+    assert layers.layers_of({"key": "max_pool kernel=3,3 u8[1,64,112,112]nhwc : acc_i > u8[1,64,56,56]nhwc"}) is None
+
+
+def test_the_picture_is_well_formed():
+    picture = peer_report.picture(peer_report.Found(results(2.0)))
+    root = xml.fromstring(picture)
+    bars = [r for r in root if r.tag.endswith("rect") and r.get("height") == str(chart.BAR - 2)]
+    assert len(bars) == 5  # two groups; ONNX Runtime has no uint8 figure
+    assert [round(float(b.get("width")) * 2.2 / 2.0 / chart.WIDTH, 3) for b in bars] == [1, 0.222, 0.870, 1, 1.1]  # the longest: 2.2 / 2.0
