@@ -137,19 +137,25 @@ def engines(args, net, style, threads):
 
 
 def measure_without(args, net, style, threads, twin):
-    """What the placement demands, and the network without the roundings that cost time against the twin. The times that this takes go
-    into a copy of the cache."""
-    model, file = networks.explicit_model(args, net, style), engine(args, net, style, "without", threads)
+    """What the placement demands, and the network without the roundings that cost time against the twin; where that does not reach the
+    limit, also the network without any. The times that this takes go into a copy of the cache."""
+    model, some, every = networks.explicit_model(args, net, style), *(engine(args, net, style, form, threads) for form in ("without", "without-all"))
     words = ["explain", model, "--roundings", "--json", "--threads", threads, "--effort", args.effort]
     if args.effort > 0:
-        copy = file.with_suffix(".times")
+        copy = some.with_suffix(".times")
         shutil.copy(cached(args, net, threads).cache, copy)
         words += ["--timing-cache", copy]
     found = json.loads(twins.octavo(args, *words))
-    if found["costly"]["count"] == 0:
-        return {"demanded": found}
-    twins.octavo(args, *words, "--build-without", file)
-    return {"demanded": found, "without": compare(args, file, twin, threads)}
+    row, costly, count = {"demanded": found}, found["costly"]["count"], len(found["roundings"])
+    if count == 0:
+        return row
+    twins.octavo(args, *words, *(["--build-without", some] if costly else []), "--build-without-all", every)
+    if costly:
+        row["without"] = compare(args, some, twin, threads)
+        if costly == count or row["without"]["same"] or row["without"]["low"] <= LIMIT:
+            return row
+    row["without_all"] = compare(args, every, twin, threads)
+    return row
 
 
 def compare(args, a, b, threads):

@@ -28,13 +28,22 @@ def cell(row):
     count, costly = len(row["demanded"]["roundings"]), row["demanded"]["costly"]["count"]
     if count == 0:
         return f"{interval(row)} **slower**, no roundings"
-    if costly == 0:
-        return f"{interval(row)} **slower**; {count} roundings, none costs time"
-    without = row["without"]
-    them = "them" if costly == count else f"{costly} of them"
-    if without["same"]:
-        return f"{interval(row)}, {count} roundings; without {them} the twin's plan"
-    return f"{interval(row)}, {count} roundings; without {them} {interval(without)}{'' if without['low'] <= LIMIT else ' **slower**'}"
+    tried = [without(row["without"], "them" if costly == count else f"{costly} of them")] if "without" in row else []
+    tried += [without(row["without_all"], "all" if tried else "them")] if "without_all" in row else []
+    return f"{interval(row)}, {count} roundings; {'; '.join(tried)}{'' if explained(row) else ' **slower**'}"
+
+
+def without(row, what):
+    return f"without {what} the twin's plan" if row["same"] else f"without {what} {interval(row)}"
+
+
+def explained(row):
+    """Leaving out roundings that the placement demands reaches the limit."""
+    return reaches(row.get("without")) or reaches(row.get("without_all"))
+
+
+def reaches(row):
+    return row is not None and (row["same"] or row["low"] <= LIMIT)
 
 
 def main_table(results, nets, styles, threads):
@@ -48,9 +57,16 @@ def main_table(results, nets, styles, threads):
     return "\n".join(lines)
 
 
+def times(row):
+    """Two columns: a network without roundings, and the twin that took turns with it."""
+    if row is None:
+        return "– | –"
+    return f"{row['explicit_ms']:.3f} ms | {'the same plan' if row['same'] else format(row['twin_ms'], '.3f') + ' ms'}"
+
+
 def roundings_table(results, nets, styles, threads):
-    lines = ["| network, style, threads | roundings | cost time | those regions with, without | explicit | without those | twin | ONNX nodes of the first two that cost time |",
-             "|---|---:|---:|---:|---:|---:|---:|---|"]
+    lines = ["| network, style, threads | roundings | cost time | those regions with, without | explicit | twin | without those | twin | without all | twin | "
+             "ONNX nodes of the first two that cost time |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for net in nets:
         for t in threads:
             for s in styles:
@@ -61,9 +77,8 @@ def roundings_table(results, nets, styles, threads):
                 dear = [r for r in found if r["costs_time"]]
                 names = "; ".join(", ".join(f"`{n}`" for n in r["onnx_nodes"]) for r in dear[:2]) + ("; ..." if len(dear) > 2 else "")
                 regions = f"{1e6 * costly['seconds_with']:.1f}, {1e6 * costly['seconds_without']:.1f} us" if "seconds_without" in costly and dear else "–"
-                without = row.get("without")
-                alone = "–" if without is None else f"{without['explicit_ms']:.3f} ms"
-                lines.append(f"| {net}, {s}, {t} | {len(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {alone} | {row['twin_ms']:.3f} ms | {names or '–'} |")
+                lines.append(f"| {net}, {s}, {t} | {len(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {row['twin_ms']:.3f} ms | "
+                             f"{times(row.get('without'))} | {times(row.get('without_all'))} | {names or '–'} |")
     return "\n".join(lines) if len(lines) > 2 else "None: no interval lies above the limit."
 
 
@@ -89,8 +104,9 @@ Written by `bench/parity.py --write` from one run on {machine}; pairs of process
 cores of its own; effort {effort}; `docs/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
 of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that
 take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says how many roundings the placement demands
-inside regions, and the ratio without those that cost time, measured the same way; *slower* where they do not explain it. The last column is
-the twin with every range over the fastest explicit style of all seven.
+inside regions, and the ratio of the network without those that cost time over the twin, measured the same way; where that does not reach
+{limit} either, without all of them; *slower* where they do not explain it. The last column is the twin with every range over the fastest
+explicit style of all seven.
 
 {main}
 
@@ -98,9 +114,10 @@ the twin with every range over the fastest explicit style of all seven.
 
 ## What the placements demand
 
-Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (more than 0.5 % of what differs, left out alone or with the others of their region);
-the regions that differ without those, with and without, each region timed alone; and the runs of the explicit engine, of the engine
-without those (`octavo explain --roundings --build-without`), and of the twin.
+Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (`docs/parity-method.md` says how that is seen); the
+regions that differ without those, with and without, each region timed alone; and whole runs, each beside the twin that took turns with it: the
+explicit engine, the engine without those that cost time (`octavo explain --roundings --build-without`), and, where that one was not
+measured or does not reach {limit}, the engine without any rounding inside regions (`--build-without-all`).
 
 {roundings}
 
@@ -118,14 +135,15 @@ def count(results, nets, styles, threads):
     rows = [r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")) and "same" in r]
     same = sum(r["same"] for r in rows)
     within = sum(not r["same"] and r["low"] <= LIMIT for r in rows)
-    explained = sum("without" in r and (r["without"]["same"] or r["without"]["low"] <= LIMIT) for r in rows)
+    some = sum(reaches(r.get("without")) for r in rows)
+    every = sum(explained(r) for r in rows) - some
     failed = sum("error" in r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")))
     implicit = [r for n in nets for t in threads if (r := results.get(f"{n}/implicit/{t}")) and "same" in r]
     good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
     checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
     equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
-    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {explained} reach it without the roundings that the "
-            f"placement demands, {len(rows) - same - within - explained} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
+    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {some} reach it without those roundings that the "
+            f"placement demands and that cost time, {every} without all that it demands, {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
             f"within {LIMIT}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
 
 

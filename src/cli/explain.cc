@@ -20,7 +20,7 @@ struct Options {
   ModelOptions model;
   report::Filter filter;
   bool json = false, all = false, copies = false, laws = false, roundings = false;
-  std::string build_without;
+  BuildWithout without;
 };
 
 /// What import says about an ONNX node that no region stands for; empty if it says nothing.
@@ -102,8 +102,17 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
   return 0;
 }
 
+/// Where the laws are asked about; empty: everywhere.
+std::set<std::string> nodes_of(const report::Filter& filter, const region::Plan& plan, const std::vector<std::size_t>& regions) {
+  if (!filter.node.empty()) return {filter.node};
+  std::set<std::string> nodes;
+  if (filter.empty()) return nodes;
+  for (const std::size_t i : regions) nodes.insert(plan.regions[i].onnx_nodes.begin(), plan.regions[i].onnx_nodes.end());
+  return nodes;
+}
+
 Result<int> explain(const Options& o) {
-  if (o.roundings) return explain_roundings(o.model, o.json, o.build_without);
+  if (o.roundings) return explain_roundings(o.model, o.json, o.without);
   Loaded loaded;
   {
     Progress progress(o.model.verbose);
@@ -126,8 +135,11 @@ Result<int> explain(const Options& o) {
   const bool only_tensor = !o.filter.tensor.empty() && o.filter.node.empty() && o.filter.region.empty();
   if (only_tensor && !o.json) return explain_tensor(o, loaded, true);
   OCTAVO_TRY(const auto regions, report::select(plan, o.filter));
+  const std::set<std::string> nodes = nodes_of(o.filter, plan, regions);
   if (o.json) {
-    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions));
+    std::optional<report::LawLog> laws;
+    if (loaded.built) laws = report::laws_at(loaded.built->reports, nodes);
+    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions, laws ? &*laws : nullptr));
     return 0;
   }
   if (o.all || !o.filter.empty()) {
@@ -137,12 +149,6 @@ Result<int> explain(const Options& o) {
     fmt::print("{}{}", report::table(plan), roundings);
   }
   if (loaded.built && (o.laws || !o.filter.empty())) {
-    std::set<std::string> nodes;
-    if (!o.filter.node.empty()) {
-      nodes = {o.filter.node};
-    } else if (!o.filter.empty()) {
-      for (const std::size_t i : regions) nodes.insert(plan.regions[i].onnx_nodes.begin(), plan.regions[i].onnx_nodes.end());
-    }
     fmt::print("{}{}", o.filter.empty() ? "" : "\n", report::law_log(loaded.built->reports, nodes));
   }
   return 0;
@@ -169,7 +175,10 @@ Command add_explain(CLI::App& app) {
   auto* roundings =
       app.add_flag("--roundings", o->roundings,
                    "Only the roundings that the placement demands inside regions, and each region's time without them");
-  app.add_option("--build-without", o->build_without, "Also write the engine of the network without those that cost time")
+  app.add_option("--build-without", o->without.costly, "Also write the engine of the network without those that cost time")
+      ->needs(roundings)
+      ->type_name("ENGINE");
+  app.add_option("--build-without-all", o->without.all, "Also write the engine of the network without any of them")
       ->needs(roundings)
       ->type_name("ENGINE");
   app.add_flag("--json", o->json, "The same facts for programs");

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "plan/advise.h"
+#include "plan/price_roundings.h"
 #include "report/roundings.h"
 
 namespace octavo::cli {
 
-Result<int> explain_roundings(const ModelOptions& o, bool json, const std::string& build_without) {
+Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWithout& without) {
   std::optional<Progress> progress(std::in_place, o.verbose);
   OCTAVO_TRY(const Declared declared, declared_inputs(o));
   if (declared.is_engine) {
@@ -28,16 +28,26 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const std::strin
   progress->step("leave out every rounding");
   OCTAVO_TRY(auto roundings, plan::price_roundings(model.graph, providers, options));
   OCTAVO_CHECK(measuring.keep(build));
-  if (!build_without.empty()) {
-    if (roundings.costly == 0) {
-      return fail(ErrorKind::usage, fmt::format("--build-without {}: no rounding inside regions costs time ({} in all)\n"
-                                                "  what `octavo build` makes is the engine without those that do",
-                                                build_without, roundings.each.size()));
-    }
-    progress->step(fmt::format("build {}", build_without));
-    OCTAVO_TRY(const api::Built built, api::build_graph(std::move(roundings.without_costly.graph), build));
-    OCTAVO_CHECK(built.engine->save(build_without));
+  if (!without.costly.empty() && roundings.costly == 0) {
+    return fail(ErrorKind::usage,
+                fmt::format("--build-without {}: no rounding inside regions costs time ({} in all)\n"
+                            "  what `octavo build` makes is the engine without those that do; --build-without-all "
+                            "leaves out the others too",
+                            without.costly, roundings.each.size()));
   }
+  if (!without.all.empty() && roundings.each.empty()) {
+    return fail(ErrorKind::usage, fmt::format("--build-without-all {}: there are no roundings inside regions\n"
+                                              "  what `octavo build` makes is the engine without any",
+                                              without.all));
+  }
+  const auto make = [&](const std::string& file, ir::Graph& graph) -> Status {
+    if (file.empty()) return {};
+    progress->step(fmt::format("build {}", file));
+    OCTAVO_TRY(const api::Built built, api::build_graph(std::move(graph), build));
+    return built.engine->save(file);
+  };
+  OCTAVO_CHECK(make(without.costly, roundings.without_costly.graph));
+  OCTAVO_CHECK(make(without.all, roundings.all.graph));
   progress.reset();
   fmt::print("{}", json ? report::to_json(roundings, measured) : report::text(roundings, measured));
   return 0;

@@ -8,7 +8,6 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
-#include "plan/roundings.h"
 #include "region/provider.h"
 
 namespace octavo::plan {
@@ -36,36 +35,5 @@ struct Advised {
 };
 [[nodiscard]] Result<Advised> advise(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                      const PlanOptions& options, int errors);
-
-/// What the roundings inside regions cost: each is left out alone, then all together, then those that cost time, and each time the
-/// changed network is planned and priced.
-struct PricedRounding {
-  Rounding rounding;
-  std::string region;             ///< the region's name in the plan of the default choices
-  double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
-  /// Saves more than 0.5 % of what differs when left out alone, or together with the other roundings of its region (and those that
-  /// save alone then save less).
-  bool costs_time = false;
-  bool same_plan = false;  ///< no region differs: a step of a table that is there anyway; the times are the region's
-};
-struct Roundings {
-  /// Some of them left out together.
-  struct Together {
-    double with = 0, without = 0;  ///< seconds of the regions that differ; without -1: a region cannot run
-    bool same_plan = true;
-    ir::Graph graph;  ///< normalized, without them
-  };
-  std::vector<PricedRounding> each;
-  Together all;
-  int costly = 0;  ///< how many cost time
-  Together without_costly;
-};
-/// Times by `options.costs` (effort >= 1), else estimates; only regions that differ are priced. Ranges are not used: what they
-/// permit, nobody demands. Cost: one planning a rounding. Errors: those of make_plan.
-[[nodiscard]] Result<Roundings> price_roundings(ir::Graph graph, const std::vector<const region::Provider*>& providers,
-                                                const PlanOptions& options);
-
-/// The same roundings without prices. `graph` as imported. Cost: one normalization.
-[[nodiscard]] Result<std::vector<Rounding>> roundings_of(ir::Graph graph, const PlanOptions& options);
 
 }  // namespace octavo::plan

@@ -11,6 +11,8 @@
 
 namespace octavo::report {
 
+struct LawLog;  // report/laws.h
+
 /// Which regions to show. Empty: all. A region is shown if it meets every field that is set.
 struct Filter {
   std::string region{};  ///< its name, or its number as printed
@@ -32,8 +34,9 @@ struct Filter {
 /// refusal.
 [[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions);
 /// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
-/// constants left to hash).
-[[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions);
+/// constants left to hash). `laws`: what the laws did; null where nobody kept it (engine files).
+[[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
+                                  const LawLog* laws = nullptr);
 /// A quantizer in full for few entries; the range of many.
 [[nodiscard]] std::string brief(const ir::Quantizer& q);
 /// The totals in two lines.

@@ -6,6 +6,7 @@
 #include "program/program.h"
 #include "report/costs.h"
 #include "report/explain.h"
+#include "report/laws.h"
 
 namespace octavo::report {
 namespace {
@@ -44,7 +45,8 @@ json describe(const region::Stage& stage) {
 
 }  // namespace
 
-std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions) {
+std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
+                    const LawLog* laws) {
   const Totals t = totals_of(plan);
   json out = {{"model", plan.model_name},
               {"plan_hash", plan_hash},
@@ -97,6 +99,13 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
       j["alternatives"].push_back(std::move(alternative));
     }
     out["regions"].push_back(std::move(j));
+  }
+  if (laws != nullptr) {
+    json applied = json::array(), refused = json::array();
+    for (const auto& a : laws->applied)
+      applied.push_back({{"rule", a.rule}, {"equation", a.equation}, {"reason", a.reason}, {"onnx_nodes", a.onnx_nodes}});
+    for (const auto& r : laws->refused) refused.push_back({{"rule", r.rule}, {"node", r.node}, {"reason", r.reason}});
+    out["laws"] = {{"applied", std::move(applied)}, {"refused", std::move(refused)}};
   }
   return out.dump(2) + "\n";
 }

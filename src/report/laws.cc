@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "ir/grid.h"
 #include "passes/passes.h"
@@ -80,31 +81,38 @@ void pairs_behind(const Graph& g, ValueId v, std::set<ValueId>& seen, std::set<s
 
 }  // namespace
 
-std::string law_log(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes) {
-  std::string steps, refusals;
-  std::vector<std::string> used;  // in the order of first use
-  int count = 0;
+LawLog laws_at(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes) {
+  LawLog out;
+  std::map<std::string, std::string> equations;
+  std::set<std::tuple<std::string, std::string, std::string>> said;
   for (const rewrite::RunReport& report : reports) {
     for (const rewrite::LogEntry& e : report.applied) {
       if (!concerns(e, nodes)) continue;
-      if (std::find(used.begin(), used.end(), e.rule) == used.end()) used.push_back(e.rule);
-      steps += fmt::format("  {:>4}  {:<24}  {} [{}]\n", ++count, e.rule, e.reason, listed(e.origin));
+      auto [equation, fresh] = equations.try_emplace(e.rule);
+      if (fresh) equation->second = equation_of(e.rule);
+      out.applied.push_back({e.rule, equation->second, e.reason, e.origin});
     }
-  }
-  std::set<std::string> said;  // a later pass asks again
-  for (const rewrite::RunReport& report : reports) {
     for (const rewrite::LogEntry& e : report.refusals) {
-      if (!concerns(e, nodes)) continue;
-      const std::string line = fmt::format("  {} at \"{}\": {}\n", e.rule, e.node, e.reason);
-      if (said.insert(line).second) refusals += line;
+      if (concerns(e, nodes) && said.emplace(e.rule, e.node, e.reason).second) out.refused.push_back({e.rule, e.node, e.reason});
     }
   }
-  std::string out;
+  return out;
+}
+
+std::string law_log(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes) {
+  const LawLog log = laws_at(reports, nodes);
+  std::string out, where, refusals;
+  std::set<std::string> used;
+  int count = 0;
+  for (const LawLog::Applied& a : log.applied) {
+    out += fmt::format("  {:>4}  {:<24}  {} [{}]\n", ++count, a.rule, a.reason, listed(a.onnx_nodes));
+    if (used.insert(a.rule).second) where += fmt::format("        {:<24}  {}\n", a.rule, a.equation);
+  }
+  for (const LawLog::Refused& r : log.refused) refusals += fmt::format("  {} at \"{}\": {}\n", r.rule, r.node, r.reason);
   if (count == 0) {
     out = "laws and rules: none applied here\n";
   } else {
-    out = fmt::format("laws and rules, {} applied in this order (docs/rules.md):\n{}  where\n", count, steps);
-    for (const std::string& rule : used) out += fmt::format("        {:<24}  {}\n", rule, equation_of(rule));
+    out = fmt::format("laws and rules, {} applied in this order (docs/rules.md):\n{}  where\n{}", count, out, where);
   }
   if (!refusals.empty()) out += "refused:\n" + refusals;
   return out;

@@ -11,6 +11,20 @@
 
 namespace octavo::report {
 
+struct LawLog {
+  struct Applied {
+    std::string rule, equation, reason;
+    std::set<std::string> onnx_nodes;
+  };
+  struct Refused {
+    std::string rule, node, reason;
+  };
+  std::vector<Applied> applied;  ///< in order
+  std::vector<Refused> refused;  ///< each once, although a later pass asks again
+};
+/// What concerns these ONNX nodes; empty `nodes`: everything.
+[[nodiscard]] LawLog laws_at(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes);
+
 /// Every rule that was applied where one of these ONNX nodes took part, in order, with its equation; then what was refused there
 /// and why. Empty `nodes`: all of them. One line says so when there were none.
 [[nodiscard]] std::string law_log(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes);

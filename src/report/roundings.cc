@@ -27,11 +27,16 @@ std::string text(const plan::Roundings& roundings, bool measured) {
   std::string out;
   for (const plan::PricedRounding& p : roundings.each) {
     const plan::Rounding& r = p.rounding;
-    out += fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n  {}\n", r.tensor,
+    out += fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n  {}{}\n", r.tensor,
                        brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "),
-                       compared(p.with, p.without, p.same_plan, source));
+                       compared(p.with, p.without, p.same_plan, source),
+                       p.costs_time() ? fmt::format("; costs time {}", name_of(p.cost)) : "");
   }
-  const auto together = [&](const plan::Roundings::Together& t) { return compared(t.with, t.without, t.same_plan, source); };
+  const auto together = [&](const plan::Roundings::Together& t) {
+    std::string text = compared(t.with, t.without, t.same_plan, source);
+    if (t.whole_with >= 0) text += "; whole runs in turn: " + compared(t.whole_with, t.whole_without, false, source);
+    return text;
+  };
   out += fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
                      together(roundings.all));
   if (roundings.costly == 0) return out + "none costs time\n";
@@ -50,17 +55,23 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
   };
   for (const plan::PricedRounding& p : roundings.each) {
     const plan::Rounding& r = p.rounding;
-    json j = {{"tensor", r.tensor},         {"quantizer", brief(r.quantizer)},
-              {"onnx_nodes", r.onnx_nodes}, {"source", r.source},
-              {"readers", r.readers},       {"region", p.region},
-              {"costs_time", p.costs_time}};
+    json j = {{"tensor", r.tensor},          {"quantizer", brief(r.quantizer)},
+              {"onnx_nodes", r.onnx_nodes},  {"source", r.source},
+              {"readers", r.readers},        {"region", p.region},
+              {"costs_time", p.costs_time()}};
+    if (p.costs_time()) j["costs_time_seen"] = name_of(p.cost);
     times(j, p.with, p.without, p.same_plan);
     out["roundings"].push_back(std::move(j));
   }
-  times(out, roundings.all.with, roundings.all.without, roundings.all.same_plan);
-  const auto& c = roundings.without_costly;
+  const auto together = [&](json& j, const plan::Roundings::Together& t) {
+    times(j, t.with, t.without, t.same_plan);
+    if (t.whole_with < 0) return;
+    j["whole_seconds_with"] = t.whole_with;
+    j["whole_seconds_without"] = t.whole_without;
+  };
+  together(out, roundings.all);
   out["costly"] = {{"count", roundings.costly}};
-  times(out["costly"], c.with, c.without, c.same_plan);
+  together(out["costly"], roundings.without_costly);
   return out.dump(2) + "\n";
 }
 

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/advise.h"
-#include "plan/roundings.h"
+#include "plan/price_roundings.h"
 
 namespace octavo::report {
 

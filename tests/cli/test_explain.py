@@ -1,4 +1,5 @@
 """octavo explain: the page that says how to read it shows what it prints, every tensor name of a model is answered, and what costs says its cause and way out."""
+import json
 import os
 import pathlib
 import re
@@ -171,3 +172,19 @@ if __name__ == "__main__":  # writes the outputs in docs/explain.md again
             output = "".join(f"    {line}\n" if line else "\n" for line in printed(command, folder))
             text = re.sub(rf"^    \$ {re.escape(command)}\n(?:    .*\n|\n(?=    ))*", lambda _, c=command, o=output: f"    $ {c}\n{o}", text, flags=re.M)
     page.write_text(text)
+
+
+def test_json_of_a_model_has_the_laws_that_the_text_lists(tmp_path):
+    """Rule by rule and in order; of one node, only what concerns it. An engine file does not keep them."""
+    more = ["--effort", 0, "--threads", 1]
+    text = octavo("explain", QDQ, "--laws", *more)
+    laws = json.loads(octavo("explain", QDQ, "--json", *more))["laws"]
+    listed = re.findall(r"^ +\d+  (\S+) +(.*) \[", text, re.M)
+    assert listed and listed == [(a["rule"], a["reason"]) for a in laws["applied"]]
+    refused = text.split("refused:\n")[1].splitlines() if "refused:\n" in text else []
+    assert refused == [f"  {r['rule']} at \"{r['node']}\": {r['reason']}" for r in laws["refused"]]
+    node = laws["applied"][0]["onnx_nodes"][0]
+    few = json.loads(octavo("explain", QDQ, "--json", "--node", node, *more))["laws"]["applied"]
+    assert few == [a for a in laws["applied"] if node in a["onnx_nodes"]] and 0 < len(few) < len(laws["applied"])
+    octavo("build", QDQ, "-o", tmp_path / "e.octavo", *more)
+    assert "laws" not in json.loads(octavo("explain", tmp_path / "e.octavo", "--json"))

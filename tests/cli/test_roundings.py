@@ -105,6 +105,31 @@ def test_roundings_that_cost_time_only_together_are_found(tmp_path):
     assert found["costly"]["seconds_without"] < found["costly"]["seconds_with"]
 
 
+def test_the_engine_without_any_is_the_one_that_never_had_one(tmp_path):
+    """Also where the times say that none costs time; both engines from one call."""
+    model, without, out, some = network(tmp_path / "m.onnx"), network(tmp_path / "n.onnx", inner=None), tmp_path / "all.octavo", tmp_path / "some.octavo"
+    more = ["--threads", 1, "--effort", 0]
+    assert roundings(model, "--effort", 0, "--build-without-all", out)["costly"]["count"] == 0
+    hashes = [json.loads(octavo("explain", m, "--json", *o))["plan_hash"] for m, o in ((out, []), (without, more), (model, more))]
+    assert hashes[0] == hashes[1] != hashes[2]
+    cache = tmp_path / "times.txt"
+    roundings(model, "--effort", 1, "--timing-cache", cache)
+    slower_tables(cache)
+    roundings(model, "--effort", 1, "--timing-cache", cache, "--build-without", some, "--build-without-all", out)
+    assert len({json.loads(octavo("explain", m, "--json"))["plan_hash"] for m in (some, out)}) == 1
+    assert "there are no roundings inside regions" in octavo("explain", without, "--roundings", *more, "--build-without-all", some, code=2)
+
+
+def test_whole_runs_are_told_from_effort_2_on(tmp_path):
+    model, cache = network(tmp_path / "m.onnx"), tmp_path / "times.txt"
+    found = roundings(model, "--effort", 2, "--timing-cache", cache)
+    assert found["whole_seconds_with"] > 0 and found["whole_seconds_without"] > 0
+    assert all("costs_time_seen" in r or not r["costs_time"] for r in found["roundings"])
+    assert roundings(model, "--effort", 2, "--timing-cache", cache, "--strict-timing") == found
+    assert "; whole runs in turn: measured" in octavo("explain", model, "--roundings", "--threads", 1, "--timing-cache", cache)
+    assert "whole_seconds_with" not in roundings(model, "--effort", 1, "--timing-cache", cache)
+
+
 def test_where_nothing_is_gained_it_says_so_and_writes_nothing(tmp_path):
     """The table behind the rounding is faster than the exponential without it."""
     model, out = network(tmp_path / "m.onnx"), tmp_path / "w.octavo"

@@ -1,0 +1,100 @@
+// Which roundings are said to cost time, by costs that a test sets.
+#include "plan/price_roundings.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "plan/cost.h"
+#include "reference/oracle_provider.h"
+
+namespace octavo {
+namespace {
+
+/// Two convolutions, each with a rounding before its sigmoid.
+constexpr const char* kTwo = R"(
+graph "g"
+x = input : f32[1,4,5,5]
+xq = view x q=u8(0.01,128) from {"xq"}
+w1 = constant s8[4,4,1,1] q=s8(0.01,0) seed:1
+r1 = conv xq w1 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv1"}
+m1 = view r1 q=s8(0.02,0) from {"mid1"}
+a1 = sigmoid m1 from {"act1"}
+y1 = view a1 q=u8(0.004,0) from {"end1"}
+w2 = constant s8[3,4,3,3] q=s8(0.01,0) seed:2
+r2 = conv y1 w2 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv2"}
+m2 = view r2 q=s8(0.03,0) from {"mid2"}
+a2 = sigmoid m2 from {"act2"}
+y2 = view a2 q=u8(0.004,0) from {"end2"}
+output y2
+)";
+
+/// Every region costs 1 us, and the one with the first rounding 2 us if asked for; whole runs are told.
+class Told final : public plan::Costs {
+ public:
+  bool first_costs = false;
+  double whole = 1;  ///< the second plan's time, the first's being 1
+  int compared = 0;
+
+  Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan&,
+                                              const std::vector<region::Offer>& offers) override {
+    const bool mid = r.onnx_nodes.contains("mid1");
+    const double seconds = first_costs && mid ? 2e-6 : 1e-6;
+    return std::vector<plan::TacticTime>(offers.size(), {seconds, "measured"});
+  }
+  Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) override {
+    ++compared;
+    return Pair{1, whole};
+  }
+  std::string_view source() const override { return "measured"; }
+};
+
+plan::Roundings priced(Told& costs, int effort) {
+  plan::PlanOptions options;
+  options.effort = effort;
+  options.costs = &costs;
+  auto found = plan::price_roundings(*ir::parse(kTwo), {&reference::oracle_provider()}, options);
+  EXPECT_TRUE(found) << (found ? "" : found.error().message);
+  return std::move(*found);
+}
+
+using Cost = plan::PricedRounding::Cost;
+
+TEST(PriceRoundings, RegionsTellThoseThatCostTimeAlone) {
+  Told costs;
+  costs.first_costs = true;
+  const auto found = priced(costs, 1);
+  ASSERT_EQ(found.each.size(), 2U);
+  EXPECT_EQ(found.each[0].cost, Cost::alone);
+  EXPECT_EQ(found.each[1].cost, Cost::none);
+  EXPECT_EQ(found.costly, 1);
+  EXPECT_EQ(costs.compared, 0) << "whole runs are of effort 2";
+  EXPECT_LT(found.all.whole_with, 0);
+}
+
+TEST(PriceRoundings, WholeRunsTellTheOthers) {
+  Told costs;
+  costs.first_costs = true;
+  costs.whole = 0.9;
+  const auto found = priced(costs, 2);
+  ASSERT_EQ(found.each.size(), 2U);
+  EXPECT_EQ(found.each[0].cost, Cost::alone);
+  EXPECT_EQ(found.each[1].cost, Cost::whole);
+  EXPECT_EQ(found.costly, 2);
+  EXPECT_DOUBLE_EQ(found.without_costly.whole_without, 0.9);
+  EXPECT_EQ(found.without_costly.graph.order().size(), found.all.graph.order().size());
+  Told same;
+  same.first_costs = true;
+  same.whole = 0.995;
+  EXPECT_EQ(priced(same, 2).costly, 1) << "half a percent may be noise";
+}
+
+TEST(PriceRoundings, NothingCostsTimeWhereNothingIsFaster) {
+  Told costs;
+  const auto found = priced(costs, 2);
+  EXPECT_EQ(found.costly, 0);
+  EXPECT_EQ(found.all.without, found.all.with);
+  EXPECT_FALSE(found.all.same_plan);
+}
+
+}  // namespace
+}  // namespace octavo
