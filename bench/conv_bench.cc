@@ -84,7 +84,14 @@ class Bench {
     if (region_.tactic.empty()) return "no such tactic";
     auto packed = provider.pack(region_, plan_, region_.tactic);
     if (!packed) return packed.error().message;
-    for (const auto& t : *packed) packed_.push_back(copy(t.bytes()));
+    for (const auto& t : *packed) {
+      packed_.push_back(copy(t.bytes()));
+      region_.packed.push_back(static_cast<region::BufferId>(plan_.buffers.size()));
+      region::Buffer b;
+      b.kind = region::BufferKind::constant;
+      b.bytes = static_cast<std::int64_t>(t.bytes().size());
+      plan_.buffers.push_back(b);
+    }
     std::vector<const std::byte*> at;
     for (const auto& p : packed_) at.push_back(aligned(p));
     auto kernel = provider.instantiate(region_, plan_, at);

@@ -1,6 +1,6 @@
 // cpu.copy.strided: regions that only move elements between strided tensors, any type. Runs along memory are copied as such; a
-// transpose goes by blocks of 16 x 16 bytes or 4 x 4 words in registers; the rest element by element. Compiled once: baseline SSE2
-// is enough to be limited by memory.
+// transpose goes by blocks in registers: 16 x 16 bytes, words 4 x 4, or 16 x 16 where the processor has AVX-512; the rest element
+// by element. Runs along memory: baseline SSE2 is enough to be limited by memory.
 #include <algorithm>
 #include <cstring>
 
@@ -109,12 +109,13 @@ void copy_strided(std::byte* to, const std::byte* from, std::int64_t n, std::int
 struct Transpose {
   std::int64_t inner, outer;                // extents
   std::int64_t from_inner, to_outer, size;  // strides in bytes (from's along outer and to's along inner are `size`)
+  TransposeWords words16 = nullptr;         // 16 x 16 words, where the processor has a kernel for them
 };
 // One tile: `outer` x `inner` elements, whole register blocks first.
 void transpose_tile(std::byte* to, const std::byte* from, const Transpose& t) {
   std::int64_t o = 0;
 #if defined(__SSE2__)
-  const std::int64_t block = t.size == 1 ? 16 : 4;
+  const std::int64_t block = t.size == 1 || (t.words16 != nullptr && t.outer >= 16 && t.inner >= 16) ? 16 : 4;
   for (; t.size != 2 && o + block <= t.outer; o += block) {
     std::int64_t i = 0;
     for (; i + block <= t.inner; i += block) {
@@ -122,6 +123,8 @@ void transpose_tile(std::byte* to, const std::byte* from, const Transpose& t) {
       const std::byte* const s = from + o * t.size + i * t.from_inner;
       if (t.size == 1) {
         transpose_16x16(d, t.to_outer, s, t.from_inner);
+      } else if (block == 16) {
+        t.words16(d, t.to_outer, s, t.from_inner);
       } else {
         transpose_4x4_words(d, t.to_outer, s, t.from_inner);
       }
@@ -135,14 +138,17 @@ void transpose_tile(std::byte* to, const std::byte* from, const Transpose& t) {
   for (; o < t.outer; ++o) copy_strided(to + o * t.to_outer, from + o * t.size, t.inner, t.size, t.from_inner, t.size);
 }
 
-// Tiles of whole cache lines on both sides, so that no line is fetched twice.
+// Tiles of whole cache lines on both sides, so that no line is fetched twice. Where `to` begins within a line, so does the first
+// tile: a store across two lines that are not in cache is several times as slow.
 void transpose(std::byte* to, const std::byte* from, const Transpose& t) {
   const std::int64_t line = 64 / t.size;
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
+  const std::int64_t head = past % t.size == 0 ? (64 - past) % 64 / t.size : 0;
   for (std::int64_t o = 0; o < t.outer; o += line) {
-    for (std::int64_t i = 0; i < t.inner; i += line) {
+    for (std::int64_t i = 0, next = head > 0 ? head : line; i < t.inner; i = next, next += line) {
       Transpose tile = t;
       tile.outer = std::min(line, t.outer - o);
-      tile.inner = std::min(line, t.inner - i);
+      tile.inner = std::min(next, t.inner) - i;
       transpose_tile(to + o * t.to_outer + i * t.size, from + o * t.size + i * t.from_inner, tile);
     }
   }
@@ -191,7 +197,7 @@ class CopyKernel final : public Kernel {
     if (k == inner) {
       if (other_ >= 0) {
         const auto o = static_cast<std::size_t>(other_);
-        return transpose(to, from, {dims[inner], dims[o], m_.from[inner], m_.to[o], m_.size});
+        return transpose(to, from, {dims[inner], dims[o], m_.from[inner], m_.to[o], m_.size, words16_});
       }
       return copy_strided(to, from, dims[inner], m_.to[inner], m_.from[inner], m_.size);
     }
@@ -208,6 +214,7 @@ class CopyKernel final : public Kernel {
   int cut_ = -1;
   int tasks_ = 1;
   bool empty_ = false;
+  TransposeWords words16_ = kernel_table(best_isa()) != nullptr ? kernel_table(best_isa())->transpose_words : nullptr;
 };
 
 class CopyFamily final : public Family {
@@ -231,7 +238,7 @@ class CopyFamily final : public Family {
     const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));
     const Result<Move> move = find_move(only(r));
     const bool run = move && move->from.back() == move->size && move->to.back() == move->size;
-    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.1e-9);
+    return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.04e-9);
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
     OCTAVO_TRY(Move move, find_move(only(r)));

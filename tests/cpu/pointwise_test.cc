@@ -204,7 +204,8 @@ TEST_P(Pointwise, RandomPrograms) {
 TEST(Copy, RunsTransposesAndAnyType) {
   std::uint32_t seed = 1;
   for (const DType t : {DType::u8, DType::f16, DType::f32, DType::s64}) {
-    for (const ir::Shape& dims : {ir::Shape{2, 3, 5, 7}, {1, 64, 20, 17}, {3, 16, 16, 16}, {1, 1, 1, 1}, {5, 255, 2, 3}}) {
+    for (const ir::Shape& dims :
+         {ir::Shape{2, 3, 5, 7}, {1, 64, 20, 17}, {3, 16, 16, 16}, {1, 33, 40, 40}, {1, 1, 1, 1}, {5, 255, 2, 3}}) {
       for (const int kind : {0, 1, 2, 3}) {
         Scene s(seed++);
         auto& st = s.stage();

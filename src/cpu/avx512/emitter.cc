@@ -11,9 +11,6 @@ namespace {
 
 using program::Op;
 
-bool is_source(Op op) {
-  return op == Op::acc_i || op == Op::acc_f || op == Op::load_i || op == Op::load_f || op == Op::imm_i || op == Op::imm_f;
-}
 bool is_imm(Op op) {
   return op == Op::imm_i || op == Op::imm_f;
 }
@@ -42,9 +39,9 @@ Emitter::Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool 
   }
 }
 
-int Emitter::next_use(int value) const {
+int Emitter::use_from(int value, int first) const {
   for (int u : uses_[static_cast<std::size_t>(value)]) {
-    if (u > now_) return u;
+    if (u >= first) return u;
   }
   return -1;
 }
@@ -59,31 +56,45 @@ int Emitter::take(int value) {
     for (int r = 0; r < 32; ++r) {
       const auto k = static_cast<std::size_t>(r);
       if (owner_[k] < 0 || pinned_[k]) continue;
-      const Place& pl = place_[static_cast<std::size_t>(owner_[k])];
-      int distance = std::max(0, next_use(owner_[k])) * 2 + (pl.home != Home::none ? 1 : 0);
+      const int lane = lane_of_[k];
+      const Place& pl = places_[static_cast<std::size_t>(lane)][static_cast<std::size_t>(owner_[k])];
+      const int next = use_from(owner_[k], lane > lane_ ? now_ : now_ + 1);  // later lanes have yet to do this instruction
+      int distance = std::max(0, next) * 2 + (pl.home != Home::none ? 1 : 0);
       if (pl.hoisted) distance = 0;  // the last choice: giving up a hoisted constant costs every later pixel a load
       if (distance > far) far = distance, victim = r;
     }
     if (victim < 0) throw std::logic_error("no register left for the epilogue");
-    const int v = owner_[static_cast<std::size_t>(victim)];
-    Place& pl = place_[static_cast<std::size_t>(v)];
+    const int v = owner_[static_cast<std::size_t>(victim)], lane = lane_of_[static_cast<std::size_t>(victim)];
+    Place& pl = places_[static_cast<std::size_t>(lane)][static_cast<std::size_t>(v)];
     if (pl.hoisted) {
-      hoisted_.erase(v);
-      pl.hoisted = false;
-    } else if (pl.home == Home::none) {
-      c_.vmovups(c_.ptr[c_.rsp + v * 64], Xbyak::Zmm(victim));
-      pl.home = Home::stack;
+      drop_hoisted(v);
+    } else {
+      if (pl.home == Home::none) {
+        c_.vmovups(c_.ptr[c_.rsp + slot(lane, v)], Xbyak::Zmm(victim));
+        pl.home = Home::stack;
+      }
+      pl.reg = -1;
     }
-    pl.reg = -1;
     owner_[static_cast<std::size_t>(victim)] = -1;
     free_.push_back(victim);
   }
   const int r = free_.back();
   free_.pop_back();
   owner_[static_cast<std::size_t>(r)] = value;
+  lane_of_[static_cast<std::size_t>(r)] = lane_;
   pinned_[static_cast<std::size_t>(r)] = true;
-  if (value >= 0) place_[static_cast<std::size_t>(value)].reg = r;
+  if (value >= 0) place(value).reg = r;
   return r;
+}
+
+/// The value is where it came from again, for all lanes. Its register is the caller's.
+void Emitter::drop_hoisted(int value) {
+  hoisted_.erase(value);
+  for (auto& places : places_) {
+    if (places.empty()) continue;
+    places[static_cast<std::size_t>(value)].reg = -1;
+    places[static_cast<std::size_t>(value)].hoisted = false;
+  }
 }
 
 void Emitter::release(int reg) {
@@ -93,7 +104,7 @@ void Emitter::release(int reg) {
 }
 
 int Emitter::in_register(int value) {
-  Place& pl = place_[static_cast<std::size_t>(value)];
+  Place& pl = place(value);
   if (pl.reg >= 0) {
     pinned_[static_cast<std::size_t>(pl.reg)] = true;
     return pl.reg;
@@ -109,21 +120,21 @@ int Emitter::in_register(int value) {
   } else if (pl.home == Home::memory) {
     load_into(r, value, p_, v_);
   } else {
-    c_.vmovups(Xbyak::Zmm(r), c_.ptr[c_.rsp + value * 64]);
+    c_.vmovups(Xbyak::Zmm(r), c_.ptr[c_.rsp + slot(lane_, value)]);
   }
   return r;
 }
 
 template <class F>
 void Emitter::with_source(int value, F f) {
-  Place& pl = place_[static_cast<std::size_t>(value)];
+  Place& pl = place(value);
   if (pl.reg >= 0) {
     pinned_[static_cast<std::size_t>(pl.reg)] = true;
     f(Xbyak::Zmm(pl.reg));
     return;
   }
   if (pl.home == Home::constant) return f(pool_.each_lane(e_.code[static_cast<std::size_t>(value)].imm));
-  if (pl.home == Home::stack) return f(c_.ptr[c_.rsp + value * 64]);
+  if (pl.home == Home::stack) return f(c_.ptr[c_.rsp + slot(lane_, value)]);
   const Stream& s = operand_of(value);
   const bool four_bytes = s.dtype == ir::DType::f32 || s.dtype == ir::DType::s32;
   const bool vector = s.access == Access::channel || s.access == Access::full;
@@ -139,12 +150,12 @@ void Emitter::with_source(int value, F f) {
 int Emitter::destination(int i, std::initializer_list<int> args) {
   int reg = -1;
   for (int a : args) {
-    Place& pl = place_[static_cast<std::size_t>(a)];
+    Place& pl = place(a);
     if (pl.reg < 0 || pl.hoisted || !dies(a)) continue;
     if (reg < 0) {
       reg = pl.reg;
       owner_[static_cast<std::size_t>(reg)] = i;
-      place_[static_cast<std::size_t>(i)].reg = reg;
+      place(i).reg = reg;
     } else if (pl.reg != reg) {
       release(pl.reg);
     }
@@ -153,27 +164,33 @@ int Emitter::destination(int i, std::initializer_list<int> args) {
   return reg >= 0 ? reg : take(i);
 }
 
-void Emitter::place_sources() {
-  place_.assign(e_.code.size(), Place{});
+void Emitter::place_sources(int lanes) {
   owner_.fill(-1);
   pinned_.fill(false);
-  for (std::size_t i = 0; i < e_.code.size(); ++i) {
-    const Op op = e_.code[i].op;
-    if (!is_imm(op) && !is_load(op)) continue;
-    place_[i].home = is_imm(op) ? Home::constant : Home::memory;
-    const auto it = hoisted_.find(static_cast<int>(i));
-    if (it == hoisted_.end()) continue;
-    place_[i].reg = it->second;
-    place_[i].hoisted = true;
-    owner_[static_cast<std::size_t>(it->second)] = static_cast<int>(i);
+  for (int lane = 0; lane < lanes; ++lane) {
+    lane_ = lane;
+    places_[static_cast<std::size_t>(lane)].assign(e_.code.size(), Place{});
+    for (std::size_t i = 0; i < e_.code.size(); ++i) {
+      const Op op = e_.code[i].op;
+      if (!is_imm(op) && !is_load(op)) continue;
+      const int value = static_cast<int>(i);
+      place(value).home = is_imm(op) ? Home::constant : Home::memory;
+      const auto it = hoisted_.find(value);
+      if (it == hoisted_.end()) continue;
+      place(value).reg = it->second;
+      place(value).hoisted = true;
+      owner_[static_cast<std::size_t>(it->second)] = value;
+      lane_of_[static_cast<std::size_t>(it->second)] = lane;
+    }
   }
+  for (auto lane = static_cast<std::size_t>(lanes); lane < places_.size(); ++lane) places_[lane].clear();
 }
 
 void Emitter::compute(int i) {
   const Instr& in = e_.code[static_cast<std::size_t>(i)];
   const int a = in.args[0], b = in.args[1], c = in.args[2], d = in.args[3];
   const auto Z = [](int r) { return Xbyak::Zmm(r); };
-  const auto has_reg = [this](int v) { return place_[static_cast<std::size_t>(v)].reg >= 0; };
+  const auto has_reg = [this](int v) { return place(v).reg >= 0; };
   const auto one = [&](auto f) { with_source(a, [&](const auto& src) { f(destination(i, {a}), src); }); };
   const auto two = [&](auto f) {
     int x = a, y = b;
@@ -241,7 +258,7 @@ void Emitter::compute(int i) {
     case Op::fma: {
       int x = a, y = b;  // x stays in a register or becomes the result, y may come from memory
       if (!has_reg(x) && has_reg(y)) std::swap(x, y);
-      const auto ends = [&](int v) { return has_reg(v) && dies(v) && !place_[static_cast<std::size_t>(v)].hoisted; };
+      const auto ends = [&](int v) { return has_reg(v) && dies(v) && !place(v).hoisted; };
       if (!ends(x) && ends(y)) std::swap(x, y);
       const int rx = in_register(x);
       if (!ends(x) && ends(c) && c != x && c != y) {  // result in c's register
@@ -251,7 +268,7 @@ void Emitter::compute(int i) {
         break;
       }
       if (ends(x) && x != y && x != c) {  // result in x's register
-        if (has_reg(y) || place_[static_cast<std::size_t>(c)].reg < 0) {
+        if (has_reg(y) || place(c).reg < 0) {
           const int ry = in_register(y);
           with_source(c, [&](const auto& src) { c_.vfmadd213ps(Z(rx), Z(ry), src); });
         } else {
@@ -275,33 +292,14 @@ void Emitter::compute(int i) {
   }
 }
 
-int Emitter::evaluate(int p, int v) {
-  p_ = p;
-  v_ = v;
-  place_sources();
-  const int n = static_cast<int>(e_.code.size());
-  bool acc_used = false;
-  for (now_ = 0; now_ < n; ++now_) {
-    const Instr& in = e_.code[static_cast<std::size_t>(now_)];
-    if (in.op == Op::acc_i || in.op == Op::acc_f) {
-      place_[static_cast<std::size_t>(now_)].reg = tile_.acc(p, v);
-      owner_[static_cast<std::size_t>(tile_.acc(p, v))] = now_;
-      acc_used = true;
-      continue;
-    }
-    if (is_source(in.op)) continue;
-    compute(now_);
-    for (int a : in.args) {  // what ended here and was not reused
-      if (a < 0 || !dies(a)) continue;
-      Place& pl = place_[static_cast<std::size_t>(a)];
-      if (pl.reg < 0 || pl.hoisted) continue;
-      release(pl.reg);
-      pl.reg = -1;
-    }
-    pinned_.fill(false);
-  }
-  now_ = n;
-  if (!acc_used) release(tile_.acc(p, v));
+void Emitter::set_lane(int lane) {
+  lane_ = lane;
+  p_ = at_[static_cast<std::size_t>(lane)].first;
+  v_ = at_[static_cast<std::size_t>(lane)].second;
+}
+
+/// Stores what is not packed. The register of the packed value, now the caller's; -1 without one.
+int Emitter::finish_lane() {
   for (std::size_t j = 0; j < e_.outputs.size(); ++j) {
     if (e_.pack.packs(j)) continue;
     store(static_cast<int>(j), in_register(e_.outputs[j].value));
@@ -311,7 +309,7 @@ int Emitter::evaluate(int p, int v) {
   if (!e_.pack.sinks.empty()) {
     const int value = e_.pack.value;
     result = in_register(value);
-    Place& pl = place_[static_cast<std::size_t>(value)];
+    Place& pl = place(value);
     if (pl.hoisted) {
       const int copy = take(-1);
       c_.vmovdqa32(Xbyak::Zmm(copy), Xbyak::Zmm(result));
@@ -320,9 +318,12 @@ int Emitter::evaluate(int p, int v) {
       owner_[static_cast<std::size_t>(result)] = -1;
       pl.reg = -1;
     }
+    pinned_.fill(false);
   }
-  for (std::size_t i = 0; i < place_.size(); ++i) {
-    if (place_[i].reg >= 0 && !place_[i].hoisted) release(place_[i].reg);
+  for (auto& pl : places_[static_cast<std::size_t>(lane_)]) {
+    if (pl.reg < 0 || pl.hoisted) continue;
+    release(pl.reg);
+    pl.reg = -1;
   }
   return result;
 }

@@ -96,7 +96,7 @@ class Emitter {
  public:
   Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool vbmi);
 
-  [[nodiscard]] int stack_bytes() const { return static_cast<int>(e_.code.size()) * 64; }
+  [[nodiscard]] int stack_bytes() const { return kLanes * static_cast<int>(e_.code.size()) * 64; }
   /// Sets the tail masks k1 (dwords of the last vector) and k3 (bytes of a pixel). Once a function.
   void masks(const Tile& tile);
   /// The epilogue of one tile; reads the table at [rdi + table].
@@ -119,12 +119,27 @@ class Emitter {
     bool hoisted = false;
   };
 
+  /// Vectors that are evaluated in step, instruction by instruction: a long program is a chain of dependent instructions, and the
+  /// scheduler holds only so many that wait (docs/kernels.md).
+  static constexpr int kLanes = 6;
+  /// (group, member) of groups_.
+  struct Member {
+    std::size_t group = 0;
+    int member = 0;
+  };
+
   // emitter.cc: values and registers
-  int evaluate(int p, int v);  ///< returns the register of the packed value, owned by the caller (-1 without one)
-  void place_sources();
+  void place_sources(int lanes);
+  void set_lane(int lane);
+  int finish_lane();
+  void drop_hoisted(int value);
   void compute(int i);
   // emitter_tile.cc: the order of work
-  void hoist();
+  void evaluate(const std::vector<Member>& lanes);  ///< the registers of the packed values go to the groups
+  std::vector<int> share_constants(int i, int lanes);
+  void unshare(const std::vector<int>& values);
+  void hoist(int lanes);
+  [[nodiscard]] int lanes_for(bool few_pointers) const;
   [[nodiscard]] std::vector<int> wanted_in_registers() const;
   int take(int value);
   void release(int reg);
@@ -133,7 +148,10 @@ class Emitter {
   void with_source(int value, F f);
   int destination(int i, std::initializer_list<int> args);
   [[nodiscard]] bool dies(int value) const;
-  [[nodiscard]] int next_use(int value) const;
+  [[nodiscard]] int next_use(int value) const { return use_from(value, now_ + 1); }
+  [[nodiscard]] int use_from(int value, int first) const;
+  [[nodiscard]] Place& place(int value) { return places_[static_cast<std::size_t>(lane_)][static_cast<std::size_t>(value)]; }
+  [[nodiscard]] int slot(int lane, int value) const { return (lane * static_cast<int>(e_.code.size()) + value) * 64; }
 
   // emitter_ops.cc: instruction sequences
   void load_into(int reg, int value, int p, int v);
@@ -165,12 +183,15 @@ class Emitter {
   Tile tile_;
   int p_ = 0, v_ = 0, now_ = 0;
   std::vector<std::vector<int>> uses_;  ///< instructions that read each value; code.size() stands for the outputs
-  std::vector<Place> place_;
+  std::array<std::vector<Place>, kLanes> places_;
+  std::array<std::pair<int, int>, kLanes> at_{};  ///< (pixel, vector) of each lane
+  int lane_ = 0;
   std::map<int, int> hoisted_;       ///< value -> zmm, for the whole tile
   std::vector<int> channel_values_;  ///< of those, per-channel operands: reloaded when the vector changes
   int loaded_vector_ = -1;
   std::vector<int> free_;
-  std::array<int, 32> owner_{};  ///< value in each zmm; -1: not ours to move
+  std::array<int, 32> owner_{};    ///< value in each zmm; -1: not ours to move
+  std::array<int, 32> lane_of_{};  ///< whose value it is; hoisted ones are everybody's
   std::array<bool, 32> pinned_{};
   int order_reg_ = -1;  ///< the pack permutation, when hoisted
   /// Addresses in general registers: the stream's, for one pixel (-1: for all).
@@ -181,8 +202,8 @@ class Emitter {
   int clock_ = 0;
   std::vector<Group> groups_;
   struct Step {
+    std::vector<Member> members;  ///< evaluated in step; empty: pack the group
     std::size_t group = 0;
-    int member = 0;  ///< -1: pack the group
   };
   std::vector<Step> steps_;
 };

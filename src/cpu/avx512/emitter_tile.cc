@@ -10,6 +10,9 @@ namespace {
 
 using program::Op;
 
+/// Operations from which on vectors are evaluated in step.
+constexpr int kLongProgram = 8;
+
 bool is_imm(Op op) {
   return op == Op::imm_i || op == Op::imm_f;
 }
@@ -75,12 +78,12 @@ std::vector<int> Emitter::wanted_in_registers() const {
 // Constants that every pixel needs go to registers for the whole tile while registers last: first what would need a load of its
 // own, then the pack order, then per-channel operands (for one vector at a time: the tile is then walked vector by vector), then
 // the rest.
-void Emitter::hoist() {
+void Emitter::hoist(int lanes) {
   hoisted_.clear();
   channel_values_.clear();
   order_reg_ = -1;
   loaded_vector_ = -1;
-  int budget = static_cast<int>(free_.size()) - std::max(3, width() + 2);
+  int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3);
   if (tile_.pixels == 1) return;
   const auto grab = [&] {
     const int r = free_.back();
@@ -121,6 +124,14 @@ void Emitter::hoist() {
   invariants(false);
 }
 
+/// How many vectors are evaluated in step: more than one only for programs long enough that waiting for results is the limit.
+int Emitter::lanes_for(bool few_pointers) const {
+  const auto operations = std::count_if(e_.code.begin(), e_.code.end(), [](const Instr& i) { return i.args[0] >= 0; });
+  if (few_pointers || operations < kLongProgram) return 1;
+  const int each = std::max(1, width() - 1);
+  return std::clamp((static_cast<int>(free_.size()) - 3) / each, 1, kLanes);
+}
+
 void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   tile_ = tile;
   free_.clear();
@@ -129,7 +140,8 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   groups_.clear();
   steps_.clear();
   if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
-  hoist();
+  const int lanes = lanes_for(few_pointers);
+  hoist(lanes);
   // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
   const int together = e_.pack.sinks.empty() || tile.vectors > 2 ? 1 : 4 / tile.vectors;
   for (int p = 0; p < tile.pixels; ++p) {
@@ -137,10 +149,19 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
     for (int v = 0; v < tile.vectors; ++v) groups_.back().members.emplace_back(p, v);
   }
   const auto last_of_group = [&](int p) { return p + 1 == tile.pixels || (p + 1) % together == 0; };
+  std::vector<Member> waiting;
+  std::vector<std::size_t> full;
+  const auto flush = [&] {
+    if (!waiting.empty()) steps_.push_back({waiting, 0});
+    for (const auto group : full) steps_.push_back({{}, group});
+    waiting.clear();
+    full.clear();
+  };
   const auto add = [&](int p, int v, bool last_vector) {
     const auto group = static_cast<std::size_t>(p / together);
-    steps_.push_back({group, (p % together) * tile.vectors + v});
-    if (last_vector && last_of_group(p) && !e_.pack.sinks.empty()) steps_.push_back({group, -1});
+    waiting.push_back({group, (p % together) * tile.vectors + v});
+    if (last_vector && last_of_group(p) && !e_.pack.sinks.empty()) full.push_back(group);
+    if (static_cast<int>(waiting.size()) == lanes) flush();
   };
   if (channel_values_.empty()) {
     for (int p = 0; p < tile.pixels; ++p) {
@@ -149,28 +170,103 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   } else {
     for (int v = 0; v < tile.vectors; ++v) {
       for (int p = 0; p < tile.pixels; ++p) add(p, v, v + 1 == tile.vectors);
+      flush();  // the next vector has other channel values
     }
   }
+  flush();
 }
 
 void Emitter::step(int i) {
   const Step& s = steps_[static_cast<std::size_t>(i)];
-  Group& group = groups_[s.group];
-  if (s.member < 0) return pack(group);
-  const auto [p, v] = group.members[static_cast<std::size_t>(s.member)];
+  if (s.members.empty()) return pack(groups_[s.group]);
+  const Member& first = s.members.front();
+  const int v = groups_[first.group].members[static_cast<std::size_t>(first.member)].second;
   if (v != loaded_vector_) {
     for (int value : channel_values_) {
       if (const auto it = hoisted_.find(value); it != hoisted_.end()) load_into(it->second, value, 0, v);
     }
     loaded_vector_ = v;
   }
-  const int r = evaluate(p, v);
-  if (r >= 0) group.regs[static_cast<std::size_t>(s.member)] = r;
+  evaluate(s.members);
 }
 
 void Emitter::emit(const Tile& tile) {
   begin(tile, tile.first + tile.accs(), false);
   for (int i = 0; i < steps(); ++i) step(i);
+}
+
+/// Constants of instruction i that no register holds are loaded once for all lanes, as far as registers are free.
+std::vector<int> Emitter::share_constants(int i, int lanes) {
+  std::vector<int> shared;
+  for (const int a : e_.code[static_cast<std::size_t>(i)].args) {
+    if (a < 0 || lanes == 1 || free_.size() < 3) break;
+    const Op op = e_.code[static_cast<std::size_t>(a)].op;
+    if (!is_imm(op) && !(is_load(op) && operand_of(a).access == Access::uniform)) continue;
+    set_lane(0);
+    if (place(a).reg >= 0) continue;
+    const int r = in_register(a);
+    hoisted_[a] = r;
+    for (int lane = 0; lane < lanes; ++lane) {
+      set_lane(lane);
+      place(a).reg = r;
+      place(a).hoisted = true;
+    }
+    shared.push_back(a);
+  }
+  return shared;
+}
+
+void Emitter::unshare(const std::vector<int>& values) {
+  for (const int value : values) {
+    const auto it = hoisted_.find(value);
+    if (it == hoisted_.end()) continue;  // given up for lack of registers
+    const int r = it->second;
+    drop_hoisted(value);
+    release(r);
+  }
+}
+
+void Emitter::evaluate(const std::vector<Member>& lanes) {
+  const int count = static_cast<int>(lanes.size()), n = static_cast<int>(e_.code.size());
+  place_sources(count);
+  for (std::size_t k = 0; k < lanes.size(); ++k)
+    at_[k] = groups_[lanes[k].group].members[static_cast<std::size_t>(lanes[k].member)];
+  bool acc_used = false;
+  for (now_ = 0; now_ < n; ++now_) {
+    const Instr& in = e_.code[static_cast<std::size_t>(now_)];
+    const bool is_acc = in.op == Op::acc_i || in.op == Op::acc_f;
+    acc_used |= is_acc;
+    if (is_imm(in.op) || is_load(in.op)) continue;
+    const auto shared = is_acc ? std::vector<int>{} : share_constants(now_, count);
+    for (int lane = 0; lane < count; ++lane) {
+      set_lane(lane);
+      if (is_acc) {
+        const int acc = tile_.acc(p_, v_);
+        place(now_).reg = acc;
+        owner_[static_cast<std::size_t>(acc)] = now_;
+        lane_of_[static_cast<std::size_t>(acc)] = lane;
+        continue;
+      }
+      compute(now_);
+      for (int a : in.args) {  // what ended here and was not reused
+        if (a < 0 || !dies(a)) continue;
+        Place& pl = place(a);
+        if (pl.reg < 0 || pl.hoisted) continue;
+        release(pl.reg);
+        pl.reg = -1;
+      }
+      pinned_.fill(false);
+    }
+    unshare(shared);
+  }
+  now_ = n;
+  for (int lane = 0; lane < count; ++lane) {
+    set_lane(lane);
+    if (!acc_used) release(tile_.acc(p_, v_));
+    const Member& m = lanes[static_cast<std::size_t>(lane)];
+    const int r = finish_lane();
+    if (r >= 0) groups_[m.group].regs[static_cast<std::size_t>(m.member)] = r;
+  }
 }
 
 }  // namespace octavo::cpu::avx512

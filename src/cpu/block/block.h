@@ -104,6 +104,9 @@ struct ReduceTile {
   bool bytes = false;   // u8 max/min: write codes directly
 };
 
+/// 16 rows of 16 words, rows and columns exchanged; strides in bytes.
+using TransposeWords = void (*)(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_row);
+
 struct KernelTable {
   const char* name;                // "avx512"
   int lanes;                       // floats of a vector
@@ -115,6 +118,7 @@ struct KernelTable {
   void (*depthwise_f32)(const DepthwiseTile&);
   void (*reduce)(const ReduceTile&);
   void (*widen)(std::int16_t* to, const std::uint8_t* from, std::int64_t n, std::int32_t zero);  // to[i] = from[i] - zero
+  TransposeWords transpose_words = nullptr;                                                      // where registers have 16 words
 };
 const KernelTable& portable_table();
 #if defined(__x86_64__)
