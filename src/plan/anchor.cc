@@ -196,6 +196,13 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
     stage.anchor.inputs.push_back(r);
     inputs.push_back(v);
   }
+  if (n.op == Op::gather && g.is_constant(n.inputs[1]) && g.type(n.inputs[1]).shape.size() == 1 &&
+      g.type(n.inputs[1]).shape[0] <= 8192) {  // kernels are made for them
+    std::vector<std::int64_t> indices = g.payload(n.inputs[1]).as_ints();
+    const std::int64_t extent = g.type(n.inputs[0]).shape[static_cast<std::size_t>(ir::get_int(n.attrs, "axis"))];
+    for (std::int64_t& i : indices) i += i < 0 ? extent : 0;
+    stage.anchor.attrs["indices"] = std::move(indices);
+  }
   const auto q = inputs.empty() ? std::nullopt : code_quantizer(g, grids, n.inputs[0]);
   const bool codes = !stage.anchor.inputs.empty() && stage.anchor.inputs[0].quantizer.has_value() &&
                      stage.anchor.inputs[0].dtype == ir::DType::u8 && q;

@@ -60,7 +60,7 @@ struct Operand {
 ///     window (the program divides); f32 -> acc_f = the operation's result. Windows at borders: `count` operand made by the planner.
 ///   Results that a program cannot hold (s64, bool, several outputs): program.outputs is empty and the anchor writes its results to the
 ///     stores itself, in order. op == reshape with an empty program is a plain copy of inputs[0] (any dtype) to stores[0].
-///   pad on u8 codes: attribute "value_code" holds the code to fill with.
+///   pad on u8 codes: attribute "value_code" holds the code to fill with. gather: "indices" where they are constant.
 ///   anything else: inputs in `inputs` (dense or strided f32 / s64 ...), result acc_f or acc_i by dtype, computed by the reference or a library.
 struct Anchor {
   ir::Op op = ir::Op::input;

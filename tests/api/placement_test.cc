@@ -131,7 +131,7 @@ TEST(Placement, SamePlanAndSameBits) {
     const std::string where = "seed " + std::to_string(seed) + ", " + testing::name_of(tier) +
                               "\n  repeat: OCTAVO_FUZZ_GRAPHS=1 OCTAVO_FUZZ_SEED=" + std::to_string(seed) +
                               " test_api --gtest_filter=Placement.*";
-    const ir::Graph original = testing::random_network(seed);
+    const ir::Graph original = testing::random_network(seed, {.shuffles = seed % 2 == 0});
     const std::vector<const region::Provider*> providers{&testing::tier_provider(tier)};
     const auto planned = plan::make_plan(original, providers, {});
     ASSERT_TRUE(planned) << where << "\n" << planned.error().message;
@@ -228,7 +228,7 @@ TEST(Placement, NoTwoMeaningsShareAHash) {
                       first = setting("OCTAVO_FUZZ_SEED", 1);
   const std::vector<const region::Provider*> providers{&testing::tier_provider(Tier::portable)};
   const auto network = [](std::uint64_t seed, bool changed) {
-    const ir::Graph graph = testing::random_network(seed);
+    const ir::Graph graph = testing::random_network(seed, {.shuffles = seed % 2 == 0});
     return changed ? testing::change_meaning(graph, testing::kChanges[seed % 4], seed) : std::optional<ir::Graph>(graph);
   };
   struct Known {

@@ -113,5 +113,74 @@ TEST(FoldBatchNorm, StaysWithinItsBound) {
   }
 }
 
+/// Random splits and transposes: what merge-shuffle takes is the same bits, and it takes what permutes one axis alone. Control:
+/// with two indices exchanged the bits differ.
+TEST(MergeShuffle, TakesWhatPermutesOneAxis) {
+  const auto& rules = passes::float_rules();
+  const auto* const shuffle = *std::ranges::find(rules, "merge-shuffle", &rewrite::Rule::name);
+  int applied = 0, refused = 0;
+  for (unsigned seed = 1; seed <= 400; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
+    ir::Shape x, split;
+    for (std::int64_t d = 2 + below(3); d > 0; --d) {
+      std::int64_t extent = 1;
+      for (std::int64_t k = below(3); k >= 0; --k) {
+        split.push_back(1 + below(3));
+        extent *= split.back();
+      }
+      x.push_back(extent);
+    }
+    std::vector<std::int64_t> perm(split.size());
+    for (std::size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<std::int64_t>(i);
+    const auto first = below(perm.size()), last = first + 1 + below(perm.size() - static_cast<std::size_t>(first));
+    std::shuffle(perm.begin() + first, perm.begin() + last, random);
+    ir::Graph g;
+    const ir::ValueId in = g.add_input("x", {ir::DType::f32, x});
+    const ir::ValueId a = ir::add_inferred(g, ir::Op::reshape, {in}, {{"shape", split}});
+    const ir::ValueId b = ir::add_inferred(g, ir::Op::transpose, {a}, {{"perm", perm}});
+    g.outputs = {ir::add_inferred(g, ir::Op::reshape, {b}, {{"shape", x}})};
+    g.output_names = {"y"};
+    ir::Tensor counted(g.type(in));
+    for (std::int64_t i = 0; i < counted.size(); ++i)
+      counted.mutable_data<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i);
+    const auto before = reference::evaluate(g, {counted});
+    ASSERT_TRUE(before);
+    // One axis: every index but one stays what it is.
+    std::size_t moving = 0;
+    const auto strides = ir::dense_strides(x);
+    for (std::size_t d = 0; d < x.size(); ++d) {
+      bool moves = false;
+      for (std::int64_t i = 0; i < counted.size(); ++i) {
+        const auto from = static_cast<std::int64_t>(before->at(0).at(i));
+        moves = moves || from / strides[d] % x[d] != i / strides[d] % x[d];
+      }
+      moving += moves ? 1 : 0;
+    }
+    const auto report = rewrite::run(g, {shuffle}, {});
+    ASSERT_TRUE(report) << report.error().message;
+    const bool taken = report->stats[0].applied > 0;
+    if (moving <= 1 || taken) {
+      EXPECT_EQ(taken && moving <= 1, true) << "seed " << seed << ", " << moving << " axes move, taken " << taken << "\n"
+                                            << ir::print(g);
+    }
+    ++(taken ? applied : refused);
+    const auto after = reference::evaluate(g, {counted});
+    ASSERT_TRUE(after);
+    EXPECT_TRUE(std::ranges::equal(before->at(0).bytes(), after->at(0).bytes())) << "seed " << seed;
+    if (!taken || g.producer(g.outputs[0]).op != ir::Op::gather) continue;
+    ir::Node& indices = g.node(g.value(g.producer(g.outputs[0]).inputs[1]).producer);
+    if (indices.payload.size() < 2) continue;
+    indices.payload = indices.payload.clone();
+    const auto list = indices.payload.mutable_data<std::int64_t>();
+    std::swap(list[0], list[static_cast<std::size_t>(1 + below(list.size() - 1))]);
+    const auto wrong = reference::evaluate(g, {counted});
+    ASSERT_TRUE(wrong);
+    EXPECT_FALSE(std::ranges::equal(before->at(0).bytes(), wrong->at(0).bytes())) << "seed " << seed;
+  }
+  EXPECT_GT(applied, 100);
+  EXPECT_GT(refused, 50);
+}
+
 }  // namespace
 }  // namespace octavo

@@ -221,7 +221,7 @@ class Network {
       case 4: return residual(*image);
       case 5:
       case 6: return concat(*image);
-      case 7: return split(*image);
+      case 7: return options_.shuffles && chance(50) ? shuffle(*image) : split(*image);
       case 8: return pool(*image);
       case 9: return resize(*image);
       case 10: return squeeze_excite(*image);
@@ -269,6 +269,25 @@ class Network {
     starts[1] = at;
     ends[1] = dims[1];
     keep(maybe_pair(op(Op::slice, {from}, {{"starts", starts}, {"ends", ends}}), 40));
+  }
+
+  /// A ShuffleNet unit: two halves concatenated, their channels interleaved, and split again.
+  void shuffle(ValueId a) {
+    std::vector<ValueId> parts{a, pick_like(shape(a), -1).value_or(a)};
+    for (ValueId& p : parts) p = maybe_pair(p, 50);
+    ValueId x = op(Op::concat, parts, {{"axis", std::int64_t{1}}});
+    const Shape dims = shape(x);
+    const std::int64_t groups = chance(70) ? 2 : dims[1] / 2, pixels = dims[2] * dims[3];
+    x = maybe_pair(x, 40);
+    const bool joined = chance(30);
+    x = op(Op::reshape, {x},
+           {{"shape", joined ? Ints{dims[0], groups, dims[1] / groups, pixels}
+                             : Ints{dims[0], groups, dims[1] / groups, dims[2], dims[3]}}});
+    x = op(Op::transpose, {maybe_pair(x, 30)}, {{"perm", joined ? Ints{0, 2, 1, 3} : Ints{0, 2, 1, 3, 4}}});
+    x = op(Op::reshape, {maybe_pair(x, 30)}, {{"shape", dims}});
+    if (chance(30)) return void(keep(maybe_pair(x, 50)));
+    if (chance(20)) keep(x);
+    split(keep(maybe_pair(x, 30)));
   }
 
   void pool(ValueId x) {

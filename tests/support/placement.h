@@ -24,6 +24,7 @@ struct NetworkOptions {
   bool rare_moves = true;       ///< gather_nd, tile, where, ... (planners may want networks of ordinary layers)
   bool half_arithmetic = true;  ///< some networks divide and multiply by their scales in float16 or bfloat16
   bool typed_edges = true;      ///< 8-bit network inputs and outputs
+  bool shuffles = false;        ///< some splits are ShuffleNet units (other networks of the same seeds)
   bool reinterpret = true;      ///< quantize and dequantize with unequal parameters, double rounding
 };
 /// A network of 3 to 9 blocks over tensors of at most some 200 elements: convolutions (ordinary, 1x1, depthwise, grouped, strided,

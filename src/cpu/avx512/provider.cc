@@ -7,6 +7,7 @@
 
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
+#include "cpu/avx512/gather.h"
 #include "cpu/avx512/rolling.h"
 #include "cpu/family.h"
 #include "cpu/isa.h"
@@ -21,7 +22,8 @@ using region::Plan;
 using region::Region;
 
 constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit",
-                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit", kRolling = "cpu.depthwise.u8s8.avx512vnni.rolling";
+                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit", kRolling = "cpu.depthwise.u8s8.avx512vnni.rolling",
+                           kGather = "cpu.gather.avx512vbmi.jit";
 
 class Provider final : public region::Provider {
  public:
@@ -49,6 +51,13 @@ class Provider final : public region::Provider {
       p.refusal = make_plan(region, plan, rolling);
       p.cost = rolling.seconds;
     }
+    if (op == Op::gather) {
+      GatherPlan gather;
+      Offer& o = out.emplace_back();
+      o.tactic = kGather;
+      o.refusal = make_plan(region, gather);
+      o.cost = gather.seconds;
+    }
     return out;
   }
 
@@ -63,6 +72,11 @@ class Provider final : public region::Provider {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, dw)));
       return checked(pack_depthwise(region, plan, dw), packed_bytes(dw));
+    }
+    if (tactic == kGather) {
+      GatherPlan gather;
+      OCTAVO_CHECK(status(region, tactic, make_plan(region, gather)));
+      return std::vector<ir::Tensor>{};
     }
     ConvPlan conv;
     OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic, conv)));
@@ -82,6 +96,12 @@ class Provider final : public region::Provider {
       OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, dw)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise(region, std::move(dw), packed, has_vbmi());
+    }
+    if (region.tactic == kGather) {
+      GatherPlan gather;
+      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, gather)));
+      OCTAVO_CHECK(check_packed(region, plan, packed.size(), {}));
+      return make_gather(region, std::move(gather));
     }
     ConvPlan conv;
     OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, region.tactic, conv)));
@@ -118,6 +138,10 @@ class Provider final : public region::Provider {
   static std::string make_plan(const Region& region, const Plan& plan, RollingPlan& rolling) {
     if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
     return plan_rolling(region, plan, has_vbmi(), rolling);
+  }
+  static std::string make_plan(const Region& region, GatherPlan& gather) {
+    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
+    return plan_gather(region, has_vbmi(), gather);
   }
   static Status status(const Region& region, std::string_view tactic, const std::string& why) {
     if (why.empty()) return {};
