@@ -14,6 +14,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -59,12 +60,16 @@ def real_cases(args):
     folder.mkdir(parents=True, exist_ok=True)
     for model in real_data.MODELS:
         shapes = {model.input: list(model.shape)} if model.shape else {}
+        net = re.match(r"[a-z]+[0-9]*", model.file)[0]  # "mobilenetv2": three files
         for name, path in real_data.variants(model, folder):
             coded = any(n.op_type in ("QuantizeLinear", "QLinearConv") for n in onnx.load(path).graph.node)
-            yield Case(real_data.unpacked(model, folder).stem, name if coded else "float", path, shapes)
+            found = [Case(net, name if coded else "float", path, shapes)]
             twin = folder / f"{name}_u8.onnx"
             if coded and path.parent == folder and (twin.exists() or real_data.as_uint8(path, twin)):
-                yield Case(real_data.unpacked(model, folder).stem, f"{name}_u8", twin, shapes)
+                found.append(Case(net, f"{name}_u8", twin, shapes))
+            for case in found:  # one of its pictures, not noise
+                kept_feeds(args, case, 1, lambda: {model.input: real_data.feed(model, 1)[0][:1]})
+                yield case
 
 
 def prefix(args, threads):
@@ -101,15 +106,19 @@ def engine_of(args, case, threads, batch):
     return path
 
 
-def feeds_of(args, case, batch):
-    """The file with the inputs of all engines."""
+def kept_feeds(args, case, batch, make):
+    """The file with the inputs of all engines, made once."""
     import numpy as np
 
     path = args.models / "engines" / f"{case.path.stem}.b{batch}.npz"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        np.savez(path, **peer.inputs_of(case.path, batch, case.shapes))
+        np.savez(path, **make())
     return path
+
+
+def feeds_of(args, case, batch):
+    return kept_feeds(args, case, batch, lambda: peer.inputs_of(case.path, batch, case.shapes))
 
 
 def measure(args, case, engine, threads, batch):

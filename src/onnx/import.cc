@@ -66,11 +66,7 @@ std::string display(const ImportOptions& options) {
   return options.display_name.empty() ? std::string("the model") : options.display_name;
 }
 
-}  // namespace
-
-Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, display(options), model));
+Result<Model> import_parsed(pb::ModelProto& model, const ImportOptions& options, const std::string& base_dir) {
   // Allocation failures are the one exception that a file can provoke; they end here.
   auto out = [&]() -> Result<Model> {
     try {
@@ -84,12 +80,24 @@ Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions
   return out;
 }
 
+}  // namespace
+
+Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, display(options), model));
+  return import_parsed(model, options, base_dir);
+}
+
 Result<Model> import_file(const std::string& path, const ImportOptions& options) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   ImportOptions named = options;
   if (named.display_name.empty()) named.display_name = path;
+  pb::ModelProto model;
+  {  // the file's bytes go before the tensors come
+    OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
+    OCTAVO_CHECK(parse_model(bytes, named.display_name, model));
+  }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return import_bytes(bytes, named, parent.empty() ? "." : parent.string());
+  return import_parsed(model, named, parent.empty() ? "." : parent.string());
 }
 
 Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {
