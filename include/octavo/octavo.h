@@ -163,8 +163,8 @@ struct BuildOptions {
 /// does not change it (the set of shapes built so far, and idle contexts, are guarded inside).
 class OCTAVO_API Engine {
  public:
-  /// Imports, plans and makes kernels. A model with open dimensions is only read and checked: it is built once the shapes are
-  /// known. Errors: usage, bad_model, unsupported, io.
+  /// Imports, plans and makes kernels. A model with open dimensions is only read and checked (operators that are not covered are
+  /// refused): it is built once the shapes are known. Errors: usage, bad_model, unsupported, io.
   [[nodiscard]] static Engine build(const std::string& path, const BuildOptions& options = {});
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
@@ -228,6 +228,26 @@ class OCTAVO_API Context {
 /// {tensor: scale} for BuildOptions::ranges, from a TensorRT calibration table or a JSON object {tensor: largest magnitude}
 /// (docs/implicit.md). Errors: io, bad_input naming the line.
 [[nodiscard]] OCTAVO_API std::map<std::string, float> read_calibration(const std::string& path);
+
+/// A number of a model that misleads: a scale of 0, a bias that no int32 holds, ... (docs/doctor.md lists the rules).
+struct Finding {
+  bool error = false;              ///< build refuses the model for it; otherwise a warning
+  std::string rule;                ///< "scale", "bias-overflow", ...
+  std::string tensor;              ///< the ONNX tensor it is about
+  std::vector<std::string> nodes;  ///< ONNX nodes that read it; unnamed ones are "Type_index"
+  std::string text;                ///< the fact with its numbers, and the way out
+};
+struct DoctorOptions {
+  std::string calibration;  ///< a table of ranges as read_calibration takes it: its ranges are looked at, too
+  std::string minmax;       ///< a min-max table of the same model and data, which `calibration` is compared with
+};
+/// What `octavo doctor` finds, errors first, then in the order of the nodes. Nothing is built: shapes need not be known, and models
+/// that build refuses are looked at as far as they can be read. Errors: io; bad_model for what is no ONNX file; usage, bad_input
+/// (tables).
+[[nodiscard]] OCTAVO_API std::vector<Finding> doctor(const std::string& path, const DoctorOptions& options = {});
+/// `folder`: where external data lies, if the model has any.
+[[nodiscard]] OCTAVO_API std::vector<Finding> doctor(std::span<const std::byte> model, const DoctorOptions& options = {},
+                                                     const std::string& folder = "");
 
 /// "0.1.0"
 [[nodiscard]] OCTAVO_API std::string_view version();

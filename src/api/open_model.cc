@@ -55,6 +55,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> mode
   }
   bind_shapes(m->inputs_, options.import);
   m->open_ = std::any_of(m->inputs_.begin(), m->inputs_.end(), is_open);
+  if (m->open_) OCTAVO_CHECK(onnx::check_bytes(model, options.import));
   m->model_ = std::move(model);
   m->options_ = std::move(options);
   m->folder_ = std::move(folder);

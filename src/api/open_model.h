@@ -18,7 +18,8 @@ using Shapes = std::map<std::string, ir::Shape>;
 
 class OpenModel {
  public:
-  /// Reads the inputs; nothing is built. `options.import.shapes` binds some or all of them.
+  /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
+  /// `options.import.shapes` binds some or all of them.
   [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::vector<std::byte> model, PipelineOptions options,
                                                                  std::string folder);
 

@@ -1,11 +1,11 @@
 // octavo doctor: numbers of a model that mislead, and where each of its nodes runs.
+#include "api/doctor.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "api/ranges.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
 #include "cli/model.h"
@@ -109,17 +109,7 @@ Result<int> doctor(const Options& o) {
 }  // namespace
 
 Result<onnx::Diagnosis> diagnose(const ModelOptions& model, const std::string& minmax) {
-  onnx::DiagnoseOptions options;
-  if (!model.calibration.empty()) {
-    OCTAVO_TRY(options.ranges, api::read_ranges(model.calibration));
-    std::string line;
-    std::ifstream in(model.calibration);
-    if (std::getline(in, line) && line.starts_with("TRT-"))
-      options.algorithm = line.substr(std::min(line.size(), line.find('-', 4) + 1));
-  }
-  if (!minmax.empty()) {
-    OCTAVO_TRY(options.minmax, api::read_ranges(minmax));
-  }
+  OCTAVO_TRY(const onnx::DiagnoseOptions options, api::diagnose_options(model.calibration, minmax));
   return onnx::diagnose_file(model.path, options);
 }
 

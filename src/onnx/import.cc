@@ -82,6 +82,21 @@ Result<Model> import_parsed(pb::ModelProto& model, const ImportOptions& options,
 
 }  // namespace
 
+Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& options) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, display(options), model));
+  const auto out = [&]() -> Status {
+    try {
+      OCTAVO_CHECK(inline_functions(model));
+      return Importer(model, options, "").check();
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorKind::bad_model, "its tensors do not fit into memory");
+    }
+  }();
+  if (!out) return fail(out.error().kind, fmt::format("importing {}: {}", display(options), out.error().message));
+  return {};
+}
+
 Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
   pb::ModelProto model;
   OCTAVO_CHECK(parse_model(bytes, display(options), model));

@@ -72,6 +72,10 @@ struct Model {
 [[nodiscard]] Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {},
                                          const std::string& base_dir = "");
 
+/// What import refuses whatever the shapes are: damaged files, opsets and operators that are not covered (one text that lists them
+/// all). A file that passes may still be refused once shapes are known.
+[[nodiscard]] Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& options = {});
+
 /// Names, types and dimensions of the inputs without lowering anything, so that a caller can bind shapes at first use.
 [[nodiscard]] Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes);
 [[nodiscard]] Result<std::vector<InputInfo>> inputs_of_file(const std::string& path);

@@ -141,7 +141,8 @@ void Importer::record_problem(const NodeContext& node, std::string reason) {
   for (const std::string& name : node.proto().input()) {
     if (name.empty()) continue;
     const auto it = values_.find(name);
-    p.inputs.push_back(it == values_.end() ? name : name + " " + ir::to_string(graph().type(it->second)));
+    p.inputs.push_back(it == values_.end() || it->second == ir::kNone ? name
+                                                                      : name + " " + ir::to_string(graph().type(it->second)));
   }
   problems_.push_back(std::move(p));
   for (const std::string& name : node.proto().output()) poisoned_.insert(name);
@@ -462,9 +463,33 @@ void Importer::list_absorbed() {
   }
 }
 
+Status Importer::check_operators() {
+  OCTAVO_TRY(const std::vector<InputInfo> inputs, declared_inputs(model_.graph()));
+  values_.clear();
+  for (const InputInfo& in : inputs) values_[in.name] = ir::kNone;
+  OCTAVO_CHECK(add_initializers(model_.graph()));
+  OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
+  for (const int i : order) {
+    const pb::NodeProto& proto = model_.graph().node(i);
+    const std::int64_t opset = opset_of(proto.domain());
+    if (find_row(proto.domain(), proto.op_type(), opset)) continue;
+    record_problem(NodeContext(*this, proto, unique_name(proto, i, ""), i, opset), advice(proto.domain(), proto.op_type()));
+  }
+  if (!problems_.empty()) return tl::unexpected<Error>(problem_report());
+  return {};
+}
+
+Status Importer::check() {
+  OCTAVO_CHECK(read_header());
+  return check_operators();
+}
+
 Result<Model> Importer::run() {
   OCTAVO_CHECK(read_header());
-  OCTAVO_CHECK(declare_inputs());
+  if (Status inputs = declare_inputs(); !inputs) {  // shapes that are missing do not hide what no shape would cure
+    if (inputs.error().kind == ErrorKind::usage) OCTAVO_CHECK(check_operators());
+    return tl::unexpected<Error>(std::move(inputs).error());
+  }
   OCTAVO_CHECK(add_initializers(model_.graph()));
   OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
   OCTAVO_CHECK(lower_nodes(model_.graph(), order, ""));

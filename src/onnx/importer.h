@@ -29,6 +29,8 @@ class Importer {
   Importer(const pb::ModelProto& model, const ImportOptions& options, std::string base_dir)
       : model_(model), options_(options), base_dir_(std::move(base_dir)) {}
   [[nodiscard]] Result<Model> run();
+  /// What can be refused before any shape is known: the header, what nothing defines, nodes whose operator has no row.
+  [[nodiscard]] Status check();
 
   // For NodeContext
   [[nodiscard]] ir::Graph& graph() { return out_.graph; }
@@ -51,6 +53,7 @@ class Importer {
  private:
   [[nodiscard]] Status read_header();
   [[nodiscard]] Status declare_inputs();
+  [[nodiscard]] Status check_operators();
   [[nodiscard]] Status add_initializers(const pb::GraphProto& graph);
   /// Live nodes in an order in which producers come first; bad_model: a cycle, a missing tensor, a name defined twice.
   [[nodiscard]] Result<std::vector<int>> sort_nodes(const pb::GraphProto& graph, bool all_live);

@@ -173,6 +173,39 @@ Engine build_bytes(const nb::bytes& model, const nb::dict& given) {
   return Engine::build(bytes, options);
 }
 
+nb::list findings(const std::vector<octavo::Finding>& found) {
+  nb::list out;
+  for (const octavo::Finding& f : found) {
+    nb::dict d;
+    d["severity"] = f.error ? "error" : "warning";
+    d["rule"] = f.rule;
+    d["tensor"] = f.tensor;
+    d["nodes"] = nb::cast(f.nodes);
+    d["text"] = f.text;
+    out.append(d);
+  }
+  return out;
+}
+
+nb::list doctor_file(const std::string& path, const std::string& calibration, const std::string& minmax) {
+  std::vector<octavo::Finding> found;
+  {
+    const nb::gil_scoped_release release;
+    found = octavo::doctor(path, {calibration, minmax});
+  }
+  return findings(found);
+}
+
+nb::list doctor_bytes(const nb::bytes& model, const std::string& calibration, const std::string& minmax) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
+  std::vector<octavo::Finding> found;
+  {
+    const nb::gil_scoped_release release;
+    found = octavo::doctor(bytes, {calibration, minmax});
+  }
+  return findings(found);
+}
+
 Engine load(const nb::object& path, std::optional<int> threads) {
   const std::string name = path_of(path);
   if (threads && *threads < 1)
@@ -264,4 +297,6 @@ NB_MODULE(_octavo, m) {
   m.def("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc);
   m.def("_build_file", &build_file);
   m.def("_build_bytes", &build_bytes);
+  m.def("_doctor_file", &doctor_file);
+  m.def("_doctor_bytes", &doctor_bytes);
 }

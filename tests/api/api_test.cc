@@ -267,4 +267,13 @@ TEST(Api, TwoContextsOfOneEngine) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(Doctor, FindsNothingInAHealthyModelAndSaysWhatIsNoModel) {
+  EXPECT_TRUE(octavo::doctor(kQdq).empty());
+  const std::string bytes = bytes_of(kQdq);
+  EXPECT_TRUE(octavo::doctor(std::as_bytes(std::span(bytes))).empty());
+  EXPECT_EQ(thrown([] { (void)octavo::doctor("/no/such/file.onnx"); }).kind(), Exception::Kind::io);
+  EXPECT_EQ(thrown([&] { (void)octavo::doctor(std::as_bytes(std::span(bytes).first(100))); }).kind(), Exception::Kind::bad_model);
+  EXPECT_EQ(thrown([] { (void)octavo::doctor(kQdq, {"", "minmax.cache"}); }).kind(), Exception::Kind::usage);
+}
+
 }  // namespace

@@ -43,6 +43,26 @@ TEST(Unsupported, ListsEveryNodeInOneText) {
       "  by operator: MelWeightMatrix x1 TfIdfVectorizer x1 my.domain.Fancy x1");
 }
 
+/// No shape would cure it: told before the shapes are known, and instead of asking for them.
+TEST(Unsupported, BeforeAnyShapeIsKnown) {
+  ModelBuilder b;
+  b.input("x", {2, -1}).output("y");
+  b.node("TfIdfVectorizer", {"x"}, {"d"}).name("first");
+  b.node("Relu", {"d"}, {"y"});
+  expect_error(b, ErrorKind::unsupported, "1 of 2 nodes cannot be compiled:\n  TfIdfVectorizer (opset 17), node \"first\", index 0: not");
+  const std::string bytes = b.proto.SerializeAsString();
+  const Status told = check_bytes(std::as_bytes(std::span(bytes)));
+  ASSERT_FALSE(told);
+  EXPECT_NE(told.error().message.find("node \"first\""), std::string::npos) << told.error().message;
+
+  ModelBuilder good;
+  good.input("x", {2, -1}).output("y");
+  good.node("Relu", {"x"}, {"y"});
+  expect_error(good, ErrorKind::usage, "--shapes");
+  const std::string fine = good.proto.SerializeAsString();
+  EXPECT_TRUE(check_bytes(std::as_bytes(std::span(fine))));
+}
+
 TEST(Unsupported, ListsTenAndCountsTheRest) {
   ModelBuilder b;
   b.input("x", {2});

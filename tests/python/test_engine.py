@@ -57,6 +57,15 @@ def test_facts(engine):
     assert convs and all(c["inputs"][0]["dtype"] == "uint8" and c["inputs"][0]["scale"] > 0 for c in convs)
 
 
+def test_open_shapes_do_not_hide_what_no_shape_cures():
+    from onnx import helper
+    graph = helper.make_graph([helper.make_node("TfIdfVectorizer", ["x"], ["y"], name="the_node")], "g",
+                              [helper.make_tensor_value_info("x", 1, ["N", 4])], [helper.make_tensor_value_info("y", 1, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(octavo.UnsupportedError, match='TfIdfVectorizer .*node "the_node"'):
+        octavo.build(model)
+
+
 def test_open_shapes_bind_at_first_run():
     e = octavo.build(QDQ)
     assert e.open and e.inputs[0]["shape"] == (None, 1, 16, 16)
@@ -300,3 +309,21 @@ def test_bindings():
         octavo.build(QDQ, bindings={"picture": "uint8"}, **options)
     with pytest.raises(octavo.UsageError, match="not known"):
         octavo.build(QDQ, bindings={"image": "uint9"}, **options)
+
+
+def test_doctor_finds_what_the_command_finds():
+    from onnx import helper, numpy_helper
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="pair"), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["N", 4])], [helper.make_tensor_value_info("y", 1, None)],
+                              [numpy_helper.from_array(np.float32(0), "s"), numpy_helper.from_array(np.uint8(0), "z")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    found = octavo.doctor(model)
+    assert [(f["severity"], f["rule"], f["tensor"]) for f in found] == [("error", "scale", "s")]
+    assert "pair" in found[0]["nodes"] and "must be positive" in found[0]["text"]
+    assert octavo.doctor(QDQ) == [] and octavo.doctor(QDQ.read_bytes()) == []
+    with pytest.raises(octavo.FileError):
+        octavo.doctor("no_such_file.onnx")
+    with pytest.raises(octavo.ModelError):
+        octavo.doctor(b"no model")
+    with pytest.raises(octavo.UsageError, match="give both"):
+        octavo.doctor(QDQ, minmax="table.cache")

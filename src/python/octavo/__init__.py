@@ -9,9 +9,9 @@
 import os as _os
 
 from ._errors import (EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
-from ._octavo import Engine, __version__, _build_bytes, _build_file, load
+from ._octavo import Engine, __version__, _build_bytes, _build_file, _doctor_bytes, _doctor_file, load
 
-__all__ = ["Engine", "build", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
+__all__ = ["Engine", "build", "doctor", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
            "FileError", "InternalError", "__version__"]
 
 _OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings",
@@ -69,11 +69,30 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
         "max_error": None if options.get("max_error") is None else float(options["max_error"]),
         "bindings": {str(name): str(text) for name, text in (options.get("bindings") or {}).items()},
     }
+    return _with(model, _build_file, _build_bytes)(arguments)
+
+
+def doctor(model, calibration=None, minmax=None):
+    """The numbers of an ONNX model that mislead, as `octavo doctor` finds them (docs/doctor.md): a list of dicts, errors first.
+
+    model         as for build. Nothing is built: shapes need not be known, and models that build refuses are looked at too.
+    calibration   path of a calibration table, whose ranges are looked at as well.
+    minmax        path of a min-max table of the same model and data, to compare `calibration` with.
+    each finding  severity ("error": build refuses the model; "warning"), rule ("scale", "bias-overflow", ...), tensor, nodes (the ONNX
+                  nodes that read it), text (the fact with its numbers, and the way out).
+
+    Raises FileError; ModelError for what is no ONNX file; UsageError and InputError about the tables.
+    """
+    return _with(model, _doctor_file, _doctor_bytes)(*(_os.fspath(table or "") for table in (calibration, minmax)))
+
+
+def _with(model, of_file, of_bytes):
+    """The function for what `model` is, bound to it."""
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _build_bytes(bytes(model), arguments)
+        return lambda *rest: of_bytes(bytes(model), *rest)
     if hasattr(model, "SerializeToString"):
-        return _build_bytes(model.SerializeToString(), arguments)
-    return _build_file(_os.fspath(model), arguments)
+        return lambda *rest: of_bytes(model.SerializeToString(), *rest)
+    return lambda *rest: of_file(_os.fspath(model), *rest)
 
 
 def _thread_count(threads):
