@@ -9,6 +9,7 @@ pytest.importorskip("ml_dtypes")
 from octavo import backend_tests  # noqa: E402
 
 PINNED = pathlib.Path(__file__).resolve().parents[1] / "backend" / "refused.txt"
+KERNELS = PINNED.with_name("kernels.txt")
 #: fewest that pass, and fewest that pass with kernels alone
 LEAST = {"cpu": (1700, 650), "reference": (1700, 0)}
 
@@ -22,11 +23,20 @@ def tests():
 def test_every_backend_test_is_in_its_class(tests, device):
     results = backend_tests.run_all(tests, device, timeout=60)
     changed = backend_tests.differences(results, backend_tests.read_pinned(PINNED))
+    if device == "cpu":
+        changed += backend_tests.lost_kernels(results, backend_tests.read_kernels(KERNELS))
     assert not changed, "\n".join(changed[:20])
     counts = collections.Counter(c for c, _ in results.values())
     passed, by_kernels = LEAST[device]
     assert counts["cpu"] + counts["reference"] >= passed, counts
     assert counts["cpu"] >= by_kernels, counts
+
+
+def test_a_kernel_that_is_lost_is_told():
+    names = backend_tests.read_kernels(KERNELS)
+    assert len(names) == len(set(names)) >= LEAST["cpu"][1]
+    told = backend_tests.lost_kernels({names[0]: ("reference", "cpu.reference.conv"), names[1]: ("cpu", "")}, names)
+    assert len(told) == 1 and told[0].startswith(names[0])
 
 
 def test_the_list_says_why():

@@ -223,6 +223,18 @@ def differences(results, pinned):
     return out
 
 
+def read_kernels(path):
+    """The tests of a list of those that run in kernels alone: a name a line, # comments."""
+    with open(path) as f:
+        return [line.strip() for line in f if line.strip() and not line.startswith("#")]
+
+
+def lost_kernels(results, names):
+    """Tests among `names` that ran and do not run in kernels alone any more, as texts."""
+    return [f"{name} is {results[name][0]}: {results[name][1]}; the list says that kernels run it"
+            for name in names if name in results and results[name][0] != "cpu"]
+
+
 def table(results):
     """Counts by kind and class, as text."""
     counts = collections.Counter((name.split("/")[0], c) for name, (c, _) in results.items())
@@ -244,6 +256,9 @@ def main(argv=None):
     parser.add_argument("--json", help="write {test: [class, text]} to this file")
     parser.add_argument("--pinned", help="a list of refused tests; what differs from it is printed, and fails")
     parser.add_argument("--pin", help="write the list of refused tests to this file")
+    parser.add_argument("--kernels", help="a list of tests that kernels alone run; what is not so is printed, and fails (device cpu)")
+    parser.add_argument("--pin-kernels", help="write the list of tests that kernels alone run to this file; OCTAVO_CPU=portable for one that holds "
+                        "on every processor")
     args = parser.parse_args(argv)
     part, parts = (int(n) for n in args.part.split("/"))
     tests = [t for t in load_tests(args.kind or KINDS) if re.search(args.filter, t[0])][part - 1::parts]
@@ -261,6 +276,13 @@ def main(argv=None):
             f.write(f"# Backend tests of onnx {onnx.__version__} that are refused, with the reason. Written by: python -m octavo.backend_tests --pin FILE\n")
             f.writelines(f"{name}: {text}\n" for name, (c, text) in sorted(results.items()) if c == "refused")
     changed = differences(results, {**read_pinned(args.pinned)}) if args.pinned else []
+    if args.pin_kernels:
+        with open(args.pin_kernels, "w") as f:
+            f.write(f"# Backend tests of onnx {onnx.__version__} that kernels alone run on every processor. Written by:\n"
+                    "# OCTAVO_CPU=portable python -m octavo.backend_tests --device cpu --pin-kernels FILE\n")
+            f.writelines(f"{name}\n" for name, (c, _) in sorted(results.items()) if c == "cpu")
+    if args.kernels:
+        changed += lost_kernels(results, read_kernels(args.kernels))
     for text in changed:
         print(text)
     print(table(results))
