@@ -79,7 +79,7 @@ class ConvKernel final : public region::Kernel {
             const Key key{static_cast<int>(i), pixels, b.vectors, b.tail, line(b)};
             if (at.count(key) != 0) continue;
             at[key] = emit_conv_tile(code_, pool, plan_, line(b) ? plan_.line : plan_.epilogue, ph, Tile{pixels, b.vectors, b.tail},
-                                     vbmi);
+                                     t.big_count + t.small_count, vbmi);
           }
         }
       }
@@ -199,6 +199,7 @@ class ConvKernel final : public region::Kernel {
       args.x = origin + block.group * plan_.ic;
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
+      args.ahead = weights_ + (b + 1 < task.last_block ? ph.blocks[static_cast<std::size_t>(b) + 1] : block).weights;
       const bool as_line = line(block);
       const auto operands = stage_.operands.size();
       for (auto n = as_line ? operands : 0, to = as_line ? std::size_t{2} : 0; n < static_cast<std::size_t>(streams); ++n, ++to) {

@@ -17,6 +17,7 @@ constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 constexpr int kWalk = static_cast<int>(offsetof(TileArgs, walk));
 constexpr int kWalkEnd = static_cast<int>(offsetof(TileArgs, walk_end));
+constexpr int kAhead = static_cast<int>(offsetof(TileArgs, ahead));
 constexpr std::int32_t kLastSegment = 0x7fffffff;
 
 /// Dots in straight-line code: enough to hide the loop, few enough that decoded code fits the micro-op cache beside the epilogue.
@@ -24,7 +25,8 @@ constexpr int kUnrolledDots = 192, kStraightDots = 768;
 
 class ConvTile {
  public:
-  ConvTile(Code& c, const Phase& phase, const Tile& tile) : c_(c), ph_(phase), t_(tile) {}
+  /// `tiles`: of a block over a band. In that time the next block's weights are fetched into L2.
+  ConvTile(Code& c, const Phase& phase, const Tile& tile, std::int64_t tiles) : c_(c), ph_(phase), t_(tile), tiles_(tiles) {}
 
   void reduce() {
     const int dots = t_.accs();
@@ -45,7 +47,11 @@ class ConvTile {
     const auto loops = ph_.quads / unroll;
     const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = t_.vectors * 64;
     const bool walks = ph_.segments.size() > 1;
+    const std::int64_t rounds = loops * static_cast<std::int64_t>(ph_.segments.size());
+    const auto lines = ceil_div(total * t_.vectors, std::max<std::int64_t>(1, tiles_ * rounds));
+    const bool fetch = t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
     Xbyak::Label next_segment, inner;
+    if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kAhead]);
     if (loops > 1) {
       c_.lea(k_, c_.ptr[w_ + static_cast<int>(loops * unroll * quad_bytes)]);
       c_.mov(c_.ptr[c_.rdi + kWalkEnd], k_);
@@ -58,7 +64,11 @@ class ConvTile {
     if (walks) c_.L(next_segment);
     if (loops > 1) c_.align(32);
     c_.L(inner);
-    for (int u = 0; u < unroll; ++u) quad(4 * u, u, true);
+    for (int u = 0, line = 0; u < unroll; ++u) {
+      quad(4 * u, u, true);
+      for (; fetch && line * unroll < lines * (u + 1); ++line) c_.prefetcht1(c_.ptr[ahead_ + line * 64]);
+    }
+    if (fetch) c_.add(ahead_, static_cast<int>(lines) * 64);
     c_.add(k_, 4 * unroll);
     c_.add(w_, unroll * quad_bytes);
     if (loops > 1) {
@@ -66,7 +76,10 @@ class ConvTile {
       c_.jb(inner, Xbyak::CodeGenerator::T_NEAR);
     }
     for (int u = 0; u < rest; ++u) quad(4 * u, u, true);
-    if (!walks) return;
+    if (!walks) {
+      if (fetch) c_.mov(c_.ptr[c_.rdi + kAhead], ahead_);
+      return;
+    }
     if (rest > 0) c_.add(w_, rest * quad_bytes);
     if (loops > 1) c_.add(c_.qword[c_.rdi + kWalkEnd], static_cast<int>(ph_.quads * quad_bytes));
     c_.mov(k_, c_.ptr[c_.rdi + kWalk]);
@@ -75,6 +88,7 @@ class ConvTile {
     c_.mov(k_, c_.ptr[k_]);
     c_.cmp(k_, kLastSegment);
     c_.jne(next_segment, Xbyak::CodeGenerator::T_NEAR);
+    if (fetch) c_.mov(c_.ptr[c_.rdi + kAhead], ahead_);
   }
 
   void pointers(int columns) {
@@ -120,7 +134,8 @@ class ConvTile {
   Code& c_;
   const Phase& ph_;
   Tile t_;
-  const Reg64 w_ = Xbyak::util::rbp, k_ = Xbyak::util::r15;
+  std::int64_t tiles_;
+  const Reg64 w_ = Xbyak::util::rbp, k_ = Xbyak::util::r15, ahead_ = Xbyak::util::r14;  // r14: free below 12 pixels
   int next_temp_ = 0;
   Xbyak::Label segments_;
 };
@@ -132,6 +147,7 @@ class ConvUnits {
   ConvUnits(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile)
       : c_(c),
         plan_(plan),
+
         ph_(phase),
         temps_(2 * tile.accs()),
         weights_stay_(tile.vectors <= tile.pixels),
@@ -193,9 +209,9 @@ class ConvUnits {
 }  // namespace
 
 std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& epilogue, const Phase& phase,
-                           const Tile& tile, bool vbmi) {
+                           const Tile& tile, std::int64_t tiles, bool vbmi) {
   Emitter emitter(c, pool, epilogue, vbmi);
-  ConvTile t(c, phase, tile);
+  ConvTile t(c, phase, tile, tiles);
   c.align(64);
   const std::size_t start = c.getSize();
   enter(c, emitter.stack_bytes());

@@ -28,7 +28,8 @@ struct TileArgs {
   const std::byte* walk_end = nullptr;
   const std::int64_t* walk = nullptr;
   std::array<std::byte*, kMaxStreams>
-      stream{};  ///< operands, then stores: address of (first pixel's base, first channel of the block)
+      stream{};                      ///< operands, then stores: address of (first pixel's base, first channel of the block)
+  const std::byte* ahead = nullptr;  ///< where the weights that come next begin; fetched bit by bit, never read
 };
 using TileFn = void (*)(TileArgs*);
 
