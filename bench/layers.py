@@ -4,6 +4,8 @@ the same convolution (8 bits, scales per channel, bias and Relu; its own formats
 Octavo's regions and oneDNN's layers are timed in turns, one thread; figures are medians over rounds of each one's median. oneDNN does less: the
 epilogues of Octavo's regions may hold residual additions with scales of their own, tables, and second stages.
 
+--write puts the tables into docs/layers.md.
+
 usage: layers.py MODEL.onnx|ENGINE.octavo... [--rounds N] [--json FILE] [--octavo COMMAND] [--layer-bench COMMAND]
 """
 import argparse
@@ -17,9 +19,21 @@ import subprocess
 import sys
 import tempfile
 
+import peer_report
 import twins
 
 STAGE = re.compile(r"\b(conv_transpose|conv|gemm) ((?:\w+=\S+ )*)u8\[([\d,]+)\]\S* w [su]8\[([\d,]+)\]")
+
+
+TEXT = """# Regions beside oneDNN
+
+Written by `bench/layers.py --write`: {machine}, one thread, batch 1, median of {rounds} rounds in which a network and oneDNN's layers took turns. *Of peak*:
+of back-to-back `vpdpbusd` in the same rounds. *oneDNN* (2.6.3): the same convolution alone, u8 by s8 to u8, scales per channel, bias and Relu, in
+the formats it likes best, its weights one of several copies in turn (as a network finds them), its data where the last run left it (in a network
+the region before wrote it: about the same). oneDNN's residual is one multiply-add on the accumulator; ours adds values of another scale, rounded as
+the graph says. *kB*: inputs, weights and outputs, each once.
+
+"""
 
 
 def layers_of(region):
@@ -109,6 +123,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=50, help="of the network, a round")
     parser.add_argument("--json", type=pathlib.Path, help="the same as JSON")
+    parser.add_argument("--write", action="store_true", help="write docs/layers.md")
     parser.add_argument("--cache", type=pathlib.Path, help="timing cache for models that are not built yet")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="core to measure on")
     parser.add_argument("--octavo", default=twins.octavo_command())
@@ -124,6 +139,9 @@ def main():
         for model in args.models:
             results.append(measure(args, model, pathlib.Path(folder)))
             print(text(results[-1]), flush=True)
+    if args.write:
+        head = TEXT.format(machine=peer_report.machine([]), rounds=args.rounds)
+        (twins.ROOT / "docs/layers.md").write_text(head + "\n".join(text(r) for r in results), encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
