@@ -86,9 +86,11 @@ class Found:
 
 
 def aim_of(f, net, form, threads, batch, best):
-    """The ratio to reach, and why."""
+    """The ratio to reach."""
     if form in ("uint8", *COUNTED):
         return None
+    if net not in AIMS:
+        return 1.0  # trained models: never below a peer
     if (threads, batch) != (1, 1):
         return AIM_OTHER
     aim, b = AIMS.get(f"{net} {form}", AIMS.get(net)), f.bound(net, 1)
@@ -110,7 +112,8 @@ def rows_of(f, threads, batch):
         aim, any_form = aim_of(f, net, form, t, b, best), f.fastest_form(net, t, b)
         cells.append(f"**{best / ours:.2f}**")
         cells.append("–" if aim is None else f"{aim:.2f}" + ("" if best / ours >= aim else " missed"))
-        cells.append("–" if form in COUNTED else f"{any_form[0] / ours:.2f} ({NAMES[any_form[2]]}, {any_form[1]})")
+        cells.append("–" if form in COUNTED else f"{any_form[0] / ours:.2f} ({NAMES[any_form[2]]}, {any_form[1]})"
+                     + (" **below 1**" if any_form[0] < ours else ""))
         if bound and form not in COUNTED:
             cells += [f"{100 * bound['ideal'] * batch * 1e3 / ours:.0f} %", f"{100 * bound['tuned'] * batch * 1e3 / ours:.0f} %"]
         else:

@@ -61,6 +61,7 @@ def real_cases(args):
     for model in real_data.MODELS:
         shapes = {model.input: list(model.shape)} if model.shape else {}
         net = re.match(r"[a-z]+[0-9]*", model.file)[0]  # "mobilenetv2": three files
+        net += "-small" * (net in networks.ZOO)
         for name, path in real_data.variants(model, folder):
             coded = any(n.op_type in ("QuantizeLinear", "QLinearConv") for n in onnx.load(path).graph.node)
             found = [Case(net, name if coded else "float", path, shapes)]
@@ -75,7 +76,7 @@ def real_cases(args):
 def prefix(args, threads):
     """What a measured process is started with: its cores, and real-time priority where that is allowed."""
     words = ["taskset", "-c", ",".join(map(str, args.cpus[-threads:]))] if shutil.which("taskset") else []
-    return (["chrt", "-f", "50"] if args.realtime else []) + words
+    return (["chrt", "-f", "70"] if args.realtime else []) + words
 
 
 def call(command):
@@ -279,7 +280,7 @@ def arguments():
         twins.DATA = (args.run / "shared").resolve()
     args.layer_bench = args.layer_bench or pathlib.Path(args.octavo).parents[1] / "bench/octavo_layer_bench"
     args.json = args.json or args.models / ("real.json" if args.real else "peers.json")
-    args.realtime = shutil.which("chrt") is not None and subprocess.run(["chrt", "-f", "50", "true"], capture_output=True, check=False).returncode == 0
+    args.realtime = shutil.which("chrt") is not None and subprocess.run(["chrt", "-f", "70", "true"], capture_output=True, check=False).returncode == 0
     args.digest = bundle.digest(args.octavo)
     return args
 
