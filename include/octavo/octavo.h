@@ -128,11 +128,19 @@ struct Array {
   }
 };
 
+/// What an input with open dimensions may be bound to: every dimension lies between min and max; opt is built for at once.
+struct Profile {
+  Shape min, opt, max;
+};
+
 struct BuildOptions {
   /// "cpu", or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never chosen silently.
   std::string device = "cpu";
   /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
   std::map<std::string, Shape> shapes;
+  /// For every input that `shapes` leaves open, or for none: other shapes than these are refused, and the engine for the opt shapes
+  /// is built before build returns. Shapes between min and max are built when they first occur; none runs in another's engine.
+  std::map<std::string, Profile> profiles;
   /// > 0: a symbolic first dimension (the batch) that `shapes` leaves open becomes this. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.

@@ -71,12 +71,15 @@ struct Engine::Impl {
     p.plan.max_error = options.max_error;
     for (const auto& [tensor, format] : options.bindings) p.plan.bindings[tensor] = take(plan::parse_format(format));
     take(api::check_options(p));
-    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder));
+    api::ShapeRanges ranges;
+    for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
+    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges)));
     if (!model->open()) return of(take(model->at({})), 0);
     auto impl = std::make_shared<Impl>();
     impl->model = std::move(model);
     impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
     impl->device = options.device;
+    if (!options.profiles.empty()) (void)take(impl->model->at(impl->model->opt()));
     return impl;
   }
 

@@ -40,9 +40,43 @@ bool is_open(const onnx::InputInfo& in) {
   return !in.has_shape || std::any_of(in.dims.begin(), in.dims.end(), [](std::int64_t d) { return d < 0; });
 }
 
+/// min <= opt <= max, for an input that is open, along its declared dimensions; and a range for each such input.
+Status check_ranges(const std::vector<onnx::InputInfo>& inputs, const ShapeRanges& ranges) {
+  if (ranges.empty()) return {};
+  for (const auto& [name, range] : ranges) {
+    const auto in = std::find_if(inputs.begin(), inputs.end(), [n = &name](const onnx::InputInfo& i) { return i.name == *n; });
+    if (in == inputs.end()) return fail(ErrorKind::usage, fmt::format("profiles: the model has no input \"{}\"", name));
+    bool sound = range.min.size() == range.opt.size() && range.max.size() == range.opt.size();
+    for (std::size_t k = 0; sound && k < range.opt.size(); ++k)
+      sound = range.min[k] >= 0 && range.min[k] <= range.opt[k] && range.opt[k] <= range.max[k];
+    if (!sound) {
+      return fail(ErrorKind::usage,
+                  fmt::format("profiles: input \"{}\" has min {}, opt {}, max {}; they need one rank, and min <= opt <= max "
+                              "in every dimension",
+                              name, ir::to_string(range.min), ir::to_string(range.opt), ir::to_string(range.max)));
+    }
+    bool fits = !in->has_shape || in->dims.size() == range.opt.size();
+    for (std::size_t k = 0; fits && in->has_shape && k < in->dims.size(); ++k)
+      fits = in->dims[k] < 0 || (range.min[k] == in->dims[k] && range.max[k] == in->dims[k]);
+    if (!fits) {
+      return fail(ErrorKind::usage,
+                  fmt::format("profiles: input \"{}\" is {}, its profile goes from {} to {}; dimensions that are fixed must "
+                              "be what they are",
+                              name, in->shape_text(), ir::to_string(range.min), ir::to_string(range.max)));
+    }
+  }
+  for (const onnx::InputInfo& in : inputs) {
+    if (is_open(in) && !ranges.contains(in.name))
+      return fail(ErrorKind::usage,
+                  fmt::format("profiles: input \"{}\" {} has open dimensions and no profile", in.name, in.shape_text()));
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder) {
+Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder,
+                                                     ShapeRanges ranges) {
   std::unique_ptr<OpenModel> m(new OpenModel);
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
@@ -54,6 +88,8 @@ Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> mode
                 fmt::format("shapes: the model has no input \"{}\"; its inputs are \"{}\"", name, fmt::join(names, "\", \"")));
   }
   bind_shapes(m->inputs_, options.import);
+  OCTAVO_CHECK(check_ranges(m->inputs_, ranges));
+  m->ranges_ = std::move(ranges);
   m->open_ = std::any_of(m->inputs_.begin(), m->inputs_.end(), is_open);
   if (m->open_) OCTAVO_CHECK(onnx::check_bytes(model, options.import));
   m->model_ = std::move(model);
@@ -72,6 +108,15 @@ Status OpenModel::check(const Shapes& shapes) const {
     if (!fits)
       return fail(ErrorKind::bad_input,
                   fmt::format("input \"{}\" has shape {}, the model wants {}", name, ir::to_string(shape), in->shape_text()));
+    const auto range = ranges_.find(name);
+    bool inside = range == ranges_.end() || range->second.min.size() == shape.size();
+    for (std::size_t k = 0; inside && range != ranges_.end() && k < shape.size(); ++k)
+      inside = shape[k] >= range->second.min[k] && shape[k] <= range->second.max[k];
+    if (!inside) {
+      return fail(ErrorKind::bad_input,
+                  fmt::format("input \"{}\" has shape {}, its profile goes from {} to {}; widen `profiles` and build again", name,
+                              ir::to_string(shape), ir::to_string(range->second.min), ir::to_string(range->second.max)));
+    }
   }
   for (const onnx::InputInfo& in : inputs_) {
     if (is_open(in) && !shapes.contains(in.name)) {
@@ -107,6 +152,12 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
     return tl::unexpected<Error>(std::move(built).error());
   }
   return (built_[key] = Entry{false, std::move(built->engine)}).engine;
+}
+
+Shapes OpenModel::opt() const {
+  Shapes out;
+  for (const auto& [name, range] : ranges_) out[name] = range.opt;
+  return out;
 }
 
 std::shared_ptr<const engine::Engine> OpenModel::only() const {

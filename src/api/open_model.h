@@ -16,12 +16,19 @@ namespace octavo::api {
 
 using Shapes = std::map<std::string, ir::Shape>;
 
+/// Of one input: every dimension of a shape must lie between min and max.
+struct ShapeRange {
+  ir::Shape min, opt, max;
+};
+using ShapeRanges = std::map<std::string, ShapeRange>;
+
 class OpenModel {
  public:
   /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
   /// `options.import.shapes` binds some or all of them.
+  /// `ranges`: for no input, or for every one that stays open. Errors: usage for ranges that do not fit the inputs.
   [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::vector<std::byte> model, PipelineOptions options,
-                                                                 std::string folder);
+                                                                 std::string folder, ShapeRanges ranges = {});
 
   /// False when the options leave no dimension open: `at` then needs no shapes.
   [[nodiscard]] bool open() const { return open_; }
@@ -33,6 +40,8 @@ class OpenModel {
   /// The engine for these shapes (every open input must be named), built by the first caller while others that ask for the same
   /// wait. A failed build is not remembered. Thread-safe; different shapes build at the same time.
   [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
+  /// The opt shapes of the ranges; empty when there are none.
+  [[nodiscard]] Shapes opt() const;
   /// The only engine built so far; null when there is none or more than one.
   [[nodiscard]] std::shared_ptr<const engine::Engine> only() const;
 
@@ -48,6 +57,7 @@ class OpenModel {
   PipelineOptions options_;
   std::string folder_;
   std::vector<onnx::InputInfo> inputs_, outputs_;
+  ShapeRanges ranges_;
   bool open_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -140,6 +140,8 @@ octavo::BuildOptions options_of(const nb::dict& options) {
   octavo::BuildOptions o;
   o.device = nb::cast<std::string>(options["device"]);
   o.shapes = nb::cast<std::map<std::string, octavo::Shape>>(options["shapes"]);
+  for (const auto& [name, p] : nb::cast<std::map<std::string, std::vector<octavo::Shape>>>(options["profiles"]))
+    o.profiles[name] = {p.at(0), p.at(1), p.at(2)};
   o.threads = nb::cast<int>(options["threads"]);
   o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
   for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);

@@ -158,6 +158,31 @@ TEST(Api, OpenShapesAreBoundByTheFirstRun) {
   EXPECT_FALSE(Engine::build(kQdq, o).open());
 }
 
+TEST(Api, ProfilesBoundWhatOpenDimensionsMayBe) {
+  BuildOptions o;
+  o.threads = 1, o.effort = 0;
+  o.profiles["image"] = {shape(1), shape(2), shape(3)};
+  const Engine e = Engine::build(kQdq, o);
+  EXPECT_TRUE(e.open());
+  EXPECT_EQ(e.plan_hash(), Engine::build(kQdq, batch(2)).plan_hash()) << "opt is built already";
+  EXPECT_EQ(head(e, 3), head(Engine::build(kQdq, batch(3)), 3));
+  const auto outside = thrown([&] { (void)head(e, 4); });
+  EXPECT_EQ(outside.kind(), Exception::Kind::bad_input);
+  EXPECT_NE(std::string(outside.what()).find("has shape [4,1,16,16], its profile goes from [1,1,16,16] to [3,1,16,16]"),
+            std::string::npos)
+      << outside.what();
+  const auto refused = [&](const octavo::Profile& p, const std::string& name = "image") {
+    o.profiles = {{name, p}};
+    const auto error = thrown([&] { (void)Engine::build(kQdq, o); });
+    EXPECT_EQ(error.kind(), Exception::Kind::usage) << error.what();
+    return std::string(error.what());
+  };
+  EXPECT_NE(refused({shape(2), shape(1), shape(3)}).find("min <= opt <= max"), std::string::npos);
+  EXPECT_NE(refused({{1}, shape(1), shape(3)}).find("one rank"), std::string::npos);
+  EXPECT_NE(refused({{1, 1, 8, 16}, shape(1), shape(3)}).find("dimensions that are fixed"), std::string::npos);
+  EXPECT_NE(refused({shape(1), shape(1), shape(1)}, "picture").find("no input \"picture\""), std::string::npos);
+}
+
 TEST(Api, ThreadsShareAnOpenEngine) {
   const Engine e = Engine::build(kQdq);
   const auto one = head(Engine::build(kQdq, batch(1)), 1), two = head(Engine::build(kQdq, batch(2)), 2);

@@ -66,6 +66,18 @@ def test_open_shapes_do_not_hide_what_no_shape_cures():
         octavo.build(model)
 
 
+def test_profiles():
+    def shape(n):
+        return (n, 1, 16, 16)
+    e = octavo.build(QDQ, profiles={"image": (shape(1), shape(2), shape(3))}, effort=0)
+    assert e.open and e.layers  # opt is built
+    assert e.run({"image": pictures(3)})["head"].shape == (3, 10)
+    with pytest.raises(octavo.InputError, match="its profile goes from"):
+        e.run({"image": pictures(4)})
+    with pytest.raises(octavo.UsageError, match="three: min, opt, max"):
+        octavo.build(QDQ, profiles={"image": [shape(1)]})
+
+
 def test_open_shapes_bind_at_first_run():
     e = octavo.build(QDQ)
     assert e.open and e.inputs[0]["shape"] == (None, 1, 16, 16)

@@ -15,7 +15,7 @@ __all__ = ["Engine", "build", "doctor", "load", "Error", "UsageError", "ModelErr
            "FileError", "InternalError", "__version__"]
 
 _OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings",
-            "max_error"}
+            "max_error", "profiles"}
 
 
 def build(model, device="cpu", shapes=None, threads=None, **options):
@@ -27,6 +27,8 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
               new set of shapes is then built once and kept.
     threads   threads to plan for and to run with; None: every core this process may use.
     options   default_batch=n: a symbolic first dimension that `shapes` leaves open becomes n.
+              profiles={input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
+              the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
               disable=[names]: laws, rules and fusions to leave out.
               effort=0..5: how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
               timing_cache=path: measured times are read from there and added; strict_timing=True: a time it lacks is an error.
@@ -48,6 +50,10 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
     shape_map = {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}
+    profiles = {str(name): [[int(d) for d in shape] for shape in given] for name, given in (options.get("profiles") or {}).items()}
+    for name, given in profiles.items():
+        if len(given) != 3:
+            raise UsageError(f"profiles: {name!r} has {len(given)} shapes, needs three: min, opt, max")
     calibration, precision, allowed = options.get("calibration"), options.get("precision") or [], options.get("allowed")
     if calibration is not None and hasattr(calibration, "items"):
         calibration = {str(tensor): float(amax) for tensor, amax in calibration.items()}
@@ -61,7 +67,7 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
     rules = precision.items() if hasattr(precision, "items") else precision
     effort = options.get("effort")
     arguments = {
-        "device": str(device), "shapes": shape_map, "threads": _thread_count(threads),
+        "device": str(device), "shapes": shape_map, "profiles": profiles, "threads": _thread_count(threads),
         "default_batch": int(options.get("default_batch") or 0), "disable": list(disable),
         "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(options.get("timing_cache") or ""),
         "strict_timing": bool(options.get("strict_timing")), "calibration": calibration,
