@@ -18,7 +18,6 @@ struct Tap {
 
 struct Parts {
   Epilogue epilogue;
-  Code blend;                                     // fma(operand 1, operand 3, operand 0 * operand 2)
   std::optional<std::vector<Tap>> height, width;  // absent: unchanged
 };
 
@@ -71,34 +70,26 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   for (const Access& a : space.loads) loads.push_back(a.elem);
   OCTAVO_TRY(Code code, Code::compile(s.program, loads));
   OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), 3, 1));
-  program::Program blend;
-  using program::Op;
-  blend.operand_count = 4;
-  const auto load = [&](int k) { return blend.load(Op::load_f, k); };
-  const int low = blend.push(Op::mul, load(0), load(2));
-  blend.outputs.push_back({blend.push(Op::fma, load(1), load(3), low), ir::DType::f32});
-  OCTAVO_TRY(p.blend, Code::compile(blend, std::vector<Elem>(4, Elem::f32)));
   return p;
 }
 
 class ResizeKernel final : public Kernel {
  public:
   ResizeKernel(const KernelTable& table, Parts p, const Stage& s)
-      : table_(table), p_(std::move(p)), blend_(p_.blend.view()), x_(s.anchor.inputs[0]), dims_(s.space) {
+      : table_(table), p_(std::move(p)), x_(s.anchor.inputs[0]), dims_(s.space) {
     const std::int64_t rows = dims_[0] * dims_[2];
     tasks_ = static_cast<int>(std::clamp<std::int64_t>(ir::count(dims_) / 16384, 1, std::clamp<std::int64_t>(rows / 4, 1, 64)));
     empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
   }
 
   int tasks() const override { return tasks_; }
-  std::size_t scratch_bytes() const override { return epilogue_bytes() + p_.blend.slot_bytes() + 2 * row_bytes() + 64; }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 64; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     if (empty_) return;
     p_.epilogue.prepare(worker.scratch);
-    p_.blend.prepare(reinterpret_cast<std::int32_t*>(worker.scratch + epilogue_bytes()));
     Rows rows;
-    rows.data[0] = reinterpret_cast<float*>(worker.scratch + epilogue_bytes() + p_.blend.slot_bytes());
+    rows.data[0] = reinterpret_cast<float*>(worker.scratch + epilogue_bytes());
     rows.data[1] = rows.data[0] + row_bytes() / 4;
     const std::int64_t all = dims_[0] * dims_[2];
     for (std::int64_t r = all * task_begin / tasks_; r < all * task_end / tasks_; ++r) {
@@ -116,22 +107,7 @@ class ResizeKernel final : public Kernel {
   [[nodiscard]] std::size_t epilogue_bytes() const { return (p_.epilogue.scratch_bytes() + 63) / 64 * 64; }
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>((dims_[3] * dims_[1] * 4 + 63) / 64 * 64); }
 
-  // to[i] = fma(high[i], w1, low[i] * w0)
-  void blend(std::byte* scratch, float* to, const float* low, const float* high, const Tap& t, std::int64_t n) const {
-    auto* slots = reinterpret_cast<std::int32_t*>(scratch + epilogue_bytes());
-    const auto bytes = [](const float* p) { return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p)); };
-    for (std::int64_t i = 0; i < n; i += kBlock) {
-      const auto cols = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
-      const Stream loads[4] = {{bytes(low + i), 0, 4, nullptr},
-                               {bytes(high + i), 0, 4, nullptr},
-                               {bytes(&t.w0), 0, 0, nullptr},
-                               {bytes(&t.w1), 0, 0, nullptr}};
-      const Stream store{bytes(to + i), 0, 4, nullptr};
-      table_.run_block(blend_, {1, cols, loads, &store, slots});
-    }
-  }
-
-  const float* widened(const Memory& memory, std::byte* scratch, Rows& rows, std::int64_t n, std::int64_t h) const {
+  const float* widened(const Memory& memory, Rows& rows, std::int64_t n, std::int64_t h) const {
     for (int i = 0; i < 2; ++i) {
       if (rows.image[i] == n && rows.row[i] == h) {
         rows.next = 1 - i;
@@ -150,7 +126,7 @@ class ResizeKernel final : public Kernel {
         std::copy_n(x + w * x_.strides[3], c, to);
       } else {
         const Tap& t = (*p_.width)[static_cast<std::size_t>(w)];
-        blend(scratch, to, x + t.low * x_.strides[3], x + t.high * x_.strides[3], t, c);
+        table_.blend(to, x + t.low * x_.strides[3], x + t.high * x_.strides[3], t.w0, t.w1, c);
       }
     }
     return rows.data[i];
@@ -158,9 +134,9 @@ class ResizeKernel final : public Kernel {
 
   void one(const Memory& memory, std::byte* scratch, Rows& rows, std::int64_t n, std::int64_t h) const {
     const Tap t = p_.height ? (*p_.height)[static_cast<std::size_t>(h)] : Tap{h, h, 1, 0};
-    const float* low = widened(memory, scratch, rows, n, t.low);
-    const float* high = t.high == t.low ? low : widened(memory, scratch, rows, n, t.high);
-    const std::int64_t c = dims_[1], cols = std::min<std::int64_t>(c, kBlock), pixels = kBlock / cols;
+    const float* low = widened(memory, rows, n, t.low);
+    const float* high = t.high == t.low ? low : widened(memory, rows, n, t.high);
+    const std::int64_t c = dims_[1], block = p_.epilogue.code().block(), cols = std::min(c, block), pixels = block / cols;
     auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
     Index origin{};
     origin[0] = n;
@@ -172,7 +148,7 @@ class ResizeKernel final : public Kernel {
         if (!p_.height) {
           std::copy_n(low + from, count * part, acc);
         } else {
-          blend(scratch, acc, low + from, high + from, t, count * part);
+          table_.blend(acc, low + from, high + from, t.w0, t.w1, count * part);
         }
         origin[1] = first;
         origin[3] = w;
@@ -183,7 +159,6 @@ class ResizeKernel final : public Kernel {
 
   const KernelTable& table_;
   Parts p_;
-  BlockCode blend_;
   region::TensorRef x_;
   ir::Shape dims_;
   int tasks_ = 1;
@@ -203,7 +178,7 @@ class ResizeFamily final : public Family {
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto n = static_cast<double>(ir::count(only(r).space));
-    return n * (1.5 + 30.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
+    return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
            0.5e-6;
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {

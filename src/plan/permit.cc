@@ -107,12 +107,23 @@ class Permitter {
       if (n.outputs.size() != 1 || g_.value(n.outputs[0]).range) continue;
       if (const auto scale = range_behind(n)) g_.value(n.outputs[0]).range = scale;
     }
-    for (auto at = order_.rbegin(); at != order_.rend(); ++at) {  // transpose and reshape keep every element: backwards too
+    for (auto at = order_.rbegin(); at != order_.rend(); ++at) {  // what keeps every element: backwards too
       const Node& n = g_.node(*at);
-      if (n.op != Op::transpose && n.op != Op::reshape) continue;
+      if (n.op != Op::transpose && n.op != Op::reshape && !permutes(n)) continue;
       ir::Value& in = g_.value(n.inputs[0]);
       if (!in.range) in.range = g_.value(n.outputs[0]).range;
     }
+  }
+
+  /// A gather of every element once.
+  [[nodiscard]] bool permutes(const Node& n) const {
+    if (n.op != Op::gather || !g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).shape.size() != 1) return false;
+    std::vector<std::int64_t> taken = g_.payload(n.inputs[1]).as_ints();
+    std::sort(taken.begin(), taken.end());
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (taken[i] != static_cast<std::int64_t>(i)) return false;
+    }
+    return g_.type(n.inputs[0]).shape == g_.type(n.outputs[0]).shape;
   }
 
   /// The widest range of the data operands, where every element of the result is an element of them or nearer to 0.

@@ -263,7 +263,7 @@ TEST_P(Softmax, EveryAxisAndLength) {
 TEST_P(Softmax, ResizeLinear) {
   std::uint32_t seed = 1;
   for (const char* mode : {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"}) {
-    for (const std::int64_t c : {1, 3, 16, 65, 300}) {
+    for (const std::int64_t c : {1, 3, 15, 16, 17, 65, 300, 1040}) {
       for (const ir::Shape& to : {ir::Shape{8, 10}, {4, 13}, {2, 5}, {1, 1}, {9, 3}}) {
         Scene s(seed++);
         const ir::Shape x{2, c, 4, 5}, y{2, c, to[0], to[1]};

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -76,6 +77,57 @@ TEST(Permit, EveryLayerWithARangeIsInt8AndSaysSo) {
     EXPECT_TRUE(reason(p, node).starts_with("int8 | permitted by the range of its input")) << reason(p, node);
   }
   EXPECT_EQ(views(p.graph), 3);  // one a tensor: the residual reads the codes that conv2 reads
+}
+
+/// Two convolutions concatenated, their channels shuffled, and each half convolved.
+std::string shuffle() {
+  std::string t = "graph \"g\"\nx = input : f32[1,4,6,6]\n";
+  for (const char* w : {"w1", "w2", "w3", "w4"}) t += std::string(w) + " = constant f32[4,4,3,3] seed:" + w[1] + "\n";
+  for (const char* n : {"1", "2"}) t += std::string("c") + n + " = conv x w" + n + " " + kConv + " from {\"conv" + n + "\"}\n";
+  t += "k = concat c1 c2 {axis=1} from {\"concat\"}\na = reshape k {shape=[1,2,4,6,6]} from {\"split\"}\n";
+  t += "b = transpose a {perm=[0,2,1,3,4]} from {\"turn\"}\ny = reshape b {shape=[1,8,6,6]} from {\"join\"}\n";
+  t += "p = slice y {starts=[0,0,0,0], ends=[1,4,6,6], steps=[1,1,1,1]} from {\"first\"}\n";
+  t += "q = slice y {starts=[0,4,0,0], ends=[1,8,6,6], steps=[1,1,1,1]} from {\"second\"}\n";
+  t += std::string("c3 = conv p w3 ") + kConv + " from {\"conv3\"}\nc4 = conv q w4 " + kConv + " from {\"conv4\"}\n";
+  return t + "z = add c3 c4 from {\"add\"}\noutput z\n";
+}
+
+float scale_of(const plan::Planned& p, const std::string& node) {
+  for (const region::Region& r : p.plan.regions) {
+    if (!r.onnx_nodes.contains(node) || !r.stages[0].anchor.weights || !r.stages[0].anchor.inputs[0].quantizer) continue;
+    return r.stages[0].anchor.inputs[0].quantizer->scale[0];
+  }
+  return 0;
+}
+
+/// A range holds for the whole shuffle, on whichever of its tensors the table has it; one of the halves' own comes before it.
+TEST(Permit, RangesTravelThroughAShuffle) {
+  std::vector<std::map<std::string, float>> cases;
+  for (const char* tensor : {"k", "a", "b", "y"}) cases.push_back({{"x", 0.03F}, {tensor, 0.05F}});
+  cases.push_back({{"x", 0.03F}, {"p", 0.05F}, {"q", 0.05F}});
+  cases.push_back({{"x", 0.03F}, {"y", 0.02F}, {"p", 0.05F}, {"q", 0.05F}});
+  cases.push_back({{"x", 0.03F}, {"y", 0.09F}, {"p", 0.05F}, {"q", 0.05F}});
+  for (const auto& ranges : cases) {
+    const auto p = planned(shuffle(), with(ranges));
+    EXPECT_EQ(p.permitted.int8_layers, 4) << ranges.rbegin()->first;
+    for (const char* node : {"conv3", "conv4"}) EXPECT_EQ(scale_of(p, node), 0.05F) << ranges.rbegin()->first << ", " << node;
+    auto options = with(ranges);
+    options.disabled = {"merge-shuffle"};
+    const auto without = planned(shuffle(), options);
+    EXPECT_EQ(without.permitted.int8_layers, 4);
+    EXPECT_EQ(scale_of(without, "conv3"), 0.05F);
+    int gathers = 0, copies = 0, copies_without = 0;
+    for (const region::Region& r : p.plan.regions) {
+      gathers += r.stages[0].anchor.op == ir::Op::gather ? 1 : 0;
+      copies += r.precision == "move" ? 1 : 0;
+    }
+    for (const region::Region& r : without.plan.regions) copies_without += r.precision == "move" ? 1 : 0;
+    EXPECT_EQ(gathers, 2);
+    EXPECT_LT(copies, copies_without);
+    for (const char* node : {"split", "turn", "join", "first", "second"}) {  // nothing is unexplained
+      EXPECT_TRUE(std::ranges::any_of(p.plan.regions, [&](const auto& r) { return r.onnx_nodes.contains(node); })) << node;
+    }
+  }
 }
 
 TEST(Permit, WithoutRangesNothingChanges) {

@@ -19,7 +19,7 @@ namespace {
 
 const KernelTable& avx2_table() {
   static const KernelTable table{"avx2",   kLanes,       kConvChannels, kConvPixels, run_block, conv_i16,
-                                 conv_f32, depthwise_u8, depthwise_f32, reduce,      widen};
+                                 conv_f32, depthwise_u8, depthwise_f32, reduce,      widen,     blend};
   return table;
 }
 

@@ -44,8 +44,8 @@ void transpose_words(std::byte* to, std::int64_t to_row, const std::byte* from, 
 }  // namespace
 
 const KernelTable& avx512_table() {
-  static const KernelTable table{"avx512", kLanes,       kConvChannels, kConvPixels, run_block, conv_i16,
-                                 conv_f32, depthwise_u8, depthwise_f32, reduce,      widen,     transpose_words};
+  static const KernelTable table{"avx512",     kLanes,        kConvChannels, kConvPixels, run_block, conv_i16,       conv_f32,
+                                 depthwise_u8, depthwise_f32, reduce,        widen,       blend,     transpose_words};
   return table;
 }
 

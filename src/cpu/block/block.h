@@ -118,6 +118,8 @@ struct KernelTable {
   void (*depthwise_f32)(const DepthwiseTile&);
   void (*reduce)(const ReduceTile&);
   void (*widen)(std::int16_t* to, const std::uint8_t* from, std::int64_t n, std::int32_t zero);  // to[i] = from[i] - zero
+  // to[i] = fma(high[i], w1, low[i] * w0); `to` overlaps neither
+  void (*blend)(float* to, const float* low, const float* high, float w0, float w1, std::int64_t n);
   TransposeWords transpose_words = nullptr;                                                      // where registers have 16 words
 };
 const KernelTable& portable_table();

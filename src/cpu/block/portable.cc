@@ -16,7 +16,7 @@ namespace {
 
 const KernelTable& portable_table() {
   static const KernelTable table{"portable", kLanes,       kConvChannels, kConvPixels, run_block, conv_i16,
-                                 conv_f32,   depthwise_u8, depthwise_f32, reduce,      widen};
+                                 conv_f32,   depthwise_u8, depthwise_f32, reduce,      widen,     blend};
   return table;
 }
 

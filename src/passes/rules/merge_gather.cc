@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "passes/rules.h"
+#include "quant/codes.h"
 
 namespace octavo::passes {
 namespace {
@@ -71,7 +72,13 @@ struct MergeGather final : rewrite::Rule {
     std::set<std::string> origin = n.origin;
     origin.insert(inner.origin.begin(), inner.origin.end());
     const ir::ValueId y = select(g, inner.inputs[0], first->axis, taken, origin);
-    if (y != inner.inputs[0]) g.value(y).name = g.value(n.outputs[0]).name;
+    if (y == inner.inputs[0]) {
+      quant::substitute(g, n.outputs[0], y);
+      return rewrite::applied();
+    }
+    ir::Value& made = g.value(y);
+    made.name = g.value(n.outputs[0]).name;
+    made.range = g.value(n.outputs[0]).range ? g.value(n.outputs[0]).range : g.value(n.inputs[0]).range;
     g.replace_uses(n.outputs[0], y);
     return rewrite::applied();
   }

@@ -63,10 +63,14 @@ struct MergeShuffle final : rewrite::Rule {
     while (first < last && perm[first] == static_cast<std::int64_t>(first)) ++first;
     while (last > first && perm[last - 1] == static_cast<std::int64_t>(last) - 1) --last;
     std::size_t from = 0, to = 0;
+    std::optional<float> range = g.value(n.outputs[0]).range;
+    for (const ir::ValueId v : {n.inputs[0], turn.inputs[0]}) range = range ? range : g.value(v).range;
     std::set<std::string> origin = n.origin;
     for (const ir::Node* other : {&turn, &split}) origin.insert(other->origin.begin(), other->origin.end());
     if (first == last) {
-      g.replace_uses(n.outputs[0], ir::add_inferred(g, ir::Op::reshape, {x}, n.attrs, origin));
+      const ir::ValueId same = ir::add_inferred(g, ir::Op::reshape, {x}, n.attrs, origin, g.value(n.outputs[0]).name);
+      g.value(same).range = range;
+      g.replace_uses(n.outputs[0], same);
       return rewrite::applied();
     }
     const std::size_t axis = find_axis(shape, parts, first, last, from, to);
@@ -79,6 +83,7 @@ struct MergeShuffle final : rewrite::Rule {
     ir::ValueId y = ir::add_inferred(g, ir::Op::gather, inputs, {{"axis", static_cast<std::int64_t>(axis)}}, origin);
     if (g.type(n.outputs[0]).shape != shape) y = ir::add_inferred(g, ir::Op::reshape, {y}, n.attrs, origin);
     g.value(y).name = g.value(n.outputs[0]).name;
+    g.value(y).range = range;
     g.replace_uses(n.outputs[0], y);
     return rewrite::applied();
   }
