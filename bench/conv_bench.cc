@@ -1,5 +1,5 @@
 // Speed of the generated convolutions, one thread: each layer beside the machine's vpdpbusd peak, measured in the same rounds.
-//   octavo_conv_bench [--layer=TEXT] [--rounds=N] [--exact-only]
+//   octavo_conv_bench [--layer=TEXT] [--tactic=TEXT] [--rounds=N]
 // Prints the fastest round of each (a busy machine only ever slows a round down), and the median over rounds of layer / peak of the
 // same round. MACs are nominal (padding included). Buffers of a layer rotate through 8 copies. Every layer's result is checked at
 // 200 random elements first; a wrong one ends the program with 1.

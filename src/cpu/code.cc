@@ -150,7 +150,8 @@ const KernelTable* kernel_table(Isa isa) {
 #if defined(__x86_64__)
     case Isa::avx2: return &avx2_table();
     case Isa::avx512:
-    case Isa::avx512vnni: return &avx512_table();
+    case Isa::avx512vnni:
+    case Isa::amx: return &avx512_table();
 #endif
     default: return nullptr;
   }

@@ -12,7 +12,7 @@
 
 namespace octavo::cpu {
 
-/// The block kernels of an instruction set; nullptr when this build has none for it. avx512vnni and avx512 share one table.
+/// The block kernels of an instruction set; nullptr when this build has none for it. avx512 and the levels above share one table.
 [[nodiscard]] const KernelTable* kernel_table(Isa isa);
 
 /// The memory type that programs can load or store; ErrorKind::unsupported for s64 and others.

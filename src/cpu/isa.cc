@@ -8,17 +8,39 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"portable", "avx2", "avx512", "avx512vnni"};
+constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512vnni", "amx"};
 
 struct Features {
   Isa isa = Isa::portable;
   bool vbmi = false, bf16 = false;
 };
+
+#if defined(__x86_64__)
+/// CPUID says that tiles and int8 products exist, XCR0 that the system saves them, and Linux grants the 8 KiB of state to this
+/// process (threads made later inherit it).
+bool amx_granted() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & (1U << 27)) == 0) return false;  // OSXSAVE
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & (1U << 24)) == 0 || (d & (1U << 25)) == 0) return false;
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  constexpr unsigned kTiles = 3U << 17;  // XTILECFG, XTILEDATA
+  if ((low & kTiles) != kTiles) return false;
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
 
 Features detect() {
   Features f;
@@ -37,6 +59,7 @@ Features detect() {
   f.isa = Isa::avx512vnni;
   f.vbmi = __builtin_cpu_supports("avx512vbmi") != 0;
   f.bf16 = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1U << 5)) != 0;
+  if (amx_granted()) f.isa = Isa::amx;
 #endif
   return f;
 }
@@ -64,7 +87,7 @@ Isa detected_isa() {
 
 Result<Isa> isa_cap() {
   const char* text = std::getenv("OCTAVO_CPU");
-  if (text == nullptr || *text == '\0') return Isa::avx512vnni;
+  if (text == nullptr || *text == '\0') return Isa::amx;
   if (const auto isa = find_isa(text)) return *isa;
   return fail(ErrorKind::usage,
               fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
@@ -78,10 +101,10 @@ Isa best_isa() {
 }
 
 bool has_vbmi() {
-  return best_isa() == Isa::avx512vnni && features().vbmi;
+  return best_isa() >= Isa::avx512vnni && features().vbmi;
 }
 bool has_bf16() {
-  return best_isa() == Isa::avx512vnni && features().bf16;
+  return best_isa() >= Isa::avx512vnni && features().bf16;
 }
 
 std::string why_not(Isa isa) {

@@ -10,17 +10,18 @@
 namespace octavo::cpu {
 
 /// Levels, each including the ones before. avx2: AVX2 + FMA + F16C. avx512: + AVX-512 F, BW, DQ, VL. avx512vnni: + VNNI.
-enum class Isa { portable, avx2, avx512, avx512vnni };
-[[nodiscard]] std::string_view name_of(Isa isa);  ///< "portable", "avx2", "avx512", "avx512vnni"
+/// amx: + AMX-TILE and AMX-INT8, and the operating system lets this process use tiles (asked for once, at detection).
+enum class Isa { portable, avx2, avx512, avx512vnni, amx };
+[[nodiscard]] std::string_view name_of(Isa isa);  ///< "portable", "avx2", "avx512", "avx512vnni", "amx"
 [[nodiscard]] std::optional<Isa> find_isa(std::string_view name);
 
 /// The level of the processor (CPUID and what the operating system saves), not capped. Cached after the first call.
 [[nodiscard]] Isa detected_isa();
-/// The cap that the environment variable OCTAVO_CPU names: avx512vnni when unset or empty. Unknown name: ErrorKind::usage.
+/// The cap that the environment variable OCTAVO_CPU names: amx when unset or empty. Unknown name: ErrorKind::usage.
 [[nodiscard]] Result<Isa> isa_cap();
 /// min(detected, cap); portable while OCTAVO_CPU is not a known name (offers and instantiate then report isa_cap's error).
 [[nodiscard]] Isa best_isa();
-/// Extensions beyond the levels; false unless best_isa() is avx512vnni.
+/// Extensions beyond the levels; false below avx512vnni.
 [[nodiscard]] bool has_vbmi();  ///< AVX512_VBMI: byte permutes, 256-entry tables in registers
 [[nodiscard]] bool has_bf16();  ///< AVX512_BF16
 /// Why `isa` cannot be used now: the processor lacks it, the cap forbids it, or the cap is unknown. Empty: it can.

@@ -1,5 +1,5 @@
 // Generated convolutions against brute force: shapes around the tile sizes, strides, dilations, groups, pads, zero points,
-// epilogues.
+// epilogues. Every test runs on vpdpbusd, on emulated AMX tiles and, where the processor has them, on AMX tiles.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "cpu/amx_emulated.h"
 #include "cpu/avx512/provider.h"
 #include "cpu/scalar_region.h"
 
@@ -64,13 +65,41 @@ void plain(Scene& s, const Conv& k) {
   s.stage().stores = {s.nhwc(DType::u8, s.stage().space, BufferKind::arena, k.gap)};
 }
 
-std::string run(Scene& s, const Conv& k) {
-  const std::string why =
-      s.compare(cpu::avx512_provider(), k.transposed ? "cpu.conv_transpose.u8s8.avx512vnni.jit" : "cpu.conv.u8s8.avx512vnni.jit");
-  return why.empty() ? why : why + "; " + text(k);
-}
+enum class Way { vnni, emulated, amx };
 
-TEST(Avx512Conv, ChannelAndPixelTails) {
+class GeneratedConv : public ::testing::TestWithParam<Way> {
+ protected:
+  static const region::Provider& provider() {
+    return GetParam() == Way::emulated ? emulated_amx_provider() : cpu::avx512_provider();
+  }
+  static std::string tactic(bool transposed) {
+    const std::string kind = transposed ? "cpu.conv_transpose.u8s8." : "cpu.conv.u8s8.";
+    return kind + (GetParam() == Way::vnni ? "avx512vnni.jit" : "amx");
+  }
+  /// "" also where tiles refuse a shape that vpdpbusd takes, counted.
+  std::string run(Scene& s, const Conv& k) {
+    ++runs_;
+    const std::string why = s.compare(provider(), tactic(k.transposed));
+    if (why.rfind("refused: groups of", 0) == 0 && GetParam() != Way::vnni && k.groups > 1)
+      ++refused_;
+    else if (!why.empty())
+      return why + "; " + text(k);
+    return "";
+  }
+  void TearDown() override {
+    if (GetParam() != Way::vnni) {
+      EXPECT_LE(refused_ * 2, runs_) << "most shapes are refused";
+    }
+  }
+
+ private:
+  int runs_ = 0, refused_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(On, GeneratedConv, ::testing::Values(Way::vnni, Way::emulated, Way::amx), [](const auto& p) {
+  return std::string(p.param == Way::vnni ? "vnni" : p.param == Way::emulated ? "emulated_amx" : "amx");
+});
+
+TEST_P(GeneratedConv, ChannelAndPixelTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t o : {1, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 129}) {
     for (const std::int64_t w : {1, 2, 5, 6, 7, 11, 12, 13, 25}) {
@@ -85,7 +114,7 @@ TEST(Avx512Conv, ChannelAndPixelTails) {
   }
 }
 
-TEST(Avx512Conv, KernelsStridesDilationsPads) {
+TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
   for (std::uint32_t seed = 1; seed <= 250; ++seed) {
     Scene s(seed);
     Conv k;
@@ -108,7 +137,7 @@ TEST(Avx512Conv, KernelsStridesDilationsPads) {
   }
 }
 
-TEST(Avx512Conv, Transposed) {
+TEST_P(GeneratedConv, Transposed) {
   for (std::uint32_t seed = 1; seed <= 250; ++seed) {
     Scene s(seed);
     Conv k;
@@ -128,7 +157,7 @@ TEST(Avx512Conv, Transposed) {
   }
 }
 
-TEST(Avx512Conv, LongReductionsRunInLoops) {
+TEST_P(GeneratedConv, LongReductionsRunInLoops) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {64, 200, 252, 256, 260, 515}) {
     for (const std::int64_t kernel : {1, 3}) {
@@ -144,7 +173,7 @@ TEST(Avx512Conv, LongReductionsRunInLoops) {
   }
 }
 
-TEST(Avx512Conv, RowsOfAGemmAreThePixels) {
+TEST_P(GeneratedConv, RowsOfAGemmAreThePixels) {
   std::uint32_t seed = 1;
   for (const std::int64_t rows : {1, 2, 5, 6, 7, 12, 13}) {
     for (const std::int64_t c : {4, 100, 512}) {
@@ -159,8 +188,30 @@ TEST(Avx512Conv, RowsOfAGemmAreThePixels) {
   }
 }
 
+/// Channels and widths that networks have, and every way of reading pixels: in place, one copy, taps side by side.
+TEST_P(GeneratedConv, ShapesOfNetworks) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t c : {3, 8, 16, 32, 48, 64, 80, 96, 192}) {
+    for (const std::int64_t w : {1, 7, 14, 19, 20, 33}) {
+      for (const int shape : {0, 1, 2, 3}) {  // 1x1, 1x1 / 2, 3x3, 3x3 / 2
+        Conv k;
+        k.c = c, k.w = w;
+        Scene s(seed++);
+        k.h = s.pick(1, 3), k.o = s.pick(0, 1) == 0 ? 16 * s.pick(1, 6) : s.pick(1, 70), k.zero = s.pick(0, 1) * 131;
+        if (shape >= 2) k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+        if (shape % 2 == 1) k.strides = {2, 2};
+        k.gap = s.pick(0, 2) == 0 ? 64 : 0;
+        k.threads = s.pick(1, 3);
+        plain(s, k);
+        ASSERT_NO_FATAL_FAILURE(EXPECT_RUNS(run(s, k)));
+        if (::testing::Test::IsSkipped()) return;
+      }
+    }
+  }
+}
+
 /// Residuals, per-image factors, upsampled operands, several stores of all types.
-TEST(Avx512Conv, Operands) {
+TEST_P(GeneratedConv, Operands) {
   for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     Scene s(seed);
     Conv k;
@@ -244,7 +295,7 @@ class Fenced {
 };
 
 // Inputs and outputs belong to the caller and are exactly as long as they say: no byte past them is touched.
-TEST(Avx512Conv, StaysInsideTheCallersBuffers) {
+TEST_P(GeneratedConv, StaysInsideTheCallersBuffers) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     Scene s(seed);
     Conv k;
@@ -260,16 +311,16 @@ TEST(Avx512Conv, StaysInsideTheCallersBuffers) {
     p.operand_count = 3;
     p.outputs.push_back({p.push(Op::add_i, p.push(Op::acc_i), p.load(Op::load_i, 2)), DType::s32});
     st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output), s.nhwc(DType::s32, st.space, BufferKind::output)};
-    const auto& provider = cpu::avx512_provider();
-    for (const auto& offer : provider.offers(s.region(), s.plan())) {
-      if (offer.refusal.find("needs avx") == 0) GTEST_SKIP() << offer.refusal;
+    for (const auto& offer : provider().offers(s.region(), s.plan())) {
+      if ((offer.tactic.find("amx") != std::string::npos) != (GetParam() != Way::vnni)) continue;
+      if (offer.refusal.find("needs a") == 0) GTEST_SKIP() << offer.refusal;
       if (!offer.refusal.empty()) continue;
       s.region().tactic = offer.tactic;
-      auto packed = provider.pack(s.region(), s.plan(), offer.tactic);
+      auto packed = provider().pack(s.region(), s.plan(), offer.tactic);
       ASSERT_TRUE(packed) << packed.error().message;
       std::vector<const std::byte*> at;
       for (const auto& t : *packed) at.push_back(t.bytes().data());
-      auto kernel = provider.instantiate(s.region(), s.with_packed(*packed), at);
+      auto kernel = provider().instantiate(s.region(), s.with_packed(*packed), at);
       ASSERT_TRUE(kernel) << kernel.error().message;
       region::Memory expected, actual;
       auto copy = s.memory;
@@ -296,16 +347,18 @@ TEST(Avx512Conv, StaysInsideTheCallersBuffers) {
   }
 }
 
-TEST(Avx512Conv, RefusesWithReasons) {
+TEST_P(GeneratedConv, RefusesWithReasons) {
   Conv k;
   const auto reason = [](Scene& s) {
-    const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
-    return offers.empty() ? std::string("none") : offers.front().refusal;
+    for (const auto& offer : provider().offers(s.region(), s.plan())) {
+      if (offer.tactic == tactic(false)) return offer.refusal;
+    }
+    return std::string("none");
   };
   {
     Scene s(1);
     plain(s, k);
-    if (reason(s).find("needs avx") == 0) GTEST_SKIP() << reason(s);
+    if (reason(s).find("needs a") == 0) GTEST_SKIP() << reason(s);
     EXPECT_EQ(reason(s), "");
     s.stage().anchor.weight_zero = {3};
     EXPECT_EQ(reason(s), "weight zero point 3, needs 0");

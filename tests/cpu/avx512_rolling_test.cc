@@ -135,7 +135,7 @@ TEST(Avx512Rolling, Refusals) {
       s.stage().stores.push_back(s.nhwc(DType::f32, s.stage().space));
     }
     const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
-    ASSERT_EQ(offers.size(), 3U);
+    ASSERT_EQ(offers.size(), 4U);
     ASSERT_EQ(offers[2].tactic, kTactic);
     if (offers[2].refusal.find("needs avx") == 0) GTEST_SKIP() << offers[2].refusal;
     EXPECT_EQ(offers[2].refusal, why);

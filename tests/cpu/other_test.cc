@@ -335,7 +335,7 @@ TEST(IsaCap, UnknownNameIsAnError) {
   unsetenv("OCTAVO_CPU");
   ASSERT_FALSE(cap);
   EXPECT_EQ(cap.error().kind, ErrorKind::usage);
-  EXPECT_NE(cap.error().message.find("OCTAVO_CPU is \"avx1024\", which is not one of portable, avx2, avx512, avx512vnni"),
+  EXPECT_NE(cap.error().message.find("OCTAVO_CPU is \"avx1024\", which is not one of portable, avx2, avx512, avx512vnni, amx"),
             std::string::npos)
       << cap.error().message;
 }

@@ -469,7 +469,7 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (o.tactic != tactic) continue;
     known = true;
-    if (o.refusal.find("needs avx") == 0) return "skip: " + tactic + " " + o.refusal;
+    if (o.refusal.find("needs avx") == 0 || o.refusal.find("needs amx") == 0) return "skip: " + tactic + " " + o.refusal;
     if (!o.refusal.empty()) return "refused: " + o.refusal + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;
   }

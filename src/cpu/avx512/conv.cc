@@ -8,7 +8,10 @@
 #include <map>
 #include <tuple>
 
+#include "cpu/avx512/amx_code.h"
+#include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/conv_code.h"
+#include "cpu/avx512/strip.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -21,8 +24,9 @@ struct TaskItem {
 
 class ConvKernel final : public region::Kernel {
  public:
-  ConvKernel(const region::Region& region, ConvPlan plan, std::span<const std::byte* const> packed, bool vbmi)
-      : plan_(std::move(plan)),
+  ConvKernel(const region::Region& region, ConvPlan plan, std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles)
+      : tiles_(tiles),
+        plan_(std::move(plan)),
         stage_(region.stages.front()),
         weights_(packed[0]),
         init_(reinterpret_cast<const std::int32_t*>(packed[1])),
@@ -39,6 +43,7 @@ class ConvKernel final : public region::Kernel {
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
     const TaskItem* copied = nullptr;
+    const TileConfig* configured = nullptr;
     for (int t = begin; t < end; ++t) {
       const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
       const Phase& ph = plan_.phases[static_cast<std::size_t>(task.phase)];
@@ -46,18 +51,51 @@ class ConvKernel final : public region::Kernel {
           copied != nullptr && copied->phase == task.phase && copied->image == task.image && copied->band == task.band;
       if (ph.copies && !same) copy_rows(memory, ph, task, worker.scratch);
       copied = &task;
+      if (plan_.dots == Dots::amx) {
+        const TileConfig& config = configs_[static_cast<std::size_t>(task.phase)][last_band(ph, task) ? 1 : 0];
+        if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
+        configured = &config;
+      }
       run_band(memory, ph, task, worker.scratch);
     }
+    if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
   }
 
  private:
-  using Key = std::tuple<int, int, int, int, bool>;  // phase, pixels, vectors, tail, line
+  using Key = std::tuple<int, int, int, int, bool, int, int>;  // phase, pixels, vectors, tail, line, rows, skip
 
   /// The functions for one block over one band, resolved when the code is generated.
   struct BlockCode {
     TileFn big = nullptr, small = nullptr;
-    Tiling tiling;
+    std::int64_t repeat = 1, big_count = 0, small_count = 0;
   };
+  /// The two tiles of a block over a band, and how often each runs.
+  struct Shapes {
+    Tile big, small;
+    std::int64_t repeat = 1, big_count = 0, small_count = 0;
+  };
+
+  [[nodiscard]] Shapes shapes(const Phase& ph, const Block& b, std::int64_t band) const {
+    const Tile tile{.pixels = 0, .vectors = b.vectors, .tail = b.tail};
+    Shapes s{.big = tile, .small = tile};
+    if (plan_.dots == Dots::amx) {
+      const TileRuns t = tile_runs(ph, band_pixels(ph, band));
+      s.big.rows = s.small.rows = t.rows;
+      s.big.pixels = 2 * t.rows, s.small.pixels = t.tail, s.small.skip = t.skip;
+      s.repeat = t.repeat, s.big_count = t.big_count, s.small_count = t.tail > 0 ? 1 : 0;
+      return s;
+    }
+    const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
+    s.big.pixels = t.big, s.small.pixels = t.small;
+    s.big_count = t.big_count, s.small_count = t.small_count;
+    return s;
+  }
+
+  [[nodiscard]] Key key(std::size_t phase, const Block& b, const Tile& t) const {
+    return {static_cast<int>(phase), t.pixels, b.vectors, b.tail, line(b), t.rows, t.skip};
+  }
+
+  static bool last_band(const Phase& ph, const TaskItem& task) { return task.band == ph.bands - 1; }
 
   /// Whether the block's requantization is one fma.
   [[nodiscard]] bool line(const Block& b) const { return has_line_ != nullptr && has_line_[b.init / 16] != 0; }
@@ -74,12 +112,13 @@ class ConvKernel final : public region::Kernel {
       const Phase& ph = plan_.phases[i];
       for (const Block& b : ph.blocks) {
         for (std::int64_t band : {std::int64_t{0}, ph.bands - 1}) {
-          const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
-          for (int pixels : {t.big, t.small_count > 0 ? t.small : t.big}) {
-            const Key key{static_cast<int>(i), pixels, b.vectors, b.tail, line(b)};
-            if (at.count(key) != 0) continue;
-            at[key] = emit_conv_tile(code_, pool, plan_, line(b) ? plan_.line : plan_.epilogue, ph, Tile{pixels, b.vectors, b.tail},
-                                     t.big_count + t.small_count, vbmi);
+          const Shapes t = shapes(ph, b, band);
+          for (const Tile* tile : {t.big_count > 0 ? &t.big : nullptr, t.small_count > 0 ? &t.small : nullptr}) {
+            if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
+            const Epilogue& epilogue = line(b) ? plan_.line : plan_.epilogue;
+            at[key(i, b, *tile)] = plan_.dots == Dots::amx
+                                       ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, vbmi)
+                                       : emit_conv_tile(code_, pool, plan_, epilogue, ph, *tile, t.big_count + t.small_count, vbmi);
           }
         }
       }
@@ -89,15 +128,20 @@ class ConvKernel final : public region::Kernel {
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
+      if (plan_.dots == Dots::amx) {
+        auto& pair = configs_.emplace_back();
+        for (std::size_t last : {0, 1}) {
+          const TileRuns t = tile_runs(ph, band_pixels(ph, last == 0 ? 0 : ph.bands - 1));
+          pair[last] = TileConfig::of(t.rows, static_cast<int>(ph.depth));
+        }
+      }
       auto& [inner, last] = code_of_.emplace_back();
       for (const Block& b : ph.blocks) {
         for (auto* list : {&inner, &last}) {
-          BlockCode k;
-          k.tiling = tile_pixels(band_pixels(ph, list == &inner ? 0 : ph.bands - 1),
-                                 most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
-          k.big = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.big, b.vectors, b.tail, line(b)}));
-          if (k.tiling.small_count > 0)
-            k.small = reinterpret_cast<TileFn>(base + at.at({static_cast<int>(i), k.tiling.small, b.vectors, b.tail, line(b)}));
+          const Shapes t = shapes(ph, b, list == &inner ? 0 : ph.bands - 1);
+          BlockCode k{.repeat = t.repeat, .big_count = t.big_count, .small_count = t.small_count};
+          if (t.big_count > 0) k.big = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.big)));
+          if (t.small_count > 0) k.small = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.small)));
           list->push_back(k);
         }
       }
@@ -113,7 +157,7 @@ class ConvKernel final : public region::Kernel {
       for (std::int64_t i = 0; i < pixels; ++i) {
         const std::int64_t j = ph.flat ? 0 : i / ph.row_pixels, k = ph.flat ? i : i % ph.row_pixels;
         auto* row = table.data() + i * columns;
-        row[0] = static_cast<std::int32_t>(j * ph.y.step * ph.row_step + k * ph.x.step * ph.pixel_step);
+        row[0] = static_cast<std::int32_t>(j * ph.y.step * ph.row_step + k * ph.pixel_bytes());
         for (int s = 0; s < plan_.epilogue.stream_count(); ++s) {
           const int column = plan_.epilogue.stream(s).column;
           if (column < 0) continue;
@@ -138,7 +182,7 @@ class ConvKernel final : public region::Kernel {
       }
       if (ph.copies) {
         const auto rows = static_cast<std::size_t>(ph.y.extent(ph.band_rows));
-        scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes(plan_.shape.c)) + 64);
+        scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);
       }
     }
   }
@@ -150,26 +194,9 @@ class ConvKernel final : public region::Kernel {
     const std::byte* image = memory.at(x) + task.image * x.strides[0];
     const std::int64_t first = task.band * ph.band_rows, rows = std::min(ph.band_rows, ph.rows - first);
     const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), y1 = y0 + ph.y.extent(rows);
-    const std::int64_t x0 = ph.x.lowest(), x1 = x0 + ph.x.extent(ph.x.count);
-    const auto row_bytes = static_cast<std::size_t>(ph.strip_row_bytes(s.c));
-    const std::int64_t from = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(s.w, from, x1);
-    const auto left = static_cast<std::size_t>((from - x0) * s.c), middle = static_cast<std::size_t>((until - from) * s.c);
-    for (std::int64_t y = y0; y < y1; ++y, to += row_bytes) {
-      if (y < 0 || y >= s.h || middle == 0) {
-        std::memset(to, plan_.zero, row_bytes);
-        continue;
-      }
-      const std::byte* row = image + y * x.strides[2] + from * x.strides[3];
-      std::memset(to, plan_.zero, left);
-      if (x.strides[3] == s.c) {
-        std::memcpy(to + left, row, middle);
-      } else {
-        for (std::int64_t k = 0; k < until - from; ++k) {
-          std::memcpy(to + left + static_cast<std::size_t>(k * s.c), row + k * x.strides[3], static_cast<std::size_t>(s.c));
-        }
-      }
-      std::memset(to + left + middle, plan_.zero, row_bytes - left - middle);
-    }
+    const StripRow row{.width = s.w, .channels = s.c, .pixel = x.strides[3], .zero = plan_.zero, .may_read_on = plan_.slack};
+    for (std::int64_t y = y0; y < y1; ++y, to += ph.strip_row_bytes())
+      copy_strip_row(ph, row, y < 0 || y >= s.h ? nullptr : image + y * x.strides[2], to);
   }
 
   void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip) const {
@@ -177,7 +204,7 @@ class ConvKernel final : public region::Kernel {
     const std::int64_t first = task.band * ph.band_rows;
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
     const std::byte* origin = strip;
-    if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.x.step * ph.pixel_step;
+    if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.pixel_bytes();
     std::array<std::byte*, kMaxStreams> base{};
     std::array<std::int64_t, kMaxStreams> channel{};
     const int streams = plan_.epilogue.stream_count();
@@ -211,14 +238,16 @@ class ConvKernel final : public region::Kernel {
         args.stream[1] = reinterpret_cast<std::byte*>(const_cast<float*>(m + plan_.init_count));
       }
       const BlockCode& code = codes[static_cast<std::size_t>(b)];
-      args.tiles = code.tiling.big_count;
-      code.big(&args);
-      if (code.tiling.small_count == 0) continue;
-      args.tiles = code.tiling.small_count;  // the table goes on where the last call left it
-      code.small(&args);
+      for (std::int64_t r = 0; r < code.repeat; ++r) {  // the table goes on where the last call left it
+        args.tiles = code.big_count;
+        if (code.big_count > 0) code.big(&args);
+        args.tiles = code.small_count;
+        if (code.small_count > 0) code.small(&args);
+      }
     }
   }
 
+  const Tiles& tiles_;
   ConvPlan plan_;
   region::Stage stage_;
   const std::byte* weights_;
@@ -227,10 +256,18 @@ class ConvKernel final : public region::Kernel {
   const std::int32_t* has_line_;
   Code code_;
   std::vector<std::array<std::vector<BlockCode>, 2>> code_of_;  ///< [phase][0: inner band, 1: last band][block]
+  std::vector<std::array<TileConfig, 2>> configs_;              ///< [phase][0: inner band, 1: last band], with tiles
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<TaskItem> tasks_;
   std::size_t scratch_ = 0;
 };
+
+/// Of byte k of a segment, channel c of the block, in the block's packed weights.
+std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k, std::int64_t c) {
+  if (ph.steps == 0) return ((segment * ph.quads + k / 4) * b.vectors) * 64 + c * 4 + k % 4;
+  const std::int64_t tile = (segment * ph.steps + k / ph.depth) * b.vectors + c / 16;
+  return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
+}
 
 }  // namespace
 
@@ -266,10 +303,9 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);
           const std::int64_t until = std::min(b.channels, first + s.oc() - b.first_channel);
           if (from >= until) continue;
-          auto* quad = to + ((static_cast<std::int64_t>(seg) * ph.quads + k / 4) * b.vectors) * 64 + k % 4;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            quad[c * 4] = *at;
+            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = *at;
             sums[static_cast<std::size_t>(c)] += *at;
             limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(*at));
           }
@@ -289,9 +325,9 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
 }
 
 Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                  std::span<const std::byte* const> packed, bool vbmi) {
+                                                  std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles) {
   try {
-    return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi);
+    return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi, tiles);
   } catch (const std::exception& e) {
     return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
   }

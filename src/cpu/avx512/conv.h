@@ -1,7 +1,8 @@
-// The generated integer convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8, vpdpbusd.
+// The generated integer convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8, vpdpbusd or AMX tiles.
 //
-// Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes];
-// [1] s32 initial accumulators -zx * sum(w), 16 per vector. With ConvPlan::requant also [2] and [3] of pack_lines.
+// Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes], with
+// tiles [segment][step][vector][quad][16 channels][4 bytes]; [1] s32 initial accumulators -zx * sum(w), 16 per vector. With
+// ConvPlan::requant also [2] and [3] of pack_lines.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cpu/avx512/conv_plan.h"
+#include "cpu/avx512/tiles.h"
 #include "region/provider.h"
 
 namespace octavo::cpu::avx512 {
@@ -16,6 +18,7 @@ namespace octavo::cpu::avx512 {
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan,
                                                         const ConvPlan& conv);
 [[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                                std::span<const std::byte* const> packed, bool vbmi);
+                                                                std::span<const std::byte* const> packed, bool vbmi,
+                                                                const Tiles& tiles = Tiles::native());
 
 }  // namespace octavo::cpu::avx512

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cpu/avx512/amx_plan.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
@@ -82,6 +84,29 @@ void make_blocks(ConvPlan& p, Phase& ph) {
   }
 }
 
+/// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
+std::string arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
+  const bool taps = !ph.y.offset.empty();
+  ph.pitch = p.shape.c;
+  // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
+  const bool run = consecutive(ph.x) && p.groups == 1;
+  const std::int64_t ragged = (run && x_pixel == p.ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic % 4;
+  ph.copies = taps && (padded || (!p.slack && ragged != 0)) && !p.batch_is_pixels;
+  if (p.batch_is_pixels && !p.slack && ragged != 0) return "input rows without slack and channels not a multiple of 4";
+  ph.pixel_step = ph.copies ? ph.pitch : x_pixel;
+  ph.row_step = ph.copies ? ph.strip_row_bytes() : x.strides[2];
+  const bool joined = run && ph.pixel_step == p.ic && ph.x.offset.size() > 1;
+  const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
+  for (auto dy : ph.y.offset) {
+    for (std::size_t t = 0; t < ph.x.offset.size(); t += joined ? ph.x.offset.size() : 1) {
+      ph.segments.push_back((dy - y0) * ph.row_step + (ph.x.offset[t] - x0) * ph.pixel_step);
+    }
+  }
+  ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic : 0;
+  ph.quads = ceil_div(ph.segment_bytes, 4);
+  return "";
+}
+
 bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
   if (ph.y.count > 1 && ph.y.step * ph.row_step != ph.x.count * ph.x.step * ph.pixel_step) return false;
   for (int s = 0; s < p.epilogue.stream_count(); ++s) {
@@ -107,12 +132,14 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   }
   std::int64_t out_bytes = 0;
   for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
-  const std::int64_t row_bytes = ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
+  const std::int64_t row_bytes =
+      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
   // All weights pass once a band: heavy weights want few bands, light ones want bands that stay in L2 together with their outputs.
   const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
   std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
-  const double work = p.shape.macs() / static_cast<double>(phases) + static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
+  const double work = p.shape.macs() / (p.dots == Dots::amx ? 8 : 1) / static_cast<double>(phases) +
+                      static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
   const auto want =
       threads <= 1 ? 1 : std::max<std::int64_t>(1, std::min<std::int64_t>(4 * threads, static_cast<std::int64_t>(work / 2e6)));
   std::int64_t bands = ceil_div(ph.rows, rows);
@@ -222,10 +249,11 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
   return (y * ref.strides[2] + x * ref.strides[3]) * size;
 }
 
-std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& p) {
+std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
   if (auto why = read_conv(region, p.shape); !why.empty()) return why;
   const auto& stage = region.stages.front();
+  p.dots = dots;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
   p.zero = x.quantizer->zero_point.front();
@@ -239,7 +267,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
   p.oc = s.oc() * p.merge;
 
   const auto kind = plan.buffers[static_cast<std::size_t>(x.buffer)].kind;
-  const bool slack = kind == region::BufferKind::arena || kind == region::BufferKind::constant;
+  p.slack = kind == region::BufferKind::arena || kind == region::BufferKind::constant;
   const std::int64_t phases_h = s.transposed ? s.stride[0] : 1, phases_w = s.transposed ? s.stride[1] : 1;
   for (std::int64_t fy = 0; fy < phases_h; ++fy) {
     for (std::int64_t fx = 0; fx < phases_w; ++fx) {
@@ -251,27 +279,12 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
       if (ph.y.offset.empty() || ph.x.offset.empty()) ph.y.offset.clear(), ph.x.offset.clear();  // no taps reach this phase
       const bool taps = !ph.y.offset.empty();
       const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
-      const std::int64_t dense = s.c;  // pixel stride of the strip
       const std::int64_t x_pixel = p.batch_is_pixels ? x.strides[0] : x.strides[3];
-      // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
-      const bool run = consecutive(ph.x) && p.groups == 1;
-      const std::int64_t ragged = (run && x_pixel == p.ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic % 4;
-      ph.copies = taps && (padded || (!slack && ragged != 0)) && !p.batch_is_pixels;
-      if (p.batch_is_pixels && !slack && ragged != 0) return "input rows without slack and channels not a multiple of 4";
-      ph.pixel_step = ph.copies ? dense : x_pixel;
-      ph.row_step = ph.copies ? ph.strip_row_bytes(dense) : x.strides[2];
-      const bool joined = run && ph.pixel_step == p.ic && ph.x.offset.size() > 1;
-      const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
-      for (auto dy : ph.y.offset) {
-        for (std::size_t t = 0; t < ph.x.offset.size(); t += joined ? ph.x.offset.size() : 1) {
-          ph.segments.push_back((dy - y0) * ph.row_step + (ph.x.offset[t] - x0) * ph.pixel_step);
-        }
-      }
-      ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic : 0;
-      ph.quads = ceil_div(ph.segment_bytes, 4);
+      const auto why = dots == Dots::amx ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
+      if (!why.empty()) return why;
       ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
-      ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, 24) : ph.x.count;
+      ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, dots == Dots::amx ? 32 : 24) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       make_blocks(p, ph);
       choose_bands(stage, p, ph, phases_h * phases_w, plan.threads);
@@ -279,7 +292,9 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
     }
   }
   Requant requant;
-  const bool brief = std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; });
+  const bool brief = std::all_of(p.phases.begin(), p.phases.end(), [&](const Phase& ph) {
+    return ph.all_quads() <= (dots == Dots::amx ? kBriefTileQuads : kBriefQuads);
+  });
   if (brief && find_requant(p.epilogue, requant).empty() && foldable(stage, plan, requant)) {
     p.line = line_epilogue(p.epilogue, requant);
     p.requant = std::move(requant);
@@ -287,9 +302,13 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
   double clocks = 0;
   for (const auto& ph : p.phases) {
+    if (dots == Dots::amx) {
+      clocks += tile_clocks(p, ph);
+      continue;
+    }
     for (const auto& b : ph.blocks) {
-      const double dots = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * b.vectors;
-      const double per_pixel = dots / 1.7 + b.vectors * (1.5 + 0.25 * static_cast<double>(p.epilogue.code.size())) + 3;
+      const double quads = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * b.vectors;
+      const double per_pixel = quads / 1.7 + b.vectors * (1.5 + 0.25 * static_cast<double>(p.epilogue.code.size())) + 3;
       clocks += per_pixel * static_cast<double>(ph.pixels * p.images);
     }
     if (ph.copies) clocks += static_cast<double>(p.images * s.c * s.h * s.w) / 16;

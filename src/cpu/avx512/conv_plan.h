@@ -69,8 +69,9 @@ struct Tiling {
 [[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
 /// Reductions up to this many quads run under the previous tile's epilogue.
 inline constexpr std::int64_t kPipelinedQuads = 32;
-/// Longer reductions hide the epilogue, and their many accumulator values rarely leave a single fma for 64 channels.
-inline constexpr std::int64_t kBriefQuads = 96;
+/// Longer reductions hide the epilogue, and their many accumulator values rarely leave a single fma for 64 channels. With tiles the
+/// epilogue weighs eight times as much.
+inline constexpr std::int64_t kBriefQuads = 96, kBriefTileQuads = 288;
 /// Epilogues of so many operations (a SiLU in floats) take registers from the accumulators: several vectors run in step.
 inline constexpr std::int64_t kManyOperations = 16;
 /// ... while a block's weights stay in L1: few pixels a tile means that they pass more often.
@@ -79,28 +80,39 @@ inline constexpr std::int64_t kNearWeights = 48 << 10;
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
 
+/// Where the products are computed: vpdpbusd on registers, or AMX tiles (amx_plan.h).
+enum class Dots : std::uint8_t { vnni, amx };
+
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
   Axis y, x;
   bool copies = false;                        ///< input rows go through the padded strip in scratch
+  bool joined = false;                        ///< a pixel of the strip holds all taps of its row (amx)
+  std::int64_t pitch = 0;                     ///< bytes between pixels of the strip
   bool flat = false;                          ///< pixels are one line: `pixels` of them, linear in every stream
   std::int64_t row_step = 0, pixel_step = 0;  ///< bytes between input rows and pixels, as read
   std::vector<std::int64_t> segments;         ///< byte offsets from a pixel's address; each segment is reduced over `segment_bytes`
   std::int64_t segment_bytes = 0, quads = 0;
+  std::int64_t steps = 0,
+               depth = 0;  ///< amx: tiles of a segment, 64 bytes apart, each of `depth` bytes (zero weights behind the end)
   std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
   std::int64_t band_rows = 0, bands = 0;
   int parts = 1;  ///< tasks that share a band, each with some blocks
   std::vector<Block> blocks;
   [[nodiscard]] std::int64_t all_quads() const { return static_cast<std::int64_t>(segments.size()) * quads; }
-  [[nodiscard]] std::int64_t strip_row_bytes(std::int64_t channels) const { return x.extent(x.count) * channels; }
+  [[nodiscard]] std::int64_t pixel_bytes() const { return joined ? pitch : x.step * pixel_step; }  ///< between output pixels
+  [[nodiscard]] std::int64_t strip_width() const { return joined ? x.count : x.extent(x.count); }
+  [[nodiscard]] std::int64_t strip_row_bytes() const { return strip_width() * pitch; }
 };
 
 struct ConvPlan {
   ConvShape shape;
+  Dots dots = Dots::vnni;
   Epilogue epilogue;
   std::optional<Requant> requant;  ///< blocks may run `line` instead of `epilogue`
   Epilogue line;
   bool batch_is_pixels = false;
+  bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
   std::int64_t merge = 1, groups = 1, ic = 1, oc = 1;  ///< after merging groups
   std::int32_t zero = 0;                               ///< of x
@@ -109,7 +121,8 @@ struct ConvPlan {
   double seconds = 0;
 };
 /// Empty, or the refusal.
-[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& out);
+[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& out,
+                                    Dots dots = Dots::vnni);
 
 /// Byte offset of pixel (row j, column k) of the phase's output grid in stream s, relative to the tensor's first element.
 [[nodiscard]] std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream,

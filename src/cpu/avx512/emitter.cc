@@ -119,6 +119,8 @@ int Emitter::in_register(int value) {
     }
   } else if (pl.home == Home::memory) {
     load_into(r, value, p_, v_);
+  } else if (pl.home == Home::accumulator) {
+    c_.vmovdqu32(Xbyak::Zmm(r), c_.ptr[c_.r15 + tile_.place(p_, v_)]);
   } else {
     c_.vmovups(Xbyak::Zmm(r), c_.ptr[c_.rsp + slot(lane_, value)]);
   }
@@ -135,6 +137,7 @@ void Emitter::with_source(int value, F f) {
   }
   if (pl.home == Home::constant) return f(pool_.each_lane(e_.code[static_cast<std::size_t>(value)].imm));
   if (pl.home == Home::stack) return f(c_.ptr[c_.rsp + slot(lane_, value)]);
+  if (pl.home == Home::accumulator) return f(c_.ptr[c_.r15 + tile_.place(p_, v_)]);
   const Stream& s = operand_of(value);
   const bool four_bytes = s.dtype == ir::DType::f32 || s.dtype == ir::DType::s32;
   const bool vector = s.access == Access::channel || s.access == Access::full;

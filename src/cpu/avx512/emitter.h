@@ -40,10 +40,19 @@ class Code : public Xbyak::CodeGenerator {
 
 struct Tile {
   int pixels = 1, vectors = 1;
-  int tail = 16;                                                                 ///< channels in the last vector, 1..16
-  int first = 0;                                                                 ///< zmm of pixel 0, vector 0
+  int tail = 16;  ///< channels in the last vector, 1..16
+  int first = 0;  ///< zmm of pixel 0, vector 0
+  /// Not 0: accumulators are int32 in memory at [r15 + place()], in blocks of up to 16 pixels, `rows` used. The last block's
+  /// pixels begin at its row `skip`.
+  int rows = 0, skip = 0;
   [[nodiscard]] int acc(int p, int v) const { return first + p * vectors + v; }  ///< zmm index
   [[nodiscard]] int accs() const { return pixels * vectors; }
+  [[nodiscard]] bool in_memory() const { return rows != 0; }
+  [[nodiscard]] int blocks() const { return (pixels + rows - 1) / rows; }
+  [[nodiscard]] int place(int p, int v) const {
+    const int block = p / rows, row = p % rows + (block + 1 == blocks() ? skip : 0);
+    return ((block * 16 + row) * vectors + v) * 64;
+  }
 };
 
 /// Callee-saved registers and spill space around a generated function. Clobbers rax.
@@ -103,8 +112,9 @@ class Emitter {
   /// The epilogue of one tile; reads the table at [rdi + table].
   void emit(const Tile& tile);
   /// The same in pieces, between which the caller may emit instructions that touch none of the registers given here: zmm
-  /// `free_first`..31, the tile's accumulators, k2, rax, rsi, rbx, rcx, rdx, rbp, and r8..r15 unless `few_pointers`. With few
-  /// pointers rsi must hold the address of the tile's table entries already, and stays.
+  /// `free_first`..31, the tile's accumulators, rsi, rbx, rcx, rdx, rbp, and r8..r15 unless `few_pointers`. With few
+  /// pointers rsi must hold the address of the tile's table entries already, and stays. rax and k2 hold nothing from piece to
+  /// piece.
   void begin(const Tile& tile, int free_first, bool few_pointers);
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
   void step(int i);
@@ -113,7 +123,7 @@ class Emitter {
 
  private:
   /// Where a value is. `home`: where it can be fetched again without a spill store.
-  enum class Home : std::uint8_t { none, constant, memory, stack };
+  enum class Home : std::uint8_t { none, constant, memory, stack, accumulator };
   struct Place {
     int reg = -1;
     Home home = Home::none;

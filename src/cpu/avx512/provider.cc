@@ -23,7 +23,12 @@ using region::Region;
 
 constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit",
                            kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit", kRolling = "cpu.depthwise.u8s8.avx512vnni.rolling",
-                           kGather = "cpu.gather.avx512vbmi.jit";
+                           kGather = "cpu.gather.avx512vbmi.jit", kConvAmx = "cpu.conv.u8s8.amx",
+                           kTransposedAmx = "cpu.conv_transpose.u8s8.amx";
+
+constexpr bool on_tiles(std::string_view tactic) {
+  return tactic == kConvAmx || tactic == kTransposedAmx;
+}
 
 class Provider final : public region::Provider {
  public:
@@ -33,11 +38,7 @@ class Provider final : public region::Provider {
     std::vector<Offer> out;
     const Op op = region.stages.empty() ? Op::input : region.stages.front().anchor.op;
     if (op == Op::conv || op == Op::conv_transpose) {
-      ConvPlan conv;
-      Offer& o = out.emplace_back();
-      o.tactic = op == Op::conv ? kConv : kTransposed;
-      o.refusal = make_plan(region, plan, o.tactic, conv);
-      o.cost = conv.seconds;
+      out.push_back(offer(region, plan, op == Op::conv ? kConv : kTransposed));
     }
     if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
       DepthwisePlan dw;
@@ -58,6 +59,7 @@ class Provider final : public region::Provider {
       o.refusal = make_plan(region, gather);
       o.cost = gather.seconds;
     }
+    if (op == Op::conv || op == Op::conv_transpose) out.push_back(offer(region, plan, op == Op::conv ? kConvAmx : kTransposedAmx));
     return out;
   }
 
@@ -110,6 +112,14 @@ class Provider final : public region::Provider {
   }
 
  private:
+  static Offer offer(const Region& region, const Plan& plan, std::string_view tactic) {
+    ConvPlan conv;
+    Offer o;
+    o.tactic = tactic;
+    o.refusal = make_plan(region, plan, tactic, conv);
+    o.cost = conv.seconds;
+    return o;
+  }
   /// Sizes of the packed constants: weights, initial accumulators; then lines and their flags.
   static std::vector<std::int64_t> packed_bytes(const ConvPlan& p) {
     std::vector<std::int64_t> bytes{std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
@@ -125,10 +135,11 @@ class Provider final : public region::Provider {
     return packed;
   }
   static std::string make_plan(const Region& region, const Plan& plan, std::string_view tactic, ConvPlan& conv) {
-    if (tactic != kConv && tactic != kTransposed) return "this provider has no such tactic";
-    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
-    if (auto why = plan_conv(region, plan, has_vbmi(), conv); !why.empty()) return why;
-    if (conv.shape.transposed != (tactic == kTransposed)) return "the tactic is for the other kind of convolution";
+    if (tactic != kConv && tactic != kTransposed && !on_tiles(tactic)) return "this provider has no such tactic";
+    if (auto why = why_not(on_tiles(tactic) ? Isa::amx : Isa::avx512vnni); !why.empty()) return why;
+    if (auto why = plan_conv(region, plan, has_vbmi(), conv, on_tiles(tactic) ? Dots::amx : Dots::vnni); !why.empty()) return why;
+    if (conv.shape.transposed != (tactic == kTransposed || tactic == kTransposedAmx))
+      return "the tactic is for the other kind of convolution";
     return "";
   }
   static std::string make_plan(const Region& region, const Plan& plan, DepthwisePlan& dw) {

@@ -9,7 +9,8 @@
 
 namespace octavo::cpu {
 
-/// Single-stage regions with an integer convolution or a gather as anchor; everything else is refused with a reason. Static storage.
+/// Single-stage regions with an integer convolution or a gather as anchor; everything else is refused with a reason. Static
+/// storage.
 [[nodiscard]] const region::Provider& avx512_provider();
 
 }  // namespace octavo::cpu

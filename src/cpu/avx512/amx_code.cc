@@ -1,0 +1,222 @@
+#include "cpu/avx512/amx_code.h"
+
+#include <algorithm>
+#include <list>
+#include <vector>
+
+#include "cpu/avx512/pipeline.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using Xbyak::Label;
+using Xbyak::Reg64;
+
+constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
+constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
+constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
+constexpr int kInit = static_cast<int>(offsetof(TileArgs, init));
+
+/// Steps of the reduction in straight-line code, between the instructions of the last tile's epilogue; what comes before runs in a
+/// loop, where the epilogue weighs little.
+constexpr std::int64_t kStraightSteps = 64;
+
+class AmxTile {
+ public:
+  AmxTile(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, const Tiles& tiles)
+      : c_(c), plan_(plan), ph_(phase), t_(tile), tiles_(tiles) {
+    for (auto segment : ph_.segments) {
+      for (std::int64_t k = 0; k < ph_.steps; ++k) offsets_.push_back(static_cast<std::int32_t>(segment + k * 64));
+    }
+  }
+
+  [[nodiscard]] int buffer_bytes() const { return t_.blocks() * 16 * t_.vectors * 64; }
+
+  void constants() {
+    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    c_.mov(a_stride_, ph_.pixel_bytes());
+    c_.mov(b_stride_, 64);
+  }
+
+  /// The sums of a whole tile to the next buffer. What can run between instructions of an epilogue is returned; the rest is emitted
+  /// first. `ahead`: bytes from rsi to the tile's table entries.
+  std::vector<Unit> sums(int ahead) {
+    pointers(ahead);
+    const auto steps = static_cast<std::int64_t>(offsets_.size());
+    const int passes = (t_.vectors + 1) / 2;
+    const bool all_straight = steps * passes <= kStraightSteps;
+    std::vector<Unit> list;
+    for (int pass = 0; pass < passes; ++pass) {
+      const int first = 2 * pass, count = std::min(2, t_.vectors - first);
+      const bool last = pass + 1 == passes;
+      const std::int64_t straight = all_straight ? steps : last ? std::min(steps, kStraightSteps) : 0;
+      std::vector<Unit> units;
+      for (int b = 0; b < t_.blocks(); ++b) {
+        for (int v = 0; v < count; ++v) units.emplace_back([=, this] { start(b, first + v); });
+      }
+      if (straight < steps) {
+        run(units);
+        loop(first, count, steps - straight);
+      }
+      for (std::int64_t i = steps - straight; i < steps; ++i) step(units, first, count, i);
+      for (int b = 0; b < t_.blocks(); ++b) {
+        for (int v = 0; v < count; ++v) units.emplace_back([=, this] { store(b, first + v); });
+      }
+      if (straight < steps && !last) run(units);
+      list.insert(list.end(), units.begin(), units.end());
+    }
+    return list;
+  }
+
+  static void run(std::vector<Unit>& units) {
+    for (const auto& u : units) u();
+    units.clear();
+  }
+
+  /// The offsets that loops walk.
+  void data() {
+    for (auto& walk : walks_) {
+      c_.align(4);
+      c_.L(walk.begin);
+      for (std::int64_t i = 0; i < walk.until; ++i) c_.dd(static_cast<std::uint32_t>(offsets_[static_cast<std::size_t>(i)]));
+      c_.L(walk.end);
+    }
+  }
+
+ private:
+  [[nodiscard]] Reg64 a(int block) const { return block == 0 ? c_.r8 : c_.r9; }
+  static int sum(int block, int vector) { return 2 * block + vector % 2; }
+  [[nodiscard]] std::int64_t weights(std::int64_t step, int vector) const { return (step * t_.vectors + vector) * ph_.depth * 16; }
+
+  void pointers(int ahead) {
+    for (int b = 0; b < t_.blocks(); ++b) {
+      c_.movsxd(a(b), c_.dword[c_.rsi + ahead + b * t_.rows * plan_.epilogue.columns * 4]);
+      c_.add(a(b), c_.ptr[c_.rdi + kX]);
+      if (b + 1 == t_.blocks() && t_.skip > 0) c_.sub(a(b), static_cast<int>(t_.skip * ph_.pixel_bytes()));
+    }
+  }
+
+  void start(int block, int v) const {
+    if (plan_.zero == 0) return tiles_.zero(c_, sum(block, v));
+    c_.mov(scratch_, c_.ptr[c_.rdi + kInit]);
+    c_.xor_(c_.eax, c_.eax);  // every row is the same
+    tiles_.load(c_, sum(block, v), scratch_, c_.rax, v * 64);
+  }
+
+  void store(int block, int v) const {
+    if (t_.vectors > 1) c_.mov(scratch_, t_.vectors * 64);
+    tiles_.store(c_, sum(block, v), next_, t_.vectors > 1 ? scratch_ : b_stride_, (block * 16 * t_.vectors + v) * 64);
+  }
+
+  void step(std::vector<Unit>& units, int first, int count, std::int64_t i) {
+    const int offset = offsets_[static_cast<std::size_t>(i)];
+    for (int b = 0; b < t_.blocks(); ++b) {
+      for (int v = 0; v < count; ++v) {
+        units.emplace_back([=, this] {
+          if (v == 0) tiles_.load(c_, 4 + b, a(b), a_stride_, offset);
+          if (b == 0) tiles_.load(c_, 6 + v, w_, b_stride_, static_cast<int>(weights(i, first + v)));
+          tiles_.dot(c_, sum(b, first + v), 4 + b, 6 + v);
+        });
+      }
+    }
+  }
+
+  void loop(int first, int count, std::int64_t until) {
+    auto& walk = walks_.emplace_back();
+    walk.until = until;
+    Label again;
+    c_.lea(c_.rax, c_.ptr[c_.rip + walk.begin]);
+    c_.lea(scratch_, c_.ptr[c_.rip + walk.end]);
+    c_.lea(c_.rbx, c_.ptr[w_ + static_cast<int>(weights(0, first))]);
+    c_.align(16);
+    c_.L(again);
+    c_.movsxd(c_.rcx, c_.dword[c_.rax]);
+    c_.add(c_.rax, 4);
+    for (int b = 0; b < t_.blocks(); ++b) c_.lea(b == 0 ? c_.rdx : c_.rbp, c_.ptr[a(b) + c_.rcx]);
+    for (int b = 0; b < t_.blocks(); ++b) {
+      tiles_.load(c_, 4 + b, b == 0 ? c_.rdx : c_.rbp, a_stride_, 0);
+      for (int v = 0; v < count; ++v) {
+        if (b == 0) tiles_.load(c_, 6 + v, c_.rbx, b_stride_, static_cast<int>(weights(0, v)));
+        tiles_.dot(c_, sum(b, first + v), 4 + b, 6 + v);
+      }
+    }
+    c_.add(c_.rbx, static_cast<int>(weights(1, 0)));
+    c_.cmp(c_.rax, scratch_);
+    c_.jb(again, Xbyak::CodeGenerator::T_NEAR);
+  }
+
+  struct Walk {
+    Label begin, end;
+    std::int64_t until = 0;
+  };
+
+  Code& c_;
+  const ConvPlan& plan_;
+  const Phase& ph_;
+  Tile t_;
+  const Tiles& tiles_;
+  std::vector<std::int32_t> offsets_;  ///< of the steps, from a pixel's address
+  std::list<Walk> walks_;
+  const Reg64 w_ = Xbyak::util::r10, a_stride_ = Xbyak::util::r11, b_stride_ = Xbyak::util::r12, scratch_ = Xbyak::util::r13,
+              next_ = Xbyak::util::r14;
+};
+
+/// The epilogue of the tile in the buffer at r15, with units in between.
+void epilogue(Emitter& emitter, const Tile& tile, std::vector<Unit> units) {
+  emitter.begin(tile, 0, true);
+  std::size_t done = 0;
+  for (int i = 0; i < emitter.steps(); ++i) {
+    const std::size_t until = units.size() * static_cast<std::size_t>(i + 1) / static_cast<std::size_t>(emitter.steps());
+    for (; done < until; ++done) units[done]();
+    emitter.step(i);
+  }
+  for (; done < units.size(); ++done) units[done]();
+}
+
+}  // namespace
+
+std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& program, const Phase& phase,
+                          const Tile& tile, const Tiles& tiles, bool vbmi) {
+  Emitter emitter(c, pool, program, vbmi);
+  AmxTile t(c, plan, phase, tile, tiles);
+  c.align(64);
+  const std::size_t start = c.getSize();
+  // Stack, 64-byte aligned: values that the epilogue spills, two buffers of sums, the caller's rsp.
+  const int first = emitter.stack_bytes(), second = first + t.buffer_bytes(), old = second + t.buffer_bytes();
+  for (const auto& r : {c.rbx, c.rbp, c.r12, c.r13, c.r14, c.r15}) c.push(r);
+  c.mov(c.rax, c.rsp);
+  c.sub(c.rsp, old + 64);
+  c.and_(c.rsp, -64);
+  c.mov(c.ptr[c.rsp + old], c.rax);
+  c.lea(c.r14, c.ptr[c.rsp + first]);
+  c.lea(c.r15, c.ptr[c.rsp + second]);
+  emitter.masks(tile);
+  t.constants();
+  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+
+  const int advance = tile.pixels * plan.epilogue.columns * 4;
+  Label next, last;
+  auto units = t.sums(0);
+  AmxTile::run(units);
+  c.align(16);
+  c.L(next);
+  c.xchg(c.r14, c.r15);
+  c.dec(c.qword[c.rdi + kTiles]);
+  c.jz(last, Xbyak::CodeGenerator::T_NEAR);
+  epilogue(emitter, tile, t.sums(advance));
+  c.add(c.rsi, advance);
+  c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
+  c.L(last);
+  epilogue(emitter, tile, {});
+  c.add(c.rsi, advance);
+  c.mov(c.ptr[c.rdi + kTable], c.rsi);
+  c.mov(c.rsp, c.ptr[c.rsp + old]);
+  for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
+  c.vzeroupper();
+  c.ret();
+  t.data();
+  return start;
+}
+
+}  // namespace octavo::cpu::avx512
