@@ -11,6 +11,8 @@ from peer import NAMES
 TITLES = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "yolov8n": "YOLOv8n-like 640", "unet": "U-Net 256"}
 AIMS = {"resnet50": 1.15, "mobilenet_v2": 1.6, "yolov8n": 1.7, "yolov8n inputs": 1.4, "unet": 1.05}  # one thread, batch 1
 AIM_OTHER = 1.1
+AMX_AIMS, AMX_OTHER = {"resnet50": 1.3, "yolov8n": 3.0}, 1.3  # where there are tile registers
+AMX_PEAK = 1000  # GMAC/s of one core; without tiles it is less
 COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
 
 TEXT = """# Times beside ONNX Runtime and OpenVINO
@@ -91,8 +93,11 @@ def aim_of(f, net, form, threads, batch, best):
         return None
     if net not in AIMS:
         return 1.0  # trained models: never below a peer
+    amx = f.typical.get(1, 0) > AMX_PEAK
     if (threads, batch) != (1, 1):
-        return AIM_OTHER
+        return AMX_OTHER if amx and batch == 1 else AIM_OTHER
+    if amx:
+        return AMX_AIMS.get(net, 1.0)
     aim, b = AIMS.get(f"{net} {form}", AIMS.get(net)), f.bound(net, 1)
     if b is None or aim is None:
         return aim
@@ -173,7 +178,7 @@ def real_text(f):
 
 
 def head_text(f):
-    amx = max(f.peak.values(), default=0) > 1200
+    amx = f.typical.get(1, 0) > AMX_PEAK
     peaks = ", ".join(f"{v:.0f} GMAC/s on {t} thread{'s' * (t > 1)}" for t, v in sorted(f.typical.items())) or "not measured"
     return TEXT.format(machine=f.raw["machine"], rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
 
@@ -206,19 +211,22 @@ def readme_table(f):
     return table(["network", "form", "threads / batch", *(f"{n}, ms" for n in NAMES.values()), "faster peer ÷ Octavo", "fastest peer on any form ÷ Octavo"], rows)
 
 
-def write(results, real):
-    """docs/performance.md (what stands behind its mark is kept), the picture and the README's table; or docs/performance-real.md."""
+def write(results, real, name):
+    """docs/performance.md (what stands behind its mark is kept), the picture and the README's table; docs/performance-real.md; or, with a name,
+    docs/performance-NAME.md."""
     f, docs = Found(results), twins.ROOT / "docs"
     if real:
-        head = TEXT.split("\n\n", maxsplit=1)[0].replace("Times beside", "Trained models beside")
-        said = (f"\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; median of {f.rounds} rounds, as docs/performance.md says. `_u8`: activations "
-                "written as uint8 with zero points 128 higher, the same values; `float`: the unquantized file.\n")
-        (docs / "performance-real.md").write_text(head + said + text(results, True), encoding="utf-8")
+        said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; median of {f.rounds} "
+                "rounds, as docs/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
+                "unquantized file. *Aim*: not below the faster peer.\n")
+        (docs / "performance-real.md").write_text(said + text(results, True), encoding="utf-8")
         return
-    path, mark = docs / "performance.md", "<!-- by hand from here -->"
+    path, mark = docs / (f"performance-{name}.md" if name else "performance.md"), "<!-- by hand from here -->"
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    kept = mark + old.split(mark, 1)[1] if mark in old else ""
-    path.write_text(head_text(f) + text(results, False) + "\n" + kept, encoding="utf-8")
+    kept = "\n" + mark + old.split(mark, 1)[1] if mark in old else ""
+    path.write_text(head_text(f) + text(results, False) + kept, encoding="utf-8")
+    if name:
+        return
     (docs / "performance.svg").write_text(picture(f), encoding="utf-8")
     readme = twins.ROOT / "README.md"
     block = f"<!-- peers:begin -->\n{readme_table(f)}\n<!-- peers:end -->"
