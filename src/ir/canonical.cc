@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -80,6 +81,24 @@ void set_outputs(const Graph& g, NodeId id, std::uint64_t h, std::vector<std::ui
   for (std::size_t i = 0; i < n.outputs.size(); ++i) of[idx(n.outputs[i])] = mix(h, i);
 }
 
+/// What makes a value, as far as a reader nearby can tell: operators towards the inputs, without views and scales. Commutative
+/// operands are ordered by this first, so that a rounding or another scale somewhere does not turn operands round in regions that
+/// it has nothing to do with: their keys, hence their measured times, stay.
+std::vector<std::int64_t> trace(const Graph& g, ValueId v) {
+  constexpr int kSteps = 8;
+  std::vector<std::int64_t> out;
+  for (int step = 0; step < kSteps && v != kNone;) {
+    const Node& n = g.producer(v);
+    if (n.op != Op::view) {
+      out.push_back(static_cast<std::int64_t>(n.op));
+      out.push_back(count(g.type(v).shape));
+      ++step;
+    }
+    v = n.inputs.empty() ? kNone : n.inputs[0];
+  }
+  return out;
+}
+
 bool same_node(const Graph& g, const Node& a, const Node& b) {
   if (a.op != b.op || a.inputs != b.inputs || a.outputs.size() != b.outputs.size() || a.quantizer != b.quantizer) return false;
   for (std::size_t i = 0; i < a.outputs.size(); ++i) {
@@ -149,7 +168,8 @@ int number_values(Graph& g) {
     Node& n = g.node(id);
     const std::uint64_t h = hash_at(g, id, of, positions);
     set_outputs(g, id, h, of);
-    if (commutes(n.op) && n.inputs.size() == 2 && of[idx(n.inputs[1])] < of[idx(n.inputs[0])]) {
+    if (commutes(n.op) && n.inputs.size() == 2 &&
+        std::pair(trace(g, n.inputs[1]), of[idx(n.inputs[1])]) < std::pair(trace(g, n.inputs[0]), of[idx(n.inputs[0])])) {
       std::swap(n.inputs[0], n.inputs[1]);
       g.touch();
     }
