@@ -50,7 +50,7 @@ class RoundingPricer {
     OCTAVO_CHECK(leave_out_costly(graph, base, out));
     OCTAVO_CHECK(run_whole(base, out.all));
     if (out.costly < static_cast<int>(out.each.size())) {
-      OCTAVO_TRY(const bool marked, judge_rest(out));
+      OCTAVO_TRY(const bool marked, judge_rest(graph, base, out));
       if (marked) OCTAVO_CHECK(leave_out_costly(graph, base, out));
     }
     if (out.costly > 0) OCTAVO_CHECK(run_whole(base, out.without_costly));
@@ -98,13 +98,22 @@ class RoundingPricer {
     return {};
   }
 
-  /// Regions timed alone may not show what a rounding costs (short ones, several threads). If the network without all is faster
-  /// than without those that cost time so far, the others in regions that differ cost time too. True if there is one.
-  Result<bool> judge_rest(Roundings& out) const {
-    const Roundings::Together &every = out.all, &part = out.without_costly;
-    if (every.same_plan || every.without < 0 || part.without < 0) return false;
-    OCTAVO_TRY(region::Plan some, replanner_.plan_of(out.without_costly.graph));
-    OCTAVO_TRY(region::Plan all, replanner_.plan_of(out.all.graph));
+  /// Regions timed alone may not show what a rounding costs (short ones, several threads). The others that their region is not
+  /// faster with are left out too; if the network is faster then, those in regions that differ cost time. True if there is one.
+  Result<bool> judge_rest(const Graph& graph, const region::Plan& base, Roundings& out) {
+    const Roundings::Together& part = out.without_costly;
+    std::vector<NodeId> views;
+    std::vector<PricedRounding*> rest;
+    for (PricedRounding& p : out.each) {
+      const bool faster_with = p.without < 0 || p.with < kPart * p.without;
+      if (p.costs_time() || !faster_with) views.push_back(p.rounding.view);
+      if (!p.costs_time() && !faster_with) rest.push_back(&p);
+    }
+    if (rest.empty() || part.without < 0) return false;
+    OCTAVO_TRY(const Roundings::Together every, difference(graph, base, views, nullptr));
+    if (every.same_plan || every.without < 0) return false;
+    OCTAVO_TRY(region::Plan some, replanner_.plan_of(part.graph));
+    OCTAVO_TRY(region::Plan all, replanner_.plan_of(every.graph));
     std::map<std::string, int> left;
     for (const region::Region& r : all.regions) ++left[region::key(r, all)];
     std::vector<const region::Region*> gone;
@@ -120,13 +129,13 @@ class RoundingPricer {
         runs ? runs->second < kWhole * runs->first : every.with - every.without > part.with - part.without + 0.005 * every.with;
     if (!faster) return false;
     bool any = false;
-    for (PricedRounding& p : out.each) {
-      const auto& pair_nodes = p.rounding.onnx_nodes;
+    for (PricedRounding* p : rest) {
+      const auto& nodes = p->rounding.onnx_nodes;
       const auto in = [&](const region::Region* r) {
-        return std::includes(r->onnx_nodes.begin(), r->onnx_nodes.end(), pair_nodes.begin(), pair_nodes.end());
+        return std::includes(r->onnx_nodes.begin(), r->onnx_nodes.end(), nodes.begin(), nodes.end());
       };
-      if (p.costs_time() || std::none_of(gone.begin(), gone.end(), in)) continue;
-      p.cost = Cost::whole;
+      if (std::none_of(gone.begin(), gone.end(), in)) continue;
+      p->cost = Cost::whole;
       any = true;
     }
     return any;

@@ -17,8 +17,9 @@ namespace octavo::plan {
 /// (the default choices) and the regions that differ are priced.
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
-  /// its region, which save more together than those that save alone. `whole`: its region differs between the network without those
-  /// and the one without all, and the latter is faster: whole runs in turn by more than 1 % (effort >= 2), else by the sums.
+  /// its region, which save more together than those that save alone. `whole`: leaving out also those whose region is not clearly
+  /// faster with them makes the network faster: whole runs in turn by more than 1 % (effort >= 2), else by the sums; and its region
+  /// is one of those that differ.
   enum class Cost { none, alone, region, whole };
   Rounding rounding;
   std::string region;             ///< the region's name in the plan of the default choices

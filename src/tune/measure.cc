@@ -53,6 +53,12 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+/// What else a machine does only adds to a time.
+double lower_quartile(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 4), v.end());
+  return v[v.size() / 4];
+}
+
 constexpr std::size_t kColdBytes = std::size_t{3} << 20;  // constants of all copies: beyond a second-level cache
 constexpr int kMostCopies = 16;
 constexpr int kRounds = 7;
@@ -103,7 +109,7 @@ Result<std::vector<double>> measure(const region::Region& region, const region::
     }
   }
   std::vector<double> out;
-  for (const Entry& e : entries) out.push_back(e.runner ? median(e.times) : -1);
+  for (const Entry& e : entries) out.push_back(e.runner ? lower_quartile(e.times) : -1);
   return out;
 }
 
