@@ -18,7 +18,7 @@ import networks
 import twins
 
 LIMIT = 55 << 20
-SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "twins.py")
+SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "twins.py", "planner.py")
 
 
 SCRIPT = """#!/bin/sh

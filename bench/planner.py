@@ -72,6 +72,8 @@ class Run(parity.Run):
         self.each([(None, 1, lambda m, n=n: networks.float_model(m, n)) for n in a.nets])
         styles = {"implicit": "everywhere", "batch8": "residual"}
         self.each([(None, 1, lambda m, n=n, s=s: networks.table_of(m, n, s)) for n in a.nets for s in sorted({styles.get(f, f) for f in a.forms})])
+        made = sorted({styles.get(f, f) for f in a.forms if f != "implicit"})
+        self.each([(None, 1, lambda m, n=n, s=s: networks.explicit_model(m, n, s)) for n in a.nets for s in made])
         for t in a.threads:
             self.each([(f"{n}/{f}/{t}", t, lambda m, n=n, f=f: measure(m, n, f, t))
                        for n in a.nets for f in a.forms if self.missing(f"{n}/{f}/{t}")], quiet=True)
@@ -128,13 +130,15 @@ def main():
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
     twins.arguments(parser)
+    parser.set_defaults(models=None)
     args = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     args.jobs = args.jobs or max(cores // 2, max(args.threads))
     if args.run:
         twins.DATA = args.run.resolve() / "shared"
-        args.models = args.run.resolve() / "work"
+        args.models = args.run.resolve() / "work" if args.models is None else args.models.resolve()
         args.octavo = bundle.unpack(args.run.resolve(), args.models)
+    args.models = args.models or twins.ROOT / "build/bench_models"
     args.json = args.json or args.models / "planner.json"
     if args.write:
         write(json.loads(args.json.read_text()), args.nets, args.forms, args.threads)
