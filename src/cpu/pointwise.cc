@@ -40,7 +40,7 @@ Shape2 choose_shape(const Space& space, const Code& code) {
     for (int row = 0; row < rank; ++row) {
       if (row == col) continue;
       const std::int64_t c = space.dims[static_cast<std::size_t>(col)], r = space.dims[static_cast<std::size_t>(row)];
-      for (const std::int64_t limit : {block, block / 3, std::int64_t{64}, std::int64_t{16}}) {
+      for (const std::int64_t limit : {block, block / 3 / 16 * 16, std::int64_t{64}, std::int64_t{16}}) {
         Shape2 s{row, col, 1, static_cast<int>(std::min(c, limit))};
         s.rows = static_cast<int>(std::min<std::int64_t>(r, block / s.cols));
         double each = 0.12 * static_cast<double>(steps);
