@@ -203,6 +203,14 @@ def microsoft(c):
     c.op("MatMulIntegerToFloat", "MatMulIntegerToFloat", {"a": c.codes(np.uint8, 3, 8)},
          {"b": c.codes(np.int8, 8, 4), "as": np.float32(0.02), "bs": np.abs(c.real(4)) + np.float32(0.01), "az": np.uint8(120), "bz": np.zeros(4, np.int8)}, rel=1e-4, **ms)
     c.op("DynamicQuantizeMatMul", "DynamicQuantizeMatMul", {"a": c.real(3, 8)}, {"b": c.codes(np.int8, 8, 4), "bs": np.float32([0.02]), "bz": np.int8([0])}, rel=1e-4, **ms)
+    t, b, n, h = 3, 2, 4, 5
+    for direction, d in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+        per = {"ws": np.abs(c.real(d, 4 * h)) * np.float32(0.01) + np.float32(0.005), "wz": np.zeros((d, 4 * h), np.int8)} if d == 2 else {
+            "ws": np.full(d, 0.01, np.float32), "wz": np.full(d, 3, np.int8)}
+        rest = {"w": c.codes(np.int8, d, n, 4 * h), "r": c.codes(np.int8, d, h, 4 * h), "b": c.real(d, 8 * h), "h0": c.real(d, b, h), "c0": c.real(d, b, h), **per,
+                "rs": np.full(d, 0.01, np.float32), "rz": np.zeros(d, np.int8)}
+        c.op(f"DynamicQuantizeLSTM_{direction}", "DynamicQuantizeLSTM", {"x": c.real(t, b, n)}, rest, outputs=3, hidden_size=h, direction=direction, rel=1e-2,
+             order=["x", "w", "r", "b", "", "h0", "c0", "", "ws", "wz", "rs", "rz"], **ms)
     for activation, params in (("Relu", []), ("LeakyRelu", [0.2]), ("Clip", [-1.0, 1.5]), ("Sigmoid", []), ("Tanh", []), ("HardSigmoid", [0.3, 0.4])):
         extra = dict(activation_params=params) if params else {}
         c.op(f"FusedConv_{activation}", "FusedConv", {"x": c.real(1, 3, 6, 6)}, {"w": c.real(4, 3, 3, 3), "b": c.real(4)}, activation=activation, rel=1e-4, **extra, **ms)
