@@ -1,8 +1,10 @@
 #include "onnx/import.h"
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <new>
@@ -15,23 +17,20 @@ namespace {
 
 constexpr std::size_t kMostBytes = (std::size_t{1} << 31) - 1;  // protobuf's own limit
 
-}  // namespace
-
-Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
-  if (bytes.empty()) return fail(ErrorKind::bad_model, fmt::format("reading {}: the file is empty", name));
-  if (bytes.size() > kMostBytes) {
+Status parse(google::protobuf::io::ZeroCopyInputStream& raw, std::size_t size, const std::string& name, pb::ModelProto& out) {
+  if (size == 0) return fail(ErrorKind::bad_model, fmt::format("reading {}: the file is empty", name));
+  if (size > kMostBytes) {
     return fail(ErrorKind::bad_model,
                 fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data "
                             "(onnx.save(..., save_as_external_data=True))",
-                            name, bytes.size()));
+                            name, size));
   }
-  google::protobuf::io::ArrayInputStream raw(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&raw);
   stream.SetTotalBytesLimit(static_cast<int>(kMostBytes));
   if (!out.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
     return fail(ErrorKind::bad_model,
                 fmt::format("reading {}: {} bytes that are not a whole ONNX model (damaged, truncated, or another kind of file)",
-                            name, bytes.size()));
+                            name, size));
   }
   if (!out.has_graph() || (out.opset_import_size() == 0 && out.ir_version() == 0)) {
     return fail(ErrorKind::bad_model, fmt::format("reading {}: no ONNX model in it (no {}); is it another kind of file?", name,
@@ -40,12 +39,13 @@ Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb
   return {};
 }
 
-Result<std::vector<std::byte>> read_model_file(const std::string& path) {
+/// Opens the file and says how long it is.
+Result<std::size_t> open_model_file(const std::string& path, std::ifstream& in) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) return fail(ErrorKind::io, fmt::format("reading {}: no such file", path));
   if (std::filesystem::is_directory(path, code))
     return fail(ErrorKind::io, fmt::format("reading {}: it is a folder, not an ONNX file", path));
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  in.open(path, std::ios::binary | std::ios::ate);
   if (!in) return fail(ErrorKind::io, fmt::format("reading {}: cannot open it (permissions?)", path));
   const std::streamoff size = in.tellg();
   if (size < 0) return fail(ErrorKind::io, fmt::format("reading {}: not a regular file", path));
@@ -53,9 +53,22 @@ Result<std::vector<std::byte>> read_model_file(const std::string& path) {
     return fail(ErrorKind::bad_model,
                 fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data", path, size));
   }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
   in.seekg(0);
-  in.read(reinterpret_cast<char*>(bytes.data()), size);
+  return static_cast<std::size_t>(size);
+}
+
+}  // namespace
+
+Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
+  google::protobuf::io::ArrayInputStream raw(bytes.data(), static_cast<int>(std::min(bytes.size(), kMostBytes)));
+  return parse(raw, bytes.size(), name, out);
+}
+
+Result<std::vector<std::byte>> read_model_file(const std::string& path) {
+  std::ifstream in;
+  OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
+  std::vector<std::byte> bytes(size);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (!in) return fail(ErrorKind::io, fmt::format("reading {}: the read failed after {} of {} bytes", path, in.gcount(), size));
   return bytes;
 }
@@ -107,10 +120,13 @@ Result<Model> import_file(const std::string& path, const ImportOptions& options)
   ImportOptions named = options;
   if (named.display_name.empty()) named.display_name = path;
   pb::ModelProto model;
-  {  // the file's bytes go before the tensors come
-    OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
-    OCTAVO_CHECK(parse_model(bytes, named.display_name, model));
-  }
+  std::ifstream in;
+  OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
+  constexpr int kBlock = 1 << 20;
+  google::protobuf::io::IstreamInputStream raw(&in, kBlock);  // the file's bytes and the model are never in memory both
+  const Status parsed = parse(raw, size, named.display_name, model);
+  if (in.bad()) return fail(ErrorKind::io, fmt::format("reading {}: the read failed", path));
+  OCTAVO_CHECK(parsed);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   return import_parsed(model, named, parent.empty() ? "." : parent.string());
 }

@@ -133,6 +133,10 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
     OCTAVO_TRY(Tensor wide, read_tensor(*init->second, base_dir_));
     wide_[v] = graph().add_constant(std::move(wide));
   }
+  if (const auto own = unread_.find(init->second); own != unread_.end()) {  // its value is known from now on
+    if (own->second->has_raw_data()) std::string().swap(*own->second->mutable_raw_data());
+    unread_.erase(own);
+  }
   return v;
 }
 
@@ -491,6 +495,7 @@ Result<Model> Importer::run() {
     return tl::unexpected<Error>(std::move(inputs).error());
   }
   OCTAVO_CHECK(add_initializers(model_.graph()));
+  for (pb::TensorProto& t : *model_.mutable_graph()->mutable_initializer()) unread_[&t] = &t;
   OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
   OCTAVO_CHECK(lower_nodes(model_.graph(), order, ""));
   if (!problems_.empty()) return tl::unexpected<Error>(problem_report());

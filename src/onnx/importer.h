@@ -26,7 +26,8 @@ struct Problem {
 
 class Importer {
  public:
-  Importer(const pb::ModelProto& model, const ImportOptions& options, std::string base_dir)
+  /// `run` takes the bytes of large initializers out of the model as it reads them.
+  Importer(pb::ModelProto& model, const ImportOptions& options, std::string base_dir)
       : model_(model), options_(options), base_dir_(std::move(base_dir)) {}
   [[nodiscard]] Result<Model> run();
   /// What can be refused before any shape is known: the header, what nothing defines, nodes whose operator has no row.
@@ -74,7 +75,7 @@ class Importer {
   [[nodiscard]] Error problem_report() const;
   void list_absorbed();
 
-  const pb::ModelProto& model_;
+  pb::ModelProto& model_;
   const ImportOptions& options_;
   std::string base_dir_;
   Model out_;
@@ -82,8 +83,9 @@ class Importer {
   std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
   std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
   std::unordered_map<std::string, const pb::TensorProto*> initializers_;
-  std::unordered_set<std::string> read_;      ///< tensors that a live node or an output reads
-  std::unordered_set<std::string> poisoned_;  ///< results of nodes that could not be lowered
+  std::unordered_map<const pb::TensorProto*, pb::TensorProto*> unread_;  ///< the model's own: each is read once
+  std::unordered_set<std::string> read_;                                 ///< tensors that a live node or an output reads
+  std::unordered_set<std::string> poisoned_;                             ///< results of nodes that could not be lowered
   std::unordered_set<std::string> node_names_;
   std::vector<Problem> problems_;
   std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
