@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "
 
 struct Features {
   Isa isa = Isa::portable;
-  bool vbmi = false, bf16 = false;
+  bool vbmi = false, bf16 = false, intel = false;
 };
 
 #if defined(__x86_64__)
@@ -47,6 +47,7 @@ Features detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();  // __builtin_cpu_supports looks at XCR0 too: the operating system must save the registers
   unsigned a = 0, b = 0, c = 0, d = 0;
+  f.intel = __builtin_cpu_is("intel") != 0;
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !f16c) return f;
   f.isa = Isa::avx2;
@@ -105,6 +106,10 @@ bool has_vbmi() {
 }
 bool has_bf16() {
   return best_isa() >= Isa::avx512vnni && features().bf16;
+}
+
+bool slow_division() {
+  return features().intel;
 }
 
 std::string why_not(Isa isa) {

@@ -24,6 +24,8 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 /// Extensions beyond the levels; false below avx512vnni.
 [[nodiscard]] bool has_vbmi();  ///< AVX512_VBMI: byte permutes, 256-entry tables in registers
 [[nodiscard]] bool has_bf16();  ///< AVX512_BF16
+/// Dividing 16 floats occupies the divider for 16 clocks (Intel; 5 on AMD), whatever the cap.
+[[nodiscard]] bool slow_division();
 /// Why `isa` cannot be used now: the processor lacks it, the cap forbids it, or the cap is unknown. Empty: it can.
 [[nodiscard]] std::string why_not(Isa isa);
 

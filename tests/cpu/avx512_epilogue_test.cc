@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <set>
 
+#include "cpu/amx_emulated.h"
 #include "cpu/avx512/conv.h"
+#include "cpu/avx512/division.h"
 #include "cpu/avx512/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
@@ -19,7 +22,7 @@ using ir::DType;
 using program::Op;
 using region::BufferKind;
 
-constexpr const char* kTactic = "cpu.conv.u8s8.avx512vnni.jit";
+constexpr const char *kTactic = "cpu.conv.u8s8.avx512vnni.jit", *kAmx = "cpu.conv.u8s8.amx";
 
 /// The same kernels for processors with VNNI but without byte permutes: tables are gathered.
 class WithoutVbmi final : public region::Provider {
@@ -114,6 +117,7 @@ TEST(Avx512Epilogue, RandomPrograms) {
     for (const auto& o : st.program.outputs) st.stores.push_back(s.nhwc(o.type, st.space));
     EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
     if (seed % 4 == 0) EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
+    if (seed % 2 == 0) EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
   }
   for (int op = static_cast<int>(Op::i2f); op <= static_cast<int>(Op::table); ++op) {
     EXPECT_TRUE(seen.count(static_cast<Op>(op)) != 0) << program::info(static_cast<Op>(op)).name << " never ran";
@@ -135,7 +139,8 @@ TEST(Avx512Epilogue, EveryFormOfQuantization) {
         const int lo = (is_signed ? -128 : 0) - zero, hi = lo + 255;
         const int l = p.imm_f(static_cast<float>(after == 4 ? lo + 10 : lo)), h = p.imm_f(static_cast<float>(hi));
         const int tie = p.push(Op::mul, p.push(Op::i2f, p.load(Op::load_i, 2)), p.imm_f(0.5F));  // halves: exact ties
-        int x = p.push(Op::add, p.push(Op::div, p.load(Op::load_f, 0), p.imm_f(0.031F)), tie);
+        int x = p.push(Op::div, p.load(Op::load_f, 0), p.imm_f(0.031F));
+        if (seed % 3 != 0) x = p.push(Op::add, x, tie);
         if (clamp == 6) x = p.push(Op::nan0, x);
         switch (clamp) {
           case 0: x = p.push(Op::min, p.push(Op::max, x, l), h); break;
@@ -163,6 +168,7 @@ TEST(Avx512Epilogue, EveryFormOfQuantization) {
         s.stage().stores = {s.nhwc(type, s.stage().space)};
         EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
         EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
+        EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
       }
     }
   }
@@ -185,8 +191,34 @@ TEST(Avx512Epilogue, TranscendentalFunctions) {
       p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}, {p.push(Op::nan0, y), DType::f32}};
       s.stage().stores = {s.nhwc(DType::u8, s.stage().space), s.nhwc(DType::f32, s.stage().space)};
       EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+      EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
     }
   }
+}
+
+// What `same_codes` accepts is the same for values around every middle between two codes and for random ones; it accepts nearly
+// every scale, so that the tests above run multiplications and not divisions.
+TEST(Avx512Epilogue, DivisionsByMultiplication) {
+  std::mt19937 rng(7);
+  int accepted = 0;
+  constexpr int kScales = 3000;
+  for (int round = 0; round < kScales; ++round) {
+    const float s = std::exp2(std::uniform_real_distribution<float>(-20, 4)(rng));
+    if (!cpu::avx512::same_codes(s, -128, 255)) continue;
+    ++accepted;
+    const float r = 1.0F / s;
+    for (int t = 0; t < 300; ++t) {
+      float x = s * std::uniform_real_distribution<float>(-130, 257)(rng);
+      if (t % 3 != 0) {
+        x = s * (std::floor(x / s) + 0.5F);
+        for (int ulps = t % 25 - 12; ulps != 0; ulps += ulps < 0 ? 1 : -1) x = std::nextafter(x, ulps < 0 ? -1e9F : 1e9F);
+      }
+      const float q = x * r;
+      ASSERT_EQ(std::nearbyint(x / s), std::nearbyint(std::fma(std::fma(q, -s, x), r, q))) << x << " / " << s;
+    }
+  }
+  EXPECT_GT(accepted, kScales * 99 / 100);
+  for (const float s : {0.0F, -1.0F, NAN, INFINITY, 1e-40F}) EXPECT_FALSE(cpu::avx512::same_codes(s, 0, 255));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "cpu/avx512/amx_plan.h"
+#include "cpu/avx512/division.h"
+#include "cpu/isa.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -299,6 +301,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
     p.line = line_epilogue(p.epilogue, requant);
     p.requant = std::move(requant);
   }
+  if (dots == Dots::amx || slow_division()) multiply_where_exact(p.epilogue);
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
   double clocks = 0;
   for (const auto& ph : p.phases) {

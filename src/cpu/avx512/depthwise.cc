@@ -8,6 +8,9 @@
 #include <map>
 #include <tuple>
 
+#include "cpu/avx512/division.h"
+#include "cpu/isa.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
@@ -262,6 +265,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
     }
   }
   if (auto why = lower(stage, false, vbmi, d.epilogue); !why.empty()) return why;
+  if (slow_division()) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
   choose_rows(d);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));

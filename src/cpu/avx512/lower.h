@@ -34,6 +34,7 @@ struct Instr {
   std::array<int, 4> args{-1, -1, -1, -1};
   std::int32_t imm = 0;
   bool reversed = false;
+  bool keeps_infinity = false;  ///< fma: an infinite third argument is the result (the sum may be a NaN)
 };
 
 /// The 8-bit value that is packed four vectors at a time, clamp(saturate(value + zero), lo, hi), and the outputs that are these
