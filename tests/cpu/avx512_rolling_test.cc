@@ -95,6 +95,42 @@ TEST(Avx512Rolling, SecondRoundingsAreTables) {
   }
 }
 
+/// By one fma and the larger of two, and as written where a scale is negative; factors that are no leaky relu's are refused.
+TEST(Avx512Rolling, LeakyRelu) {
+  int by_line = 0, blocks = 0;
+  for (std::uint32_t seed = 1; seed <= 160; ++seed) {
+    for (const std::string_view tactic : {kTactic, std::string_view("cpu.conv.u8s8.avx512vnni.jit")}) {
+      Scene s(seed);
+      Depthwise k;
+      k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);
+      k.strides[0] = k.strides[1] = s.pick(1, 2);
+      k.scale = s.pick(0, 3) == 0 ? -2e-3F : 2e-3F;
+      const bool again = s.pick(0, 3) == 0;
+      k.out = again || s.pick(0, 1) == 0 ? DType::u8 : DType::s8;
+      build(s, k);
+      const float alphas[] = {0.1F, 0.01F, 0.3F, 1.0F - 0x1p-24F, 0x1p-30F};
+      leak(s, alphas[s.pick(0, 4)]);
+      if (again) round_again(s, static_cast<int>(seed % 4), s.pick(0, 1) == 0, DType::u8);
+      EXPECT_RUNS(run(s, k, tactic));
+      if (tactic != kTactic) continue;
+      const auto [some, all] = lines(s);
+      by_line += some, blocks += all;
+    }
+  }
+  std::printf("%d of %d blocks by one fma\n", by_line, blocks);
+  EXPECT_GT(by_line, blocks / 3);
+  for (const float alpha : {-0.1F, 0.0F, 1.0F, 1.5F}) {
+    Scene s(1);
+    Depthwise k;
+    build(s, k);
+    leak(s, alpha);
+    const std::string why = run(s, k, kTactic);
+    if (why.rfind("skip: ", 0) == 0) GTEST_SKIP() << why;
+    EXPECT_NE(why.find("a leaky relu with a factor outside (0, 1)"), std::string::npos) << why;
+    EXPECT_RUNS(run(s, k, "cpu.conv.u8s8.avx512vnni.jit"));  // as written
+  }
+}
+
 TEST(Avx512Rolling, Extremes) {
   for (const int x : {0, 127, 128, 255}) {
     for (const int w : {-128, -127, 0, 127}) {

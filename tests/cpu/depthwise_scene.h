@@ -42,6 +42,23 @@ inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region
   st.stores = {s.nhwc(k.out, st.space, region::BufferKind::arena, k.gap)};
 }
 
+/// A leaky relu between scale and bias and the division of the scene's requantization.
+inline void leak(Scene& s, float alpha) {
+  using program::Op;
+  auto& p = s.stage().program;
+  const auto code = std::move(p.code);
+  p.code.clear();
+  std::vector<int> renamed;
+  for (program::Instr i : code) {
+    for (int& a : i.args) a = a < 0 ? a : renamed[static_cast<std::size_t>(a)];
+    p.code.push_back(i);
+    int v = static_cast<int>(p.code.size()) - 1;
+    if (i.op == Op::fma) v = p.push(Op::sel_lt, v, p.imm_f(0), p.push(Op::mul, v, p.imm_f(alpha)), v);
+    renamed.push_back(v);
+  }
+  for (auto& o : p.outputs) o.value = renamed[static_cast<std::size_t>(o.value)];
+}
+
 /// A pair behind the pair, over something in between: none, a clip, a leaky relu, or sqrt(|x|). The first code is an output as well
 /// if `both`.
 inline void round_again(Scene& s, int between, bool both, ir::DType type) {

@@ -21,12 +21,17 @@ Requant written(bool fused, bool bias, float divisor, std::int32_t zero, bool is
   if (clamps == 0) r.steps = {relu, six, div};
   if (clamps == 1) r.steps = {div, {Op::max, static_cast<float>(r.lo - zero)}, {Op::min, static_cast<float>(r.hi - zero)}};
   if (clamps == 2) r.steps = {div};
+  if (rng() % 2 == 0) {  // a leaky relu, before or behind the division
+    const float alphas[] = {0.1F, 0.01F, 0.2F, 0.5F, 0.999F};
+    r.alpha = alphas[rng() % 5];
+    r.steps.insert(r.steps.begin() + (clamps == 2 ? static_cast<int>(rng() % 2) : 0), {Op::sel_lt, r.alpha});
+  }
   r.first = r.code(-16000000, 1, 0), r.last = r.code(16000000, 1, 0);
   return r;
 }
 
 TEST(Requant, OneFmaGivesEveryCode) {
-  int found = 0, none = 0;
+  int found = 0, none = 0, leaky = 0;
   for (std::uint32_t seed = 1; seed <= 400; ++seed) {
     std::mt19937 rng(seed);
     const auto uniform = [&](float lo, float hi) { return std::uniform_real_distribution<float>(lo, hi)(rng); };
@@ -41,11 +46,13 @@ TEST(Requant, OneFmaGivesEveryCode) {
       continue;
     }
     ++found;
+    leaky += r.alpha < 1 ? 1 : 0;
     for (std::int64_t sum = -limit; sum <= limit; ++sum)
       ASSERT_EQ(line_code(r, *line, sum), r.code(sum + offset, scale, bias)) << "sum " << sum << ", seed " << seed;
   }
   std::printf("%d lines, %d without\n", found, none);
   EXPECT_GT(found, 300);
+  EXPECT_GT(leaky, 120);
 }
 
 /// The written form in plain arithmetic, independent of Requant::code.

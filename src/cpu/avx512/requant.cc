@@ -30,6 +30,8 @@ float stepped(const Requant& r, float y) {
   for (const auto& s : r.steps) {
     if (s.op == Op::div) {
       y /= s.imm;
+    } else if (s.op == Op::sel_lt) {
+      y = y < 0 ? y * s.imm : y;
     } else {
       y = s.op == Op::max ? std::max(y, s.imm) : std::min(y, s.imm);
     }
@@ -70,7 +72,8 @@ std::int32_t Requant::code(std::int64_t acc, float s, float b) const {
 }
 
 std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
-  return packed(r, fma_of(static_cast<float>(sum), line.m, line.b), r.first, r.last);
+  const float t = fma_of(static_cast<float>(sum), line.m, line.b);
+  return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
 std::string find_requant(const Epilogue& e, Requant& out) {
@@ -92,6 +95,19 @@ std::string find_requant(const Epilogue& e, Requant& out) {
     const Instr& in = at(v);
     if (in.op == Op::nan0) {  // acc, scale and bias are finite: there is no NaN
       v = in.args[0];
+      continue;
+    }
+    if (in.op == Op::sel_lt) {  // y < 0 ? alpha * y : y
+      const Instr& scaled = at(in.args[2]);
+      const int y = in.args[0];
+      if (in.args[3] != y || at(in.args[1]).op != Op::imm_f || std::bit_cast<float>(at(in.args[1]).imm) != 0) return "a selection";
+      const std::size_t other = scaled.args[0] == y ? 1 : 0;
+      if (scaled.op != Op::mul || scaled.args[1 - other] != y || at(scaled.args[other]).op != Op::imm_f) return "a selection";
+      const float alpha = std::bit_cast<float>(at(scaled.args[other]).imm);
+      if (!(alpha > 0 && alpha < 1) || out.alpha < 1) return "a leaky relu with a factor outside (0, 1), or a second one";
+      out.alpha = alpha;
+      out.steps.insert(out.steps.begin(), {in.op, alpha});
+      v = y;
       continue;
     }
     if (in.op != Op::div && in.op != Op::max && in.op != Op::min) break;
@@ -146,11 +162,12 @@ std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int6
   std::vector<Corner> corners;
   const std::int32_t least = r.code(offset - limit, scale, bias), most = r.code(offset + limit, scale, bias);
   for (std::int32_t k = least + 1; k <= most; ++k) {
-    const double level = k - r.zero - 0.5;
+    const double code = k - r.zero - 0.5, level = code < 0 ? code / static_cast<double>(r.alpha) : code;
     const auto sum = reach(r, scale, bias, limit, offset, k, std::ceil((level - start) / slope));
     if (!sum) return std::nullopt;
     const double above = slope * static_cast<double>(*sum) + start - level;
-    corners.push_back({*sum, k, std::min(std::fabs(above), std::fabs(slope - above))});
+    const double slack = std::min(std::fabs(above), std::fabs(slope - above));
+    corners.push_back({*sum, k, code < 0 ? slack * static_cast<double>(r.alpha) : slack});
   }
   const auto ends = [&](const Line& line) { return line_code(r, line, -limit) == least && line_code(r, line, limit) == most; };
   const auto all = [&](const Line& line) {
@@ -232,9 +249,14 @@ Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
               {Op::i2f, {0, -1, -1, -1}},
               {Op::load_f, {-1, -1, -1, -1}, 0},
               {Op::load_f, {-1, -1, -1, -1}, 1},
-              {Op::fma, {1, 2, 3, -1}},
-              {Op::f2i, {4, -1, -1, -1}}};
-  out.pack.value = 5;
+              {Op::fma, {1, 2, 3, -1}}};
+  if (r.alpha < 1) {
+    out.code.push_back({Op::imm_f, {-1, -1, -1, -1}, std::bit_cast<std::int32_t>(r.alpha)});
+    out.code.push_back({Op::mul, {4, 5, -1, -1}});
+    out.code.push_back({Op::max, {4, 6, -1, -1}});
+  }
+  out.code.push_back({Op::f2i, {static_cast<int>(out.code.size()) - 1, -1, -1, -1}});
+  out.pack.value = static_cast<int>(out.code.size()) - 1;
   out.pack.lo = r.first, out.pack.hi = r.last;
   return out;
 }

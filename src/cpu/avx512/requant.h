@@ -2,6 +2,7 @@
 //
 //   written:  code = clamp(round(steps(scale[c] * x + bias[c])) + zero),  steps: clamps and a division by the output's scale
 //   computed: code = clamp(round(m[c] * x + b[c]) + zero)                 x = float(acc)
+//   a leaky relu among the steps: max(t, alpha * t) of t = m[c] * x + b[c]
 //
 // Why: the division, the clamps and their constants cost as much as everything else in an epilogue; a depthwise convolution has few
 // dots to hide them behind. Exact: both sides never decrease in acc, so they are equal for every acc within the bound exactly if
@@ -25,10 +26,11 @@ struct Requant {
   int scale = -1, bias = -1;  ///< f32 operands, per channel or uniform; bias -1: none
   bool fused = true;          ///< fma(x, scale, bias); otherwise a product, then a sum
   struct Step {
-    program::Op op = program::Op::div;  ///< div, max or min by `imm`
+    program::Op op = program::Op::div;  ///< div, max or min by `imm`; sel_lt: a leaky relu
     float imm = 1;
   };
   std::vector<Step> steps;
+  float alpha = 1;                          ///< of the one leaky relu among the steps, in (0, 1); 1: none
   std::int32_t zero = 0, lo = 0, hi = 255;  ///< Pack's; bounds of the code
   std::int32_t first = 0, last = 255;       ///< the codes that steps leave possible, within lo..hi
 
@@ -44,7 +46,7 @@ struct Line {
   float m = 0, b = 0;
 };
 [[nodiscard]] std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset = 0);
-/// clamp(saturate(round(m * x + b) + zero)), as the kernels compute it.
+/// clamp(saturate(round(m * x + b) + zero)), or of the leaky relu of the line, as the kernels compute it.
 [[nodiscard]] std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum);
 
 /// Scale and bias of channels; bias 0 without one.

@@ -154,6 +154,7 @@ class Rolling {
           for (int each = 0; each < s_.rows; ++each) {
             c_.vcvtdq2ps(acc(each, v), acc(each, v));
             c_.vfmadd213ps(acc(each, v), m, b);
+            if (q.alpha < 1) leaky(acc(each, v), q.alpha);
             c_.vcvtps2dq(acc(each, v), acc(each, v));
           }
         }
@@ -171,11 +172,18 @@ class Rolling {
       for (const auto& s : q.steps) {
         const auto imm = pool_.each_lane(std::bit_cast<std::int32_t>(s.imm));
         if (s.op == Op::div) c_.vdivps(a, a, imm);
+        if (s.op == Op::sel_lt) leaky(a, s.imm);
         if (s.op == Op::max) c_.vmaxps(a, a, imm);
         if (s.op == Op::min) c_.vminps(a, a, imm);
       }
       c_.vcvtps2dq(a, a);
     }
+  }
+
+  /// y < 0 ? alpha * y : y for alpha in (0, 1), where it is the larger of both.
+  void leaky(const Zmm& y, float alpha) {
+    c_.vmulps(temp(2), y, pool_.each_lane(std::bit_cast<std::int32_t>(alpha)));
+    c_.vmaxps(y, y, temp(2));
   }
 
   void store_all() {
