@@ -106,6 +106,7 @@ Status attention(NodeContext& n) {
     k = heads_apart(c, k, kv_heads);
     v = heads_apart(c, v, kv_heads);
   }
+  OCTAVO_CHECK(c.status());
   q_heads = c.shape(q)[1];
   kv_heads = c.shape(k)[1];
   if (kv_heads < 1 || q_heads % kv_heads != 0) return n.bad("{} query heads are no multiple of {} key heads", q_heads, kv_heads);
@@ -163,6 +164,7 @@ Status rotary_embedding(NodeContext& n) {
   } else if (original.size() != 4) {
     return n.bad("the data are {}, need rank 3 or 4", ir::to_string(original));
   }
+  OCTAVO_CHECK(c.status());
   const std::int64_t size = c.shape(x)[3];
   if (dim == 0) dim = size;
   if (dim < 2 || dim > size || dim % 2 != 0) return n.bad("rotary_embedding_dim {} for heads of {}", dim, size);
