@@ -169,9 +169,24 @@ class Permitter {
     report_.inner.insert(name);
     return true;
   }
+  /// Whose arithmetic takes longer than looking it up, at least where the result is stored at several scales.
   static bool costly(Op op) {
-    return op == Op::sigmoid || op == Op::tanh || op == Op::erf || op == Op::gelu || op == Op::hard_swish ||
-           op == Op::hard_sigmoid || op == Op::exp || op == Op::softplus || op == Op::elu;
+    switch (op) {
+      case Op::sigmoid:
+      case Op::tanh:
+      case Op::erf:
+      case Op::gelu:
+      case Op::hard_swish:
+      case Op::hard_sigmoid:
+      case Op::exp:
+      case Op::softplus:
+      case Op::softsign:
+      case Op::mish:
+      case Op::elu:
+      case Op::selu:
+      case Op::leaky_relu: return true;
+      default: return false;
+    }
   }
 
   static bool moves(const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kPointwise); }
