@@ -184,7 +184,9 @@ class Permitter {
       case Op::mish:
       case Op::elu:
       case Op::selu:
-      case Op::leaky_relu: return true;
+      case Op::leaky_relu:
+      case Op::relu:
+      case Op::clip: return true;
       default: return false;
     }
   }
