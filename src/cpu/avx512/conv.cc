@@ -81,6 +81,7 @@ class ConvKernel final : public region::Kernel {
     if (plan_.dots == Dots::amx) {
       const TileRuns t = tile_runs(ph, band_pixels(ph, band));
       s.big.rows = s.small.rows = t.rows;
+      s.big.in_memory = s.small.in_memory = true;
       s.big.pixels = 2 * t.rows, s.small.pixels = t.tail, s.small.skip = t.skip;
       s.repeat = t.repeat, s.big_count = t.big_count, s.small_count = t.tail > 0 ? 1 : 0;
       return s;
@@ -116,9 +117,10 @@ class ConvKernel final : public region::Kernel {
           for (const Tile* tile : {t.big_count > 0 ? &t.big : nullptr, t.small_count > 0 ? &t.small : nullptr}) {
             if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
             const Epilogue& epilogue = line(b) ? plan_.line : plan_.epilogue;
-            at[key(i, b, *tile)] = plan_.dots == Dots::amx
-                                       ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, vbmi)
-                                       : emit_conv_tile(code_, pool, plan_, epilogue, ph, *tile, t.big_count + t.small_count, vbmi);
+            at[key(i, b, *tile)] =
+                plan_.dots == Dots::amx
+                    ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, t.repeat * (t.big_count + t.small_count), vbmi)
+                    : emit_conv_tile(code_, pool, plan_, epilogue, ph, *tile, t.big_count + t.small_count, vbmi);
           }
         }
       }

@@ -40,19 +40,13 @@ class Code : public Xbyak::CodeGenerator {
 
 struct Tile {
   int pixels = 1, vectors = 1;
-  int tail = 16;  ///< channels in the last vector, 1..16
-  int first = 0;  ///< zmm of pixel 0, vector 0
-  /// Not 0: accumulators are int32 in memory at [r15 + place()], in blocks of up to 16 pixels, `rows` used. The last block's
-  /// pixels begin at its row `skip`.
-  int rows = 0, skip = 0;
+  int tail = 16;                                                                 ///< channels in the last vector, 1..16
+  int first = 0;                                                                 ///< zmm of pixel 0, vector 0
+  bool in_memory = false;                                                        ///< accumulators are int32 at [r15 + place()]
+  int rows = 0, skip = 0;                                                        ///< of amx_code.h
   [[nodiscard]] int acc(int p, int v) const { return first + p * vectors + v; }  ///< zmm index
   [[nodiscard]] int accs() const { return pixels * vectors; }
-  [[nodiscard]] bool in_memory() const { return rows != 0; }
-  [[nodiscard]] int blocks() const { return (pixels + rows - 1) / rows; }
-  [[nodiscard]] int place(int p, int v) const {
-    const int block = p / rows, row = p % rows + (block + 1 == blocks() ? skip : 0);
-    return ((block * 16 + row) * vectors + v) * 64;
-  }
+  [[nodiscard]] int place(int p, int v) const { return (p * vectors + v) * 64; }
 };
 
 /// Callee-saved registers and spill space around a generated function. Clobbers rax.

@@ -86,7 +86,7 @@ void Emitter::hoist(int lanes) {
   channel_values_.clear();
   order_reg_ = -1;
   loaded_vector_ = -1;
-  int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3) - (tile_.in_memory() ? kValuesAhead : 0);
+  int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3) - (tile_.in_memory ? kValuesAhead : 0);
   if (tile_.pixels == 1) return;
   const auto grab = [&] {
     const int r = free_.back();
@@ -130,8 +130,8 @@ void Emitter::hoist(int lanes) {
 /// How many vectors are evaluated in step: more than one only for programs long enough that waiting for results is the limit.
 int Emitter::lanes_for(bool few_pointers) const {
   const auto operations = std::count_if(e_.code.begin(), e_.code.end(), [](const Instr& i) { return i.args[0] >= 0; });
-  if ((few_pointers && !tile_.in_memory()) || operations < kLongProgram) return 1;
-  const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory() ? kValuesAhead : 0);
+  if ((few_pointers && !tile_.in_memory) || operations < kLongProgram) return 1;
+  const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory ? kValuesAhead : 0);
   return std::clamp((static_cast<int>(free_.size()) - spare) / each, 1, kLanes);
 }
 
@@ -172,7 +172,7 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
     }
   } else {
     // Accumulators in memory: a few pixels at a time, since every value waits for its group in a register of its own.
-    const int chunk = tile.in_memory() ? std::max(1, kValuesAhead / tile.vectors / together) * together : tile.pixels;
+    const int chunk = tile.in_memory ? std::max(1, kValuesAhead / tile.vectors / together) * together : tile.pixels;
     for (int first = 0; first < tile.pixels; first += chunk) {
       for (int v = 0; v < tile.vectors; ++v) {
         for (int p = first; p < std::min(first + chunk, tile.pixels); ++p) add(p, v, v + 1 == tile.vectors);
@@ -247,7 +247,7 @@ void Emitter::evaluate(const std::vector<Member>& lanes) {
     const auto shared = is_acc ? std::vector<int>{} : share_constants(now_, count);
     for (int lane = 0; lane < count; ++lane) {
       set_lane(lane);
-      if (is_acc && tile_.in_memory()) {
+      if (is_acc && tile_.in_memory) {
         place(now_).home = Home::accumulator;
         continue;
       }
@@ -273,7 +273,7 @@ void Emitter::evaluate(const std::vector<Member>& lanes) {
   now_ = n;
   for (int lane = 0; lane < count; ++lane) {
     set_lane(lane);
-    if (!acc_used && !tile_.in_memory()) release(tile_.acc(p_, v_));
+    if (!acc_used && !tile_.in_memory) release(tile_.acc(p_, v_));
     const Member& m = lanes[static_cast<std::size_t>(lane)];
     const int r = finish_lane();
     if (r >= 0) groups_[m.group].regs[static_cast<std::size_t>(m.member)] = r;
