@@ -18,7 +18,7 @@ COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
 TEXT = """# Times beside ONNX Runtime and OpenVINO
 
 Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file and the
-same cores, with real-time priority; figures are medians over {rounds} rounds of each process's median. The networks have the shapes of the real ones and
+same cores{priority}; figures are medians over {rounds} rounds of each process's median. The networks have the shapes of the real ones and
 seeded weights; `residual`, `outputs`, `everywhere` and `inputs` are placements of Q/DQ pairs, int8 symmetric activations and weights per
 output channel; `uint8` is the model that suits the peers, asymmetric uint8 activations; `float` is the unquantized one.
 
@@ -180,7 +180,8 @@ def real_text(f):
 def head_text(f):
     amx = f.typical.get(1, 0) > AMX_PEAK
     peaks = ", ".join(f"{v:.0f} GMAC/s on {t} thread{'s' * (t > 1)}" for t, v in sorted(f.typical.items())) or "not measured"
-    return TEXT.format(machine=f.raw["machine"], rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
+    priority = ", with real-time priority" if f.raw.get("realtime", True) else ""
+    return TEXT.format(machine=f.raw["machine"], priority=priority, rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
 
 
 def text(results, real):

@@ -213,7 +213,7 @@ def run(args, cases, results):
                 results["work"][case.net] = [list(k) for k in roofline.kernels_of(onnx.load(case.path))]
             except (ValueError, KeyError) as error:
                 print(f"{case.path}: no roofline: {error}", file=say)
-    results["of"] = args.digest
+    results |= {"of": args.digest, "realtime": args.realtime}
     for round_ in range(args.rounds):
         for threads, batch in args.configs:
             if args.layer_bench.exists():
