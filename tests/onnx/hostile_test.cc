@@ -81,7 +81,7 @@ void run_limited(std::uint64_t first, std::uint64_t last, const std::function<st
         p.current = i;
         const itimerval limit{{0, 0}, {kSeconds, 0}};
         ::setitimer(ITIMER_PROF, &limit, nullptr);  // processor time: SIGPROF ends the child
-        ::alarm(120);                               // and one that only waits
+        ::alarm(600);                               // and one that only waits, on a busy machine too
         if (const std::string wrong = judge(file(i), p); !wrong.empty()) {
           std::fprintf(stderr, "file %llu: %s\n", static_cast<unsigned long long>(i), wrong.c_str());
           ++p.errors;
