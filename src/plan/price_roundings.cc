@@ -98,21 +98,42 @@ class RoundingPricer {
     return {};
   }
 
-  /// Regions timed alone may not show what a rounding costs (short ones, several threads). The others that their region is not
-  /// faster with are left out too; if the network is faster then, those in regions that differ cost time. True if there is one.
+  /// Regions timed alone may not show what a rounding costs (short ones, several threads, a busy machine). The others are left out
+  /// too: those that their region is not clearly faster with, or all of them; what makes the network fastest. Those in regions that
+  /// differ then cost time. True if there is one.
   Result<bool> judge_rest(const Graph& graph, const region::Plan& base, Roundings& out) {
-    const Roundings::Together& part = out.without_costly;
-    std::vector<NodeId> views;
-    std::vector<PricedRounding*> rest;
+    if (out.without_costly.without < 0) return false;
+    std::vector<PricedRounding*> some, all;
     for (PricedRounding& p : out.each) {
-      const bool faster_with = p.without < 0 || p.with < kPart * p.without;
-      if (p.costs_time() || !faster_with) views.push_back(p.rounding.view);
-      if (!p.costs_time() && !faster_with) rest.push_back(&p);
+      if (p.costs_time()) continue;
+      all.push_back(&p);
+      if (p.without >= 0 && p.with >= kPart * p.without) some.push_back(&p);
     }
-    if (rest.empty() || part.without < 0) return false;
+    OCTAVO_TRY(Trial best, left_out(graph, base, out, some));
+    if (all.size() > some.size() && options_.effort >= 2) {  // sums say no more than the regions did
+      OCTAVO_TRY(Trial other, left_out(graph, base, out, all));
+      if (!other.costly.empty() && other.part < best.part) best = std::move(other);
+    }
+    for (PricedRounding* p : best.costly) p->cost = Cost::whole;
+    return !best.costly.empty();
+  }
+
+  struct Trial {
+    double part = 1;  ///< of the time of the network without those that cost time so far
+    std::vector<PricedRounding*> costly;
+  };
+  Result<Trial> left_out(const Graph& graph, const region::Plan& base, const Roundings& out,
+                         const std::vector<PricedRounding*>& rest) {
+    const Roundings::Together& costly = out.without_costly;
+    if (rest.empty()) return Trial{};
+    std::vector<NodeId> views;
+    for (const PricedRounding& p : out.each) {
+      if (p.costs_time()) views.push_back(p.rounding.view);
+    }
+    for (const PricedRounding* p : rest) views.push_back(p->rounding.view);
     OCTAVO_TRY(const Roundings::Together every, difference(graph, base, views, nullptr));
-    if (every.same_plan || every.without < 0) return false;
-    OCTAVO_TRY(region::Plan some, replanner_.plan_of(part.graph));
+    if (every.same_plan || every.without < 0) return Trial{};
+    OCTAVO_TRY(region::Plan some, replanner_.plan_of(costly.graph));
     OCTAVO_TRY(region::Plan all, replanner_.plan_of(every.graph));
     std::map<std::string, int> left;
     for (const region::Region& r : all.regions) ++left[region::key(r, all)];
@@ -120,25 +141,23 @@ class RoundingPricer {
     for (const region::Region& r : some.regions) {
       if (--left[region::key(r, some)] < 0) gone.push_back(&r);
     }
-    if (gone.empty()) return false;
+    if (gone.empty()) return Trial{};
     std::optional<Costs::Pair> runs;
     if (options_.effort >= 2) {
       OCTAVO_TRY(runs, replanner_.compare(some, all));
     }
     const bool faster =
-        runs ? runs->second < kWhole * runs->first : every.with - every.without > part.with - part.without + 0.005 * every.with;
-    if (!faster) return false;
-    bool any = false;
+        runs ? runs->second < kWhole * runs->first : every.with - every.without > costly.with - costly.without + 0.005 * every.with;
+    if (!faster) return Trial{};
+    Trial trial{runs ? runs->second / runs->first : 1, {}};
     for (PricedRounding* p : rest) {
       const auto& nodes = p->rounding.onnx_nodes;
       const auto in = [&](const region::Region* r) {
         return std::includes(r->onnx_nodes.begin(), r->onnx_nodes.end(), nodes.begin(), nodes.end());
       };
-      if (std::none_of(gone.begin(), gone.end(), in)) continue;
-      p->cost = Cost::whole;
-      any = true;
+      if (std::any_of(gone.begin(), gone.end(), in)) trial.costly.push_back(p);
     }
-    return any;
+    return trial;
   }
 
   static const region::Region* home_of(const Rounding& r, const region::Plan& plan) {

@@ -18,8 +18,8 @@ namespace octavo::plan {
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
   /// its region, which save more together than those that save alone. `whole`: leaving out also those whose region is not clearly
-  /// faster with them makes the network faster: whole runs in turn by more than 1 % (effort >= 2), else by the sums; and its region
-  /// is one of those that differ.
+  /// faster with them, or all others, makes the network faster: whole runs in turn by more than 1 % (effort >= 2; all others only
+  /// then), else by the sums; and its region is one of those that differ.
   enum class Cost { none, alone, region, whole };
   Rounding rounding;
   std::string region;             ///< the region's name in the plan of the default choices
@@ -45,7 +45,7 @@ struct Roundings {
   Together without_costly;
 };
 /// Times by `options.costs` (effort >= 1), else estimates. Ranges are not used: what they permit, nobody demands. Cost: one
-/// planning a rounding, and up to three comparisons of whole runs. Errors: those of make_plan.
+/// planning a rounding, and up to four comparisons of whole runs. Errors: those of make_plan.
 [[nodiscard]] Result<Roundings> price_roundings(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                                 const PlanOptions& options);
 

@@ -31,14 +31,15 @@ output y2
 /// Every region costs 1 us, and the one with the first rounding 2 us if asked for; whole runs are told.
 class Told final : public plan::Costs {
  public:
-  bool first_costs = false;
+  bool first_costs = false, without_costs = false;
   double whole = 1;  ///< the second plan's time, the first's being 1
   int compared = 0;
 
   Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan&,
                                               const std::vector<region::Offer>& offers) override {
     const bool mid = r.onnx_nodes.contains("mid1");
-    const double seconds = first_costs && mid ? 2e-6 : 1e-6;
+    const bool without = !mid && !r.onnx_nodes.contains("mid2");
+    const double seconds = (first_costs && mid) || (without_costs && without) ? 2e-6 : 1e-6;
     return std::vector<plan::TacticTime>(offers.size(), {seconds, "measured"});
   }
   Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) override {
@@ -86,6 +87,20 @@ TEST(PriceRoundings, WholeRunsTellTheOthers) {
   same.first_costs = true;
   same.whole = 0.995;
   EXPECT_EQ(priced(same, 2).costly, 1) << "half a percent may be noise";
+}
+
+TEST(PriceRoundings, WholeRunsAreBelievedWhereRegionsSayTheOpposite) {
+  Told costs;
+  costs.without_costs = true;  // as if a neighbour had the machine while those were timed
+  costs.whole = 0.8;
+  const auto found = priced(costs, 2);
+  ASSERT_EQ(found.each.size(), 2U);
+  EXPECT_GT(found.each[0].without, found.each[0].with);
+  EXPECT_EQ(found.each[0].cost, Cost::whole);
+  EXPECT_EQ(found.each[1].cost, Cost::whole);
+  costs.whole = 1.2;
+  EXPECT_EQ(priced(costs, 2).costly, 0);
+  EXPECT_EQ(priced(costs, 1).costly, 0);
 }
 
 TEST(PriceRoundings, NothingCostsTimeWhereNothingIsFaster) {
