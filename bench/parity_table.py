@@ -140,11 +140,13 @@ def count(results, nets, styles, threads):
     failed = sum("error" in r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")))
     implicit = [r for n in nets for t in threads if (r := results.get(f"{n}/implicit/{t}")) and "same" in r]
     good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
+    possible = sum(any(f"{n}/{s}/{t}" in results for s in styles) for n in nets for t in threads)
+    absent = f", {possible - len(implicit)} not measured" if possible > len(implicit) else ""
     checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
     equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
     return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {some} reach it without those roundings that the "
             f"placement demands and that cost time, {every} without all that it demands, {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
-            f"within {LIMIT}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
+            f"within {LIMIT}{absent}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
 
 
 def write(kept, nets, styles, threads):

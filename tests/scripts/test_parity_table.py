@@ -56,7 +56,7 @@ def test_the_documents(tmp_path, monkeypatch):
     parity_table.write(json.loads(json.dumps(kept)), ["net"], ["residual", "outputs", "conv-act", "everywhere"], [1, 2])
     page, readme = (tmp_path / "docs/parity.md").read_text(), (tmp_path / "README.md").read_text()
     assert "Of 3 cells 1 are the same plan, 0 have an interval" in page and "1 reach it without those roundings" in page and "0 without all that it demands, 1 do not, 1 failed" in page
-    assert "1 of 1 within 1.02" in page and "equals the reference: 1 of 2" in page
+    assert "1 of 1 within 1.02. Builds" in page and "equals the reference: 1 of 2" in page
     assert "| net, outputs, 1 | 3 | 2 | 90.0, 30.0 us | 1.060 ms | 1.000 ms | 1.060 ms | 1.000 ms | – | – | `q0`, `d0`; `q1`, `d1` |" in page
     assert "| net, everywhere, 1 | 3 | 0 | – | 1.060 ms | 1.000 ms | – | – | 1.050 ms | 1.010 ms | – |" in page
     assert "| net | outputs | 4 | 0 | 0 | 1 | 5 | 5 | 1 copy |" in page
