@@ -136,11 +136,12 @@ constexpr std::size_t kBeyondL2 = std::size_t{8} << 20;
 /// The primitive as oneDNN likes it best, in a network's conditions: its data is where the last run left it, its weights are one of
 /// several copies in turn, more than a core's second level of cache holds. Throws dnnl::error where it cannot.
 std::string measure(const std::array<std::int64_t, 18>& l) {
-  const auto [n, c, h, w, o, kh, kw, sh, sw, dh, dw, top, left, bottom, right, groups, transposed, add] = l;
+  const auto [n, c, h, w, o, kh, kw, sh, sw, dh, dw, top, left, bottom, right, groups, backwards, add] = l;
+  const bool transposed = backwards != 0;  // clang 14 captures no structured bindings
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
   const auto out = [&](std::int64_t in, std::int64_t k, std::int64_t s, std::int64_t d, std::int64_t pads) {
-    return transposed != 0 ? (in - 1) * s + (k - 1) * d + 1 - pads : (in + pads - (k - 1) * d - 1) / s + 1;
+    return transposed ? (in - 1) * s + (k - 1) * d + 1 - pads : (in + pads - (k - 1) * d - 1) / s + 1;
   };
   const Dims x{n, c, h, w}, y{n, o, out(h, kh, sh, dh, top + bottom), out(w, kw, sw, dw, left + right)};
   const Dims k = groups > 1 ? Dims{groups, o / groups, c / groups, kh, kw} : Dims{o, c, kh, kw};
@@ -170,7 +171,7 @@ std::string measure(const std::array<std::int64_t, 18>& l) {
   };
   std::string name;
   dnnl::primitive primitive;
-  if (transposed != 0) {
+  if (transposed) {
     using Deconv = dnnl::deconvolution_forward;
     const Deconv::primitive_desc pd(
         Deconv::desc(kind, dnnl::algorithm::deconvolution_direct, xd, kd, bd, yd, strides, dilations, before, after), attr, engine);
