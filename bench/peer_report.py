@@ -18,7 +18,7 @@ COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
 TEXT = """# Times beside ONNX Runtime and OpenVINO
 
 Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file and the
-same cores{priority}; figures are medians over {rounds} rounds of each process's median. The networks have the shapes of the real ones and
+same cores{priority}; figures are medians over rounds of each process's median ({rounds}). The networks have the shapes of the real ones and
 seeded weights; `residual`, `outputs`, `everywhere` and `inputs` are placements of Q/DQ pairs, int8 symmetric activations and weights per
 output channel; `uint8` is the model that suits the peers, asymmetric uint8 activations; `float` is the unquantized one.
 
@@ -71,7 +71,10 @@ class Found:
             self.ms[net, form, threads, batch] = {e: statistics.median(v) for e, v in times.items() if v}
         self.peak = {int(t): max(v) for t, v in results["peaks"].items()}
         self.typical = {int(t): statistics.median(v) for t, v in results["peaks"].items()}
-        self.rounds = max((len(v) for times in results["times"].values() for v in times.values()), default=0)
+        counts = {}  # configuration -> rounds
+        for key, times in results["times"].items():
+            counts[key.split(" ")[2]] = max([counts.get(key.split(" ")[2], 0), *map(len, times.values())])
+        self.rounds = ", ".join(f"{n} with {c.replace('x', ' thread(s), batch ')}" for c, n in counts.items())
 
     def bound(self, net, threads):
         """roofline.bounds of one image, or None."""
@@ -217,8 +220,8 @@ def write(results, real, name):
     docs/performance-NAME.md."""
     f, docs = Found(results), twins.ROOT / "docs"
     if real:
-        said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; median of {f.rounds} "
-                "rounds, as docs/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
+        said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; medians over rounds ({f.rounds}), "
+                "as docs/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
                 "unquantized file. *Aim*: not below the faster peer.\n")
         (docs / "performance-real.md").write_text(said + text(results, True), encoding="utf-8")
         return
