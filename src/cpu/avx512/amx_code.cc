@@ -278,8 +278,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, con
     c.add(c.rsi, advance);
     c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
     c.L(last);
-    epilogue(emitter, tile, {});
-    c.add(c.rsi, advance);
+    looped_epilogue(c, emitter, tile, plan.epilogue.columns);  // less code than a second straight one
   } else {
     AmxTile::run(units);
     c.L(last);
