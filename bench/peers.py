@@ -210,7 +210,7 @@ def run(args, cases, results):
                 print(f"{case.path}: {last_line(error)}", file=say)
         if case.net not in results["work"]:
             try:
-                results["work"][case.net] = [list(k) for k in roofline.kernels_of(onnx.load(case.path))]
+                results["work"][case.net] = [list(k) for k in roofline.kernels_of(onnx.load(case.path), given=case.shapes)]
             except (ValueError, KeyError) as error:
                 print(f"{case.path}: no roofline: {error}", file=say)
     results |= {"of": args.digest, "realtime": args.realtime}
@@ -282,7 +282,7 @@ def arguments():
     args.layer_bench = args.layer_bench or pathlib.Path(args.octavo).parents[1] / "bench/octavo_layer_bench"
     args.json = args.json or args.models / ("real.json" if args.real else "peers.json")
     args.realtime = shutil.which("chrt") is not None and subprocess.run(["chrt", "-f", "70", "true"], capture_output=True, check=False).returncode == 0
-    args.digest = bundle.digest(args.octavo)
+    args.digest = bundle.digest(args.octavo) if args.rounds > 0 or args.prepare else ""
     return args
 
 

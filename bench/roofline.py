@@ -18,16 +18,16 @@ MOVES = ("MaxPool", "AveragePool", "GlobalAveragePool", "Resize", "Upsample")  #
 Kernel = collections.namedtuple("Kernel", "name op macs bytes depthwise")
 
 
-def shapes_of(model, batch):
-    """{tensor: dimensions}; open dimensions of inputs become `batch`."""
+def shapes_of(model, batch, given):
+    """{tensor: dimensions}; inputs have the shapes that `given` has for them, or their open dimensions become `batch`."""
     import onnx
 
     model = onnx.ModelProto.FromString(model.SerializeToString())
     constants = {t.name for t in model.graph.initializer}
     for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim if value.name not in constants else []:
-            if dim.dim_value <= 0:
-                dim.dim_value = batch
+        for i, dim in enumerate(value.type.tensor_type.shape.dim if value.name not in constants else []):
+            if value.name in given or dim.dim_value <= 0:
+                dim.dim_value = given[value.name][i] if value.name in given else batch
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -39,9 +39,9 @@ def shapes_of(model, batch):
     return found
 
 
-def kernels_of(model, batch=1):
+def kernels_of(model, batch=1, given=None):
     """The kernels of a float or Q/DQ model. Raises ValueError for a product whose shapes cannot be inferred."""
-    shapes = shapes_of(model, batch)
+    shapes = shapes_of(model, batch, given or {})
     producer = {o: n for n in model.graph.node for o in n.output}
     found = []
 

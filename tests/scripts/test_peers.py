@@ -32,6 +32,7 @@ def test_work_of_each_operator(batch):
         ("Conv", 8 * 8 * 8 * 27, False), ("Conv", 8 * 8 * 8 * 9, True), ("ConvTranspose", 8 * 8 * 8 * 4 * 4, False),
         ("GlobalAveragePool", 0, False), ("Gemm", 20, False)]
     assert found[0].bytes == batch * (3 * 16 * 16 + 8 * 8 * 8) + 8 * 27
+    assert roofline.kernels_of(network(), given={"x": [batch, 3, 16, 16]}) == found
     b = roofline.bounds(found, 1e9)
     assert b["ideal"] == pytest.approx(sum(k.macs for k in found) / 1e9)
     assert b["tuned"] > b["ideal"] / roofline.DENSE
