@@ -11,6 +11,7 @@
 #include "cpu/amx_emulated.h"
 #include "cpu/avx512/provider.h"
 #include "cpu/scalar_region.h"
+#include "program/math.h"
 
 namespace octavo::testing {
 namespace {
@@ -154,6 +155,33 @@ TEST_P(GeneratedConv, Transposed) {
     if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
     plain(s, k);
     EXPECT_RUNS(run(s, k));
+  }
+}
+
+// A SiLU in floats, enough pixels and one store: the epilogue of a tile runs among the next one's dots. Reductions that end there,
+// and reductions that go on in loops.
+TEST_P(GeneratedConv, LongEpilogues) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t o : {32, 45, 64}) {
+    for (const std::int64_t c : {4, 100, 8, 32}) {
+      Conv k;
+      k.o = o, k.c = c, k.h = 25, k.w = 41, k.gap = static_cast<int>(seed % 2) * 3;
+      if (c == 8 || c == 32) k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+      Scene s(seed++);
+      build(s, k);
+      auto& st = s.stage();
+      st.operands = {{s.along(DType::f32, st.space, 1, 3e-4F), {}}, {s.along(DType::f32, st.space, 1), {}}};
+      auto& p = st.program;
+      p.operand_count = 2;
+      program::ProgramOps ops{p};
+      const int x = p.push(Op::fma, p.push(Op::i2f, p.push(Op::acc_i)), p.load(Op::load_f, 0), p.load(Op::load_f, 1));
+      const int y = p.push(Op::mul, x, program::unary(ops, ir::Op::sigmoid, ir::Attrs{}, x));
+      const int q =
+          p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, y, p.imm_f(0.05F)), p.imm_f(-128)), p.imm_f(127)));
+      p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}};
+      st.stores = {s.nhwc(DType::u8, st.space, BufferKind::arena, k.gap)};
+      EXPECT_RUNS(run(s, k));
+    }
   }
 }
 

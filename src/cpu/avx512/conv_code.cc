@@ -22,21 +22,28 @@ constexpr std::int32_t kLastSegment = 0x7fffffff;
 
 /// Dots in straight-line code: enough to hide the loop, few enough that decoded code fits the micro-op cache beside the epilogue.
 constexpr int kUnrolledDots = 192, kStraightDots = 768;
+/// Groups of four of a tile of 12 accumulators under an epilogue of some 25 operations.
+constexpr std::int64_t kAmongQuads = 24;
+constexpr std::int64_t kPixelsBehind = 1000;
 
 class ConvTile {
  public:
   /// `tiles`: of a block over a band. In that time the next block's weights are fetched into L2.
-  ConvTile(Code& c, const Phase& phase, const Tile& tile, std::int64_t tiles) : c_(c), ph_(phase), t_(tile), tiles_(tiles) {}
+  /// `after_units`: registers are those of ConvUnits, which has done the first segments.
+  ConvTile(Code& c, const Phase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
+      : c_(c), ph_(phase), t_(tile), tiles_(tiles), after_units_(after_units) {}
 
-  void reduce() {
+  void reduce(std::size_t first_segment = 0) {
     const int dots = t_.accs();
-    const auto total = static_cast<std::int64_t>(ph_.segments.size()) * ph_.quads;
+    const auto segments = static_cast<std::int64_t>(ph_.segments.size() - first_segment), total = segments * ph_.quads;
     if (total == 0) return;
-    c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    if (!after_units_) c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
+    if (first_segment > 0) c_.add(w_, static_cast<int>(static_cast<std::int64_t>(first_segment) * ph_.quads * t_.vectors * 64));
     if (total * dots <= kStraightDots) {
       std::int64_t done = 0;
-      for (auto segment : ph_.segments) {
-        for (std::int64_t q = 0; q < ph_.quads; ++q, ++done) quad(static_cast<int>(segment + 4 * q), static_cast<int>(done), false);
+      for (auto s = first_segment; s < ph_.segments.size(); ++s) {
+        for (std::int64_t q = 0; q < ph_.quads; ++q, ++done)
+          quad(static_cast<int>(ph_.segments[s] + 4 * q), static_cast<int>(done), false);
       }
       return;
     }
@@ -46,8 +53,8 @@ class ConvTile {
     if (ph_.quads % unroll != 0) unroll = most;
     const auto loops = ph_.quads / unroll;
     const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = t_.vectors * 64;
-    const bool walks = ph_.segments.size() > 1;
-    const std::int64_t rounds = loops * static_cast<std::int64_t>(ph_.segments.size());
+    const bool walks = segments > 1;
+    const std::int64_t rounds = loops * segments;
     const auto lines = ceil_div(total * t_.vectors, std::max<std::int64_t>(1, tiles_ * rounds));
     const bool fetch = t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
     Xbyak::Label next_segment, inner;
@@ -57,10 +64,10 @@ class ConvTile {
       c_.mov(c_.ptr[c_.rdi + kWalkEnd], k_);
     }
     if (walks) {
-      c_.lea(k_, c_.ptr[c_.rip + segments_]);
+      c_.lea(k_, c_.ptr[c_.rip + segments_ + static_cast<int>(first_segment) * 8]);
       c_.mov(c_.ptr[c_.rdi + kWalk], k_);
     }
-    c_.mov(k_, ph_.segments.front());
+    c_.mov(k_, ph_.segments[first_segment]);
     if (walks) c_.L(next_segment);
     if (loops > 1) c_.align(32);
     c_.L(inner);
@@ -112,6 +119,7 @@ class ConvTile {
 
  private:
   [[nodiscard]] Reg64 x(int p) const {
+    if (after_units_) return Reg64(Xbyak::Operand::R8 + p);
     const std::array<Reg64, 12> regs{c_.rax, c_.rbx, c_.rcx, c_.rdx, c_.rsi, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
     return regs[static_cast<std::size_t>(p)];
   }
@@ -135,7 +143,9 @@ class ConvTile {
   const Phase& ph_;
   Tile t_;
   std::int64_t tiles_;
-  const Reg64 w_ = Xbyak::util::rbp, k_ = Xbyak::util::r15, ahead_ = Xbyak::util::r14;  // r14: free below 12 pixels
+  bool after_units_;
+  const Reg64 w_ = after_units_ ? Xbyak::util::r14 : Xbyak::util::rbp, k_ = Xbyak::util::r15;
+  const Reg64 ahead_ = after_units_ ? Xbyak::util::rbp : Xbyak::util::r14;  // r14: free below 12 pixels
   int next_temp_ = 0;
   Xbyak::Label segments_;
 };
@@ -144,12 +154,13 @@ class ConvTile {
 /// in them for a quad, the other is loaded again and again.
 class ConvUnits {
  public:
-  ConvUnits(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile)
+  /// `temps`: zmm from which on registers are free for the dots. The reduction's first `segments` only.
+  ConvUnits(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, int temps, std::size_t segments)
       : c_(c),
         plan_(plan),
-
         ph_(phase),
-        temps_(2 * tile.accs()),
+        segments_(segments),
+        temps_(temps),
         weights_stay_(tile.vectors <= tile.pixels),
         reserved_(std::min(tile.vectors, tile.pixels) + 1) {}
 
@@ -161,7 +172,8 @@ class ConvUnits {
     list.emplace_back([=, this] { start(t, ahead); });
     const int other = temps_ + reserved_ - 1;
     int index = 0;
-    for (auto segment : ph_.segments) {
+    for (std::size_t s = 0; s < segments_; ++s) {
+      const std::int64_t segment = ph_.segments[s];
       for (std::int64_t q = 0; q < ph_.quads; ++q, ++index) {
         const int at = static_cast<int>(segment + 4 * q);
         const auto weight = [=, this](int v) { return c_.ptr[w_ + (index * t.vectors + v) * 64]; };
@@ -185,9 +197,7 @@ class ConvUnits {
     return list;
   }
 
- private:
-  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
-
+  /// Addresses and first values.
   void start(const Tile& t, int ahead) const {
     for (int p = 0; p < t.pixels; ++p) {
       c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.epilogue.columns * 4]);
@@ -197,14 +207,70 @@ class ConvUnits {
     c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
   }
 
+ private:
+  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
+
   Code& c_;
   const ConvPlan& plan_;
   const Phase& ph_;
+  std::size_t segments_;
   int temps_;
   bool weights_stay_;
   int reserved_;
   const Reg64 w_ = Xbyak::util::r14;
 };
+
+/// Segments whose dots run among a long epilogue's instructions: enough for most of them, few enough for straight code. 0: none.
+std::size_t segments_among(const Phase& phase, const Tile& tile) {
+  std::size_t n = 0;
+  std::int64_t quads = 0;
+  while (n < phase.segments.size() && quads < kAmongQuads) ++n, quads += phase.quads;
+  return quads * tile.accs() > kStraightDots ? 0 : n;
+}
+
+/// A long epilogue behind the next tile's dots: the accumulators go to the stack, and their registers to the next tile.
+void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& phase, const Tile& tile, std::int64_t tiles,
+                 std::size_t segments) {
+  const int columns = plan.epilogue.columns, advance = tile.pixels * columns * 4, stack = emitter.stack_bytes();
+  Tile stored = tile;
+  stored.in_memory = true;
+  ConvUnits units(c, plan, phase, tile, tile.accs(), segments);
+  ConvTile rest(c, phase, tile, tiles, true);
+  const int free = tile.accs() + units.reserved();
+  Xbyak::Label loop, last;
+  enter(c, stack + tile.accs() * 64);
+  emitter.masks(tile);
+  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  units.start(tile, 0);  // the first tile's dots by loops: code that runs once is fetched from memory for it
+  rest.reduce(0);
+  c.align(16);
+  c.L(loop);
+  for (int i = 0; i < tile.accs(); ++i) c.vmovdqu32(c.ptr[c.rsp + stack + i * 64], Zmm(i));
+  c.dec(c.qword[c.rdi + kTiles]);
+  c.jz(last, Xbyak::CodeGenerator::T_NEAR);
+  const auto dots = units(tile, advance);
+  c.lea(c.r15, c.ptr[c.rsp + stack]);
+  emitter.begin(stored, free, true);
+  std::size_t done = 0, row = 0;
+  const auto rows = static_cast<std::size_t>(emitter.rows());
+  emitter.between([&] {
+    for (++row; done < std::min(dots.size(), dots.size() * row / rows); ++done) dots[done]();
+  });
+  for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
+  for (; done < dots.size(); ++done) dots[done]();
+  emitter.between({});
+  c.add(c.rsi, advance);
+  rest.reduce(segments);
+  c.jmp(loop, Xbyak::CodeGenerator::T_NEAR);
+  c.L(last);
+  c.lea(c.r15, c.ptr[c.rsp + stack]);
+  emitter.begin(stored, free, true);
+  for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
+  c.add(c.rsi, advance);
+  c.mov(c.ptr[c.rdi + kTable], c.rsi);
+  leave(c, stack + tile.accs() * 64);
+  rest.data();
+}
 
 }  // namespace
 
@@ -214,10 +280,18 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   ConvTile t(c, phase, tile, tiles);
   c.align(64);
   const std::size_t start = c.getSize();
+  // With other tensors to read or write, or few pixels for code that is fetched from memory, it costs more than it saves.
+  if (emitter.is_long() && tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6 && epilogue.columns <= 2 &&
+      phase.pixels >= kPixelsBehind) {
+    if (const auto segments = segments_among(phase, tile); segments > 0) {
+      emit_behind(c, emitter, plan, phase, tile, tiles, segments);
+      return start;
+    }
+  }
   enter(c, emitter.stack_bytes());
   emitter.masks(tile);
   if (tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
-    const ConvUnits units(c, plan, phase, tile);
+    const ConvUnits units(c, plan, phase, tile, 2 * tile.accs(), phase.segments.size());
     emit_pipeline(c, emitter, tile, plan.epilogue.columns, units.reserved(), units);
     leave(c, emitter.stack_bytes());
     return start;

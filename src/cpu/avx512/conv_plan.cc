@@ -233,8 +233,7 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
 int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
   // Two sets of accumulators; what they leave free keeps the epilogue's constants, which matters more the shorter the reduction.
   const bool light = quads >= 12 && epilogue.columns <= 2;
-  const auto operations = std::count_if(epilogue.code.begin(), epilogue.code.end(), [](const Instr& i) { return i.args[0] >= 0; });
-  if (operations >= kManyOperations && quads * vectors * 64 <= kNearWeights) return 12 / vectors;
+  if (epilogue.operations() >= kManyOperations && quads * vectors * 64 <= kNearWeights) return 12 / vectors;
   if (vectors == 1 && quads <= 12) return 12;  // a pack has four pixels; six of them waste one
   if (quads <= kPipelinedQuads) return std::min(6, (light ? 12 : 10) / vectors);
   return std::min(12, (quads <= 96 ? 20 : 24) / vectors);

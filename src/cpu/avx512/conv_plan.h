@@ -72,9 +72,8 @@ inline constexpr std::int64_t kPipelinedQuads = 32;
 /// Longer reductions hide the epilogue, and their many accumulator values rarely leave a single fma for 64 channels. With tiles the
 /// epilogue weighs eight times as much.
 inline constexpr std::int64_t kBriefQuads = 96, kBriefTileQuads = 288;
-/// Epilogues of so many operations (a SiLU in floats) take registers from the accumulators: several vectors run in step.
-inline constexpr std::int64_t kManyOperations = 16;
-/// ... while a block's weights stay in L1: few pixels a tile means that they pass more often.
+/// Long epilogues (Emitter::is_long) take registers from the accumulators while a block's weights stay in L1: few pixels a tile
+/// means that they pass more often.
 inline constexpr std::int64_t kNearWeights = 48 << 10;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).

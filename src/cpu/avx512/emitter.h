@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -112,6 +113,11 @@ class Emitter {
   void begin(const Tile& tile, int free_first, bool few_pointers);
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
   void step(int i);
+  /// Called between instructions of a step that do not depend on each other's registers: rows() times in all steps.
+  void between(std::function<void()> f) { between_ = std::move(f); }
+  [[nodiscard]] int rows() const;
+  /// Long enough that vectors are evaluated in step with registers of their own (kManyOperations).
+  [[nodiscard]] bool is_long() const { return e_.operations() >= kManyOperations; }
   /// Values that are live together at most, constants not counted.
   [[nodiscard]] int width() const;
 
@@ -211,6 +217,8 @@ class Emitter {
     std::size_t group = 0;
   };
   std::vector<Step> steps_;
+  bool tight_ = false;  ///< accumulators in memory, and other code's in the registers: results must not wait for each other
+  std::function<void()> between_;
 };
 
 }  // namespace octavo::cpu::avx512

@@ -45,11 +45,15 @@ std::array<std::uint8_t, 64> natural_order() {
 
 void enter(Code& c, int stack_bytes) {
   for (const auto& r : {c.rbx, c.rbp, c.r12, c.r13, c.r14, c.r15}) c.push(r);
-  if (stack_bytes > 0) c.sub(c.rsp, stack_bytes);
+  if (stack_bytes == 0) return;
+  c.mov(c.rax, c.rsp);  // kept behind the space, which begins at a cache line
+  c.sub(c.rsp, stack_bytes + 64);
+  c.and_(c.rsp, -64);
+  c.mov(c.ptr[c.rsp + stack_bytes], c.rax);
 }
 
 void leave(Code& c, int stack_bytes) {
-  if (stack_bytes > 0) c.add(c.rsp, stack_bytes);
+  if (stack_bytes > 0) c.mov(c.rsp, c.ptr[c.rsp + stack_bytes]);
   for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
   c.vzeroupper();
   c.ret();

@@ -86,7 +86,8 @@ void Emitter::hoist(int lanes) {
   channel_values_.clear();
   order_reg_ = -1;
   loaded_vector_ = -1;
-  int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3) - (tile_.in_memory ? kValuesAhead : 0);
+  int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3);
+  if (tile_.in_memory) budget -= tight_ ? lanes : kValuesAhead;
   if (tile_.pixels == 1) return;
   const auto grab = [&] {
     const int r = free_.back();
@@ -116,6 +117,7 @@ void Emitter::hoist(int lanes) {
     load_order(order_reg_);
   }
   for (bool wanted : {true, false}) {
+    if (tight_) break;  // results of all pixels would wait for the last vector
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
       const int value = static_cast<int>(i);
       if (!is_load(e_.code[i].op) || uses_[i].empty() || operand_of(value).access != Access::channel) continue;
@@ -129,8 +131,8 @@ void Emitter::hoist(int lanes) {
 
 /// How many vectors are evaluated in step: more than one only for programs long enough that waiting for results is the limit.
 int Emitter::lanes_for(bool few_pointers) const {
-  const auto operations = std::count_if(e_.code.begin(), e_.code.end(), [](const Instr& i) { return i.args[0] >= 0; });
-  if ((few_pointers && !tile_.in_memory) || operations < kLongProgram) return 1;
+  if (tight_) return tile_.vectors == 3 ? 3 : 4;  // what is packed together
+  if ((few_pointers && !tile_.in_memory) || e_.operations() < kLongProgram) return 1;
   const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory ? kValuesAhead : 0);
   return std::clamp((static_cast<int>(free_.size()) - spare) / each, 1, kLanes);
 }
@@ -143,6 +145,7 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   groups_.clear();
   steps_.clear();
   if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
+  tight_ = tile.in_memory && free_.size() < 24;
   const int lanes = lanes_for(few_pointers);
   hoist(lanes);
   // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
@@ -185,7 +188,11 @@ void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
 
 void Emitter::step(int i) {
   const Step& s = steps_[static_cast<std::size_t>(i)];
-  if (s.members.empty()) return pack(groups_[s.group]);
+  if (s.members.empty()) {
+    pack(groups_[s.group]);
+    if (between_) between_();
+    return;
+  }
   const Member& first = s.members.front();
   const int v = groups_[first.group].members[static_cast<std::size_t>(first.member)].second;
   if (v != loaded_vector_) {
@@ -195,6 +202,12 @@ void Emitter::step(int i) {
     loaded_vector_ = v;
   }
   evaluate(s.members);
+}
+
+int Emitter::rows() const {
+  int n = 0;
+  for (const Step& s : steps_) n += s.members.empty() ? 1 : static_cast<int>(e_.operations());
+  return n;
 }
 
 void Emitter::emit(const Tile& tile) {
@@ -269,6 +282,7 @@ void Emitter::evaluate(const std::vector<Member>& lanes) {
       pinned_.fill(false);
     }
     unshare(shared);
+    if (between_ && !is_acc) between_();
   }
   now_ = n;
   for (int lane = 0; lane < count; ++lane) {

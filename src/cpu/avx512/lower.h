@@ -55,6 +55,9 @@ struct Pack {
   }
 };
 
+/// Epilogues of so many operations (a SiLU in floats) take registers from the accumulators: several vectors run in step.
+inline constexpr std::int64_t kManyOperations = 16;
+
 /// What the emitter needs of a stage. Streams are operands first, then stores.
 struct Epilogue {
   std::vector<Instr> code;
@@ -64,6 +67,9 @@ struct Epilogue {
   int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
   Pack pack;
 
+  [[nodiscard]] std::int64_t operations() const {
+    return std::count_if(code.begin(), code.end(), [](const Instr& i) { return i.args[0] >= 0; });
+  }
   [[nodiscard]] int stream_count() const { return static_cast<int>(operands.size() + stores.size()); }
   [[nodiscard]] const Stream& stream(int s) const {
     const auto k = static_cast<std::size_t>(s);
