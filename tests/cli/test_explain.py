@@ -163,18 +163,6 @@ def test_what_costs_says_why(name, tmp_path):
         assert set(causes) <= nodes, set(causes) - nodes
 
 
-if __name__ == "__main__":  # writes the outputs in docs/explain.md again
-    import tempfile
-    page = ROOT / "docs/explain.md"
-    text = page.read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(QDQ, pathlib.Path(folder) / "model.onnx")
-        for command, _ in shown(text):
-            output = "".join(f"    {line}\n" if line else "\n" for line in printed(command, folder))
-            text = re.sub(rf"^    \$ {re.escape(command)}\n(?:    .*\n|\n(?=    ))*", lambda _, c=command, o=output: f"    $ {c}\n{o}", text, flags=re.M)
-    page.write_text(text)
-
-
 def test_json_of_a_model_has_the_laws_that_the_text_lists(tmp_path):
     """Rule by rule and in order; of one node, only what concerns it. An engine file does not keep them."""
     more = ["--effort", 0, "--threads", 1]
@@ -189,3 +177,15 @@ def test_json_of_a_model_has_the_laws_that_the_text_lists(tmp_path):
     assert few == [a for a in laws["applied"] if node in a["onnx_nodes"]] and 0 < len(few) < len(laws["applied"])
     octavo("build", QDQ, "-o", tmp_path / "e.octavo", *more)
     assert "laws" not in json.loads(octavo("explain", tmp_path / "e.octavo", "--json"))
+
+
+if __name__ == "__main__":  # writes the outputs in docs/explain.md again
+    import tempfile
+    page = ROOT / "docs/explain.md"
+    text = page.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(QDQ, pathlib.Path(folder) / "model.onnx")
+        for command, _ in shown(text):
+            output = "".join(f"    {line}\n" if line else "\n" for line in printed(command, folder))
+            text = re.sub(rf"^    \$ {re.escape(command)}\n(?:    .*\n|\n(?=    ))*", lambda _, c=command, o=output: f"    $ {c}\n{o}", text, flags=re.M)
+    page.write_text(text)
