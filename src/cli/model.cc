@@ -89,14 +89,37 @@ void log_decisions(const api::Built& built) {
   }
 }
 
+/// --minShapes and --maxShapes are taken where they say what --shapes says.
+Status one_set_of_shapes(const ModelOptions& options) {
+  Shapes built;
+  if (!options.shapes.empty()) {
+    OCTAVO_TRY(built, parse_shapes(options.shapes));
+  }
+  for (const auto& [name, text] : {std::pair{"--minShapes", &options.min_shapes}, {"--maxShapes", &options.max_shapes}}) {
+    if (text->empty()) continue;
+    OCTAVO_TRY(const Shapes bound, parse_shapes(*text));
+    if (bound == built) continue;
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "{} {}, --shapes {}: an engine has one set of shapes\n  to do: build an engine for each, or give the range in a "
+            "program: profiles={{input: (min, opt, max)}} of octavo.build",
+            name, *text, options.shapes.empty() ? "not given" : options.shapes));
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
   model->type_name("FILE");
-  app.add_option("--shapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
+  app.add_option("--shapes,--optShapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
+  app.add_option("--minShapes", o.min_shapes, "As --shapes, or an error that says how to get a range of shapes")
+      ->type_name("SHAPES");
+  app.add_option("--maxShapes", o.max_shapes, "The same")->type_name("SHAPES");
   app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
@@ -170,6 +193,7 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   build.import.default_batch = batch;
   build.import.shapes = shapes;
+  OCTAVO_CHECK(one_set_of_shapes(options));
   if (!options.shapes.empty()) {
     OCTAVO_TRY(auto given, parse_shapes(options.shapes));
     given.insert(shapes.begin(), shapes.end());
@@ -191,7 +215,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                                                 "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
                                                 options.path, options.path));
     }
-    if (!options.shapes.empty() || !options.disable.empty()) {
+    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() || !options.disable.empty()) {
       return fail(ErrorKind::usage, fmt::format("--shapes and --disable belong to building; \"{}\" is an engine, already built\n"
                                                 "  give them to: octavo build MODEL.onnx -o {}",
                                                 options.path, options.path));

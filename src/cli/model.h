@@ -16,7 +16,7 @@
 namespace octavo::cli {
 
 struct ModelOptions {
-  std::string path, shapes, device = "cpu";
+  std::string path, shapes, min_shapes, max_shapes, device = "cpu";
   int threads = 0;
   std::vector<std::string> disable;
   int effort = 2;

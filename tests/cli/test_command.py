@@ -188,6 +188,9 @@ def test_disable_a_rule():
         (["run", QDQ, "--input", IMAGES / "0_008.png", "--resize", "8x8"], 2,
          "error: the picture is 8x8 after --resize and --crop; the input is 16x16 (height x width)\n"),
         (["build", QDQ, "-o", "/nonexistent/e.octavo"], 7, None),
+        (["bench", FP32, "--optShapes=image:1x1x16x16", "--minShapes=image:1x1x16x16", "--maxShapes=image:8x1x16x16"], 2,
+         "error: --maxShapes image:8x1x16x16, --shapes image:1x1x16x16: an engine has one set of shapes\n"
+         "  to do: build an engine for each, or give the range in a program: profiles={input: (min, opt, max)} of octavo.build\n"),
         (["bench", FP32, "--shapes", "image"], 2, 'error: --shapes image: "image" is not NAME:DIMxDIMx..., as in image:1x3x224x224\n'),
         (["bench", FP32, "--shapes", "image:1x1x16x16", "--batch", "2"], 2, f'error: --batch 2: the batch of "{FP32}" is fixed at 1\n'),
     ],
