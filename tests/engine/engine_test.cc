@@ -21,6 +21,10 @@ thread_local long allocations = 0;
   if (void* p = std::malloc(n == 0 ? 1 : n)) return p;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(n);
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
