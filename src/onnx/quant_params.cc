@@ -66,8 +66,9 @@ Result<Quantizer> read_quantizer(NodeContext& n, const QuantParams& p) {
   const auto rank = static_cast<std::int64_t>(p.shape.size());
   if (entries != 1) {
     if (scale->shape().size() != 1) {
-      return n.unsupported("scale \"{}\" is {}: blocked quantization is not covered; quantize per tensor or per channel",
-                           n.input_name(p.scale), ir::to_string(scale->type()));
+      return n.unsupported(
+          "scale \"{}\" is {}: one scale or one for each channel has at most one dimension, blocks need block_size (opset 21)",
+          n.input_name(p.scale), ir::to_string(scale->type()));
     }
     OCTAVO_TRY(const std::int64_t axis, n.axis(p.axis, rank));
     q.axis = static_cast<int>(axis);
