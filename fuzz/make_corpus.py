@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes fuzz/corpus: small valid files of every kind that the fuzz targets read. `make_corpus.py --octavo build/release/bin/octavo`.
 
-onnx: for each operator the largest of its models in tests/onnx/op_cases.py, and every model of op_cases_wide.py; engine: what `octavo build`
-makes of some of them. Hostile.TheCorpusReachesEveryImporter (tests/onnx) names the operators that are missing."""
+onnx: for each operator the largest of its models in tests/onnx/op_cases.py, every model of op_cases_wide.py, and forms that only some functions of
+the importer see; engine: what `octavo build` makes of some of them. Hostile.TheCorpusReachesEveryImporter (tests/onnx) names the operators that are missing."""
 import argparse
 import io
 import pathlib
@@ -14,6 +14,7 @@ import tempfile
 import zlib
 
 import numpy as np
+import onnx
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/onnx"))
@@ -45,6 +46,48 @@ def models():
     return best, wide
 
 
+def forms():
+    """Models by name, each for functions of the importer that no largest model reaches."""
+    f, u8, s8, s32, f64, s4 = (getattr(onnx.TensorProto, t) for t in ("FLOAT", "UINT8", "INT8", "INT32", "DOUBLE", "INT4"))
+    node, tensor = onnx.helper.make_node, onnx.helper.make_tensor
+    out = {}
+
+    def add(name, nodes, inputs, constants, outputs, opset=21):
+        infos = [[onnx.helper.make_tensor_value_info(n, t, shape) for n, (t, shape) in side.items()] for side in (inputs, outputs)]
+        graph = onnx.helper.make_graph(nodes, name, *infos, constants)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+        onnx.checker.check_model(model, full_check=True)
+        out[f"form.{name}"] = model.SerializeToString()
+
+    add("blocks_int4", [node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1, block_size=4),
+                        node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1, block_size=4)], {"x": (f, [2, 8])},
+        [tensor("s", f, [2, 2], [0.5, 0.25, 0.125, 1]), tensor("z", s4, [2, 2], [0, 1, -2, 3])], {"y": (f, [2, 8])})
+    add("scales_at_run_time", [node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1), node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1)],
+        {"x": (f, [2, 3]), "s": (f, [3]), "z": (u8, [3])}, [], {"y": (f, [2, 3])})
+    add("channel_of_zeros", [node("DequantizeLinear", ["w", "s"], ["y"], axis=0), node("Mul", ["x", "y"], ["r"])], {"x": (f, [2, 2])},
+        [tensor("w", s8, [2, 2], [0, 0, 3, -4]), tensor("s", f, [2], [0, 0.5])], {"r": (f, [2, 2])})
+    add("gemm_factors", [node("Gemm", ["a", "b", "c"], ["y"], alpha=0.5, beta=2.0)], {"a": (f, [2, 3]), "c": (f, [2, 2])},
+        [tensor("b", f, [3, 2], [1, 2, 3, 4, 5, 6])], {"y": (f, [2, 2])})
+    add("conv_integer_pads", [node("ConvInteger", ["x", "w", "z"], ["y"], pads=[1, 1, 1, 1])], {"x": (u8, [1, 1, 3, 3]), "z": (u8, [])},
+        [tensor("w", u8, [1, 1, 2, 2], [1, 2, 3, 4])], {"y": (s32, [1, 1, 4, 4])})
+    add("pad_wrap", [node("Pad", ["x", "p"], ["y"], mode="wrap")], {"x": (f, [2, 3])}, [tensor("p", onnx.TensorProto.INT64, [4], [0, 1, 1, 2])],
+        {"y": (f, [3, 6])})
+    add("pad_value_at_run_time", [node("Pad", ["x", "p", "v"], ["y"])], {"x": (f, [2, 3]), "v": (f, [])},
+        [tensor("p", onnx.TensorProto.INT64, [4], [0, 1, 1, 2])], {"y": (f, [3, 6])})
+    add("avg_pool_ceil", [node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1)],
+        {"x": (f, [1, 1, 5, 5])}, [], {"y": (f, [1, 1, 3, 3])})
+    add("codes_reshaped", [node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0), node("Reshape", ["d", "n"], ["r"]), node("Mul", ["x", "r"], ["y"])],
+        {"x": (f, [2, 4])}, [tensor("w", s8, [2, 2, 2], [1, 2, 3, 4, 5, 6, 7, 8]), tensor("s", f, [2], [0.5, 0.25]), tensor("z", s8, [2], [0, 0]),
+                             tensor("n", onnx.TensorProto.INT64, [2], [2, 4])], {"y": (f, [2, 4])})
+    add("resize_antialias", [node("Resize", ["x", "", "", "n"], ["y"], mode="linear", antialias=1)], {"x": (f, [1, 1, 6, 6])},
+        [tensor("n", onnx.TensorProto.INT64, [4], [1, 1, 3, 4])], {"y": (f, [1, 1, 3, 4])})
+    add("doubles", [node("Add", ["x", "c"], ["y"]), node("Sqrt", ["y"], ["r"])], {"x": (f64, [3])}, [tensor("c", f64, [1], [0.1])], {"r": (f64, [3])})
+    for name, code in (("f32", f), ("s32", s32), ("s16", onnx.TensorProto.INT16)):
+        add(f"range_{name}", [node("Range", ["a", "b", "d"], ["r"]), node("Cast", ["r"], ["c"], to=f), node("Add", ["x", "c"], ["y"])], {"x": (f, [3])},
+            [tensor("a", code, [], [0]), tensor("b", code, [], [6]), tensor("d", code, [], [2])], {"y": (f, [3])})
+    return out
+
+
 def png(width, height, kind, depth, pixels):
     def chunk(tag, data):
         return struct.pack(">I", len(data)) + tag + data + struct.pack(">I", zlib.crc32(tag + data))
@@ -57,7 +100,7 @@ def main():
     parser.add_argument("--octavo", default=ROOT / "build/release/bin/octavo")
     options = parser.parse_args()
     best, wide = models()
-    for name, data in sorted((best | wide).items()):
+    for name, data in sorted((best | wide | forms()).items()):
         write("onnx", f"{name}.onnx", data)
     with tempfile.TemporaryDirectory() as work:
         for name in ("Conv", "MaxPool", "QLinearConv", "Softmax", "Resize"):
