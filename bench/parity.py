@@ -137,8 +137,9 @@ def engines(args, net, style, threads):
 
 
 def measure_without(args, net, style, threads, twin):
-    """What the placement demands, and the network without the roundings that cost time against the twin; where that does not reach the
-    limit, also the network without any. The times that this takes go into a copy of the cache."""
+    """What the placement demands, and the network without any of it: where that is the twin's plan, nothing is left to time. Otherwise the
+    network without what costs time against the twin; where that does not reach the limit, also the network without any. The times that
+    this takes go into a copy of the cache."""
     model, some, every = networks.explicit_model(args, net, style), *(engine(args, net, style, form, threads) for form in ("without", "without-all"))
     words = ["explain", model, "--roundings", "--json", "--threads", threads, "--effort", args.effort]
     if args.effort > 0:
@@ -150,6 +151,10 @@ def measure_without(args, net, style, threads, twin):
     if count == 0:
         return row
     twins.octavo(args, *words, *(["--build-without", some] if costly else []), "--build-without-all", every)
+    hashes = [twins.bench(args, e, threads, 0.05)["plan_hash"] for e in (every, twin)]
+    if hashes[0] == hashes[1]:
+        row["without_all"] = compare(args, every, twin, threads)
+        return row
     if costly:
         row["without"] = compare(args, some, twin, threads)
         if costly == count or row["without"]["same"] or row["without"]["low"] <= LIMIT:

@@ -27,10 +27,17 @@ def cell(row):
         return f"{interval(row)} **slower**"
     count, costly = len(row["demanded"]["roundings"]), row["demanded"]["costly"]["count"]
     if count == 0:
-        return f"{interval(row)} **slower**, no roundings"
+        return f"{interval(row)} **slower**, nothing demanded"
     tried = [without(row["without"], "them" if costly == count else f"{costly} of them")] if "without" in row else []
     tried += [without(row["without_all"], "all" if tried else "them")] if "without_all" in row else []
-    return f"{interval(row)}, {count} roundings; {'; '.join(tried)}{'' if explained(row) else ' **slower**'}"
+    return f"{interval(row)}, {demands(row['demanded']['roundings'])}; {'; '.join(tried)}{'' if explained(row) else ' **slower**'}"
+
+
+def demands(found):
+    """In words: roundings inside regions, and tensors kept in float32 beside their codes."""
+    inside = sum(r.get("kind", "inside") == "inside" for r in found)
+    words = [f"{inside} rounding{'s' if inside > 1 else ''}"] if inside else []
+    return " + ".join(words + ([f"{len(found) - inside} float32"] if len(found) > inside else []))
 
 
 def without(row, what):
@@ -65,8 +72,8 @@ def times(row):
 
 
 def roundings_table(results, nets, styles, threads):
-    lines = ["| network, style, threads | roundings | cost time | those regions with, without | explicit | twin | without those | twin | without all | twin | "
-             "ONNX nodes of the first two that cost time |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    lines = ["| network, style, threads | demanded | cost time | those regions with, without | explicit | twin | without those | twin | without all | twin | "
+             "ONNX nodes of the first two that cost time |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for net in nets:
         for t in threads:
             for s in styles:
@@ -77,7 +84,7 @@ def roundings_table(results, nets, styles, threads):
                 dear = [r for r in found if r["costs_time"]]
                 names = "; ".join(", ".join(f"`{n}`" for n in r["onnx_nodes"]) for r in dear[:2]) + ("; ..." if len(dear) > 2 else "")
                 regions = f"{1e6 * costly['seconds_with']:.1f}, {1e6 * costly['seconds_without']:.1f} us" if "seconds_without" in costly and dear else "–"
-                lines.append(f"| {net}, {s}, {t} | {len(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {row['twin_ms']:.3f} ms | "
+                lines.append(f"| {net}, {s}, {t} | {demands(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {row['twin_ms']:.3f} ms | "
                              f"{times(row.get('without'))} | {times(row.get('without_all'))} | {names or '–'} |")
     return "\n".join(lines) if len(lines) > 2 else "None: no interval lies above the limit."
 
@@ -103,9 +110,10 @@ TEXT = """# Explicit models against their implicit twins
 Written by `bench/parity.py --write` from one run on {machine}; pairs of processes took turns on {jobs} cores at a time, each pair on
 cores of its own; effort {effort}; `docs/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
 of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that
-take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says how many roundings the placement demands
-inside regions, and the ratio of the network without those that cost time over the twin, measured the same way; where that does not reach
-{limit} either, without all of them; *slower* where they do not explain it. The last column is the twin with every range over the fastest
+take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says what the placement demands: *roundings* inside
+regions, and tensors that are kept in *float32* beside their codes, because somebody reads them without a pair. *Without them the twin's plan*:
+the network without these compiles to the twin's plan, hash for hash, so they are the whole difference. Elsewhere the ratio of the network without those that
+cost time over the twin, measured the same way; where that does not reach {limit} either, without all of them; *slower* where they do not explain it. The last column is the twin with every range over the fastest
 explicit style of all seven.
 
 {main}
@@ -114,10 +122,11 @@ explicit style of all seven.
 
 ## What the placements demand
 
-Cells whose interval lies above {limit}: the roundings inside regions; how many cost time (`docs/parity-method.md` says how that is seen); the
-regions that differ without those, with and without, each region timed alone; and whole runs, each beside the twin that took turns with it: the
-explicit engine, the engine without those that cost time (`octavo explain --roundings --build-without`), and, where that one was not
-measured or does not reach {limit}, the engine without any rounding inside regions (`--build-without-all`).
+Cells whose interval lies above {limit}: the roundings inside regions and the tensors kept in float32 beside their codes; how many cost time
+(`docs/parity-method.md` says how that is seen); the regions that differ without those, with and without, each region timed alone; and whole runs,
+each beside the twin that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings
+--build-without`), not measured where the engine without all of them (`--build-without-all`) is the twin's plan; and that one, where it is, or where the
+other was not measured or does not reach {limit}.
 
 {roundings}
 
@@ -137,6 +146,7 @@ def count(results, nets, styles, threads):
     within = sum(not r["same"] and r["low"] <= LIMIT for r in rows)
     some = sum(reaches(r.get("without")) for r in rows)
     every = sum(explained(r) for r in rows) - some
+    twin = sum(any(r.get(k, {}).get("same", False) for k in ("without", "without_all")) for r in rows)
     failed = sum("error" in r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")))
     implicit = [r for n in nets for t in threads if (r := results.get(f"{n}/implicit/{t}")) and "same" in r]
     good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
@@ -144,8 +154,8 @@ def count(results, nets, styles, threads):
     absent = f", {possible - len(implicit)} not measured" if possible > len(implicit) else ""
     checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
     equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
-    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {some} reach it without those roundings that the "
-            f"placement demands and that cost time, {every} without all that it demands, {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
+    return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {some} reach it without what the "
+            f"placement demands and costs time, {every} without all that it demands ({twin} of both are the twin's plan then), {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
             f"within {LIMIT}{absent}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
 
 

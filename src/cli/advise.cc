@@ -1,4 +1,4 @@
-// octavo advise: which Q/DQ pairs to drop or to add, and what each gains.
+// octavo advise: which Q/DQ pairs to drop, to add or to share with further readers, and what each gains.
 #include "plan/advise.h"
 
 #include <fmt/format.h>
@@ -37,23 +37,32 @@ Result<int> advise(const Options& o) {
   fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} pay\n", result.tried,
              result.plan_seconds * 1e6, source, result.advice.size());
   std::vector<std::string> drop;
+  std::vector<onnx::SharedPair> share;
   int shown = 0;
   for (const plan::Advice& a : result.advice) {
-    const bool drops = a.kind == plan::Advice::Kind::drop;
-    if (drops && a.together) drop.insert(drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
+    using Kind = plan::Advice::Kind;
+    if (a.kind == Kind::drop && a.together) drop.insert(drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
+    if (a.kind == Kind::share && a.together) share.push_back({a.pair, a.onnx_nodes});
     if (++shown > o.most) continue;
-    fmt::print("{} the pair on \"{}\" ({}): saves {:.4g} us, {:.1f} %\n  {}\n", drops ? "drop" : "add", a.tensor,
-               fmt::join(a.onnx_nodes, ", "), a.seconds * 1e6, 100 * a.seconds / result.plan_seconds, a.why);
+    const std::string what = a.kind == Kind::share
+                                 ? fmt::format("put the pair on \"{}\" ({}) before {} too", a.tensor, fmt::join(a.pair, ", "),
+                                               fmt::join(a.onnx_nodes, ", "))
+                                 : fmt::format("{} the pair on \"{}\" ({})", a.kind == Kind::drop ? "drop" : "add", a.tensor,
+                                               fmt::join(a.onnx_nodes, ", "));
+    fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds, a.why);
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
-  fmt::print("dropping those that pay beside each other: {:.4g} us\n", result.dropped_seconds * 1e6);
+  fmt::print("dropping and sharing those that pay beside each other: {:.4g} us\n", result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
-  if (drop.empty())
-    return fail(ErrorKind::usage,
-                fmt::format("--apply {}: there is no pair to drop; added pairs need ranges, which calibration gives", o.apply));
-  OCTAVO_TRY(const int pairs, onnx::drop_pairs_in_file(o.model.path, drop, o.apply));
-  fmt::print("{}: without {} pairs\n", o.apply, pairs);
+  if (drop.empty() && share.empty())
+    return fail(
+        ErrorKind::usage,
+        fmt::format("--apply {}: there is no pair to drop or to share; added pairs need ranges, which calibration gives", o.apply));
+  OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, drop, share, o.apply));
+  fmt::print("{}: without {} pairs, {} before further readers\n", o.apply, done.dropped, done.shared);
+  for (const std::string& tensor : done.not_shared)
+    fmt::print("  \"{}\" is not read by that name; put its pair before the reader by hand\n", tensor);
   return 0;
 }
 
@@ -62,8 +71,10 @@ Result<int> advise(const Options& o) {
 Command add_advise(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
-  app.add_option("--apply", o->apply, "Write the model without the pairs that are to be dropped")->type_name("FILE");
-  app.add_option("--errors", o->errors, "For so many of the best: how much dropping the pair changes the outputs (slow)")
+  app.add_option("--apply", o->apply,
+                 "Write the model without the pairs that are to be dropped, and with those that are to be shared")
+      ->type_name("FILE");
+  app.add_option("--errors", o->errors, "For so many of the best: how much the change does to the outputs (slow)")
       ->check(CLI::Range(0, 1000));
   app.add_option("--most", o->most, "How much advice to print (default 20)")->check(CLI::Range(1, 100000));
   app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");

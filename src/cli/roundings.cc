@@ -30,15 +30,16 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   OCTAVO_CHECK(measuring.keep(build));
   if (!without.costly.empty() && roundings.costly == 0) {
     return fail(ErrorKind::usage,
-                fmt::format("--build-without {}: no rounding inside regions costs time ({} in all)\n"
+                fmt::format("--build-without {}: nothing that the placement demands inside regions costs time ({} in all)\n"
                             "  what `octavo build` makes is the engine without those that do; --build-without-all "
                             "leaves out the others too",
                             without.costly, roundings.each.size()));
   }
   if (!without.all.empty() && roundings.each.empty()) {
-    return fail(ErrorKind::usage, fmt::format("--build-without-all {}: there are no roundings inside regions\n"
-                                              "  what `octavo build` makes is the engine without any",
-                                              without.all));
+    return fail(ErrorKind::usage,
+                fmt::format("--build-without-all {}: there are no roundings inside regions, and no float32 beside codes\n"
+                            "  what `octavo build` makes is the engine without any",
+                            without.all));
   }
   const auto make = [&](const std::string& file, ir::Graph& graph) -> Status {
     if (file.empty()) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,18 @@ struct PairResult {
 [[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,
                                                  const std::string& placement, const std::string& qdq_path);
 
-/// Takes the pairs made of the named QuantizeLinear and DequantizeLinear nodes out of the model and writes it to `out`; weights
-/// keep theirs. Errors: `usage` for a name that is no such node.
-[[nodiscard]] Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes,
-                                             const std::string& out);
+/// Readers of a tensor that another pair of it is put before.
+struct SharedPair {
+  std::set<std::string> pair;     ///< names of its QuantizeLinear and DequantizeLinear
+  std::set<std::string> readers;  ///< names of the nodes that read the pair's input and are to read its output
+};
+struct EditedPairs {
+  int dropped = 0, shared = 0;
+  std::vector<std::string> not_shared;  ///< tensors that none of the named readers reads by that name (through a Reshape, say)
+};
+/// Puts shared pairs before more readers, then takes the pairs made of the named QuantizeLinear and DequantizeLinear nodes out of
+/// the model, and writes it to `out`; weights keep theirs. Errors: `usage` for a name that is no such node.
+[[nodiscard]] Result<EditedPairs> edit_pairs_in_file(const std::string& path, const std::vector<std::string>& drop,
+                                                     const std::vector<SharedPair>& share, const std::string& out);
 
 }  // namespace octavo::onnx

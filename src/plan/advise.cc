@@ -9,6 +9,7 @@
 #include "plan/permit_error.h"
 #include "plan/price.h"
 #include "plan/replan.h"
+#include "plan/roundings.h"
 #include "quant/weight_scales.h"
 
 namespace octavo::plan {
@@ -23,7 +24,7 @@ using ir::ValueId;
 class Adviser {
  public:
   Adviser(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
-      : replanner_(providers, options, costs), pricer_(providers, costs) {}
+      : options_(options), replanner_(providers, options, costs), pricer_(providers, costs) {}
 
   Result<Advised> run(Graph graph, int errors) {
     OCTAVO_CHECK(replanner_.normalize(graph));
@@ -31,12 +32,27 @@ class Adviser {
     Advised out;
     for (const auto& i : base) out.plan_seconds += i.seconds;
     std::vector<Graph> changed;
-    std::vector<NodeId> views;
+    std::vector<Rounding> changes;  // of advice, by its place
     const ir::Grids grids = ir::find_grids(graph);
+    std::vector<Rounding> tries;
     for (const NodeId id : graph.order()) {
+      tries.emplace_back();
+      tries.back().view = id;
+    }
+    for (Rounding& r : find_roundings(graph, options_.disabled)) {
+      if (r.kind == Rounding::Kind::left_out) tries.push_back(std::move(r));
+    }
+    for (const Rounding& change : tries) {
       Advice a;
       Graph other = graph;
-      if (!drop(graph, other, id, a) && !add(graph, grids, other, id, a)) continue;
+      if (change.kind == Rounding::Kind::left_out) {
+        share(change, a);
+        other = otherwise(graph, {&change});
+      } else if (drop(graph, change.view, a)) {
+        other = otherwise(graph, {&change});
+      } else if (!add(graph, grids, other, change.view, a)) {
+        continue;
+      }
       ++out.tried;
       other.remove_dead();
       OCTAVO_CHECK(replanner_.normalize(other));
@@ -52,31 +68,29 @@ class Adviser {
       for (const auto& [key, seconds] : gone) (seconds > 0 ? before : after) += seconds;
       a.seconds = before + after;
       if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
-      if (a.kind == Advice::Kind::drop && errors > 0) changed.push_back(other);
-      a.error = a.kind == Advice::Kind::drop && errors > 0 ? -2.0 - static_cast<double>(changed.size() - 1)
-                                                           : -1;  // a place in `changed`, for now
-      views.push_back(id);
-      a.place = views.size() - 1;
+      const bool estimated = a.kind != Advice::Kind::add && errors > 0;
+      if (estimated) changed.push_back(other);
+      a.error = estimated ? -2.0 - static_cast<double>(changed.size() - 1) : -1;  // a place in `changed`, for now
+      changes.push_back(change);
+      a.place = changes.size() - 1;
       out.advice.push_back(std::move(a));
     }
     std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) { return a.seconds > b.seconds; });
-    out.dropped_seconds = out.plan_seconds;
-    std::vector<NodeId> taken;
+    out.applied_seconds = out.plan_seconds;
+    std::vector<const Rounding*> taken;
     for (Advice& a : out.advice) {
-      if (a.kind != Advice::Kind::drop) continue;
-      Graph other = graph;
-      taken.push_back(views[a.place]);
-      for (const NodeId id : taken) other.replace_uses(graph.node(id).outputs[0], other.node(id).inputs[0], false);
-      other.remove_dead();
+      if (a.kind == Advice::Kind::add) continue;
+      taken.push_back(&changes[a.place]);
+      Graph other = otherwise(graph, taken);
       OCTAVO_CHECK(replanner_.normalize(other));
       const auto items = price(other);
       double sum = 0;
       if (items) {
         for (const auto& i : *items) sum += i.seconds;
       }
-      a.together = items && sum < out.dropped_seconds - 0.2 * a.seconds;
+      a.together = items && sum < out.applied_seconds - 0.2 * a.seconds;
       if (a.together) {
-        out.dropped_seconds = sum;
+        out.applied_seconds = sum;
       } else {
         taken.pop_back();
       }
@@ -99,14 +113,22 @@ class Adviser {
   /// Ids differ between graphs: only the key tells regions apart.
   static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
 
-  static bool drop(const Graph& g, Graph& other, NodeId id, Advice& a) {
+  static void share(const Rounding& r, Advice& a) {
+    a.kind = Advice::Kind::share;
+    a.tensor = r.tensor;
+    a.onnx_nodes = r.onnx_nodes;
+    a.pair = r.pair;
+    a.why = fmt::format("its codes {} are stored for others and read here in float32, so it is stored twice",
+                        ir::to_string(r.quantizer));
+  }
+
+  static bool drop(const Graph& g, NodeId id, Advice& a) {
     const Node& n = g.node(id);
     if (n.op != Op::view || g.is_constant(n.inputs[0])) return false;
     a.kind = Advice::Kind::drop;
     a.tensor = g.value(n.inputs[0]).name;
     a.onnx_nodes = n.origin;
     a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(*n.quantizer));
-    other.replace_uses(n.outputs[0], n.inputs[0], false);
     return true;
   }
 
@@ -133,6 +155,7 @@ class Adviser {
     return true;
   }
 
+  const PlanOptions& options_;
   Replanner replanner_;
   Pricer pricer_;
 };

@@ -14,7 +14,7 @@ namespace octavo::plan {
 namespace {
 
 using ir::Graph;
-using ir::NodeId;
+using Views = std::vector<const Rounding*>;
 using Cost = PricedRounding::Cost;
 
 class RoundingPricer {
@@ -31,17 +31,17 @@ class RoundingPricer {
     Roundings out;
     OCTAVO_TRY(const std::vector<Rounding> found, find(graph));
     OCTAVO_TRY(const region::Plan base, replanner_.plan_of(graph));
-    std::vector<NodeId> all;
+    Views all;
     std::map<std::string, std::vector<std::size_t>> by_region;
     for (const Rounding& r : found) {
       PricedRounding p;
       p.rounding = r;
       const region::Region* home = home_of(r, base);
       if (home != nullptr) p.region = home->name;
-      OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {r.view}, home));
+      OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {&r}, home));
       std::tie(p.with, p.without, p.same_plan) = std::tie(alone.with, alone.without, alone.same_plan);
       p.cost = pays(alone) ? Cost::alone : Cost::none;
-      all.push_back(r.view);
+      all.push_back(&r);
       if (home != nullptr) by_region[p.region].push_back(out.each.size());
       out.each.push_back(std::move(p));
     }
@@ -63,10 +63,10 @@ class RoundingPricer {
   /// Of one region's roundings, all cost time if leaving out all saves more than leaving out those that cost time alone.
   Status try_together(const Graph& graph, const region::Plan& base, const std::vector<std::size_t>& members,
                       std::vector<PricedRounding>& each) {
-    std::vector<NodeId> some, all;
+    Views some, all;
     for (const std::size_t i : members) {
-      all.push_back(each[i].rounding.view);
-      if (each[i].costs_time()) some.push_back(each[i].rounding.view);
+      all.push_back(&each[i].rounding);
+      if (each[i].costs_time()) some.push_back(&each[i].rounding);
     }
     if (some.size() == all.size() || all.size() == 1) return {};
     OCTAVO_TRY(const Roundings::Together every, difference(graph, base, all, nullptr));
@@ -79,9 +79,9 @@ class RoundingPricer {
   }
 
   Status leave_out_costly(const Graph& graph, const region::Plan& base, Roundings& out) {
-    std::vector<NodeId> costly;
+    Views costly;
     for (const PricedRounding& p : out.each) {
-      if (p.costs_time()) costly.push_back(p.rounding.view);
+      if (p.costs_time()) costly.push_back(&p.rounding);
     }
     out.costly = static_cast<int>(costly.size());
     OCTAVO_TRY(out.without_costly, difference(graph, base, costly, nullptr));
@@ -126,11 +126,11 @@ class RoundingPricer {
                          const std::vector<PricedRounding*>& rest) {
     const Roundings::Together& costly = out.without_costly;
     if (rest.empty()) return Trial{};
-    std::vector<NodeId> views;
+    Views views;
     for (const PricedRounding& p : out.each) {
-      if (p.costs_time()) views.push_back(p.rounding.view);
+      if (p.costs_time()) views.push_back(&p.rounding);
     }
-    for (const PricedRounding* p : rest) views.push_back(p->rounding.view);
+    for (const PricedRounding* p : rest) views.push_back(&p->rounding);
     OCTAVO_TRY(const Roundings::Together every, difference(graph, base, views, nullptr));
     if (every.same_plan || every.without < 0) return Trial{};
     OCTAVO_TRY(region::Plan some, replanner_.plan_of(costly.graph));
@@ -162,7 +162,7 @@ class RoundingPricer {
 
   static const region::Region* home_of(const Rounding& r, const region::Plan& plan) {
     std::set<std::string> nodes = r.around;
-    nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
+    if (r.kind == Rounding::Kind::inside) nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
     for (const region::Region& region : plan.regions) {
       if (std::includes(region.onnx_nodes.begin(), region.onnx_nodes.end(), nodes.begin(), nodes.end())) return &region;
     }
@@ -171,9 +171,9 @@ class RoundingPricer {
 
   /// Seconds of the regions of `base` that go when the views are left out, and of those that come. None goes when the key does not
   /// say so (a step of a table): then `home` costs what it costs.
-  Result<Roundings::Together> difference(const Graph& graph, const region::Plan& base, const std::vector<NodeId>& views,
+  Result<Roundings::Together> difference(const Graph& graph, const region::Plan& base, const Views& views,
                                          const region::Region* home) {
-    Graph other = plan::without(graph, views);
+    Graph other = otherwise(graph, views);
     OCTAVO_CHECK(replanner_.normalize(other));
     OCTAVO_TRY(const region::Plan changed, replanner_.plan_of(other));
     std::map<std::string, int> balance;

@@ -1,4 +1,4 @@
-// What the roundings that a placement demands inside regions cost.
+// What a placement demands, in time: roundings inside regions, and float32 where codes are stored as well.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace octavo::plan {
 
-/// Each rounding is left out alone, then the others of its region with it, then all, and each time the changed network is planned
-/// (the default choices) and the regions that differ are priced.
+/// Each rounding is left out alone (one that the placement leaves out: put in), then the others of its region with it, then all,
+/// and each time the changed network is planned (the default choices) and the regions that differ are priced. "Without" below is
+/// without what the placement demands: for kind `left_out`, without the float32.
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
   /// its region, which save more together than those that save alone. `whole`: leaving out also those whose region is not clearly

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "report/explain.h"
@@ -11,6 +12,31 @@ namespace octavo::report {
 namespace {
 
 constexpr const char* kNone = "no roundings inside regions: each Q/DQ pair is the type in which a region reads or stores\n";
+
+using Kind = plan::Rounding::Kind;
+
+/// What is demanded, by whom, and where.
+std::string described(const plan::PricedRounding& p) {
+  const plan::Rounding& r = p.rounding;
+  if (r.kind == Kind::inside) {
+    return fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n", r.tensor,
+                       brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "));
+  }
+  return fmt::format(
+      "float32 of \"{}\" beside its codes {}, read by {} without a pair{}\n  demanded by {}; the codes are those of {}\n", r.tensor,
+      brief(r.quantizer), fmt::join(r.readers, ", "), p.region.empty() ? "" : fmt::format(" in region \"{}\"", p.region),
+      fmt::join(r.onnx_nodes, ", "), fmt::join(r.pair, ", "));
+}
+
+/// "3 roundings, 1 float32 beside its codes"
+std::string counted(std::size_t inside, std::size_t left_out) {
+  std::string out;
+  if (inside > 0) out = fmt::format("{} rounding{} inside regions", inside, inside == 1 ? "" : "s");
+  if (left_out > 0)
+    out += fmt::format("{}{} tensor{} kept in float32 beside {} codes", out.empty() ? "" : ", ", left_out, left_out == 1 ? "" : "s",
+                       left_out == 1 ? "its" : "their");
+  return out;
+}
 
 std::string compared(double with, double without, bool same_plan, const char* source) {
   if (without < 0) return fmt::format("{} {:.4g} us with; without, a region cannot run", source, with * 1e6);
@@ -26,10 +52,7 @@ std::string text(const plan::Roundings& roundings, bool measured) {
   const char* source = measured ? "measured" : "estimated";
   std::string out;
   for (const plan::PricedRounding& p : roundings.each) {
-    const plan::Rounding& r = p.rounding;
-    out += fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n  {}{}\n", r.tensor,
-                       brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "),
-                       compared(p.with, p.without, p.same_plan, source),
+    out += fmt::format("{}  {}{}\n", described(p), compared(p.with, p.without, p.same_plan, source),
                        p.costs_time() ? fmt::format("; costs time {}", name_of(p.cost)) : "");
   }
   const auto together = [&](const plan::Roundings::Together& t) {
@@ -55,10 +78,15 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
   };
   for (const plan::PricedRounding& p : roundings.each) {
     const plan::Rounding& r = p.rounding;
-    json j = {{"tensor", r.tensor},          {"quantizer", brief(r.quantizer)},
-              {"onnx_nodes", r.onnx_nodes},  {"source", r.source},
-              {"readers", r.readers},        {"region", p.region},
+    json j = {{"kind", r.kind == Kind::inside ? "inside" : "left out"},
+              {"tensor", r.tensor},
+              {"quantizer", brief(r.quantizer)},
+              {"onnx_nodes", r.onnx_nodes},
+              {"source", r.source},
+              {"readers", r.readers},
+              {"region", p.region},
               {"costs_time", p.costs_time()}};
+    if (r.kind == Kind::left_out) j["pair"] = r.pair;
     if (p.costs_time()) j["costs_time_seen"] = name_of(p.cost);
     times(j, p.with, p.without, p.same_plan);
     out["roundings"].push_back(std::move(j));
@@ -78,12 +106,13 @@ std::string to_json(const plan::Roundings& roundings, bool measured) {
 std::string summary(const std::vector<plan::Rounding>& roundings) {
   if (roundings.empty()) return kNone;
   constexpr std::size_t most = 3;
+  const auto inside = static_cast<std::size_t>(std::ranges::count(roundings, Kind::inside, &plan::Rounding::kind));
   std::string names;
   for (std::size_t i = 0; i < roundings.size() && i < most; ++i)
     names += fmt::format("{}\"{}\" ({})", i == 0 ? "" : ", ", roundings[i].tensor, fmt::join(roundings[i].onnx_nodes, ", "));
   if (roundings.size() > most) names += fmt::format(" and {} more", roundings.size() - most);
-  return fmt::format("{} rounding{} inside regions, demanded by the placement: {}; --roundings: the time without\n",
-                     roundings.size(), roundings.size() == 1 ? "" : "s", names);
+  return fmt::format("{}, demanded by the placement: {}; --roundings: the time without\n",
+                     counted(inside, roundings.size() - inside), names);
 }
 
 }  // namespace octavo::report

@@ -72,5 +72,23 @@ def test_apply_without_advice_writes_nothing(tmp_path):
     model = network(tmp_path / "n.onnx", False)
     text = octavo("advise", model, "--effort", 0, "--threads", 1)
     assert "drop the pair" not in text, text
-    assert "there is no pair to drop" in octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out, code=2)
+    assert "there is no pair to drop or to share" in octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out, code=2)
     assert out.read_bytes() == b"old"
+
+
+def test_shares_a_pair_with_a_reader_of_the_floats(tmp_path):
+    """Where storing the floats beside the codes is said to cost much, the Add is to read the pair, and --apply lets it."""
+    from test_roundings import residual
+
+    model, codes, faster, cache = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "f.onnx", tmp_path / "times.txt"
+    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
+    text = cache.read_text()
+    slow = re.sub(r"( t1 \S+ +)([0-9.]+)( us.* store\()", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", text)
+    assert slow != text
+    cache.write_text(slow)
+    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
+    assert re.search(r'^put the pair on "conv1" \(mid_DQ, mid_Q\) before add too: saves [0-9.]+ us', text, re.M), text
+    assert "outputs change by at most" in text and "0 pairs, 1 before further readers" in text
+    (add,) = [n for n in onnx.load(faster).graph.node if n.name == "add"]
+    assert list(add.input) == ["conv2", "mid_dq"]
+    assert plan_of(faster) == plan_of(codes) != plan_of(model)

@@ -137,7 +137,7 @@ def test_where_nothing_is_gained_it_says_so_and_writes_nothing(tmp_path):
     assert roundings(model, "--effort", 0)["costly"]["count"] == 0
     text = octavo("explain", model, "--roundings", "--effort", 0, "--threads", 1)
     assert "none costs time" in text and re.search(r"us with, [0-9.]+ us without \(\+", text), text
-    assert "no rounding inside regions costs time (1 in all)" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
+    assert "nothing that the placement demands inside regions costs time (1 in all)" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
     assert out.read_text() == "kept"
     assert "--build-without requires --roundings" in octavo("explain", model, "--build-without", out, code=2)
 
@@ -179,6 +179,48 @@ def test_a_step_of_a_table_costs_nothing(tmp_path):
     assert set(times) == {"conv1", "act"}
     assert times["act"][0] == times["act"][1] > 0
     assert [r["same_plan"] for r in found["roundings"] if r["tensor"] == "act"] == [True]
+
+
+def residual(path, read="conv1"):
+    """conv1 -> pair -> conv2 -> Add with `read`, which is conv1's result or that of the pair on it."""
+    rng = np.random.default_rng(6)
+    inits, nodes = [], []
+    for name, scale in (("x", 0.02), ("mid", 0.05), ("w1", 0.004), ("w2", 0.004)):
+        inits.append(numpy_helper.from_array(np.float32(scale), name + "_s"))
+        inits.append(numpy_helper.from_array(np.int8(0), name + "_z"))
+
+    def pair(x, name):
+        nodes.extend([helper.make_node("QuantizeLinear", [x, name + "_s", name + "_z"], [name + "_q"], name + "_Q"),
+                      helper.make_node("DequantizeLinear", [name + "_q", name + "_s", name + "_z"], [name + "_dq"], name + "_DQ")])
+
+    def conv(x, weights, name):
+        inits.append(numpy_helper.from_array(rng.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8), weights))
+        nodes.extend([helper.make_node("DequantizeLinear", [weights, weights + "_s", weights + "_z"], [weights + "_dq"], weights + "_DQ"),
+                      helper.make_node("Conv", [x, weights + "_dq"], [name], name, pads=[1, 1, 1, 1])])
+
+    pair("x", "x")
+    conv("x_dq", "w1", "conv1")
+    pair("conv1", "mid")
+    conv("mid_dq", "w2", "conv2")
+    nodes.append(helper.make_node("Add", ["conv2", read], ["sum"], "add"))
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
+                              [helper.make_tensor_value_info("sum", TensorProto.FLOAT, None)], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_floats_read_where_codes_are_stored_are_named(tmp_path):
+    """The engine without is that of the model whose Add reads the pair; that model has nothing to name."""
+    model, codes, out, more = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "w.octavo", ["--effort", 0, "--threads", 1]
+    (r,) = roundings(model, "--effort", 0, "--build-without-all", out)["roundings"]
+    assert (r["kind"], r["tensor"], r["onnx_nodes"], r["pair"]) == ("left out", "conv1", ["add"], ["mid_DQ", "mid_Q"])
+    assert "add" in r["region"] and r["seconds_with"] != r["seconds_without"]
+    hashes = [json.loads(octavo("explain", m, "--json", *o))["plan_hash"] for m, o in ((out, []), (codes, more), (model, more))]
+    assert hashes[0] == hashes[1] != hashes[2]
+    text = octavo("explain", model, "--roundings", *more)
+    assert re.search(r'float32 of "conv1" beside its codes .*0\.05.*, read by add without a pair in region ".*add"\n  demanded by add; the codes are those of mid_DQ, mid_Q\n', text), text
+    assert "1 tensor kept in float32 beside its codes, demanded by the placement: \"conv1\" (add)" in octavo("explain", model, *more)
+    assert roundings(codes, "--effort", 0)["roundings"] == []
 
 
 def test_the_summary_names_it(tmp_path):

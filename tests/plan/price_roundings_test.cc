@@ -111,5 +111,54 @@ TEST(PriceRoundings, NothingCostsTimeWhereNothingIsFaster) {
   EXPECT_FALSE(found.all.same_plan);
 }
 
+/// The codes of conv1 are stored for conv2, and the Add reads the floats.
+constexpr const char* kResidual = R"(
+graph "g"
+x = input : f32[1,4,5,5]
+xq = view x q=u8(0.01,128) from {"xq"}
+w1 = constant s8[4,4,1,1] q=s8(0.01,0) seed:1
+r1 = conv xq w1 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv1"}
+m1 = view r1 q=s8(0.02,0) from {"mid1"}
+w2 = constant s8[4,4,3,3] q=s8(0.01,0) seed:2
+r2 = conv m1 w2 {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv2"}
+s = add r2 READ from {"add"}
+y = view s q=u8(0.05,128) from {"end"}
+output y
+)";
+
+ir::Graph residual(const std::string& read, const std::string& more = "") {
+  std::string text = kResidual;
+  text.replace(text.find("READ"), 4, read);
+  return std::move(*ir::parse(text + more));
+}
+
+TEST(PriceRoundings, FloatsBesideCodesAreARoundingLeftOut) {
+  using Kind = plan::Rounding::Kind;
+  Told costs;
+  costs.whole = 0.9;
+  plan::PlanOptions options;
+  options.effort = 2;
+  options.costs = &costs;
+  const std::vector<const region::Provider*> providers = {&reference::oracle_provider()};
+  const auto found = plan::price_roundings(residual("r1"), providers, options);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->each.size(), 1U);
+  const plan::PricedRounding& p = found->each[0];
+  EXPECT_EQ(p.rounding.kind, Kind::left_out);
+  EXPECT_EQ(p.rounding.tensor, "r1");
+  EXPECT_EQ(p.rounding.readers, std::set<std::string>{"add"});
+  EXPECT_EQ(p.rounding.onnx_nodes, std::set<std::string>{"add"});
+  EXPECT_EQ(p.rounding.pair, std::set<std::string>{"mid1"});
+  EXPECT_FALSE(p.same_plan);
+  EXPECT_EQ(found->costly, 1) << "whole runs say so";
+  // What comes out is the network in which the Add reads the codes: nothing is demanded there, and planning it is planning that.
+  const auto codes = plan::price_roundings(residual("m1"), providers, options);
+  ASSERT_TRUE(codes) << codes.error().message;
+  EXPECT_TRUE(codes->each.empty());
+  EXPECT_EQ(ir::print(found->all.graph), ir::print(codes->all.graph));
+  // A result of the network is float32 in any case.
+  EXPECT_TRUE(plan::roundings_of(residual("r1", "output r1\n"), options)->empty());
+}
+
 }  // namespace
 }  // namespace octavo

@@ -8,16 +8,58 @@
 
 namespace octavo::onnx {
 
-Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes, const std::string& out) {
+namespace {
+
+using Names = std::map<std::string, int>;
+
+/// The pair's tensor and its rounded value; readers of the first read the second.
+Result<int> share_pair(Editor& model, const Names& by_name, const SharedPair& s, std::string& tensor) {
+  std::string rounded;
+  for (const std::string& name : s.pair) {
+    const auto at = by_name.find(name);
+    if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("sharing a pair: no node \"{}\"", name));
+    const auto& n = model.graph().node(at->second);
+    if (n.op_type() == "QuantizeLinear") tensor = n.input(0);
+    if (n.op_type() == "DequantizeLinear") rounded = n.output(0);
+  }
+  int reads = 0;
+  if (tensor.empty() || rounded.empty()) return reads;
+  for (const std::string& name : s.readers) {
+    const auto at = by_name.find(name);
+    if (at == by_name.end()) continue;
+    auto* n = model.graph().mutable_node(at->second);
+    if (s.pair.contains(name)) continue;
+    for (auto& in : *n->mutable_input()) {
+      if (in != tensor) continue;
+      in = rounded;
+      ++reads;
+    }
+  }
+  return reads;
+}
+
+}  // namespace
+
+Result<EditedPairs> edit_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes,
+                                       const std::vector<SharedPair>& share, const std::string& out) {
   OCTAVO_TRY(Editor model, Editor::open(path));
-  std::map<std::string, int> by_name, producer;
+  Names by_name, producer;
   for (int i = 0; i < model.graph().node_size(); ++i) {
     by_name[model.node_name(i)] = i;
     for (const auto& o : model.graph().node(i).output()) producer[o] = i;
   }
+  EditedPairs done;
+  for (const SharedPair& s : share) {
+    std::string tensor;
+    OCTAVO_TRY(const int reads, share_pair(model, by_name, s, tensor));
+    if (reads > 0) {
+      ++done.shared;
+    } else {
+      done.not_shared.push_back(tensor);
+    }
+  }
   std::set<int> gone, quantizers;
   std::map<std::string, std::string> instead;
-  int pairs = 0;
   for (const std::string& name : nodes) {
     const auto at = by_name.find(name);
     if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: no node \"{}\"", path, name));
@@ -29,7 +71,7 @@ Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::s
       return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: \"{}\" is not behind a QuantizeLinear", path, name));
     instead[n.output(0)] = model.graph().node(q->second).input(0);
     gone.insert(at->second);
-    ++pairs;
+    ++done.dropped;
   }
   const auto root = [&](std::string name) {
     for (auto at = instead.find(name); at != instead.end(); at = instead.find(name)) name = at->second;
@@ -57,7 +99,7 @@ Result<int> drop_pairs_in_file(const std::string& path, const std::vector<std::s
   model.remove_nodes(gone);
   OCTAVO_CHECK(model.sort());
   OCTAVO_CHECK(model.save(out));
-  return pairs;
+  return done;
 }
 
 }  // namespace octavo::onnx
