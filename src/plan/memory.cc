@@ -9,6 +9,9 @@ namespace octavo::plan {
 
 void plan_memory(region::Plan& plan) {
   constexpr std::int64_t kSlack = 64;
+  // Large buffers begin at the same place of a page. A kernel reads a residual a few pixels ahead of what it stores: where the two
+  // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/kernels.md).
+  constexpr std::int64_t kPage = 4096, kLarge = 64 << 10;
   struct Life {
     int first = std::numeric_limits<int>::max(), last = -1;
   };
@@ -38,6 +41,8 @@ void plan_memory(region::Plan& plan) {
   std::vector<Placed> placed;
   plan.arena_bytes = 0;
   for (const std::size_t i : order) {
+    const std::int64_t unit = plan.buffers[i].bytes >= kLarge ? kPage : 64;
+    const auto up = [&](std::int64_t bytes) { return (bytes + unit - 1) / unit * unit; };
     const std::int64_t size = (plan.buffers[i].bytes + 2 * kSlack + 63) / 64 * 64;
     std::vector<Placed> conflicts;
     for (const Placed& p : placed) {
@@ -47,7 +52,7 @@ void plan_memory(region::Plan& plan) {
     std::int64_t at = 0;
     for (const Placed& p : conflicts) {
       if (at + size <= p.begin) break;
-      at = std::max(at, p.end);
+      at = std::max(at, up(p.end));
     }
     plan.buffers[i].arena_offset = at + kSlack;
     placed.push_back({at, at + size, lives[i]});

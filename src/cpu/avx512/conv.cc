@@ -20,6 +20,7 @@ struct TaskItem {
   int phase = 0;
   std::int64_t image = 0, band = 0;
   int first_block = 0, last_block = 0;
+  std::size_t size = 0;  ///< which of the phase's sizes of bands
 };
 
 class ConvKernel final : public region::Kernel {
@@ -52,11 +53,13 @@ class ConvKernel final : public region::Kernel {
       if (ph.copies && !same) copy_rows(memory, ph, task, worker.scratch);
       copied = &task;
       if (plan_.dots == Dots::amx) {
-        const TileConfig& config = configs_[static_cast<std::size_t>(task.phase)][last_band(ph, task) ? 1 : 0];
+        const TileConfig& config = configs_[static_cast<std::size_t>(task.phase)][task.size];
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
         configured = &config;
       }
-      run_band(memory, ph, task, worker.scratch);
+      const TaskItem& next = tasks_[static_cast<std::size_t>(t + 1 < end ? t + 1 : t)];
+      run_band(memory, ph, task, worker.scratch,
+               plan_.phases[static_cast<std::size_t>(next.phase)].blocks[static_cast<std::size_t>(next.first_block)]);
     }
     if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
   }
@@ -75,18 +78,18 @@ class ConvKernel final : public region::Kernel {
     std::int64_t repeat = 1, big_count = 0, small_count = 0;
   };
 
-  [[nodiscard]] Shapes shapes(const Phase& ph, const Block& b, std::int64_t band) const {
+  [[nodiscard]] Shapes shapes(const Phase& ph, const Block& b, std::int64_t pixels) const {
     const Tile tile{.pixels = 0, .vectors = b.vectors, .tail = b.tail};
     Shapes s{.big = tile, .small = tile};
     if (plan_.dots == Dots::amx) {
-      const TileRuns t = tile_runs(ph, band_pixels(ph, band));
+      const TileRuns t = tile_runs(ph, pixels);
       s.big.rows = s.small.rows = t.rows;
       s.big.in_memory = s.small.in_memory = true;
       s.big.pixels = 2 * t.rows, s.small.pixels = t.tail, s.small.skip = t.skip;
       s.repeat = t.repeat, s.big_count = t.big_count, s.small_count = t.tail > 0 ? 1 : 0;
       return s;
     }
-    const Tiling t = tile_pixels(band_pixels(ph, band), most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
+    const Tiling t = tile_pixels(pixels, most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
     s.big.pixels = t.big, s.small.pixels = t.small;
     s.big_count = t.big_count, s.small_count = t.small_count;
     return s;
@@ -96,14 +99,16 @@ class ConvKernel final : public region::Kernel {
     return {static_cast<int>(phase), t.pixels, b.vectors, b.tail, line(b), t.rows, t.skip};
   }
 
-  static bool last_band(const Phase& ph, const TaskItem& task) { return task.band == ph.bands - 1; }
-
   /// Whether the block's requantization is one fma.
   [[nodiscard]] bool line(const Block& b) const { return has_line_ != nullptr && has_line_[b.init / 16] != 0; }
 
-  [[nodiscard]] std::int64_t band_pixels(const Phase& ph, std::int64_t band) const {
-    const std::int64_t start = band * ph.band_rows * ph.row_pixels;
-    return std::min(ph.band_rows * ph.row_pixels, ph.pixels - start);
+  /// The numbers of pixels that bands of the phase have, at most three; the first band's first, which is the largest.
+  [[nodiscard]] static std::vector<std::int64_t> sizes(const Phase& ph) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t band : {std::int64_t{0}, std::min(ph.long_bands, ph.bands - 1), ph.bands - 1}) {
+      if (std::find(out.begin(), out.end(), ph.pixels_of(band)) == out.end()) out.push_back(ph.pixels_of(band));
+    }
+    return out;
   }
 
   void generate(bool vbmi) {
@@ -112,8 +117,8 @@ class ConvKernel final : public region::Kernel {
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
       for (const Block& b : ph.blocks) {
-        for (std::int64_t band : {std::int64_t{0}, ph.bands - 1}) {
-          const Shapes t = shapes(ph, b, band);
+        for (const std::int64_t pixels : sizes(ph)) {
+          const Shapes t = shapes(ph, b, pixels);
           for (const Tile* tile : {t.big_count > 0 ? &t.big : nullptr, t.small_count > 0 ? &t.small : nullptr}) {
             if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
             const Epilogue& epilogue = line(b) ? plan_.line : plan_.epilogue;
@@ -130,21 +135,17 @@ class ConvKernel final : public region::Kernel {
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
-      if (plan_.dots == Dots::amx) {
-        auto& pair = configs_.emplace_back();
-        for (std::size_t last : {0, 1}) {
-          const TileRuns t = tile_runs(ph, band_pixels(ph, last == 0 ? 0 : ph.bands - 1));
-          pair[last] = TileConfig::of(t.rows, static_cast<int>(ph.depth));
-        }
-      }
-      auto& [inner, last] = code_of_.emplace_back();
-      for (const Block& b : ph.blocks) {
-        for (auto* list : {&inner, &last}) {
-          const Shapes t = shapes(ph, b, list == &inner ? 0 : ph.bands - 1);
+      auto& configs = configs_.emplace_back();
+      auto& lists = code_of_.emplace_back();
+      for (const std::int64_t pixels : sizes(ph)) {
+        if (plan_.dots == Dots::amx) configs.push_back(TileConfig::of(tile_runs(ph, pixels).rows, static_cast<int>(ph.depth)));
+        auto& list = lists.emplace_back();
+        for (const Block& b : ph.blocks) {
+          const Shapes t = shapes(ph, b, pixels);
           BlockCode k{.repeat = t.repeat, .big_count = t.big_count, .small_count = t.small_count};
           if (t.big_count > 0) k.big = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.big)));
           if (t.small_count > 0) k.small = reinterpret_cast<TileFn>(base + at.at(key(i, b, t.small)));
-          list->push_back(k);
+          list.push_back(k);
         }
       }
     }
@@ -153,7 +154,7 @@ class ConvKernel final : public region::Kernel {
   void make_tables() {
     for (const Phase& ph : plan_.phases) {
       std::vector<std::int32_t> table;
-      const std::int64_t pixels = band_pixels(ph, 0);
+      const std::int64_t pixels = ph.pixels_of(0);
       const int columns = plan_.epilogue.columns;
       table.resize(static_cast<std::size_t>(pixels * columns));
       for (std::int64_t i = 0; i < pixels; ++i) {
@@ -174,18 +175,26 @@ class ConvKernel final : public region::Kernel {
   void make_tasks() {
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
-      const auto blocks = static_cast<int>(ph.blocks.size());
-      for (std::int64_t n = 0; n < plan_.images; ++n) {
-        for (std::int64_t b = 0; b < ph.bands; ++b) {
-          for (int part = 0; part < ph.parts; ++part) {
-            tasks_.push_back({static_cast<int>(i), n, b, blocks * part / ph.parts, blocks * (part + 1) / ph.parts});
-          }
-        }
+      const std::vector<std::int64_t> all = sizes(ph);
+      const std::int64_t blocks = static_cast<std::int64_t>(ph.blocks.size()), each = ph.bands * ph.parts;
+      for (std::int64_t t = 0; t < plan_.images * each; ++t) {
+        const std::int64_t list = t % each, band = ph.parts_first ? list % ph.bands : list / ph.parts;
+        const std::int64_t part = ph.parts_first ? list / ph.bands : list % ph.parts;
+        const auto size = static_cast<std::size_t>(std::find(all.begin(), all.end(), ph.pixels_of(band)) - all.begin());
+        tasks_.push_back({static_cast<int>(i), t / each, band, static_cast<int>(blocks * part / ph.parts),
+                          static_cast<int>(blocks * (part + 1) / ph.parts), size});
       }
       if (ph.copies) {
         const auto rows = static_cast<std::size_t>(ph.y.extent(ph.band_rows));
         scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);
       }
+    }
+    // Phases write interleaved pixels: from the top down, those of a band next to each other.
+    if (plan_.phases.size() > 1) {
+      const auto place = [&](const TaskItem& t) {
+        return std::pair(t.image, (2 * t.band + 1) * 4096 / plan_.phases[static_cast<std::size_t>(t.phase)].bands);
+      };
+      std::stable_sort(tasks_.begin(), tasks_.end(), [&](const TaskItem& a, const TaskItem& b) { return place(a) < place(b); });
     }
   }
 
@@ -194,16 +203,17 @@ class ConvKernel final : public region::Kernel {
     const auto& x = stage_.anchor.inputs.front();
     const ConvShape& s = plan_.shape;
     const std::byte* image = memory.at(x) + task.image * x.strides[0];
-    const std::int64_t first = task.band * ph.band_rows, rows = std::min(ph.band_rows, ph.rows - first);
+    const std::int64_t first = ph.first_row(task.band), rows = ph.rows_of(task.band);
     const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), y1 = y0 + ph.y.extent(rows);
     const StripRow row{.width = s.w, .channels = s.c, .pixel = x.strides[3], .zero = plan_.zero, .may_read_on = plan_.slack};
     for (std::int64_t y = y0; y < y1; ++y, to += ph.strip_row_bytes())
       copy_strip_row(ph, row, y < 0 || y >= s.h ? nullptr : image + y * x.strides[2], to);
   }
 
-  void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip) const {
+  void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
+                const Block& after) const {
     const auto& x = stage_.anchor.inputs.front();
-    const std::int64_t first = task.band * ph.band_rows;
+    const std::int64_t first = ph.first_row(task.band);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
     const std::byte* origin = strip;
     if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.pixel_bytes();
@@ -220,7 +230,7 @@ class ConvKernel final : public region::Kernel {
       if (stream.column >= 0) base[n] += pixel_offset(stage_, plan_, ph, s, j, k);
       channel[n] = stream.access == Access::channel || stream.access == Access::full ? size : 0;
     }
-    const auto& codes = code_of_[static_cast<std::size_t>(task.phase)][task.band == ph.bands - 1 ? 1 : 0];
+    const auto& codes = code_of_[static_cast<std::size_t>(task.phase)][task.size];
     for (int b = task.first_block; b < task.last_block; ++b) {
       const Block& block = ph.blocks[static_cast<std::size_t>(b)];
       TileArgs args;
@@ -228,7 +238,7 @@ class ConvKernel final : public region::Kernel {
       args.x = origin + block.group * plan_.ic;
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
-      args.ahead = weights_ + (b + 1 < task.last_block ? ph.blocks[static_cast<std::size_t>(b) + 1] : block).weights;
+      args.ahead = weights_ + (b + 1 < task.last_block ? ph.blocks[static_cast<std::size_t>(b) + 1] : after).weights;
       const bool as_line = line(block);
       const auto operands = stage_.operands.size();
       for (auto n = as_line ? operands : 0, to = as_line ? std::size_t{2} : 0; n < static_cast<std::size_t>(streams); ++n, ++to) {
@@ -257,8 +267,8 @@ class ConvKernel final : public region::Kernel {
   const float* lines_;
   const std::int32_t* has_line_;
   Code code_;
-  std::vector<std::array<std::vector<BlockCode>, 2>> code_of_;  ///< [phase][0: inner band, 1: last band][block]
-  std::vector<std::array<TileConfig, 2>> configs_;              ///< [phase][0: inner band, 1: last band], with tiles
+  std::vector<std::vector<std::vector<BlockCode>>> code_of_;  ///< [phase][size of the band][block]
+  std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the band], with tiles
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<TaskItem> tasks_;
   std::size_t scratch_ = 0;

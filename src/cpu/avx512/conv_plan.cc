@@ -126,6 +126,51 @@ bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
   return true;
 }
 
+/// The phase's rows in `bands` bands that differ by at most `unit` rows.
+void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
+  const std::int64_t units = ceil_div(ph.rows, unit);
+  ph.bands = std::min(bands, units);
+  ph.band_unit = unit;
+  ph.band_rows = ceil_div(units, ph.bands) * unit;
+  ph.long_bands = units % ph.bands == 0 ? ph.bands : units % ph.bands;
+}
+
+/// What the slowest of `threads` workers needs when tasks are single blocks, in clocks: dots and epilogue, the weights it reads,
+/// rows that another worker's core has, or will read, if neighbours in the plan are split by rows.
+double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
+  constexpr double kBytesAClock = 16;
+  const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.bands * blocks;
+  const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
+  const double pixel_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c + p.shape.o);
+  double worst = 0;
+  for (std::int64_t w = 0; w < threads; ++w) {
+    double clocks = 0, bytes = 0;
+    std::int64_t band = -1;
+    std::vector<bool> read(static_cast<std::size_t>(blocks));
+    const std::int64_t from = tasks * w / threads, until = tasks * (w + 1) / threads;
+    for (std::int64_t t = from; t < until; ++t) {
+      const std::int64_t list = t % (ph.bands * blocks);
+      const std::int64_t next = ph.parts_first ? list % ph.bands : list / blocks;
+      const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.bands : list % blocks);
+      const auto pixels = static_cast<double>(ph.pixels_of(next));
+      clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + 60;
+      if (!read[block] || block_weights * static_cast<double>(blocks) > (512 << 10)) bytes += block_weights;
+      read[block] = true;
+      // Of this band, the part of rows that belongs to others.
+      const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
+      const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
+      const auto own = static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
+      const double share = p.images > 1 ? 0 : 1 - own;
+      bytes += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
+      if (next == band) continue;
+      bytes += pixels * pixel_bytes * share + (ph.copies ? pixels * static_cast<double>(p.shape.c) : 0);
+      band = next;
+    }
+    worst = std::max(worst, clocks + bytes / kBytesAClock);
+  }
+  return worst;
+}
+
 void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
   std::int64_t align = 1;  // band starts at which every divided operand starts a new element, so one pixel table serves all bands
   for (const auto& o : stage.operands) {
@@ -139,23 +184,30 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
   // All weights pass once a band: heavy weights want few bands, light ones want bands that stay in L2 together with their outputs.
   const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
-  std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
-  const double work = p.shape.macs() / (p.dots == Dots::amx ? 8 : 1) / static_cast<double>(phases) +
+  const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
+  const std::int64_t least = ceil_div(ph.rows, ceil_div(rows, align) * align);
+  split_bands(ph, least, align);
+  // A thread is worth its start from about 1.5 us on.
+  const double speed = p.dots == Dots::amx ? 8 : 1;
+  const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
                       static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
-  const auto want =
-      threads <= 1 ? 1 : std::max<std::int64_t>(1, std::min<std::int64_t>(4 * threads, static_cast<std::int64_t>(work / 2e6)));
-  std::int64_t bands = ceil_div(ph.rows, rows);
-  if (p.images * bands < want) {
-    const bool split_channels = all_weights > p.shape.c * p.shape.h * p.shape.w && ph.blocks.size() > 1;
-    if (split_channels) {
-      ph.parts =
-          static_cast<int>(std::min<std::int64_t>(static_cast<std::int64_t>(ph.blocks.size()), ceil_div(want, p.images * bands)));
+  if (threads <= 1 || work < 2 * 7.5e5) return;
+  ph.parts = static_cast<int>(ph.blocks.size());
+  const double clocks_per_vector =
+      static_cast<double>(ph.all_quads()) / 1.7 / speed + 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
+  Phase best;
+  double fewest = 1e300;
+  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, align), least + 2 * threads); ++bands) {
+    for (const bool parts_first : {false, true}) {
+      split_bands(ph, bands, align);
+      ph.parts_first = parts_first;
+      const double clocks = slowest_worker(p, ph, clocks_per_vector, threads);
+      if (clocks >= fewest) continue;
+      fewest = clocks;
+      best = ph;
     }
-    bands = std::min(ph.rows, std::max(bands, ceil_div(want, p.images * ph.parts)));
   }
-  rows = ceil_div(ph.rows, bands);
-  ph.band_rows = std::min(ph.rows, ceil_div(rows, align) * align);
-  ph.bands = ceil_div(ph.rows, ph.band_rows);
+  ph = std::move(best);
 }
 
 }  // namespace
@@ -213,11 +265,9 @@ Block block_at(std::int64_t first, std::int64_t channels) {
   return b;
 }
 
-RowBands split_rows(const ConvShape& s, std::int64_t together, double seconds, int threads) {
-  const std::int64_t steps = ceil_div(s.out_h, together);
-  const auto want = threads <= 1 ? 1 : std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds / 4e-6), 1, 4 * threads);
-  const std::int64_t rows = ceil_div(steps, std::min(steps, ceil_div(want, s.n))) * together;
-  return {rows, ceil_div(s.out_h, rows)};
+int split_units(std::int64_t units, double seconds, int threads) {
+  if (threads <= 1 || seconds < 2 * 1.5e-6) return 1;
+  return static_cast<int>(std::min<std::int64_t>(units, 4 * threads));
 }
 
 Tiling tile_pixels(std::int64_t pixels, int most) {
@@ -286,9 +336,11 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
       if (!why.empty()) return why;
       ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
-      ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, dots == Dots::amx ? 32 : 24) : ph.x.count;
-      ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       make_blocks(p, ph);
+      // A line of pixels is cut where a tile ends.
+      const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : most_pixels(4, ph.all_quads(), p.epilogue);
+      ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
+      ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       choose_bands(stage, p, ph, phases_h * phases_w, plan.threads);
       p.phases.push_back(std::move(ph));
     }

@@ -2,6 +2,7 @@
 // follows from the region and the plan alone, so packing (at build) and code generation (at load) agree.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -55,12 +56,9 @@ struct Block {
 /// The block of `channels` that begins at `first`; its offsets are the caller's.
 [[nodiscard]] Block block_at(std::int64_t first, std::int64_t channels);
 
-/// Output rows in bands, one a task: of a depthwise convolution that computes `together` rows at a time. Enough of them for the
-/// threads, none below some microseconds of `seconds`.
-struct RowBands {
-  std::int64_t rows = 1, count = 1;
-};
-[[nodiscard]] RowBands split_rows(const ConvShape& shape, std::int64_t together, double seconds, int threads);
+/// How many tasks a depthwise convolution of `units` (rows by channel blocks, in order of rows) is split into: 1 where less than
+/// about 1.5 us a thread would be left. Units are independent, so tasks begin anywhere.
+[[nodiscard]] int split_units(std::int64_t units, double seconds, int threads);
 
 /// Pixel tiles of a band: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
 struct Tiling {
@@ -95,9 +93,18 @@ struct Phase {
   std::int64_t steps = 0,
                depth = 0;  ///< amx: tiles of a segment, 64 bytes apart, each of `depth` bytes (zero weights behind the end)
   std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
-  std::int64_t band_rows = 0, bands = 0;
-  int parts = 1;  ///< tasks that share a band, each with some blocks
+  /// Bands: `long_bands` (at least 1) of band_rows, then shorter ones of band_unit rows less; the last ends with the grid.
+  std::int64_t band_rows = 0, bands = 0, long_bands = 0, band_unit = 1;
+  int parts = 1;             ///< tasks that share a band, each with some blocks
+  bool parts_first = false;  ///< tasks in order of parts, not of bands: a thread then reads part of the weights and all rows
   std::vector<Block> blocks;
+  [[nodiscard]] std::int64_t first_row(std::int64_t band) const {
+    return std::min(rows, band * band_rows - std::max<std::int64_t>(0, band - long_bands) * band_unit);
+  }
+  [[nodiscard]] std::int64_t rows_of(std::int64_t band) const { return first_row(band + 1) - first_row(band); }
+  [[nodiscard]] std::int64_t pixels_of(std::int64_t band) const {
+    return std::min(pixels, first_row(band + 1) * row_pixels) - first_row(band) * row_pixels;
+  }
   [[nodiscard]] std::int64_t all_quads() const { return static_cast<std::int64_t>(segments.size()) * quads; }
   [[nodiscard]] std::int64_t pixel_bytes() const { return joined ? pitch : x.step * pixel_step; }  ///< between output pixels
   [[nodiscard]] std::int64_t strip_width() const { return joined ? x.count : x.extent(x.count); }

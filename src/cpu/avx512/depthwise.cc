@@ -62,7 +62,7 @@ class DepthwiseKernel final : public region::Kernel {
     }
   }
 
-  [[nodiscard]] int tasks() const override { return static_cast<int>(d_.shape.n * d_.bands); }
+  [[nodiscard]] int tasks() const override { return d_.tasks; }
   [[nodiscard]] std::size_t scratch_bytes() const override { return strip_bytes_[0] + strip_bytes_[1]; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
@@ -72,19 +72,17 @@ class DepthwiseKernel final : public region::Kernel {
     if (one_strip) {
       for (std::size_t b : {std::size_t{0}, last_block}) pad_columns(0, d_.strip, d_.blocks[b], strip_of(b));
     }
-    for (int t = begin; t < end; ++t) {
-      const std::int64_t image = t / d_.bands, first = (t % d_.bands) * d_.band_rows;
-      const std::int64_t last = std::min(d_.shape.out_h, first + d_.band_rows);
-      for (std::int64_t y = first; y < last; y += d_.rows) {
-        const std::int64_t rows = std::min(d_.rows, last - y);
-        for (std::size_t b = 0; b <= last_block; ++b) {
-          for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
-            const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
-            if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
-            const auto& code = code_of_[static_cast<std::size_t>(rows)][columns == d_.strip ? 0 : 1][b];
-            run_strip(memory, image, y, x, columns, d_.blocks[b], code, strip_of(b));
-          }
-        }
+    const auto blocks = static_cast<std::int64_t>(d_.blocks.size()), steps = ceil_div(d_.shape.out_h, d_.rows);
+    const std::int64_t units = d_.shape.n * steps * blocks;
+    for (std::int64_t u = units * begin / d_.tasks; u < units * end / d_.tasks; ++u) {
+      const std::int64_t image = u / (steps * blocks), y = u / blocks % steps * d_.rows;
+      const std::int64_t rows = std::min(d_.rows, d_.shape.out_h - y);
+      const auto b = static_cast<std::size_t>(u % blocks);
+      for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
+        const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
+        if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
+        const auto& code = code_of_[static_cast<std::size_t>(rows)][columns == d_.strip ? 0 : 1][b];
+        run_strip(memory, image, y, x, columns, d_.blocks[b], code, strip_of(b));
       }
     }
   }
@@ -94,11 +92,11 @@ class DepthwiseKernel final : public region::Kernel {
     ConstantPool pool(code_);
     std::map<DepthwiseTile, std::size_t> tiles;
     std::map<std::pair<int, int>, std::size_t> interleaves;
-    const std::int64_t rest_rows = d_.shape.out_h % d_.band_rows % d_.rows, last_rows = d_.band_rows % d_.rows;
+    const std::int64_t rest_rows = d_.shape.out_h % d_.rows;
     const std::array<std::int64_t, 2> strips{d_.strip, d_.shape.out_w % d_.strip};
     const auto each = [&](auto f) {
       for (std::size_t i = 0; i < strips.size(); ++i) {
-        for (std::int64_t rows : {d_.rows, rest_rows, last_rows}) {
+        for (std::int64_t rows : {d_.rows, rest_rows}) {
           for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0 && rows > 0; ++b) f(i, rows, d_.blocks[b], b);
         }
       }
@@ -283,9 +281,8 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / 4.5e9 + 3e-7;
-  const RowBands bands = split_rows(s, d.rows, d.seconds, plan.threads);
-  d.band_rows = bands.rows;
-  d.bands = bands.count;
+  const std::int64_t units = s.n * ceil_div(s.out_h, d.rows) * static_cast<std::int64_t>(d.blocks.size());
+  d.tasks = split_units(units, d.seconds, plan.threads);
   return "";
 }
 

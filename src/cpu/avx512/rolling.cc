@@ -25,16 +25,16 @@ class RollingKernel final : public region::Kernel {
     generate();
   }
 
-  [[nodiscard]] int tasks() const override { return static_cast<int>(d_.shape.n * d_.bands); }
+  [[nodiscard]] int tasks() const override { return d_.tasks; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
-    for (int t = begin; t < end; ++t) {
-      const std::int64_t image = t / d_.bands, first = (t % d_.bands) * d_.band_rows;
-      const std::int64_t last = std::min(d_.shape.out_h, first + d_.band_rows);
-      for (std::int64_t y = first; y < last; y += d_.rows) {
-        const auto rows = static_cast<std::size_t>(std::min(d_.rows, last - y));
-        for (std::size_t b = 0; b < d_.blocks.size(); ++b) run_rows(memory, image, y, d_.blocks[b], code_of_[rows - 1][b]);
-      }
+    const auto blocks = static_cast<std::int64_t>(d_.blocks.size()), steps = ceil_div(d_.shape.out_h, d_.rows);
+    const std::int64_t units = d_.shape.n * steps * blocks;
+    for (std::int64_t u = units * begin / d_.tasks; u < units * end / d_.tasks; ++u) {
+      const std::int64_t image = u / (steps * blocks), y = u / blocks % steps * d_.rows;
+      const auto b = static_cast<std::size_t>(u % blocks);
+      const auto rows = static_cast<std::size_t>(std::min(d_.rows, d_.shape.out_h - y));
+      run_rows(memory, image, y, d_.blocks[b], code_of_[rows - 1][b]);
     }
   }
 
@@ -138,9 +138,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   }
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
-  const RowBands bands = split_rows(s, d.rows, d.seconds, plan.threads);
-  d.band_rows = bands.rows;
-  d.bands = bands.count;
+  d.tasks = split_units(s.n * steps * static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }
 
