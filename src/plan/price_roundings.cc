@@ -112,7 +112,7 @@ class RoundingPricer {
     OCTAVO_TRY(Trial best, left_out(graph, base, out, some));
     if (all.size() > some.size() && options_.effort >= 2) {  // sums say no more than the regions did
       OCTAVO_TRY(Trial other, left_out(graph, base, out, all));
-      if (!other.costly.empty() && other.part < best.part) best = std::move(other);
+      if (!other.costly.empty() && other.part < kWhole * best.part) best = std::move(other);
     }
     for (PricedRounding* p : best.costly) p->cost = Cost::whole;
     return !best.costly.empty();

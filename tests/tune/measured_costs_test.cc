@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,6 +13,7 @@
 #include "api/pipeline.h"
 #include "ir/text.h"
 #include "region/key.h"
+#include "tune/measure.h"
 
 namespace octavo {
 namespace {
@@ -133,6 +136,54 @@ TEST(MeasuredCosts, WithoutACacheItReallyMeasures) {
   }
   EXPECT_GT(lines[0].size(), 3U);
   EXPECT_NE(lines[0], lines[1]) << "two measurements never agree to the last digit";
+}
+
+/// Two tactics that only take time: "steady" 60 us a run; "spiky" 15 us, but every 100th run 10 ms, as if another process had the
+/// core.
+class Waiting final : public region::Provider {
+ public:
+  std::string_view name() const override { return "waiting"; }
+  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
+    return {{"waiting.steady", "", 0, true}, {"waiting.spiky", "", 0, true}};
+  }
+  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
+    return std::vector<ir::Tensor>();
+  }
+  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
+                                                      std::span<const std::byte* const>) const override {
+    return std::make_unique<Wait>(r.tactic == "waiting.spiky", runs_);
+  }
+
+ private:
+  class Wait final : public region::Kernel {
+   public:
+    Wait(bool spiky, std::atomic<int>& runs) : spiky_(spiky), runs_(runs) {}
+    void run(const region::Memory&, int, int, const region::Worker&) const override {
+      const auto spike = spiky_ && runs_.fetch_add(1) % 100 == 99;
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(spike ? 10000 : spiky_ ? 15 : 60);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+    }
+
+   private:
+    bool spiky_;
+    std::atomic<int>& runs_;
+  };
+  mutable std::atomic<int> runs_ = 0;  ///< of all instances
+};
+
+TEST(Measure, RunsThatLostTheCoreDoNotCount) {
+  auto g = ir::parse("graph \"g\"\nx = input : f32[1,16,20,20]\nr = relu x from {\"relu\"}\noutput r\n");
+  ASSERT_TRUE(g) << g.error().message;
+  const auto built = api::build_graph(*g, options(""));
+  ASSERT_TRUE(built);
+  const region::Plan& plan = built->engine->plan();
+  const Waiting provider;
+  const auto times = tune::measure(plan.regions.at(0), plan, {{"waiting.steady", &provider}, {"waiting.spiky", &provider}}, 0.05);
+  ASSERT_TRUE(times) << times.error().message;
+  ASSERT_EQ(times->size(), 2U);
+  EXPECT_LT((*times)[1], (*times)[0]) << "a mean of the second is 115 us";
+  EXPECT_GT((*times)[1], 14e-6);
 }
 
 TEST(RegionKey, SaysWhatTimeDependsOnAndNothingElse) {
