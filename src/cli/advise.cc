@@ -1,4 +1,4 @@
-// octavo advise: which Q/DQ pairs to drop, to add or to share with further readers, and what each gains.
+// octavo advise: which Q/DQ pairs to drop, to add, to move or to share with further readers, and what each gains.
 #include "plan/advise.h"
 
 #include <fmt/format.h>
@@ -18,6 +18,25 @@ struct Options {
   int errors = 0, most = 20;
 };
 
+using Kind = plan::Advice::Kind;
+
+/// In words, an imperative.
+std::string change(const plan::Advice& a) {
+  const std::string nodes = fmt::format("{}", fmt::join(a.onnx_nodes, ", ")), pair = fmt::format("{}", fmt::join(a.pair, ", "));
+  switch (a.kind) {
+    case Kind::share: return fmt::format("put the pair on \"{}\" ({}) before {} too", a.tensor, pair, nodes);
+    case Kind::move: return fmt::format("move the pair on \"{}\" ({}) behind \"{}\", before {}", a.tensor, pair, a.behind, nodes);
+    case Kind::add: return fmt::format("add the pair on \"{}\" ({})", a.tensor, nodes);
+    default: return fmt::format("drop the pair on \"{}\" ({})", a.tensor, nodes);
+  }
+}
+
+void edit(const plan::Advice& a, onnx::PairEdits& edits) {
+  if (a.kind == Kind::drop) edits.drop.insert(edits.drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
+  if (a.kind == Kind::share) edits.share.push_back({a.pair, a.onnx_nodes});
+  if (a.kind == Kind::move) edits.move.push_back({a.pair, a.behind});
+}
+
 Result<int> advise(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
@@ -36,33 +55,27 @@ Result<int> advise(const Options& o) {
   const char* source = options.effort > 0 ? "measured" : "estimated";
   fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} pay\n", result.tried,
              result.plan_seconds * 1e6, source, result.advice.size());
-  std::vector<std::string> drop;
-  std::vector<onnx::SharedPair> share;
+  onnx::PairEdits edits;
   int shown = 0;
   for (const plan::Advice& a : result.advice) {
-    using Kind = plan::Advice::Kind;
-    if (a.kind == Kind::drop && a.together) drop.insert(drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
-    if (a.kind == Kind::share && a.together) share.push_back({a.pair, a.onnx_nodes});
+    if (a.together) edit(a, edits);
     if (++shown > o.most) continue;
-    const std::string what = a.kind == Kind::share
-                                 ? fmt::format("put the pair on \"{}\" ({}) before {} too", a.tensor, fmt::join(a.pair, ", "),
-                                               fmt::join(a.onnx_nodes, ", "))
-                                 : fmt::format("{} the pair on \"{}\" ({})", a.kind == Kind::drop ? "drop" : "add", a.tensor,
-                                               fmt::join(a.onnx_nodes, ", "));
+    const std::string what = change(a);
     fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds, a.why);
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
-  fmt::print("dropping and sharing those that pay beside each other: {:.4g} us\n", result.applied_seconds * 1e6);
+  fmt::print("with all of these that pay beside each other: {:.4g} us\n", result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
-  if (drop.empty() && share.empty())
+  if (edits.drop.empty() && edits.share.empty() && edits.move.empty())
     return fail(
         ErrorKind::usage,
-        fmt::format("--apply {}: there is no pair to drop or to share; added pairs need ranges, which calibration gives", o.apply));
-  OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, drop, share, o.apply));
-  fmt::print("{}: without {} pairs, {} before further readers\n", o.apply, done.dropped, done.shared);
-  for (const std::string& tensor : done.not_shared)
-    fmt::print("  \"{}\" is not read by that name; put its pair before the reader by hand\n", tensor);
+        fmt::format("--apply {}: there is no pair to drop, to move or to share; added pairs need ranges, which calibration gives",
+                    o.apply));
+  OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
+  fmt::print("{}: without {} pairs, {} moved, {} before further readers\n", o.apply, done.dropped, done.moved, done.shared);
+  for (const std::string& tensor : done.not_found)
+    fmt::print("  the file has no \"{}\" to put a pair on or a reader of it by that name; do that by hand\n", tensor);
   return 0;
 }
 
@@ -72,7 +85,7 @@ Command add_advise(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
-                 "Write the model without the pairs that are to be dropped, and with those that are to be shared")
+                 "Write the model without the pairs that are to be dropped, and with those that are to be moved or shared")
       ->type_name("FILE");
   app.add_option("--errors", o->errors, "For so many of the best: how much the change does to the outputs (slow)")
       ->check(CLI::Range(0, 1000));

@@ -53,7 +53,7 @@ int run_main(int argc, const char* const* argv) {
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
       {"doctor", "Numbers of a model that mislead, and where each of its nodes runs", add_doctor},
-      {"advise", "Which Q/DQ pairs to drop, to add or to share, and what each gains", add_advise},
+      {"advise", "Which Q/DQ pairs to drop, to add, to move or to share, and what each gains", add_advise},
       {"convert", "Between Q/DQ models and calibration tables", add_convert},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;

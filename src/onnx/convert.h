@@ -45,13 +45,23 @@ struct SharedPair {
   std::set<std::string> pair;     ///< names of its QuantizeLinear and DequantizeLinear
   std::set<std::string> readers;  ///< names of the nodes that read the pair's input and are to read its output
 };
-struct EditedPairs {
-  int dropped = 0, shared = 0;
-  std::vector<std::string> not_shared;  ///< tensors that none of the named readers reads by that name (through a Reshape, say)
+/// A pair that rounds another tensor than before.
+struct MovedPair {
+  std::set<std::string> pair;  ///< names of its QuantizeLinear and DequantizeLinear
+  std::string behind;          ///< the tensor whose readers read the pair's output from now on
 };
-/// Puts shared pairs before more readers, then takes the pairs made of the named QuantizeLinear and DequantizeLinear nodes out of
-/// the model, and writes it to `out`; weights keep theirs. Errors: `usage` for a name that is no such node.
-[[nodiscard]] Result<EditedPairs> edit_pairs_in_file(const std::string& path, const std::vector<std::string>& drop,
-                                                     const std::vector<SharedPair>& share, const std::string& out);
+struct PairEdits {
+  std::vector<std::string> drop;  ///< names of QuantizeLinear and DequantizeLinear nodes
+  std::vector<SharedPair> share;
+  std::vector<MovedPair> move;
+};
+struct EditedPairs {
+  int dropped = 0, shared = 0, moved = 0;
+  std::vector<std::string>
+      not_found;  ///< tensors that no named reader reads by that name (through a Reshape, say), or nobody makes
+};
+/// Shares, moves and drops pairs, in that order, and writes the model to `out`; weights keep theirs, a moved pair its scale and
+/// zero point. Errors: `usage` for a name that is no such node.
+[[nodiscard]] Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits& edits, const std::string& out);
 
 }  // namespace octavo::onnx

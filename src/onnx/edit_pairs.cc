@@ -12,18 +12,29 @@ namespace {
 
 using Names = std::map<std::string, int>;
 
-/// The pair's tensor and its rounded value; readers of the first read the second.
-Result<int> share_pair(Editor& model, const Names& by_name, const SharedPair& s, std::string& tensor) {
-  std::string rounded;
-  for (const std::string& name : s.pair) {
+struct Pair {
+  int quantize = -1, dequantize = -1;  ///< nodes; -1: not among the names
+};
+
+Result<Pair> find_pair(const Editor& model, const Names& by_name, const std::set<std::string>& names) {
+  Pair out;
+  for (const std::string& name : names) {
     const auto at = by_name.find(name);
-    if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("sharing a pair: no node \"{}\"", name));
-    const auto& n = model.graph().node(at->second);
-    if (n.op_type() == "QuantizeLinear") tensor = n.input(0);
-    if (n.op_type() == "DequantizeLinear") rounded = n.output(0);
+    if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("changing a pair: no node \"{}\"", name));
+    const auto& type = model.graph().node(at->second).op_type();
+    if (type == "QuantizeLinear") out.quantize = at->second;
+    if (type == "DequantizeLinear") out.dequantize = at->second;
   }
+  return out;
+}
+
+/// The readers of the pair's tensor read its rounded value. Returns how many inputs that are.
+Result<int> share_pair(Editor& model, const Names& by_name, const SharedPair& s, std::string& tensor) {
+  OCTAVO_TRY(const Pair pair, find_pair(model, by_name, s.pair));
   int reads = 0;
-  if (tensor.empty() || rounded.empty()) return reads;
+  if (pair.quantize < 0 || pair.dequantize < 0) return reads;
+  tensor = model.graph().node(pair.quantize).input(0);
+  const std::string rounded = model.graph().node(pair.dequantize).output(0);
   for (const std::string& name : s.readers) {
     const auto at = by_name.find(name);
     if (at == by_name.end()) continue;
@@ -38,10 +49,21 @@ Result<int> share_pair(Editor& model, const Names& by_name, const SharedPair& s,
   return reads;
 }
 
+/// The pair's readers read its tensor, and the pair goes behind `m.behind`. False if nobody makes that.
+Result<bool> move_pair(Editor& model, const Names& by_name, const Names& producer, const MovedPair& m) {
+  OCTAVO_TRY(const Pair pair, find_pair(model, by_name, m.pair));
+  if (pair.quantize < 0 || pair.dequantize < 0 || !producer.contains(m.behind)) return false;
+  auto* quantize = model.graph().mutable_node(pair.quantize);
+  const std::string rounded = model.graph().node(pair.dequantize).output(0);
+  model.rename_uses(rounded, quantize->input(0));
+  model.rename_uses(m.behind, rounded);
+  quantize->set_input(0, m.behind);
+  return true;
+}
+
 }  // namespace
 
-Result<EditedPairs> edit_pairs_in_file(const std::string& path, const std::vector<std::string>& nodes,
-                                       const std::vector<SharedPair>& share, const std::string& out) {
+Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits& edits, const std::string& out) {
   OCTAVO_TRY(Editor model, Editor::open(path));
   Names by_name, producer;
   for (int i = 0; i < model.graph().node_size(); ++i) {
@@ -49,18 +71,26 @@ Result<EditedPairs> edit_pairs_in_file(const std::string& path, const std::vecto
     for (const auto& o : model.graph().node(i).output()) producer[o] = i;
   }
   EditedPairs done;
-  for (const SharedPair& s : share) {
+  for (const SharedPair& s : edits.share) {
     std::string tensor;
     OCTAVO_TRY(const int reads, share_pair(model, by_name, s, tensor));
     if (reads > 0) {
       ++done.shared;
     } else {
-      done.not_shared.push_back(tensor);
+      done.not_found.push_back(tensor);
+    }
+  }
+  for (const MovedPair& m : edits.move) {
+    OCTAVO_TRY(const bool moved, move_pair(model, by_name, producer, m));
+    if (moved) {
+      ++done.moved;
+    } else {
+      done.not_found.push_back(m.behind);
     }
   }
   std::set<int> gone, quantizers;
   std::map<std::string, std::string> instead;
-  for (const std::string& name : nodes) {
+  for (const std::string& name : edits.drop) {
     const auto at = by_name.find(name);
     if (at == by_name.end()) return fail(ErrorKind::usage, fmt::format("dropping pairs of {}: no node \"{}\"", path, name));
     const auto& n = model.graph().node(at->second);

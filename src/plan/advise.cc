@@ -6,10 +6,10 @@
 #include <map>
 
 #include "ir/grid.h"
+#include "plan/pair_change.h"
 #include "plan/permit_error.h"
 #include "plan/price.h"
 #include "plan/replan.h"
-#include "plan/roundings.h"
 #include "quant/weight_scales.h"
 
 namespace octavo::plan {
@@ -31,28 +31,22 @@ class Adviser {
     OCTAVO_TRY(const auto base, price(graph));
     Advised out;
     for (const auto& i : base) out.plan_seconds += i.seconds;
-    std::vector<Graph> changed;
-    std::vector<Rounding> changes;  // of advice, by its place
+    std::vector<Graph> tried;  // for their errors
+    std::vector<PairChange> changes = find_pair_changes(graph, options_.disabled);
+    const std::size_t count = changes.size();
     const ir::Grids grids = ir::find_grids(graph);
-    std::vector<Rounding> tries;
-    for (const NodeId id : graph.order()) {
-      tries.emplace_back();
-      tries.back().view = id;
-    }
-    for (Rounding& r : find_roundings(graph, options_.disabled)) {
-      if (r.kind == Rounding::Kind::left_out) tries.push_back(std::move(r));
-    }
-    for (const Rounding& change : tries) {
+    const std::vector<NodeId> nodes = graph.order();
+    for (std::size_t at = 0; at < count + nodes.size(); ++at) {
       Advice a;
-      Graph other = graph;
-      if (change.kind == Rounding::Kind::left_out) {
-        share(change, a);
-        other = otherwise(graph, {&change});
-      } else if (drop(graph, change.view, a)) {
-        other = otherwise(graph, {&change});
-      } else if (!add(graph, grids, other, change.view, a)) {
-        continue;
+      Graph other;
+      if (at < count) {
+        describe(graph, changes[at], a);
+        other = changed(graph, {&changes[at]});
+      } else {
+        other = graph;
+        if (!add(graph, grids, other, nodes[at - count], a)) continue;
       }
+      a.place = at;
       ++out.tried;
       other.remove_dead();
       OCTAVO_CHECK(replanner_.normalize(other));
@@ -69,19 +63,19 @@ class Adviser {
       a.seconds = before + after;
       if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
       const bool estimated = a.kind != Advice::Kind::add && errors > 0;
-      if (estimated) changed.push_back(other);
-      a.error = estimated ? -2.0 - static_cast<double>(changed.size() - 1) : -1;  // a place in `changed`, for now
-      changes.push_back(change);
-      a.place = changes.size() - 1;
+      if (estimated) tried.push_back(other);
+      a.error = estimated ? -2.0 - static_cast<double>(tried.size() - 1) : -1;  // a place in `tried`, for now
       out.advice.push_back(std::move(a));
     }
     std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) { return a.seconds > b.seconds; });
     out.applied_seconds = out.plan_seconds;
-    std::vector<const Rounding*> taken;
+    std::vector<const PairChange*> taken;
     for (Advice& a : out.advice) {
       if (a.kind == Advice::Kind::add) continue;
+      const NodeId view = changes[a.place].rounding.view;
+      if (std::ranges::any_of(taken, [&](const PairChange* c) { return c->rounding.view == view; })) continue;  // one change a pair
       taken.push_back(&changes[a.place]);
-      Graph other = otherwise(graph, taken);
+      Graph other = changed(graph, taken);
       OCTAVO_CHECK(replanner_.normalize(other));
       const auto items = price(other);
       double sum = 0;
@@ -100,7 +94,7 @@ class Adviser {
       const auto at = static_cast<std::size_t>(-2.0 - a.error);
       a.error = -1;
       if (errors-- <= 0) continue;
-      OCTAVO_TRY(a.error, estimated_error(graph, changed[at]));
+      OCTAVO_TRY(a.error, estimated_error(graph, tried[at]));
     }
     return out;
   }
@@ -113,23 +107,28 @@ class Adviser {
   /// Ids differ between graphs: only the key tells regions apart.
   static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
 
-  static void share(const Rounding& r, Advice& a) {
-    a.kind = Advice::Kind::share;
+  static void describe(const Graph& g, const PairChange& c, Advice& a) {
+    const Rounding& r = c.rounding;
     a.tensor = r.tensor;
     a.onnx_nodes = r.onnx_nodes;
+    if (c.kind == PairChange::Kind::drop) {
+      a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(r.quantizer));
+      return;
+    }
+    if (c.kind == PairChange::Kind::move) {
+      a.kind = Advice::Kind::move;
+      a.pair = r.onnx_nodes;
+      a.onnx_nodes = c.onnx_nodes;
+      a.behind = g.value(c.behind).name;
+      a.why = fmt::format(
+          "the activation between costs a rounding, and its result is read in float; there {} makes its reader an integer operator",
+          ir::to_string(r.quantizer));
+      return;
+    }
+    a.kind = Advice::Kind::share;
     a.pair = r.pair;
     a.why = fmt::format("its codes {} are stored for others and read here in float32, so it is stored twice",
                         ir::to_string(r.quantizer));
-  }
-
-  static bool drop(const Graph& g, NodeId id, Advice& a) {
-    const Node& n = g.node(id);
-    if (n.op != Op::view || g.is_constant(n.inputs[0])) return false;
-    a.kind = Advice::Kind::drop;
-    a.tensor = g.value(n.inputs[0]).name;
-    a.onnx_nodes = n.origin;
-    a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(*n.quantizer));
-    return true;
   }
 
   static bool add(const Graph& g, const ir::Grids& grids, Graph& other, NodeId id, Advice& a) {

@@ -13,23 +13,24 @@
 namespace octavo::plan {
 
 struct Advice {
-  enum class Kind { drop, add, share } kind = Kind::drop;
-  std::string tensor;  ///< whose pair it is
-  std::set<std::string>
-      onnx_nodes;              ///< drop: the pair's nodes; add: the operator that would become int8; share: who would read codes
-  std::set<std::string> pair;  ///< share: the pair whose codes are stored already
-  double seconds = 0;          ///< what the plan gains, by the sum of its regions' prices
-  double error = -1;           ///< drop, share: largest change of an output relative to its largest magnitude, -1: not estimated
-  bool together = false;  ///< drop, share: one of those that pay beside each other, taken best first and priced again each time
+  enum class Kind { drop, add, share, move } kind = Kind::drop;
+  std::string tensor;                ///< whose pair it is
+  std::set<std::string> onnx_nodes;  ///< drop: the pair's; add: the operator that would be int8; share, move: who would read codes
+  std::set<std::string> pair;        ///< share, move: the pair
+  std::string behind;                ///< move: the tensor that it comes behind
+  double seconds = 0;                ///< what the plan gains, by the sum of its regions' prices
+  double error = -1;                 ///< all but add: largest change of an output relative to its largest magnitude; -1: not known
+  bool together = false;  ///< one of those that pay beside each other, taken best first and priced again each time; not add
   std::size_t place = 0;  ///< among the changes tried
   std::string why;
 };
 
 /// Every pair left out alone; a pair added before every float convolution or product whose weights are constant (its price does
-/// not depend on the scale); and the pair of a tensor whose codes are stored put before those who read it in float32 as well
-/// (share). Each changed network is planned and priced with `options.costs`; what gains more than 2 % of the regions it changes is
-/// advice, best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow for
-/// large networks). Cost: one planning a pair. Errors: those of make_plan.
+/// not depend on the scale); the pair of a tensor whose codes are stored put before those who read it in float32 as well (share);
+/// and a pair between a convolution and its activation put behind the activation, where the next convolution is float for want of
+/// one (move). Each changed network is planned and priced with `options.costs`; what gains more than 2 % of the regions it changes
+/// is advice, best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow
+/// for large networks). Cost: one planning a change. Errors: those of make_plan.
 struct Advised {
   double plan_seconds = 0;
   double applied_seconds = 0;  ///< of the plan with all changes that are `together`

@@ -72,7 +72,7 @@ def test_apply_without_advice_writes_nothing(tmp_path):
     model = network(tmp_path / "n.onnx", False)
     text = octavo("advise", model, "--effort", 0, "--threads", 1)
     assert "drop the pair" not in text, text
-    assert "there is no pair to drop or to share" in octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out, code=2)
+    assert "there is no pair to drop, to move or to share" in octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out, code=2)
     assert out.read_bytes() == b"old"
 
 
@@ -88,7 +88,45 @@ def test_shares_a_pair_with_a_reader_of_the_floats(tmp_path):
     cache.write_text(slow)
     text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
     assert re.search(r'^put the pair on "conv1" \(mid_DQ, mid_Q\) before add too: saves [0-9.]+ us', text, re.M), text
-    assert "outputs change by at most" in text and "0 pairs, 1 before further readers" in text
+    assert "outputs change by at most" in text and "0 pairs, 0 moved, 1 before further readers" in text
     (add,) = [n for n in onnx.load(faster).graph.node if n.name == "add"]
     assert list(add.input) == ["conv2", "mid_dq"]
     assert plan_of(faster) == plan_of(codes) != plan_of(model)
+
+
+def between(path, where):
+    """conv1 -> SiLU -> conv2; the pair is on `where`: "conv1", before the activation, or "act", behind it."""
+    rng = np.random.default_rng(4)
+    inits, nodes = [], []
+
+    def pair(x, name):
+        inits.extend([numpy_helper.from_array(np.float32(0.02 if name == "x" else 0.05), name + "_s"), numpy_helper.from_array(np.int8(0), name + "_z")])
+        nodes.extend([helper.make_node("QuantizeLinear", [x, name + "_s", name + "_z"], [name + "_q"], name + "_Q"),
+                      helper.make_node("DequantizeLinear", [name + "_q", name + "_s", name + "_z"], [name + "_dq"], name + "_DQ")])
+        return name + "_dq"
+
+    def conv(x, name):
+        inits.extend([numpy_helper.from_array(rng.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), name + "_w"),
+                      numpy_helper.from_array(np.float32(0.004), name + "_ws"), numpy_helper.from_array(np.int8(0), name + "_wz")])
+        nodes.extend([helper.make_node("DequantizeLinear", [name + "_w", name + "_ws", name + "_wz"], [name + "_wd"], name + "_WDQ"),
+                      helper.make_node("Conv", [x, name + "_wd"], [name], name, pads=[1, 1, 1, 1])])
+
+    conv(pair("x", "x"), "conv1")
+    y = pair("conv1", "p") if where == "conv1" else "conv1"
+    nodes.append(helper.make_node("Sigmoid", [y], ["sig"], "sig"))
+    nodes.append(helper.make_node("Mul", [y, "sig"], ["act"], "act"))
+    conv(pair("act", "p") if where == "act" else "act", "conv2")
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32, 32, 32])],
+                              [helper.make_tensor_value_info("conv2", TensorProto.FLOAT, None)], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_moves_a_pair_behind_the_activation(tmp_path):
+    """conv2 is float for want of a pair on its input; the one before the activation does there."""
+    model, behind, faster = between(tmp_path / "m.onnx", "conv1"), between(tmp_path / "n.onnx", "act"), tmp_path / "f.onnx"
+    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--errors", 2, "--apply", faster)
+    assert re.search(r'^move the pair on "conv1" \(p_DQ, p_Q\) behind "act", before conv2(, conv2_WDQ)?: saves [0-9.]+ us', text, re.M), text
+    assert "0 pairs, 1 moved, 0 before further readers" in text and "outputs change by at most" in text
+    assert plan_of(faster) == plan_of(behind) != plan_of(model)
+    assert "move the pair" not in octavo("advise", behind, "--effort", 0, "--threads", 1)
