@@ -291,6 +291,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, con
   for (const auto& r : {c.r15, c.r14, c.r13, c.r12, c.rbp, c.rbx}) c.pop(r);
   c.vzeroupper();
   c.ret();
+  emitter.finish();
   t.data();
   return start;
 }

@@ -31,9 +31,10 @@ class ConvKernel final : public region::Kernel {
         stage_(region.stages.front()),
         weights_(packed[0]),
         init_(reinterpret_cast<const std::int32_t*>(packed[1])),
-        lines_(plan_.requant ? reinterpret_cast<const float*>(packed[2]) : nullptr),
-        has_line_(plan_.requant ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
+        lines_(plan_.requant || plan_.curve ? reinterpret_cast<const float*>(packed[2]) : nullptr),
+        has_line_(plan_.requant || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
     stage_.anchor.weights.reset();
+    if (plan_.curve) plan_.line = curve_epilogue(plan_.epilogue, reinterpret_cast<const float*>(packed[4]));
     generate(vbmi);
     make_tables();
     make_tasks();
@@ -241,7 +242,8 @@ class ConvKernel final : public region::Kernel {
       args.ahead = weights_ + (b + 1 < task.last_block ? ph.blocks[static_cast<std::size_t>(b) + 1] : after).weights;
       const bool as_line = line(block);
       const auto operands = stage_.operands.size();
-      for (auto n = as_line ? operands : 0, to = as_line ? std::size_t{2} : 0; n < static_cast<std::size_t>(streams); ++n, ++to) {
+      for (auto n = as_line && !plan_.curve ? operands : 0, to = as_line ? std::size_t{2} : 0;
+           n < static_cast<std::size_t>(streams); ++n, ++to) {
         args.stream[to] = base[n] + block.first_channel * channel[n];
       }
       if (as_line) {
@@ -329,8 +331,9 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
     }
   }
   std::vector<ir::Tensor> packed{std::move(weights), std::move(init)};
-  if (conv.requant) {
-    OCTAVO_TRY(auto more, pack_lines(region, plan, *conv.requant, lines, conv.init_count));
+  if (conv.requant || conv.curve) {
+    OCTAVO_TRY(auto more, conv.requant ? pack_lines(region, plan, *conv.requant, lines, conv.init_count)
+                                       : pack_curve(region, plan, *conv.curve, lines, conv.init_count));
     for (auto& t : more) packed.push_back(std::move(t));
   }
   return packed;

@@ -269,6 +269,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& p
   c.add(c.rsi, advance);
   c.mov(c.ptr[c.rdi + kTable], c.rsi);
   leave(c, stack + tile.accs() * 64);
+  emitter.finish();
   rest.data();
 }
 
@@ -281,16 +282,18 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   c.align(64);
   const std::size_t start = c.getSize();
   // With other tensors to read or write, or few pixels for code that is fetched from memory, it costs more than it saves.
-  if (emitter.is_long() && tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6 && epilogue.columns <= 2 &&
+  const bool curve = epilogue.window > 0;
+  if ((emitter.is_long() || curve) && tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6 && epilogue.columns <= 2 &&
       phase.pixels >= kPixelsBehind) {
     if (const auto segments = segments_among(phase, tile); segments > 0) {
       emit_behind(c, emitter, plan, phase, tile, tiles, segments);
       return start;
     }
   }
-  enter(c, emitter.stack_bytes());
+  const int stack = emitter.stack_bytes(), all_stack = stack + (curve ? tile.accs() * 64 : 0);
+  enter(c, all_stack);
   emitter.masks(tile);
-  if (tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
+  if (!curve && tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
     const ConvUnits units(c, plan, phase, tile, 2 * tile.accs(), phase.segments.size());
     emit_pipeline(c, emitter, tile, plan.epilogue.columns, units.reserved(), units);
     leave(c, emitter.stack_bytes());
@@ -302,11 +305,22 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   t.pointers(plan.epilogue.columns);
   t.start(plan.zero != 0);
   t.reduce();
-  emitter.emit(tile);
+  if (curve) {
+    Tile stored = tile;
+    stored.in_memory = true;
+    for (int i = 0; i < tile.accs(); ++i) c.vmovdqu32(c.ptr[c.rsp + stack + i * 64], Zmm(i));
+    c.lea(c.r15, c.ptr[c.rsp + stack]);
+    c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+    emitter.begin(stored, 0, true);
+    for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
+  } else {
+    emitter.emit(tile);
+  }
   c.add(c.qword[c.rdi + kTable], tile.pixels * plan.epilogue.columns * 4);
   c.dec(c.qword[c.rdi + kTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
-  leave(c, emitter.stack_bytes());
+  leave(c, all_stack);
+  emitter.finish();
   t.data();
   return start;
 }

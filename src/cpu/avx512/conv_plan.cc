@@ -353,8 +353,14 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
     p.line = line_epilogue(p.epilogue, requant);
     p.requant = std::move(requant);
   }
+  Curve curve;
+  if (vbmi && !p.requant && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
+    requant.scale = curve.scale, requant.bias = curve.bias;
+    if (foldable(stage, plan, requant)) p.curve = std::move(curve);
+  }
   if (dots == Dots::amx || slow_division()) multiply_where_exact(p.epilogue);
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
+  const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;
   for (const auto& ph : p.phases) {
     if (dots == Dots::amx) {
@@ -363,7 +369,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
     }
     for (const auto& b : ph.blocks) {
       const double quads = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * b.vectors;
-      const double per_pixel = quads / 1.7 + b.vectors * (1.5 + 0.25 * static_cast<double>(p.epilogue.code.size())) + 3;
+      const double per_pixel = quads / 1.7 + b.vectors * (1.5 + 0.25 * operations) + 3;
       clocks += per_pixel * static_cast<double>(ph.pixels * p.images);
     }
     if (ph.copies) clocks += static_cast<double>(p.images * s.c * s.h * s.w) / 16;

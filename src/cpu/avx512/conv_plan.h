@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/avx512/curve.h"
 #include "cpu/avx512/lower.h"
 #include "cpu/avx512/requant.h"
 #include "region/region.h"
@@ -116,6 +117,7 @@ struct ConvPlan {
   Dots dots = Dots::vnni;
   Epilogue epilogue;
   std::optional<Requant> requant;  ///< blocks may run `line` instead of `epilogue`
+  std::optional<Curve> curve;      ///< or that, its table packed
   Epilogue line;
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read

@@ -112,7 +112,9 @@ int Emitter::in_register(int value) {
   const int r = take(value);
   if (pl.home == Home::constant) {
     const auto bits = e_.code[static_cast<std::size_t>(value)].imm;
-    if (bits == 0) {
+    if (const int block = e_.code[static_cast<std::size_t>(value)].block; block >= 0) {
+      c_.vmovaps(Xbyak::Zmm(r), pool_.block(block_bytes(block)));
+    } else if (bits == 0) {
       c_.vpxord(Xbyak::Zmm(r), Xbyak::Zmm(r), Xbyak::Zmm(r));
     } else {
       c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(bits));
@@ -135,13 +137,14 @@ void Emitter::with_source(int value, F f) {
     f(Xbyak::Zmm(pl.reg));
     return;
   }
+  if (const int block = e_.code[static_cast<std::size_t>(value)].block; block >= 0) return f(pool_.block(block_bytes(block)));
   if (pl.home == Home::constant) return f(pool_.each_lane(e_.code[static_cast<std::size_t>(value)].imm));
   if (pl.home == Home::stack) return f(c_.ptr[c_.rsp + slot(lane_, value)]);
   if (pl.home == Home::accumulator) return f(c_.ptr[c_.r15 + tile_.place(p_, v_)]);
   const Stream& s = operand_of(value);
   const bool four_bytes = s.dtype == ir::DType::f32 || s.dtype == ir::DType::s32;
   const bool vector = s.access == Access::channel || s.access == Access::full;
-  if (four_bytes && !(vector && masked(v_))) {
+  if (four_bytes && !(vector && masked(v_) && !padded(value))) {
     const auto where = element(e_.code[static_cast<std::size_t>(value)].imm, p_, v_);
     if (vector) return f(where);
     return f(c_.ptr_b[where.getRegExp()]);
@@ -201,6 +204,20 @@ void Emitter::compute(int i) {
     const int rx = in_register(x);
     with_source(y, [&](const auto& src) { f(Z(destination(i, {x, y})), Z(rx), src); });
   };
+  switch (in.special) {
+    case Special::within: two([&](auto r, auto x, const auto& s) { c_.vrangeps(r, x, s, 2); }); return;
+    case Special::add_down: {
+      const int rx = in_register(a), rb = in_register(b);
+      c_.vaddps(Z(destination(i, {a})), Z(rx), Z(rb) | Xbyak::util::T_rd_sae);
+      return;
+    }
+    case Special::pick: {
+      const int rx = in_register(a);
+      with_source(b, [&](const auto& src) { c_.vpermps(Z(destination(i, {a})), Z(rx), src); });
+      return;
+    }
+    case Special::none: break;
+  }
   switch (in.op) {
     case Op::i2f: one([&](int r, const auto& s) { c_.vcvtdq2ps(Z(r), s); }); break;
     case Op::f2i: one([&](int r, const auto& s) { c_.vcvtps2dq(Z(r), s); }); break;

@@ -1,6 +1,6 @@
 // Emits a lowered epilogue program for a tile of pixels x 16-channel vectors whose accumulators are in zmm registers.
 //
-// Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k4 and every zmm
+// Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k5 and every zmm
 // may be changed. Order of lanes: lane i of vector v is channel 16 v + i of the block.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
@@ -80,6 +81,8 @@ class ConstantPool {
 /// Index that swaps dwords 4 a + b and 4 b + a. After two rounds of in-lane packs, dword 4 L + v holds lane L of vector v: this
 /// puts vector v's lanes together, and before in-lane unpacks it does the reverse.
 [[nodiscard]] std::array<std::uint8_t, 64> natural_order();
+/// Index of byte 2 of each dword of two vectors.
+[[nodiscard]] std::array<std::uint8_t, 64> third_bytes();
 
 /// Tables often have one half that is one value (what relu cuts off): indices are clamped to the other half, and half the work is
 /// left.
@@ -102,8 +105,10 @@ class Emitter {
   Emitter(Code& code, ConstantPool& pool, const Epilogue& epilogue, bool vbmi);
 
   [[nodiscard]] int stack_bytes() const { return kLanes * static_cast<int>(e_.code.size()) * 64; }
-  /// Sets the tail masks k1 (dwords of the last vector) and k3 (bytes of a pixel). Once a function.
+  /// Sets the tail masks k1 (dwords of the last vector) and k3 (bytes of a pixel), and constants in k4 and k5. Once a function.
   void masks(const Tile& tile);
+  /// Once, behind the last instruction of the functions that it was used for: what they jump to where a curve leaves a code open.
+  void finish();
   /// The epilogue of one tile; reads the table at [rdi + table].
   void emit(const Tile& tile);
   /// The same in pieces, between which the caller may emit instructions that touch none of the registers given here: zmm
@@ -145,6 +150,7 @@ class Emitter {
   int finish_lane();
   void drop_hoisted(int value);
   void compute(int i);
+  [[nodiscard]] std::array<std::uint8_t, 64> block_bytes(int block) const;
   // emitter_tile.cc: the order of work
   void evaluate(const std::vector<Member>& lanes);  ///< the registers of the packed values go to the groups
   std::vector<int> share_constants(int i, int lanes);
@@ -177,11 +183,14 @@ class Emitter {
     std::array<int, 4> regs{-1, -1, -1, -1};
   };
   void pack(const Group& group);
+  void pack_written(const Group& group);
   int look_up(int which, int index);
   void store_packed(const Group& group, int j, int out);
   Xbyak::Reg64 pointer(int stream, int pixel);
   Xbyak::Address element(int stream, int p, int v);
   [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != 16; }
+  /// A curve's m and b are there for whole vectors, and must be: a lane without a channel has no open code.
+  [[nodiscard]] bool padded(int value) const { return e_.window > 0 && e_.code[static_cast<std::size_t>(value)].imm < 2; }
   [[nodiscard]] const Stream& operand_of(int value) const {
     return e_.operands[static_cast<std::size_t>(e_.code[static_cast<std::size_t>(value)].imm)];
   }
@@ -219,6 +228,15 @@ class Emitter {
   std::vector<Step> steps_;
   bool tight_ = false;  ///< accumulators in memory, and other code's in the registers: results must not wait for each other
   std::function<void()> between_;
+  /// A group that is computed as written.
+  struct Open {
+    Xbyak::Label from, to;
+    int pixel = 0, pixels = 0;
+    Tile tile;
+  };
+  std::list<Open> open_;
+  Open& open_curve(const Group& group);
+  void emit_written(const Tile& tile);
 };
 
 }  // namespace octavo::cpu::avx512

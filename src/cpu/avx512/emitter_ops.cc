@@ -88,6 +88,10 @@ void Emitter::masks(const Tile& tile) {
   }
   c_.mov(c_.rax, std::uint64_t{0x1111111111111111});
   c_.kmovq(c_.k4, c_.rax);
+  if (e_.window > 0) {  // the low words of dwords
+    c_.mov(c_.eax, 0x55555555);
+    c_.kmovd(c_.k5, c_.eax);
+  }
 }
 
 Reg64 Emitter::pointer(int stream, int pixel) {
@@ -122,14 +126,14 @@ Xbyak::Address Emitter::element(int stream, int p, int v) {
 }
 
 void Emitter::load_order(int reg) {
-  c_.vmovdqa64(Zmm(reg), pool_.block(natural_order()));
+  c_.vmovdqa64(Zmm(reg), pool_.block(e_.window > 0 ? third_bytes() : natural_order()));
 }
 
 void Emitter::load_into(int reg, int value, int p, int v) {
   const Stream& s = operand_of(value);
   const auto from = element(e_.code[static_cast<std::size_t>(value)].imm, p, v);
   if (s.access == Access::channel || s.access == Access::full) {
-    const Zmm to = masked(v) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
+    const Zmm to = masked(v) && !padded(value) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
     switch (s.dtype) {
       case DType::u8:
       case DType::boolean: c_.vpmovzxbd(to, from); break;
@@ -239,7 +243,7 @@ void Emitter::store(int j, int reg) {
   }
 }
 
-void Emitter::pack(const Group& g) {
+void Emitter::pack_written(const Group& g) {
   const Pack& k = e_.pack;
   const auto& group = g.members;
   const auto& regs = g.regs;
@@ -274,6 +278,18 @@ void Emitter::pack(const Group& g) {
     c_.vpermd(Zmm(a), Zmm(order), Zmm(a));
     release(order);
   }
+}
+
+void Emitter::pack(const Group& g) {
+  const Pack& k = e_.pack;
+  const int a = g.regs[0];
+  Open* open = nullptr;
+  const auto known = pointers_;
+  if (e_.window > 0) {
+    open = &open_curve(g);
+  } else {
+    pack_written(g);
+  }
   for (std::size_t i = 0; i < k.sinks.size(); ++i) {
     const auto& sink = k.sinks[i];
     const bool last = i + 1 == k.sinks.size();
@@ -281,6 +297,11 @@ void Emitter::pack(const Group& g) {
     store_packed(g, sink.output, out);
     if (out != a) release(out);
     if (last) release(a);
+  }
+  if (open == nullptr) return;
+  c_.L(open->to);
+  for (std::size_t i = 0; i < pointers_.size(); ++i) {  // what was loaded since the jump
+    if (pointers_[i].stream != known[i].stream || pointers_[i].pixel != known[i].pixel) pointers_[i] = {};
   }
 }
 

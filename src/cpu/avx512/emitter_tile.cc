@@ -55,7 +55,9 @@ std::vector<int> Emitter::wanted_in_registers() const {
       if (in_memory(a)) ++must[static_cast<std::size_t>(a)];
     };
     if (in.args[0] < 0) continue;
-    if (in.reversed) {
+    if (in.special == Special::add_down) {
+      count(in.args[1]);
+    } else if (in.reversed) {
       count(in.args[1]);
     } else if (in.op == Op::fma) {
       if (in_memory(in.args[0])) {
@@ -103,7 +105,9 @@ void Emitter::hoist(int lanes) {
       const bool invariant = is_imm(in.op) || (is_load(in.op) && operand_of(value).access == Access::uniform);
       if (!invariant || uses_[i].empty() || hoisted_.count(value) != 0 || budget <= 0 || (only_wanted && must[i] == 0)) continue;
       const int r = grab();
-      if (is_imm(in.op)) {
+      if (in.block >= 0) {
+        c_.vmovaps(Xbyak::Zmm(r), pool_.block(block_bytes(in.block)));
+      } else if (is_imm(in.op)) {
         c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(in.imm));
       } else {
         load_into(r, value, 0, 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct Stream {
   int column = -1;  ///< of the pixel table; -1 for uniform and channel
 };
 
+/// Operations of kernels' own making (curve.h), beside those of programs.
+enum class Special : std::uint8_t {
+  none,
+  within,    ///< a with its magnitude limited to b
+  add_down,  ///< a + b, rounded down
+  pick,      ///< b[a & 15], b a block of the epilogue
+};
+
 /// A program instruction after lowering; bit casts are gone. `reversed` (min only): computed as vminps(b, a), which lets a NaN
 /// pass.
 struct Instr {
@@ -34,7 +43,9 @@ struct Instr {
   std::array<int, 4> args{-1, -1, -1, -1};
   std::int32_t imm = 0;
   bool reversed = false;
-  bool keeps_infinity = false;  ///< fma: an infinite third argument is the result (the sum may be a NaN)
+  bool keeps_infinity = false;      ///< fma: an infinite third argument is the result (the sum may be a NaN)
+  Special special = Special::none;  ///< instead of `op`, which only says how arguments are treated
+  int block = -1;                   ///< imm_f: 16 values, in Epilogue::blocks
 };
 
 /// The 8-bit value that is packed four vectors at a time, clamp(saturate(value + zero), lo, hi), and the outputs that are these
@@ -66,6 +77,11 @@ struct Epilogue {
   std::vector<Stream> operands, stores;
   int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
   Pack pack;
+  std::vector<std::array<float, 16>> blocks;
+  /// A curve (curve.h): the packed values are codes in bits 16 to 23, and where the bits below are less than `window` for one of a
+  /// group, the group's codes are computed and stored by `written`, whose streams are the same. Accumulators are in memory.
+  std::int32_t window = 0;
+  std::shared_ptr<const Epilogue> written;
 
   [[nodiscard]] std::int64_t operations() const {
     return std::count_if(code.begin(), code.end(), [](const Instr& i) { return i.args[0] >= 0; });

@@ -76,6 +76,40 @@ std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
   return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
+std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused) {
+  const auto at = [&](int value) -> const Instr& { return e.code[static_cast<std::size_t>(value)]; };
+  const auto channel_load = [&](int value) {
+    if (at(value).op != Op::load_f) return false;
+    const Stream& s = e.operands[static_cast<std::size_t>(at(value).imm)];
+    return s.dtype == ir::DType::f32 && (s.access == Access::channel || s.access == Access::uniform);
+  };
+  const auto is_acc = [&](int value) { return at(value).op == Op::i2f && at(at(value).args[0]).op == Op::acc_i; };
+  const auto product = [&](int a, int b) {
+    if (is_acc(b)) std::swap(a, b);
+    if (!is_acc(a) || !channel_load(b)) return false;
+    scale = at(b).imm;
+    return true;
+  };
+  scale = bias = -1;
+  fused = true;
+  const Instr& in = at(v);
+  if (in.op == Op::fma) {
+    if (!product(in.args[0], in.args[1]) || !channel_load(in.args[2])) return "not scale * acc + bias";
+    bias = at(in.args[2]).imm;
+  } else if (in.op == Op::mul) {
+    if (!product(in.args[0], in.args[1])) return "not scale * acc";
+  } else if (in.op == Op::add) {
+    const std::size_t m = at(in.args[0]).op == Op::mul ? 0 : 1;
+    const Instr& mul = at(in.args[m]);
+    if (mul.op != Op::mul || !product(mul.args[0], mul.args[1]) || !channel_load(in.args[1 - m])) return "not scale * acc + bias";
+    bias = at(in.args[1 - m]).imm;
+    fused = false;
+  } else {
+    return "not scale * acc + bias";
+  }
+  return "";
+}
+
 std::string find_requant(const Epilogue& e, Requant& out) {
   out = Requant{};
   if (e.pack.sinks.empty()) return "no packed 8-bit store";
@@ -83,11 +117,6 @@ std::string find_requant(const Epilogue& e, Requant& out) {
     if (!e.pack.packs(j)) return fmt::format("output {} is not the packed value or a table of it", j);
   }
   const auto at = [&](int v) -> const Instr& { return e.code[static_cast<std::size_t>(v)]; };
-  const auto channel_load = [&](int v) {
-    if (at(v).op != Op::load_f) return false;
-    const Stream& s = e.operands[static_cast<std::size_t>(at(v).imm)];
-    return s.dtype == ir::DType::f32 && (s.access == Access::channel || s.access == Access::uniform);
-  };
   int v = e.pack.value;
   if (at(v).op != Op::f2i) return "the packed value is not rounded";
   v = at(v).args[0];
@@ -119,29 +148,7 @@ std::string find_requant(const Epilogue& e, Requant& out) {
     out.steps.insert(out.steps.begin(), {in.op, imm});
     v = in.args[1 - side];
   }
-  const auto is_acc = [&](int value) { return at(value).op == Op::i2f && at(at(value).args[0]).op == Op::acc_i; };
-  const auto product = [&](int a, int b) {
-    if (is_acc(b)) std::swap(a, b);
-    if (!is_acc(a) || !channel_load(b)) return false;
-    out.scale = at(b).imm;
-    return true;
-  };
-  const Instr& in = at(v);
-  if (in.op == Op::fma) {
-    if (!product(in.args[0], in.args[1]) || !channel_load(in.args[2])) return "not scale * acc + bias";
-    out.bias = at(in.args[2]).imm;
-  } else if (in.op == Op::mul) {
-    if (!product(in.args[0], in.args[1])) return "not scale * acc";
-  } else if (in.op == Op::add) {
-    const int m = at(in.args[0]).op == Op::mul ? 0 : 1;
-    const Instr& mul = at(in.args[static_cast<std::size_t>(m)]);
-    if (mul.op != Op::mul || !product(mul.args[0], mul.args[1]) || !channel_load(in.args[static_cast<std::size_t>(1 - m)]))
-      return "not scale * acc + bias";
-    out.bias = at(in.args[static_cast<std::size_t>(1 - m)]).imm;
-    out.fused = false;
-  } else {
-    return "not scale * acc + bias";
-  }
+  if (auto why = find_affine(e, v, out.scale, out.bias, out.fused); !why.empty()) return why;
   out.zero = e.pack.zero, out.lo = e.pack.lo, out.hi = e.pack.hi;
   out.first = packed(out, stepped(out, -3e38F), out.lo, out.hi);
   out.last = packed(out, stepped(out, 3e38F), out.lo, out.hi);

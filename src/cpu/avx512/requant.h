@@ -38,6 +38,8 @@ struct Requant {
   [[nodiscard]] std::int32_t code(std::int64_t acc, float s, float b) const;
 };
 
+/// Empty: value v is scale * acc + bias, and which f32 operands those are (bias -1: none). Otherwise why not.
+[[nodiscard]] std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
 /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
 [[nodiscard]] std::string find_requant(const Epilogue& e, Requant& out);
 
