@@ -163,17 +163,19 @@ class CopyKernel final : public Kernel {
         if (m_.from[k] == m_.size && m_.dims[k] > 1) other_ = static_cast<int>(k);
       }
     }
-    // Tasks cut the outermost dimension that is not part of the transpose; one run when there is none.
+    // Tasks cut a transpose where its pixels are far apart, as the kernels before it do: each thread reads rows that it wrote
+    // itself. Else they cut the outermost large dimension; one run when there is none.
     std::int64_t bytes = m_.size;
     for (const auto d : m_.dims) bytes *= d;
-    for (std::size_t k = 0; k < m_.dims.size(); ++k) {
+    const bool by_pixels = other_ >= 0 && m_.dims[inner] >= 512;
+    if (by_pixels) cut_ = static_cast<int>(inner);
+    for (std::size_t k = 0; !by_pixels && k < m_.dims.size(); ++k) {
       if (cut_ < 0 || m_.dims[k] > m_.dims[static_cast<std::size_t>(cut_)]) {
         if (k != inner || m_.dims.size() == 1) cut_ = static_cast<int>(k);
       }
       if (cut_ >= 0 && m_.dims[static_cast<std::size_t>(cut_)] >= 16) break;
     }
-    tasks_ = static_cast<int>(
-        std::clamp<std::int64_t>(bytes / 65536, 1, std::clamp<std::int64_t>(m_.dims[static_cast<std::size_t>(cut_)], 1, 64)));
+    tasks_ = even_tasks(bytes, 65536, m_.dims[static_cast<std::size_t>(cut_)], 64);
     empty_ = bytes == 0;
   }
 

@@ -57,7 +57,7 @@ class DepthwiseKernel final : public Kernel {
     padded_ = padded(channels_);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
     const std::int64_t work = rows_ * im_.width.out * channels_ * taps();
-    tasks_ = static_cast<int>(std::clamp<std::int64_t>(work / 65536, 1, std::max<std::int64_t>(rows_, 1)));
+    tasks_ = even_tasks(work, 65536, rows_);
   }
 
   int tasks() const override { return tasks_; }

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +26,12 @@ using region::Region;
 using region::Stage;
 using region::Worker;
 using Packed = std::span<const std::byte* const>;
+
+/// Tasks for `units` pieces of work, none of less than `grain`: a power of two below 64, which 2, 4 and 8 threads share evenly.
+[[nodiscard]] inline int even_tasks(std::int64_t work, std::int64_t grain, std::int64_t units, std::int64_t most = 256) {
+  const auto n = std::clamp<std::int64_t>(work / grain, 1, std::clamp<std::int64_t>(units, 1, most));
+  return static_cast<int>(n < 64 ? std::bit_floor(static_cast<std::uint64_t>(n)) : static_cast<std::uint64_t>(n));
+}
 
 class Family {
  public:

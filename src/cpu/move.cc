@@ -175,7 +175,7 @@ class MoveKernel final : public Kernel {
     outer_ = 1;
     for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
     const std::int64_t bytes = ir::count(dims_) * size_;
-    tasks_ = static_cast<int>(std::clamp<std::int64_t>(bytes / 32768, 1, std::clamp<std::int64_t>(outer_, 1, 256)));
+    tasks_ = even_tasks(bytes, 32768, outer_);
     empty_ = bytes == 0;
   }
 

@@ -98,8 +98,7 @@ class PointwiseKernel final : public Kernel {
     std::int64_t elements = 1;
     for (const auto n : counts_) blocks_ *= n;
     for (const auto n : dims) elements *= n;
-    tasks_ = static_cast<int>(
-        std::clamp<std::int64_t>(elements / 16384, 1, std::max<std::int64_t>(1, std::min<std::int64_t>(blocks_, 256))));
+    tasks_ = even_tasks(elements, 16384, blocks_);
     if (elements == 0) blocks_ = 0;
   }
 

@@ -53,7 +53,10 @@ class PoolKernel final : public Kernel {
       columns_.push_back(range_of(im_.width, o, end_pad_[2], include_pad_));
       whole_.push_back(columns_.back().last - columns_.back().first == im_.width.kernel ? 1 : 0);
     }
-    tasks_ = static_cast<int>(std::clamp<std::int64_t>(elements / 8192, 1, std::max<std::int64_t>(rows_, 1)));
+    // One window over all of a small image: its channels are shared.
+    if (rows_ == 1) pieces_ = std::max<std::int64_t>(1, channels_ / 256);
+    const std::int64_t taps = im_.depth.kernel * im_.height.kernel * im_.width.kernel;
+    tasks_ = std::max(even_tasks(elements, 8192, rows_ * pieces_), rows_ == 1 ? even_tasks(elements * taps, 24576, pieces_) : 1);
   }
 
   int tasks() const override { return tasks_; }
@@ -65,9 +68,14 @@ class PoolKernel final : public Kernel {
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     epilogue_.prepare(worker.scratch);
     auto* taps = reinterpret_cast<std::int64_t*>(worker.scratch + (epilogue_.scratch_bytes() + 63) / 64 * 64);
-    for (std::int64_t r = rows_ * task_begin / tasks_; r < rows_ * task_end / tasks_; ++r) {
+    const std::int64_t units = rows_ * pieces_, first = units * task_begin / tasks_, until = units * task_end / tasks_;
+    if (pieces_ > 1) {  // a single row; pieces end where 64 channels do
+      const auto edge = [&](std::int64_t unit) { return unit == pieces_ ? channels_ : channels_ / 64 * unit / pieces_ * 64; };
+      return run_row(memory, worker.scratch, taps, 0, 0, 0, edge(first), edge(until));
+    }
+    for (std::int64_t r = first; r < until; ++r) {
       const std::int64_t oh = r % im_.height.out, rest = r / im_.height.out;
-      run_row(memory, worker.scratch, taps, rest / im_.depth.out, rest % im_.depth.out, oh);
+      run_row(memory, worker.scratch, taps, rest / im_.depth.out, rest % im_.depth.out, oh, 0, channels_);
     }
   }
 
@@ -87,8 +95,8 @@ class PoolKernel final : public Kernel {
     return {std::min(first, last), last, include_pad ? padded : std::max<std::int64_t>(0, last - first)};
   }
 
-  void run_row(const Memory& memory, std::byte* scratch, std::int64_t* taps, std::int64_t n, std::int64_t od,
-               std::int64_t oh) const {
+  void run_row(const Memory& memory, std::byte* scratch, std::int64_t* taps, std::int64_t n, std::int64_t od, std::int64_t oh,
+               std::int64_t first_channel, std::int64_t end_channel) const {
     const Range d = range_of(im_.depth, od, end_pad_[0], include_pad_), h = range_of(im_.height, oh, end_pad_[1], include_pad_);
     int rows = 0;
     for (std::int64_t kd = d.first; kd < d.last; ++kd) {
@@ -120,16 +128,16 @@ class PoolKernel final : public Kernel {
     for (int r = 0; r < rows; ++r) {
       for (std::int64_t k = 0; k < im_.width.kernel; ++k) all[all_count++] = taps[r] + k * t.inner_step;
     }
-    const std::int64_t cols = direct_ ? channels_ : std::min<std::int64_t>(channels_, kBlock);
+    const std::int64_t channels = end_channel - first_channel, cols = direct_ ? channels : std::min<std::int64_t>(channels, kBlock);
     const std::int64_t pixels = direct_ ? im_.width.out : kBlock / cols;
     for (std::int64_t w = 0; w < im_.width.out; w += pixels) {
       const auto count = static_cast<int>(std::min(pixels, im_.width.out - w));
-      for (std::int64_t c = 0; c < channels_; c += cols) {
-        t.cols = static_cast<int>(std::min(cols, channels_ - c));
+      for (std::int64_t c = first_channel; c < end_channel; c += cols) {
+        t.cols = static_cast<int>(std::min(cols, end_channel - c));
         t.base_step = im_.width.stride * im_.xw;
         t.acc_step = direct_ ? store.strides[static_cast<std::size_t>(im_.w)] : t.cols * 4;
         const auto acc_at = [&](int p) {
-          return direct_ ? static_cast<void*>(to + (w + p) * t.acc_step)
+          return direct_ ? static_cast<void*>(to + c + (w + p) * t.acc_step)
                          : static_cast<void*>(Epilogue::acc(scratch) + static_cast<std::ptrdiff_t>(p) * t.cols);
         };
         for (int p = 0; p < count;) {
@@ -181,9 +189,9 @@ class PoolKernel final : public Kernel {
   bool max_ = true, include_pad_ = false, codes_ = true, direct_ = false;
   std::int32_t zero_ = 0;
   std::int64_t end_pad_[3] = {0, 0, 0};
-  std::int64_t channels_ = 1, rows_ = 1;
-  std::vector<Range> columns_;  // of each output column
-  std::vector<char> whole_;     // no padding there
+  std::int64_t channels_ = 1, rows_ = 1, pieces_ = 1;  ///< pieces: of the channels of a single row
+  std::vector<Range> columns_;                         // of each output column
+  std::vector<char> whole_;                            // no padding there
   int tasks_ = 1;
 };
 

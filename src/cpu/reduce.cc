@@ -118,7 +118,7 @@ class ReduceKernel final : public Kernel {
     std::int64_t elements = p_.count;
     for (const auto n : counts_) blocks_ *= n;
     for (const auto n : dims) elements *= n;
-    tasks_ = static_cast<int>(std::clamp<std::int64_t>(elements / 16384, 1, std::clamp<std::int64_t>(blocks_, 1, 256)));
+    tasks_ = even_tasks(elements, 16384, blocks_);
   }
 
   int tasks() const override { return tasks_; }

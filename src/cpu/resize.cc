@@ -78,7 +78,7 @@ class ResizeKernel final : public Kernel {
   ResizeKernel(const KernelTable& table, Parts p, const Stage& s)
       : table_(table), p_(std::move(p)), x_(s.anchor.inputs[0]), dims_(s.space) {
     const std::int64_t rows = dims_[0] * dims_[2];
-    tasks_ = static_cast<int>(std::clamp<std::int64_t>(ir::count(dims_) / 16384, 1, std::clamp<std::int64_t>(rows / 4, 1, 64)));
+    tasks_ = even_tasks(ir::count(dims_), 16384, rows / 4, 64);
     empty_ = ir::count(dims_) == 0 || ir::count(x_.dims) == 0;
   }
 

@@ -53,7 +53,25 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       }
     }
   }
+  const int workers = plan.images > 1 ? 1 : c->pool_->size();
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    for (int w = 0; w < workers; ++w) c->ahead_.push_back(c->read_after(i, w, workers));
+  }
   return c;
+}
+
+/// What the worker reads first in the region after this one, or in the one after that where the next reads little. Behind the last
+/// region comes the first: of the next run.
+const std::byte* Context::read_after(std::size_t region, int worker, int workers) const {
+  const std::size_t regions = engine_->plan().regions.size();
+  for (std::size_t k = 1; k <= 2; ++k) {
+    const region::Kernel& next = engine_->kernel((region + k) % regions);
+    const int active = std::min(next.tasks(), workers);
+    if (worker >= active) continue;
+    const std::byte* at = next.first_read(ThreadPool::first_task(next.tasks(), worker, active));
+    if (at != nullptr) return at;
+  }
+  return nullptr;
 }
 
 Status Context::bind(std::span<const void* const> inputs, std::span<void* const> outputs) {
@@ -82,7 +100,9 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
 void Context::run_region(std::size_t index) {
   const region::Kernel& kernel = engine_->kernel(index);
   pool_->run(kernel.tasks(), [&](int begin, int end, int worker) {
-    const region::Worker w{worker, pool_->size(), scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_};
+    const int count = pool_->size();
+    const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_,
+                           ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)]};
     kernel.run(memory_[0], begin, end, w);
   });
 }
@@ -95,10 +115,11 @@ void Context::run_image(std::int64_t image, int worker, const Observer* observer
     const region::Buffer& b = plan.buffers[i];
     if (b.kind == BufferKind::input || b.kind == BufferKind::output) memory.base[i] = first_[i] + image * b.bytes;
   }
-  const region::Worker alone{0, 1, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_};
+  region::Worker alone{0, 1, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, nullptr};
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (observer != nullptr && observer->before) observer->before(i, memory);
     const region::Kernel& kernel = engine_->kernel(i);
+    alone.ahead = ahead_[i];
     kernel.run(memory, 0, kernel.tasks(), alone);
     if (observer != nullptr && observer->after) observer->after(i, memory);
   }

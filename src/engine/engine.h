@@ -96,6 +96,7 @@ class Context {
  private:
   Context() = default;
   [[nodiscard]] Status bind(std::span<const void* const> inputs, std::span<void* const> outputs);
+  [[nodiscard]] const std::byte* read_after(std::size_t region, int worker, int workers) const;
   void run_region(std::size_t index);
   void run_image(std::int64_t image, int worker, const Observer* observer);
   void run_images(const Observer* observer);
@@ -103,9 +104,10 @@ class Context {
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<ThreadPool> pool_;
   AlignedBytes arena_, scratch_;
-  std::size_t scratch_stride_ = 0;      ///< bytes from one worker's scratch to the next
-  std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
-  std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
+  std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
+  std::vector<region::Memory> memory_;   ///< by lane; of a plan of one image: one, which all threads share
+  std::vector<std::byte*> first_;        ///< of bindings' buffers: the first image's part
+  std::vector<const std::byte*> ahead_;  ///< Worker::ahead of each region for each worker; of a lane: for its only one
 };
 
 }  // namespace octavo::engine

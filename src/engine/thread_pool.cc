@@ -90,8 +90,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run_share(int worker) const {
   const int active = std::min(tasks_, size_);
   if (worker >= active) return;
-  const auto edge = [&](int i) { return static_cast<int>(static_cast<std::int64_t>(tasks_) * i / active); };
-  call_(body_, edge(worker), edge(worker + 1), worker);
+  call_(body_, first_task(tasks_, worker, active), first_task(tasks_, worker + 1, active), worker);
 }
 
 void ThreadPool::dispatch(Call call, void* body, int tasks) {

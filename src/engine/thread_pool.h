@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -40,6 +41,11 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   [[nodiscard]] int size() const { return size_; }
+
+  /// The first task of worker i, of the `active` that have any.
+  [[nodiscard]] static int first_task(int tasks, int i, int active) {
+    return static_cast<int>(static_cast<std::int64_t>(tasks) * i / active);
+  }
 
   /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..size-1, each used at most once.
   /// Worker i of k = min(tasks, size) gets [tasks*i/k, tasks*(i+1)/k). Returns when all are done; what workers wrote is visible to

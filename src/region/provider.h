@@ -32,6 +32,7 @@ struct Memory {
 struct Worker {
   int index = 0, count = 1;
   std::byte* scratch = nullptr;
+  const std::byte* ahead = nullptr;  ///< what the thread may read first in a later region: to be fetched into cache, never read
 };
 
 /// A region made ready on one machine (code generated, descriptors resolved). Immutable and shared by contexts; `run` is reentrant.
@@ -41,6 +42,8 @@ class Kernel {
   /// How many independent pieces of work there are (>= 1); the engine spreads 0..tasks-1 over workers, any order, any grouping.
   [[nodiscard]] virtual int tasks() const { return 1; }
   [[nodiscard]] virtual std::size_t scratch_bytes() const { return 0; }  ///< per worker
+  /// Where the constants begin that the task reads first; null: too few to fetch ahead, or none.
+  [[nodiscard]] virtual const std::byte* first_read(int /*task*/) const { return nullptr; }
   virtual void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const = 0;
 };
 
@@ -48,13 +51,15 @@ class Provider {
  public:
   virtual ~Provider() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Every tactic this provider knows for the kind of region, each taken or refused with a reason. Must not depend on addresses or time.
+  /// Every tactic this provider knows for the kind of region, each taken or refused with a reason. Must not depend on addresses or
+  /// time.
   [[nodiscard]] virtual std::vector<Offer> offers(const Region& region, const Plan& plan) const = 0;
   /// Build time: rearranges constants for the tactic; the result becomes Region::packed. May be empty.
-  [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan, std::string_view tactic) const = 0;
+  [[nodiscard]] virtual Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan,
+                                                             std::string_view tactic) const = 0;
   /// Load time: `packed` are the addresses of Region::packed. Fails with `unsupported` when the machine lacks the ISA.
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan,
-                                                                   std::span<const std::byte* const> packed) const = 0;
+                                                                    std::span<const std::byte* const> packed) const = 0;
 };
 
 }  // namespace octavo::region

@@ -53,6 +53,7 @@ TEST_P(Pool, MaximumAndAverage) {
     cases.push_back({{1, c, 7, 8}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}});
   cases.push_back({{2, 20, 9, 9}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}});
   cases.push_back({{1, 70, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}});
+  cases.push_back({{1, 1100, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}});  // one window: its channels are several tasks
   cases.push_back({{1, 8, 10, 11}, {2, 3}, {3, 1}, {0, 2, 1, 0}, {2, 3}});
   cases.push_back({{1, 6, 12}, {3}, {2}, {1, 1}, {1}});
   cases.push_back({{1, 6, 4, 5, 6}, {2, 3, 2}, {2, 1, 2}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}});

@@ -42,6 +42,9 @@ class ConvKernel final : public region::Kernel {
 
   [[nodiscard]] int tasks() const override { return static_cast<int>(tasks_.size()); }
   [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_; }
+  [[nodiscard]] const std::byte* first_read(int task) const override {
+    return plan_.weight_bytes < kFewWeights ? nullptr : first_weights(task);
+  }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
     const TaskItem* copied = nullptr;
@@ -58,14 +61,19 @@ class ConvKernel final : public region::Kernel {
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
         configured = &config;
       }
-      const TaskItem& next = tasks_[static_cast<std::size_t>(t + 1 < end ? t + 1 : t)];
-      run_band(memory, ph, task, worker.scratch,
-               plan_.phases[static_cast<std::size_t>(next.phase)].blocks[static_cast<std::size_t>(next.first_block)]);
+      run_band(memory, ph, task, worker.scratch, t + 1 < end ? first_weights(t + 1) : worker.ahead);
     }
     if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
   }
 
  private:
+  static constexpr std::int64_t kFewWeights = 32 << 10;
+
+  [[nodiscard]] const std::byte* first_weights(int t) const {
+    const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
+    return weights_ + plan_.phases[static_cast<std::size_t>(task.phase)].blocks[static_cast<std::size_t>(task.first_block)].weights;
+  }
+
   using Key = std::tuple<int, int, int, int, bool, int, int>;  // phase, pixels, vectors, tail, line, rows, skip
 
   /// The functions for one block over one band, resolved when the code is generated.
@@ -212,7 +220,7 @@ class ConvKernel final : public region::Kernel {
   }
 
   void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
-                const Block& after) const {
+                const std::byte* after) const {
     const auto& x = stage_.anchor.inputs.front();
     const std::int64_t first = ph.first_row(task.band);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
@@ -239,7 +247,12 @@ class ConvKernel final : public region::Kernel {
       args.x = origin + block.group * plan_.ic;
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
-      args.ahead = weights_ + (b + 1 < task.last_block ? ph.blocks[static_cast<std::size_t>(b) + 1] : after).weights;
+      args.ahead = weights_ + block.weights;
+      if (b + 1 < task.last_block) {
+        args.ahead = weights_ + ph.blocks[static_cast<std::size_t>(b) + 1].weights;
+      } else if (after != nullptr) {
+        args.ahead = after;
+      }
       const bool as_line = line(block);
       const auto operands = stage_.operands.size();
       for (auto n = as_line && !plan_.curve ? operands : 0, to = as_line ? std::size_t{2} : 0;
