@@ -421,6 +421,15 @@ TensorRef Scene::constant_along(const std::vector<float>& values, const ir::Shap
   return r;
 }
 
+TensorRef Scene::constant_along(const std::vector<std::int32_t>& values, const ir::Shape& space, int axis) {
+  TensorRef r = along(DType::s32, space, axis);
+  auto& bytes = memory[static_cast<std::size_t>(r.buffer)];
+  std::memcpy(bytes.data() + kGuard, values.data(), values.size() * sizeof(std::int32_t));
+  auto& b = plan_.buffers[static_cast<std::size_t>(r.buffer)];
+  b.data = ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(values.size())}, values);
+  return r;
+}
+
 void Scene::requantize(int channel_axis, float acc_scale, DType out) {
   using program::Op;
   Stage& s = stage();

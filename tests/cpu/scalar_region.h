@@ -40,8 +40,9 @@ class Scene {
   region::TensorRef nhwc(ir::DType dtype, ir::Shape dims, region::BufferKind kind = region::BufferKind::arena, int gap = 0);
   /// A constant along one dimension of a space of `rank` dimensions.
   region::TensorRef along(ir::DType dtype, const ir::Shape& space, int axis, float scale = 1.0F);
-  /// f32 constants with the given values, zero strides elsewhere.
+  /// Constants with the given values, zero strides elsewhere.
   region::TensorRef constant_along(const std::vector<float>& values, const ir::Shape& space, int axis);
+  region::TensorRef constant_along(const std::vector<std::int32_t>& values, const ir::Shape& space, int axis);
 
   /// An int8 epilogue for an integer accumulator: fma(float(acc), scale[c], bias[c]), / out scale, clamp, + zero point, stored as
   /// u8.

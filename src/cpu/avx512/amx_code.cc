@@ -27,6 +27,9 @@ constexpr std::int64_t kNearBytes = 128 << 10;
 /// Lines that are fetched a step at most: a step takes some 70 clocks, a line from the last level cache 7.
 constexpr std::int64_t kLinesAhead = 16;
 
+/// Part of an epilogue, in percent, that the products of a pass are spread over; their stores follow behind the rest.
+constexpr std::size_t kFront = 75;
+
 class AmxTile {
  public:
   /// `count`: tiles of a block over a band. In that time the next block's weights are fetched into L2.
@@ -51,39 +54,42 @@ class AmxTile {
     c_.mov(b_stride_, 64);
   }
 
-  /// The sums of a whole tile to the next buffer. What can run between instructions of an epilogue is returned; the rest is emitted
-  /// first. `ahead`: bytes from rsi to the tile's table entries.
-  std::vector<Unit> sums(int ahead) {
+  /// Some vectors of the next tile, all its pixels: products, which may run between instructions of an epilogue, then the sums'
+  /// way to the next buffer. Stores that wait for products hold up the loads behind them: they come when the products are done.
+  struct Pass {
+    std::vector<Unit> products, stores;
+  };
+  /// `ahead`: bytes from rsi to the tile's table entries, which are read at once.
+  std::vector<Pass> sums(int ahead) {
     pointers(ahead);
     const auto steps = static_cast<std::int64_t>(offsets_.size());
     const int passes = (t_.vectors + 1) / 2;
-    const bool all_straight = steps * passes <= kStraightSteps;
-    std::vector<Unit> list;
+    const std::int64_t straight = std::min(steps, kStraightSteps / passes);
+    std::vector<Pass> list(static_cast<std::size_t>(passes));
     for (int pass = 0; pass < passes; ++pass) {
+      auto& [products, stores] = list[static_cast<std::size_t>(pass)];
       const int first = 2 * pass, count = std::min(2, t_.vectors - first);
-      const bool last = pass + 1 == passes;
-      const std::int64_t straight = all_straight ? steps : last ? std::min(steps, kStraightSteps) : 0;
-      std::vector<Unit> units;
       for (int b = 0; b < blocks(); ++b) {
-        for (int v = 0; v < count; ++v) units.emplace_back([=, this] { start(b, first + v); });
+        for (int v = 0; v < count; ++v) products.emplace_back([=, this] { start(b, first + v); });
       }
       if (straight < steps) {
-        run(units);
-        loop(first, count, steps - straight);
+        products = {[=, this, begin = products] {
+          for (const auto& u : begin) u();
+          loop(first, count, steps - straight);
+        }};
       }
-      for (std::int64_t i = steps - straight; i < steps; ++i) step(units, first, count, i);
+      for (std::int64_t i = steps - straight; i < steps; ++i) step(products, first, count, i);
       for (int b = 0; b < blocks(); ++b) {
-        for (int v = 0; v < count; ++v) units.emplace_back([=, this] { store(b, first + v); });
+        for (int v = 0; v < count; ++v) stores.emplace_back([=, this] { store(b, first + v); });
       }
-      if (straight < steps && !last) run(units);
-      list.insert(list.end(), units.begin(), units.end());
     }
     return list;
   }
+  /// Products begin with a loop, which changes the registers of addresses.
+  [[nodiscard]] bool loops() const { return static_cast<std::int64_t>(offsets_.size()) > kStraightSteps / ((t_.vectors + 1) / 2); }
 
-  static void run(std::vector<Unit>& units) {
+  static void run(const std::vector<Unit>& units) {
     for (const auto& u : units) u();
-    units.clear();
   }
 
   /// The offsets that loops walk.
@@ -111,7 +117,7 @@ class AmxTile {
   }
 
   void start(int block, int v) const {
-    if (plan_.zero == 0) return tiles_.zero(c_, sum(block, v));
+    if (plan_.starts_at_zero()) return tiles_.zero(c_, sum(block, v));
     c_.mov(scratch_, c_.ptr[c_.rdi + kInit]);
     c_.xor_(c_.eax, c_.eax);  // every row is the same
     tiles_.load(c_, sum(block, v), scratch_, c_.rax, v * 64);
@@ -187,19 +193,23 @@ class AmxTile {
               next_ = Xbyak::util::r14;
 };
 
-/// Instructions of an epilogue in straight-line code, at most: about what the micro-op cache holds.
-constexpr std::int64_t kStraightInstructions = 1200;
+/// Instructions of an epilogue in straight-line code, at most: where many tiles run it, and where code that runs a few times is
+/// itself fetched from memory (docs/kernels.md).
+constexpr std::int64_t kStraightInstructions = 2000, kStraightOfFew = 1200;
+/// Tiles of an image from which on they are many.
+constexpr std::int64_t kManyTiles = 128;
 /// Vectors of a round of a longer one.
 constexpr int kVectorsOfRound = 24;
 
-bool is_short(const Epilogue& program, const Tile& tile) {
-  const auto operations = std::count_if(program.code.begin(), program.code.end(), [](const Instr& i) { return i.args[0] >= 0; });
-  return (operations + 2) * tile.accs() <= kStraightInstructions;
+bool is_short(const Epilogue& program, const Tile& tile, std::int64_t tiles) {
+  return (program.operations() + 2) * tile.accs() <= (tiles >= kManyTiles ? kStraightInstructions : kStraightOfFew);
 }
 
-/// The epilogue of the tile in the buffer at r15 and the table entries at rsi, in a loop over some of its pixels. Leaves rsi behind
-/// the tile's entries.
-void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns) {
+/// The epilogue of the tile in the buffer at r15 and the table entries at rsi, in loops over some of its pixels, one loop for each
+/// pass of the next tile; leaves rsi behind the tile's entries. Without a next tile (the flag at rdi + kTiles is 0) the passes are
+/// left out.
+void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, const std::vector<AmxTile::Pass>& passes,
+                     bool may_end) {
   Tile some = tile;
   const int most = std::min(tile.pixels, kVectorsOfRound / tile.vectors);
   some.pixels = most;
@@ -214,31 +224,58 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns) {
     c.add(c.rsi, t.pixels * columns * 4);
     c.add(c.r15, t.place(t.pixels, 0));
   };
+  const auto some_more = [&](const std::vector<Unit>& units) {
+    Label none;
+    if (may_end) {
+      c.cmp(c.qword[c.rdi + kTiles], 0);
+      c.je(none, Xbyak::CodeGenerator::T_NEAR);
+    }
+    AmxTile::run(units);
+    c.L(none);
+  };
+  const std::size_t parts = std::max<std::size_t>(1, passes.size());
   const int rounds = tile.pixels / some.pixels, rest = tile.pixels % some.pixels;
-  Label again;
-  c.mov(c.r13, rounds);
-  c.align(32);
-  c.L(again);
-  round(some);
-  c.dec(c.r13);
-  c.jnz(again, Xbyak::CodeGenerator::T_NEAR);
-  if (rest > 0) {
-    some.pixels = rest;
-    round(some);
+  for (std::size_t i = 0; i < parts; ++i) {
+    if (!passes.empty()) some_more(passes[i].products);
+    const int count =
+        rounds * static_cast<int>(i + 1) / static_cast<int>(parts) - rounds * static_cast<int>(i) / static_cast<int>(parts);
+    if (count > 0) {
+      Label again;
+      c.mov(c.r13, count);
+      c.align(32);
+      c.L(again);
+      round(some);
+      c.dec(c.r13);
+      if (count > 1) c.jnz(again, Xbyak::CodeGenerator::T_NEAR);
+    }
+    if (i + 1 == parts && rest > 0) {
+      some.pixels = rest;
+      round(some);
+    }
+    if (!passes.empty()) some_more(passes[i].stores);
   }
   c.sub(c.r15, tile.place(tile.pixels, 0));
 }
 
-/// The same in straight-line code, with units in between; rsi stays.
-void epilogue(Emitter& emitter, const Tile& tile, std::vector<Unit> units) {
+/// The same in straight-line code, with the next tile's products in between; rsi stays.
+void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pass>& passes, bool loops) {
   emitter.begin(tile, 0, true);
-  std::size_t done = 0;
-  for (int i = 0; i < emitter.steps(); ++i) {
-    const std::size_t until = units.size() * static_cast<std::size_t>(i + 1) / static_cast<std::size_t>(emitter.steps());
-    for (; done < until; ++done) units[done]();
-    emitter.step(i);
+  const auto steps = static_cast<std::size_t>(emitter.steps()), parts = passes.size();
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t first = steps * part / parts, until = steps * (part + 1) / parts;
+    const auto& [products, stores] = passes[part];
+    std::size_t done = 0;
+    if (loops) products[done++](), emitter.forget_pointers();
+    const std::size_t straight = products.size() - done, begin = done;
+    const std::size_t room = std::max<std::size_t>(1, (until - first) * kFront / 100);
+    for (std::size_t i = first; i < until; ++i) {
+      const std::size_t by = begin + std::min(straight, straight * (i + 1 - first) / room);
+      for (; done < by; ++done) products[done]();
+      emitter.step(static_cast<int>(i));
+    }
+    for (; done < products.size(); ++done) products[done]();
+    AmxTile::run(stores);
   }
-  for (; done < units.size(); ++done) units[done]();
 }
 
 }  // namespace
@@ -265,24 +302,24 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, con
 
   const int advance = tile.pixels * plan.epilogue.columns * 4;
   Label next, last;
-  auto units = t.sums(0);
-  AmxTile::run(units);
+  for (const auto& pass : t.sums(0)) AmxTile::run(pass.products), AmxTile::run(pass.stores);
   c.align(16);
   c.L(next);
   c.xchg(c.r14, c.r15);
   c.dec(c.qword[c.rdi + kTiles]);
-  c.jz(last, Xbyak::CodeGenerator::T_NEAR);
-  units = t.sums(advance);
-  if (is_short(program, tile)) {
-    epilogue(emitter, tile, std::move(units));
+  if (is_short(program, tile, count * phase.bands * static_cast<std::int64_t>(phase.blocks.size()))) {
+    c.jz(last, Xbyak::CodeGenerator::T_NEAR);
+    epilogue(emitter, tile, t.sums(advance), t.loops());
     c.add(c.rsi, advance);
     c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
     c.L(last);
-    looped_epilogue(c, emitter, tile, plan.epilogue.columns);  // less code than a second straight one
+    looped_epilogue(c, emitter, tile, plan.epilogue.columns, {}, false);  // less code than a second straight one
   } else {
-    AmxTile::run(units);
-    c.L(last);
-    looped_epilogue(c, emitter, tile, plan.epilogue.columns);
+    Label go;
+    c.jz(go, Xbyak::CodeGenerator::T_NEAR);
+    const auto passes = t.sums(advance);
+    c.L(go);
+    looped_epilogue(c, emitter, tile, plan.epilogue.columns, passes, true);
     c.cmp(c.qword[c.rdi + kTiles], 0);
     c.jne(next, Xbyak::CodeGenerator::T_NEAR);
   }

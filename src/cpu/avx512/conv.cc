@@ -11,6 +11,7 @@
 #include "cpu/avx512/amx_code.h"
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/conv_code.h"
+#include "cpu/avx512/division.h"
 #include "cpu/avx512/strip.h"
 
 namespace octavo::cpu::avx512 {
@@ -31,10 +32,10 @@ class ConvKernel final : public region::Kernel {
         stage_(region.stages.front()),
         weights_(packed[0]),
         init_(reinterpret_cast<const std::int32_t*>(packed[1])),
-        lines_(plan_.requant || plan_.curve ? reinterpret_cast<const float*>(packed[2]) : nullptr),
-        has_line_(plan_.requant || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
+        constants_(plan_.forms || plan_.curve ? reinterpret_cast<const float*>(packed[2]) : nullptr),
+        form_of_(plan_.forms || plan_.curve ? reinterpret_cast<const std::int32_t*>(packed[3]) : nullptr) {
     stage_.anchor.weights.reset();
-    if (plan_.curve) plan_.line = curve_epilogue(plan_.epilogue, reinterpret_cast<const float*>(packed[4]));
+    make_forms(plan_.curve ? reinterpret_cast<const float*>(packed[4]) : nullptr);
     generate(vbmi);
     make_tables();
     make_tasks();
@@ -74,7 +75,7 @@ class ConvKernel final : public region::Kernel {
     return weights_ + plan_.phases[static_cast<std::size_t>(task.phase)].blocks[static_cast<std::size_t>(task.first_block)].weights;
   }
 
-  using Key = std::tuple<int, int, int, int, bool, int, int>;  // phase, pixels, vectors, tail, line, rows, skip
+  using Key = std::tuple<int, int, int, int, std::size_t, int, int>;  // phase, pixels, vectors, tail, form, rows, skip
 
   /// The functions for one block over one band, resolved when the code is generated.
   struct BlockCode {
@@ -105,11 +106,15 @@ class ConvKernel final : public region::Kernel {
   }
 
   [[nodiscard]] Key key(std::size_t phase, const Block& b, const Tile& t) const {
-    return {static_cast<int>(phase), t.pixels, b.vectors, b.tail, line(b), t.rows, t.skip};
+    return {static_cast<int>(phase), t.pixels, b.vectors, b.tail, form(b), t.rows, t.skip};
   }
 
-  /// Whether the block's requantization is one fma.
-  [[nodiscard]] bool line(const Block& b) const { return has_line_ != nullptr && has_line_[b.init / 16] != 0; }
+  [[nodiscard]] const Epilogue& epilogue_of(const Block& b) const {
+    return form(b) == 0 ? plan_.epilogue : forms_[form(b) - 1].epilogue;
+  }
+  [[nodiscard]] std::size_t form(const Block& b) const {
+    return form_of_ == nullptr ? 0 : static_cast<std::size_t>(form_of_[b.init / 16]);
+  }
 
   /// The numbers of pixels that bands of the phase have, at most three; the first band's first, which is the largest.
   [[nodiscard]] static std::vector<std::int64_t> sizes(const Phase& ph) {
@@ -118,6 +123,23 @@ class ConvKernel final : public region::Kernel {
       if (std::find(out.begin(), out.end(), ph.pixels_of(band)) == out.end()) out.push_back(ph.pixels_of(band));
     }
     return out;
+  }
+
+  /// The forms that blocks have. `curve`: its table, with operands as written behind its own two.
+  void make_forms(const float* curve) {
+    if (curve != nullptr) {
+      forms_[0].epilogue = curve_epilogue(plan_.epilogue, curve);
+      for (std::size_t n = 0; n < stage_.operands.size(); ++n) forms_[0].operands.push_back(static_cast<int>(n));
+      return;
+    }
+    for (const Phase& ph : plan_.phases) {
+      for (const Block& b : ph.blocks) {
+        if (form(b) == 0 || !forms_[form(b) - 1].epilogue.code.empty()) continue;
+        FormEpilogue& f = forms_[form(b) - 1];
+        f = form_epilogue(plan_.written, *plan_.forms, static_cast<Form>(form(b)));
+        if (plan_.multiplies) multiply_where_exact(f.epilogue);
+      }
+    }
   }
 
   void generate(bool vbmi) {
@@ -130,7 +152,7 @@ class ConvKernel final : public region::Kernel {
           const Shapes t = shapes(ph, b, pixels);
           for (const Tile* tile : {t.big_count > 0 ? &t.big : nullptr, t.small_count > 0 ? &t.small : nullptr}) {
             if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
-            const Epilogue& epilogue = line(b) ? plan_.line : plan_.epilogue;
+            const Epilogue& epilogue = epilogue_of(b);
             at[key(i, b, *tile)] =
                 plan_.dots == Dots::amx
                     ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, t.repeat * (t.big_count + t.small_count), vbmi)
@@ -253,16 +275,17 @@ class ConvKernel final : public region::Kernel {
       } else if (after != nullptr) {
         args.ahead = after;
       }
-      const bool as_line = line(block);
-      const auto operands = stage_.operands.size();
-      for (auto n = as_line && !plan_.curve ? operands : 0, to = as_line ? std::size_t{2} : 0;
-           n < static_cast<std::size_t>(streams); ++n, ++to) {
-        args.stream[to] = base[n] + block.first_channel * channel[n];
-      }
-      if (as_line) {
-        const float* m = lines_ + block.init;
-        args.stream[0] = reinterpret_cast<std::byte*>(const_cast<float*>(m));
-        args.stream[1] = reinterpret_cast<std::byte*>(const_cast<float*>(m + plan_.init_count));
+      const auto at = [&](std::size_t n) { return base[n] + block.first_channel * channel[n]; };
+      std::size_t to = 0;
+      if (const std::size_t f = form(block); f > 0) {
+        for (; to < 2; ++to) {
+          const float* constants = constants_ + static_cast<std::int64_t>(to) * plan_.init_count + block.init;
+          args.stream[to] = reinterpret_cast<std::byte*>(const_cast<float*>(constants));
+        }
+        for (const int n : forms_[f - 1].operands) args.stream[to++] = at(static_cast<std::size_t>(n));
+        for (auto n = stage_.operands.size(); n < static_cast<std::size_t>(streams); ++n) args.stream[to++] = at(n);
+      } else {
+        for (; to < static_cast<std::size_t>(streams); ++to) args.stream[to] = at(to);
       }
       const BlockCode& code = codes[static_cast<std::size_t>(b)];
       for (std::int64_t r = 0; r < code.repeat; ++r) {  // the table goes on where the last call left it
@@ -279,8 +302,9 @@ class ConvKernel final : public region::Kernel {
   region::Stage stage_;
   const std::byte* weights_;
   const std::int32_t* init_;
-  const float* lines_;
-  const std::int32_t* has_line_;
+  const float* constants_;             ///< pack_forms
+  const std::int32_t* form_of_;        ///< of a block, at init / 16
+  std::array<FormEpilogue, 2> forms_;  ///< Form::line, Form::quotient
   Code code_;
   std::vector<std::vector<std::vector<BlockCode>>> code_of_;  ///< [phase][size of the band][block]
   std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the band], with tiles
@@ -289,71 +313,23 @@ class ConvKernel final : public region::Kernel {
   std::size_t scratch_ = 0;
 };
 
-/// Of byte k of a segment, channel c of the block, in the block's packed weights.
-std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k, std::int64_t c) {
-  if (ph.steps == 0) return ((segment * ph.quads + k / 4) * b.vectors) * 64 + c * 4 + k % 4;
-  const std::int64_t tile = (segment * ph.steps + k / ph.depth) * b.vectors + c / 16;
-  return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
-}
-
 }  // namespace
-
-Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  const auto& ref = *region.stages.front().anchor.weights;
-  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
-  ir::Tensor weights(ir::DType::s8, {std::max<std::int64_t>(64, conv.weight_bytes)}), init(ir::DType::s32, {conv.init_count});
-  auto wp = weights.mutable_data<std::int8_t>();
-  auto ip = init.mutable_data<std::int32_t>();
-  const ConvShape& s = conv.shape;
-  const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
-  std::vector<LineBlock> lines;
-  for (const Phase& ph : conv.phases) {
-    for (const Block& b : ph.blocks) {
-      auto* to = wp.data() + b.weights;
-      std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors) * 16, 0);
-      auto& limits =
-          lines.emplace_back(LineBlock{.first_channel = b.first_channel, .init = b.init, .limits = {}, .offsets = {}}).limits;
-      limits.resize(static_cast<std::size_t>(b.channels));
-      const std::size_t taps_x = ph.x.offset.size();
-      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group.
-      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
-      for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
-        const std::int64_t ky = ph.y.tap[seg / per_row];
-        for (std::int64_t k = 0; k < ph.quads * 4; ++k) {
-          const auto column = static_cast<std::size_t>(k / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
-          const std::int64_t in = k % conv.ic;
-          if (k >= ph.segment_bytes) break;
-          // The block's channels that belong to the group of this input channel; their weights are equally far apart.
-          const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
-          const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);
-          const std::int64_t until = std::min(b.channels, first + s.oc() - b.first_channel);
-          if (from >= until) continue;
-          const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
-          for (std::int64_t c = from; c < until; ++c, at += step) {
-            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = *at;
-            sums[static_cast<std::size_t>(c)] += *at;
-            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(*at));
-          }
-        }
-      }
-      for (std::size_t c = 0; c < sums.size(); ++c) {
-        ip[static_cast<std::size_t>(b.init) + c] = static_cast<std::int32_t>(-static_cast<std::int64_t>(conv.zero) * sums[c]);
-      }
-    }
-  }
-  std::vector<ir::Tensor> packed{std::move(weights), std::move(init)};
-  if (conv.requant || conv.curve) {
-    OCTAVO_TRY(auto more, conv.requant ? pack_lines(region, plan, *conv.requant, lines, conv.init_count)
-                                       : pack_curve(region, plan, *conv.curve, lines, conv.init_count));
-    for (auto& t : more) packed.push_back(std::move(t));
-  }
-  return packed;
-}
 
 Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
                                                   std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles) {
+  if (conv.forms || conv.curve) {  // packed constants come from a file
+    const auto most = static_cast<std::int32_t>(conv.curve ? Form::line : Form::quotient);
+    const auto* form_of = reinterpret_cast<const std::int32_t*>(packed[3]);
+    for (const Phase& ph : conv.phases) {
+      for (const Block& b : ph.blocks) {
+        if (const std::int32_t f = form_of[b.init / 16]; f < 0 || f > most) {
+          return fail(ErrorKind::bad_engine,
+                      fmt::format("region \"{}\": channels from {} have an epilogue of form {}, there are 0 to {}", region.name,
+                                  b.first_channel, f, most));
+        }
+      }
+    }
+  }
   try {
     return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi, tiles);
   } catch (const std::exception& e) {

@@ -2,7 +2,7 @@
 //
 // Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes], with
 // tiles [segment][step][vector][quad][16 channels][4 bytes]; [1] s32 initial accumulators -zx * sum(w), 16 per vector. With
-// ConvPlan::requant also [2] and [3] of pack_lines.
+// ConvPlan::forms also [2] and [3] of pack_forms.
 #pragma once
 
 #include <memory>

@@ -203,7 +203,7 @@ class ConvUnits {
       c_.movsxd(x(p), c_.dword[c_.rsi + ahead + p * plan_.epilogue.columns * 4]);
       c_.add(x(p), c_.ptr[c_.rdi + kX]);
     }
-    start_accumulators(c_, t, plan_.zero != 0, w_);
+    start_accumulators(c_, t, !plan_.starts_at_zero(), w_);
     c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
   }
 
@@ -303,7 +303,7 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   c.align(16);
   c.L(next);
   t.pointers(plan.epilogue.columns);
-  t.start(plan.zero != 0);
+  t.start(!plan.starts_at_zero());
   t.reduce();
   if (curve) {
     Tile stored = tile;

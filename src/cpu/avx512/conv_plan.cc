@@ -312,6 +312,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
   if (auto why = lower(stage, p.batch_is_pixels, vbmi, p.epilogue); !why.empty()) return why;
+  p.bias_operand = take_bias(stage, plan, p.epilogue);
   p.images = p.batch_is_pixels ? 1 : s.n;
   p.merge = choose_merge(s);
   p.groups = s.groups / p.merge;
@@ -345,20 +346,20 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
       p.phases.push_back(std::move(ph));
     }
   }
-  Requant requant;
-  const bool brief = std::all_of(p.phases.begin(), p.phases.end(), [&](const Phase& ph) {
-    return ph.all_quads() <= (dots == Dots::amx ? kBriefTileQuads : kBriefQuads);
-  });
-  if (brief && find_requant(p.epilogue, requant).empty() && foldable(stage, plan, requant)) {
-    p.line = line_epilogue(p.epilogue, requant);
-    p.requant = std::move(requant);
-  }
+  Forms forms;
+  const bool brief = dots == Dots::amx ||
+                     std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; });
+  if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
+  if (p.forms) p.written = p.epilogue;
   Curve curve;
-  if (vbmi && !p.requant && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
-    requant.scale = curve.scale, requant.bias = curve.bias;
-    if (foldable(stage, plan, requant)) p.curve = std::move(curve);
+  if (vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
+    Requant channels;
+    channels.scale = curve.scale, channels.bias = curve.bias;
+    if (foldable(stage, plan, channels)) p.curve = std::move(curve);
   }
-  if (dots == Dots::amx || slow_division()) multiply_where_exact(p.epilogue);
+  fold_zero_points(p.epilogue);
+  p.multiplies = dots == Dots::amx || slow_division();
+  if (p.multiplies) multiply_where_exact(p.epilogue);
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;

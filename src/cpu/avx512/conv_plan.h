@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cpu/avx512/curve.h"
+#include "cpu/avx512/forms.h"
 #include "cpu/avx512/lower.h"
-#include "cpu/avx512/requant.h"
 #include "region/region.h"
 
 namespace octavo::cpu::avx512 {
@@ -68,9 +68,9 @@ struct Tiling {
 [[nodiscard]] Tiling tile_pixels(std::int64_t pixels, int most);
 /// Reductions up to this many quads run under the previous tile's epilogue.
 inline constexpr std::int64_t kPipelinedQuads = 32;
-/// Longer reductions hide the epilogue, and their many accumulator values rarely leave a single fma for 64 channels. With tiles the
-/// epilogue weighs eight times as much.
-inline constexpr std::int64_t kBriefQuads = 96, kBriefTileQuads = 288;
+/// Longer reductions hide the epilogue, unless it is tiles that compute them: proving shorter forms (forms.h) is not worth its
+/// time.
+inline constexpr std::int64_t kBriefQuads = 96;
 /// Long epilogues (Emitter::is_long) take registers from the accumulators while a block's weights stay in L1: few pixels a tile
 /// means that they pass more often.
 inline constexpr std::int64_t kNearWeights = 48 << 10;
@@ -115,15 +115,18 @@ struct Phase {
 struct ConvPlan {
   ConvShape shape;
   Dots dots = Dots::vnni;
-  Epilogue epilogue;
-  std::optional<Requant> requant;  ///< blocks may run `line` instead of `epilogue`
-  std::optional<Curve> curve;      ///< or that, its table packed
-  Epilogue line;
+  Epilogue epilogue;           ///< as the blocks without a shorter form run it
+  Epilogue written;            ///< the same before divisions became multiplications
+  bool multiplies = false;     ///< divisions are multiplications where that is exact (division.h)
+  std::optional<Forms> forms;  ///< blocks may run a shorter form of `epilogue`
+  std::optional<Curve> curve;  ///< or that, its table packed
+  int bias_operand = -1;       ///< s32 constants that are added to the sums: part of their initial values; -1: none
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
   std::int64_t merge = 1, groups = 1, ic = 1, oc = 1;  ///< after merging groups
   std::int32_t zero = 0;                               ///< of x
+  [[nodiscard]] bool starts_at_zero() const { return zero == 0 && bias_operand < 0; }
   std::vector<Phase> phases;
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;

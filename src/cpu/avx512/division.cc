@@ -77,15 +77,21 @@ class Chains {
 
 }  // namespace
 
+Reciprocal Reciprocal::of(float s) {
+  const double exact = 1 / static_cast<double>(s);
+  float high = static_cast<float>(exact);
+  if (static_cast<double>(high) >= exact) high = std::nextafter(high, 0.0F);
+  return {high, static_cast<float>(exact - static_cast<double>(high))};
+}
+
 bool same_codes(float s, std::int32_t first, std::int32_t last) {
   if (!(s > 1e-18F && s < 1e18F)) return false;  // far from where anything is denormal or infinite
-  const float r = 1.0F / s;
+  const Reciprocal r = Reciprocal::of(s);
   for (std::int64_t k = first; k <= std::int64_t{last} + 1; ++k) {
     const auto middle = static_cast<float>((static_cast<double>(k) - 0.5) * static_cast<double>(s));
     for (std::int32_t step = -4; step <= 4; ++step) {
       const float x = std::bit_cast<float>(std::bit_cast<std::int32_t>(middle) + step);
-      const float q = x * r, near = std::fma(std::fma(q, -s, x), r, q);
-      if (rounded(x / s) != rounded(near)) return false;
+      if (rounded(x / s) != rounded(std::fma(x, r.high, x * r.low))) return false;
     }
   }
   return true;
@@ -110,11 +116,9 @@ int multiply_where_exact(Epilogue& e) {
       const float s = std::bit_cast<float>(code[static_cast<std::size_t>(in.args[1])].imm);
       const auto codes = chains.codes(static_cast<int>(i));
       if (codes && same_codes(s, codes->first, codes->last)) {
-        const int x = in.args[0], r = imm(1.0F / s), minus = imm(-s);
-        const int q = push({Op::mul, {x, r, -1, -1}});
-        const int rest = push({Op::fma, {q, minus, x, -1}});
-        in = {Op::fma, {rest, r, q, -1}};
-        in.keeps_infinity = true;
+        const Reciprocal r = Reciprocal::of(s);
+        const int x = in.args[0], low = push({Op::mul, {x, imm(r.low), -1, -1}});
+        in = {Op::fma, {x, imm(r.high), low, -1}};
         ++replaced;
       }
     }

@@ -276,14 +276,6 @@ void Emitter::compute(int i) {
       break;
     }
     case Op::fma: {
-      if (in.keeps_infinity) {
-        const int rx = in_register(a), rc = in_register(c);  // the first argument has no other use
-        with_source(b, [&](const auto& src) { c_.vfmadd132ps(Z(rx), Z(rc), src); });
-        constexpr std::int32_t kInfinities = 0x00110000;  // negative and positive: the operand; everything else: unchanged
-        c_.vfixupimmps(Z(rx), Z(rc), pool_.each_lane(kInfinities), 0);
-        destination(i, {a});
-        break;
-      }
       int x = a, y = b;  // x stays in a register or becomes the result, y may come from memory
       if (!has_reg(x) && has_reg(y)) std::swap(x, y);
       const auto ends = [&](int v) { return has_reg(v) && dies(v) && !place(v).hoisted; };

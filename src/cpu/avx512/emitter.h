@@ -118,6 +118,8 @@ class Emitter {
   void begin(const Tile& tile, int free_first, bool few_pointers);
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
   void step(int i);
+  /// Between steps: the caller has changed registers of addresses (rbx, rcx, rdx, rbp).
+  void forget_pointers() { pointers_.assign(pointers_.size(), {}); }
   /// Called between instructions of a step that do not depend on each other's registers: rows() times in all steps.
   void between(std::function<void()> f) { between_ = std::move(f); }
   [[nodiscard]] int rows() const;

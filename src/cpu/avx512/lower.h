@@ -43,7 +43,6 @@ struct Instr {
   std::array<int, 4> args{-1, -1, -1, -1};
   std::int32_t imm = 0;
   bool reversed = false;
-  bool keeps_infinity = false;      ///< fma: an infinite third argument is the result (the sum may be a NaN)
   Special special = Special::none;  ///< instead of `op`, which only says how arguments are treated
   int block = -1;                   ///< imm_f: 16 values, in Epilogue::blocks
 };

@@ -123,7 +123,7 @@ class Provider final : public region::Provider {
   /// Sizes of the packed constants: weights, initial accumulators; then lines and their flags.
   static std::vector<std::int64_t> packed_bytes(const ConvPlan& p) {
     std::vector<std::int64_t> bytes{std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
-    if (p.requant) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4});
+    if (p.forms) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4});
     if (p.curve) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4, kCurveFloats * 4});
     return bytes;
   }

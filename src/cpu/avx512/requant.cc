@@ -63,12 +63,28 @@ bool holds(const Requant& r, const Line& line, const Corner& c) {
   return line_code(r, line, c.sum) >= c.k && line_code(r, line, c.sum - 1) < c.k;
 }
 
+double divisor_of(const Requant& r) {
+  double divisor = 1;
+  for (const auto& s : r.steps) {
+    if (s.op == Op::div) divisor *= static_cast<double>(s.imm);
+  }
+  return divisor;
+}
+
 }  // namespace
 
 std::int32_t Requant::code(std::int64_t acc, float s, float b) const {
   const auto x = static_cast<float>(acc);
   const float y = bias < 0 ? x * s : fused ? fma_of(x, s, b) : x * s + b;
   return packed(*this, stepped(*this, y), lo, hi);
+}
+
+std::int32_t Requant::code_of(float y) const {
+  return packed(*this, stepped(*this, y), lo, hi);
+}
+
+std::int32_t Requant::code_of_rounded(float t) const {
+  return packed(*this, t, first, last);
 }
 
 std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
@@ -110,16 +126,23 @@ std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& f
   return "";
 }
 
+std::int32_t quotient_code(const Requant& r, const Quotient& q, float scale, float bias, std::int64_t acc) {
+  const float y = fma_of(static_cast<float>(acc), scale, bias), t = fma_of(y, q.high, y * q.low);
+  return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
+}
+
 std::string find_requant(const Epilogue& e, Requant& out) {
   out = Requant{};
   if (e.pack.sinks.empty()) return "no packed 8-bit store";
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
     if (!e.pack.packs(j)) return fmt::format("output {} is not the packed value or a table of it", j);
   }
-  const auto at = [&](int v) -> const Instr& { return e.code[static_cast<std::size_t>(v)]; };
-  int v = e.pack.value;
-  if (at(v).op != Op::f2i) return "the packed value is not rounded";
-  v = at(v).args[0];
+  out.zero = e.pack.zero, out.lo = e.pack.lo, out.hi = e.pack.hi;
+  return find_requant_of(e, e.pack.value, out);
+}
+
+std::string find_steps(const Epilogue& e, int& v, Requant& out) {
+  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   for (;;) {
     const Instr& in = at(v);
     if (in.op == Op::nan0) {  // acc, scale and bias are finite: there is no NaN
@@ -148,23 +171,28 @@ std::string find_requant(const Epilogue& e, Requant& out) {
     out.steps.insert(out.steps.begin(), {in.op, imm});
     v = in.args[1 - side];
   }
+  out.first = out.code_of(-3e38F);
+  out.last = out.code_of(3e38F);
+  return "";
+}
+
+std::string find_requant_of(const Epilogue& e, int v, Requant& out) {
+  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
+  if (at(v).op != Op::f2i) return "the packed value is not rounded";
+  v = at(v).args[0];
+  if (auto why = find_steps(e, v, out); !why.empty()) return why;
   if (auto why = find_affine(e, v, out.scale, out.bias, out.fused); !why.empty()) return why;
-  out.zero = e.pack.zero, out.lo = e.pack.lo, out.hi = e.pack.hi;
-  out.first = packed(out, stepped(out, -3e38F), out.lo, out.hi);
-  out.last = packed(out, stepped(out, 3e38F), out.lo, out.hi);
   return "";
 }
 
 std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset) {
-  double divisor = 1;
-  for (const auto& s : r.steps) {
-    if (s.op == Op::div) divisor *= static_cast<double>(s.imm);
-  }
+  const double divisor = divisor_of(r);
   if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(bias)) return std::nullopt;
   const double slope = static_cast<double>(scale) / divisor;
   const double start = static_cast<double>(bias) / divisor + slope * static_cast<double>(offset);
-  // Beyond this the conversion to int32 would leave its range, or m would be denormal.
-  if (static_cast<double>(limit) * slope + std::fabs(start) > 1e9 || slope < 1e-30) return std::nullopt;
+  // Beyond this a sum would wrap, the conversion to int32 would leave its range, or m would be denormal.
+  if (limit + std::abs(offset) > INT32_MAX || static_cast<double>(limit) * slope + std::fabs(start) > 1e9 || slope < 1e-30)
+    return std::nullopt;
   // Where every code begins.
   std::vector<Corner> corners;
   const std::int32_t least = r.code(offset - limit, scale, bias), most = r.code(offset + limit, scale, bias);
@@ -197,6 +225,29 @@ std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int6
     }
   }
   return std::nullopt;
+}
+
+Quotient Quotient::of(const Requant& r) {
+  const double exact = 1 / divisor_of(r);
+  const auto high = static_cast<float>(exact);
+  return {high, static_cast<float>(exact - static_cast<double>(high))};
+}
+
+bool by_quotient(const Requant& r, const Quotient& q, float scale, float bias, std::int64_t limit) {
+  if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(bias) || (r.bias >= 0 && !r.fused)) return false;
+  const double divisor = divisor_of(r), slope = static_cast<double>(scale) / divisor, start = static_cast<double>(bias) / divisor;
+  if (limit > INT32_MAX || static_cast<double>(limit) * slope + std::fabs(start) > 1e9 || slope < 1e-30 ||
+      !(divisor > 1e-18 && divisor < 1e18))
+    return false;
+  const auto code = [&](std::int64_t acc) { return quotient_code(r, q, scale, bias, acc); };
+  const std::int32_t least = r.code(-limit, scale, bias), most = r.code(limit, scale, bias);
+  if (code(-limit) != least || code(limit) != most) return false;
+  for (std::int32_t k = least + 1; k <= most; ++k) {
+    const double at = k - r.zero - 0.5, level = at < 0 ? at / static_cast<double>(r.alpha) : at;
+    const auto sum = reach(r, scale, bias, limit, 0, k, std::ceil((level - start) / slope));
+    if (!sum || code(*sum) < k || code(*sum - 1) >= k) return false;
+  }
+  return true;
 }
 
 bool foldable(const region::Stage& stage, const region::Plan& plan, const Requant& r) {

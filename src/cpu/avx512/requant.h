@@ -36,12 +36,21 @@ struct Requant {
 
   /// The code as written, of one accumulator.
   [[nodiscard]] std::int32_t code(std::int64_t acc, float s, float b) const;
+  /// What the steps, the rounding and the bounds make of a value.
+  [[nodiscard]] std::int32_t code_of(float y) const;
+  /// The code of a value behind the steps.
+  [[nodiscard]] std::int32_t code_of_rounded(float t) const;
 };
 
 /// Empty: value v is scale * acc + bias, and which f32 operands those are (bias -1: none). Otherwise why not.
 [[nodiscard]] std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
 /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
 [[nodiscard]] std::string find_requant(const Epilogue& e, Requant& out);
+/// The steps that lead to `value`, and the codes that they leave possible, to `out` (whose zero and bounds are set): the value
+/// before them, in place. Empty, or what is no such step.
+[[nodiscard]] std::string find_steps(const Epilogue& e, int& value, Requant& out);
+/// The same of any rounded value of the program: the caller has set zero and bounds.
+[[nodiscard]] std::string find_requant_of(const Epilogue& e, int value, Requant& out);
 
 /// m and b for x = float(sum), acc = sum + offset, proven equal for |sum| <= limit; nothing when none was found. Some microseconds.
 struct Line {
@@ -50,6 +59,16 @@ struct Line {
 [[nodiscard]] std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset = 0);
 /// clamp(saturate(round(m * x + b) + zero)), or of the leaky relu of the line, as the kernels compute it.
 [[nodiscard]] std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum);
+
+/// Where no single fma does: the written y = scale * acc + bias, times 1 / s as the sum of two floats, code = clamp(round(fma(y,
+/// high, y * low)) + zero).
+struct Quotient {
+  float high = 1, low = 0;
+  static Quotient of(const Requant& r);
+};
+/// Proven equal for |acc| <= limit.
+[[nodiscard]] bool by_quotient(const Requant& r, const Quotient& q, float scale, float bias, std::int64_t limit);
+[[nodiscard]] std::int32_t quotient_code(const Requant& r, const Quotient& q, float scale, float bias, std::int64_t acc);
 
 /// Scale and bias of channels; bias 0 without one.
 class ChannelValues {

@@ -1,0 +1,92 @@
+// The packed constants of a generated convolution: weights in the order of the reduction, first values of the accumulators, and
+// what shorter epilogues need.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cpu/avx512/conv.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+/// Of byte k of a segment, channel c of the block, in the block's packed weights.
+std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k, std::int64_t c) {
+  if (ph.steps == 0) return ((segment * ph.quads + k / 4) * b.vectors) * 64 + c * 4 + k % 4;
+  const std::int64_t tile = (segment * ph.steps + k / ph.depth) * b.vectors + c / 16;
+  return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
+}
+
+}  // namespace
+
+Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  const auto& ref = *region.stages.front().anchor.weights;
+  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  ir::Tensor weights(ir::DType::s8, {std::max<std::int64_t>(64, conv.weight_bytes)}), init(ir::DType::s32, {conv.init_count});
+  auto wp = weights.mutable_data<std::int8_t>();
+  auto ip = init.mutable_data<std::int32_t>();
+  const ConvShape& s = conv.shape;
+  const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
+  const std::int32_t* bias = nullptr;
+  std::int64_t bias_step = 0;
+  if (conv.bias_operand >= 0) {
+    const auto& from = region.stages.front().operands[static_cast<std::size_t>(conv.bias_operand)].ref;
+    const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
+    if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
+    bias = reinterpret_cast<const std::int32_t*>(data.bytes().data()) + from.offset;
+    bias_step = region.stages.front().space[1] == 1 ? 0 : from.strides[1];
+  }
+  std::vector<LineBlock> lines;
+  for (const Phase& ph : conv.phases) {
+    for (const Block& b : ph.blocks) {
+      auto* to = wp.data() + b.weights;
+      std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors) * 16, 0);
+      auto& limits =
+          lines.emplace_back(LineBlock{.first_channel = b.first_channel, .init = b.init, .limits = {}, .offsets = {}}).limits;
+      limits.resize(static_cast<std::size_t>(b.channels));
+      const std::size_t taps_x = ph.x.offset.size();
+      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group.
+      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
+      for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
+        const std::int64_t ky = ph.y.tap[seg / per_row];
+        for (std::int64_t k = 0; k < ph.quads * 4; ++k) {
+          const auto column = static_cast<std::size_t>(k / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
+          const std::int64_t in = k % conv.ic;
+          if (k >= ph.segment_bytes) break;
+          // The block's channels that belong to the group of this input channel; their weights are equally far apart.
+          const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
+          const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);
+          const std::int64_t until = std::min(b.channels, first + s.oc() - b.first_channel);
+          if (from >= until) continue;
+          const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
+          for (std::int64_t c = from; c < until; ++c, at += step) {
+            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = *at;
+            sums[static_cast<std::size_t>(c)] += *at;
+            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(*at));
+          }
+        }
+      }
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        std::int64_t first = -static_cast<std::int64_t>(conv.zero) * sums[c];
+        if (bias != nullptr && c < limits.size()) {
+          const std::int64_t added = bias[(b.first_channel + static_cast<std::int64_t>(c)) * bias_step];
+          first += added;
+          limits[c] += std::abs(added);
+        }
+        ip[static_cast<std::size_t>(b.init) + c] =
+            static_cast<std::int32_t>(static_cast<std::uint32_t>(first));  // wraps, as sums do
+      }
+    }
+  }
+  std::vector<ir::Tensor> packed{std::move(weights), std::move(init)};
+  if (conv.forms || conv.curve) {
+    OCTAVO_TRY(auto more, conv.forms ? pack_forms(region, plan, conv.forms->requant, lines, conv.init_count)
+                                     : pack_curve(region, plan, *conv.curve, lines, conv.init_count));
+    for (auto& t : more) packed.push_back(std::move(t));
+  }
+  return packed;
+}
+
+}  // namespace octavo::cpu::avx512
