@@ -98,12 +98,13 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
 }
 
 void Context::run_region(std::size_t index) {
-  const region::Kernel& kernel = engine_->kernel(index);
-  pool_->run(kernel.tasks(), [&](int begin, int end, int worker) {
+  const region::Kernel* const kernel = &engine_->kernel(index);
+  // Captures go to the workers as they are: few words, and nothing on this stack.
+  pool_->run(kernel->tasks(), [this, kernel, index](int begin, int end, int worker) {
     const int count = pool_->size();
     const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_,
                            ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)]};
-    kernel.run(memory_[0], begin, end, w);
+    kernel->run(memory_[0], begin, end, w);
   });
 }
 

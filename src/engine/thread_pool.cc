@@ -80,7 +80,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, std::shared_
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  epoch_.fetch_add(1);
+  job_.epoch.fetch_add(1);
   { const std::lock_guard lock(mutex_); }  // a worker between its test and its sleep holds the mutex: wait for it, then wake it
   wake_.notify_all();
   for (std::thread& t : workers_) t.join();
@@ -88,18 +88,18 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run_share(int worker) const {
-  const int active = std::min(tasks_, size_);
+  const int active = std::min(job_.tasks, size_);
   if (worker >= active) return;
-  call_(body_, first_task(tasks_, worker, active), first_task(tasks_, worker + 1, active), worker);
+  job_.call(job_.at, first_task(job_.tasks, worker, active), first_task(job_.tasks, worker + 1, active), worker);
 }
 
 void ThreadPool::dispatch(Call call, void* body, int tasks) {
-  call_ = call;
-  body_ = body;
-  tasks_ = tasks;
+  job_.call = call;
+  job_.at = body;
+  job_.tasks = tasks;
   pending_.store(size_ - 1, std::memory_order_relaxed);
-  // Sequentially consistent against the worker's "sleepers_ += 1; test epoch_": one of the two sees the other's write.
-  epoch_.fetch_add(1);
+  // Sequentially consistent against the worker's "sleepers_ += 1; test epoch": one of the two sees the other's write.
+  job_.epoch.fetch_add(1);
   if (sleepers_.load() > 0) {
     { const std::lock_guard lock(mutex_); }
     wake_.notify_all();
@@ -117,11 +117,11 @@ void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
   unsigned seen = 0;
   for (;;) {
-    const auto moved = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
+    const auto moved = [&] { return job_.epoch.load(std::memory_order_acquire) != seen; };
     if (!moved() && !(may_spin() && spin(moved))) {
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return epoch_.load() != seen; });
+      wake_.wait(lock, [&] { return job_.epoch.load() != seen; });
       sleepers_.fetch_sub(1);
     }
     ++seen;  // the caller waits for every worker, so exactly one job has been posted

@@ -37,6 +37,26 @@ TEST(ThreadPool, CoversEveryTaskOnceForEverySize) {
   }
 }
 
+TEST(ThreadPool, BodiesOfAllSizes) {
+  const auto pool = pool_of(3);
+  std::vector<int> hits(100, 0);
+  int* const at = hits.data();
+  const auto by_value = [at](int begin, int end, int) {  // copied
+    for (int i = begin; i < end; ++i) ++at[i];
+  };
+  struct {
+    int* at;
+    long weights[8];
+  } const large{at, {1, 2, 3, 4, 5, 6, 7, 8}};
+  for (int round = 0; round < 100; ++round) {
+    pool->run(100, by_value);
+    pool->run(100, [large](int begin, int end, int) {  // stays where it is
+      for (int i = begin; i < end; ++i) large.at[i] += static_cast<int>(large.weights[i % 8]);
+    });
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(hits[static_cast<std::size_t>(i)], 100 * (2 + i % 8));
+}
+
 TEST(ThreadPool, SplitIsStaticAndEven) {
   const auto pool = pool_of(3);
   std::vector<std::pair<int, int>> ranges(3);

@@ -138,13 +138,13 @@ void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
 /// What the slowest of `threads` workers needs when tasks are single blocks, in clocks: dots and epilogue, the weights it reads,
 /// rows that another worker's core has, or will read, if neighbours in the plan are split by rows.
 double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
-  constexpr double kBytesAClock = 16;
+  constexpr double kBytesAClock = 16, kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.bands * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
-  const double pixel_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c + p.shape.o);
+  const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c);
   double worst = 0;
   for (std::int64_t w = 0; w < threads; ++w) {
-    double clocks = 0, bytes = 0;
+    double clocks = 0, bytes = 0, foreign = 0;
     std::int64_t band = -1;
     std::vector<bool> read(static_cast<std::size_t>(blocks));
     const std::int64_t from = tasks * w / threads, until = tasks * (w + 1) / threads;
@@ -161,12 +161,13 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
       const auto own = static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
       const double share = p.images > 1 ? 0 : 1 - own;
-      bytes += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
+      foreign += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
       if (next == band) continue;
-      bytes += pixels * pixel_bytes * share + (ph.copies ? pixels * static_cast<double>(p.shape.c) : 0);
+      foreign += pixels * in_bytes * share;
+      if (ph.copies) bytes += pixels * in_bytes;
       band = next;
     }
-    worst = std::max(worst, clocks + bytes / kBytesAClock);
+    worst = std::max(worst, clocks + bytes / kBytesAClock + foreign / kForeignBytesAClock);
   }
   return worst;
 }
@@ -186,7 +187,10 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
   const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
   const std::int64_t least = ceil_div(ph.rows, ceil_div(rows, align) * align);
-  split_bands(ph, least, align);
+  // A line is cut anywhere for the threads, into more bands where tiles end.
+  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue) : align;
+  const auto unit = [&](std::int64_t bands) { return bands <= 2 * threads ? align : tile; };
+  split_bands(ph, least, unit(least));
   // A thread is worth its start from about 1.5 us on.
   const double speed = p.dots == Dots::amx ? 8 : 1;
   const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
@@ -197,9 +201,9 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
       static_cast<double>(ph.all_quads()) / 1.7 / speed + 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
   Phase best;
   double fewest = 1e300;
-  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, align), least + 2 * threads); ++bands) {
+  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, unit(least)), least + 2 * threads); ++bands) {
     for (const bool parts_first : {false, true}) {
-      split_bands(ph, bands, align);
+      split_bands(ph, bands, unit(bands));
       ph.parts_first = parts_first;
       const double clocks = slowest_worker(p, ph, clocks_per_vector, threads);
       if (clocks >= fewest) continue;
@@ -265,9 +269,13 @@ Block block_at(std::int64_t first, std::int64_t channels) {
   return b;
 }
 
-int split_units(std::int64_t units, double seconds, int threads) {
-  if (threads <= 1 || seconds < 2 * 1.5e-6) return 1;
-  return static_cast<int>(std::min<std::int64_t>(units, 4 * threads));
+RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads) {
+  RowTasks t{s.n * s.out_h, 1};
+  if (threads <= 1 || seconds < 2 * 1.5e-6) return t;
+  if (ceil_div(t.rows, threads) * threads * 5 > t.rows * 6) t.rows = 0;  // too few rows for so many threads
+  t.count =
+      static_cast<int>(std::min<std::int64_t>(t.rows > 0 ? threads : 4 * threads, s.n * ceil_div(s.out_h, together) * blocks));
+  return t;
 }
 
 Tiling tile_pixels(std::int64_t pixels, int most) {
@@ -338,8 +346,8 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
       ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
       make_blocks(p, ph);
-      // A line of pixels is cut where a tile ends.
-      const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : most_pixels(4, ph.all_quads(), p.epilogue);
+      // Threads share a line of pixels to the pixel, as depthwise convolutions share its rows.
+      const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : 1;
       ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       choose_bands(stage, p, ph, phases_h * phases_w, plan.threads);

@@ -57,9 +57,33 @@ struct Block {
 /// The block of `channels` that begins at `first`; its offsets are the caller's.
 [[nodiscard]] Block block_at(std::int64_t first, std::int64_t channels);
 
-/// How many tasks a depthwise convolution of `units` (rows by channel blocks, in order of rows) is split into: 1 where less than
-/// about 1.5 us a thread would be left. Units are independent, so tasks begin anywhere.
-[[nodiscard]] int split_units(std::int64_t units, double seconds, int threads);
+/// Tasks of a depthwise convolution: `count` equal parts of `rows` output rows of all images, as other convolutions are shared
+/// among threads; rows == 0, where there are too few of them: of the calls for `together` rows of a block of channels, in order of
+/// rows. One task where less than about 1.5 us a thread would be left.
+struct RowTasks {
+  std::int64_t rows = 1;
+  int count = 1;
+};
+[[nodiscard]] RowTasks split_rows(const ConvShape& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads);
+/// Calls f(image, first row, rows, block) for all calls of the tasks [begin, end).
+template <class F>
+void each_call(const RowTasks& tasks, const ConvShape& s, std::int64_t together, std::int64_t blocks, int begin, int end,
+               const F& f) {
+  if (tasks.rows == 0) {
+    const std::int64_t steps = (s.out_h + together - 1) / together, calls = s.n * steps * blocks;
+    for (std::int64_t u = calls * begin / tasks.count; u < calls * end / tasks.count; ++u) {
+      const std::int64_t y = u / blocks % steps * together;
+      f(u / (steps * blocks), y, std::min(together, s.out_h - y), static_cast<std::size_t>(u % blocks));
+    }
+    return;
+  }
+  const std::int64_t until = tasks.rows * end / tasks.count;
+  for (std::int64_t r = tasks.rows * begin / tasks.count, rows = 0; r < until; r += rows) {
+    const std::int64_t y = r % s.out_h;
+    rows = std::min({together, s.out_h - y, until - r});
+    for (std::int64_t b = 0; b < blocks; ++b) f(r / s.out_h, y, rows, static_cast<std::size_t>(b));
+  }
+}
 
 /// Pixel tiles of a band: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
 struct Tiling {

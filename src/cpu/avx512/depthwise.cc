@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "cpu/avx512/division.h"
@@ -62,7 +63,7 @@ class DepthwiseKernel final : public region::Kernel {
     }
   }
 
-  [[nodiscard]] int tasks() const override { return d_.tasks; }
+  [[nodiscard]] int tasks() const override { return d_.tasks.count; }
   [[nodiscard]] std::size_t scratch_bytes() const override { return strip_bytes_[0] + strip_bytes_[1]; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
@@ -72,19 +73,15 @@ class DepthwiseKernel final : public region::Kernel {
     if (one_strip) {
       for (std::size_t b : {std::size_t{0}, last_block}) pad_columns(0, d_.strip, d_.blocks[b], strip_of(b));
     }
-    const auto blocks = static_cast<std::int64_t>(d_.blocks.size()), steps = ceil_div(d_.shape.out_h, d_.rows);
-    const std::int64_t units = d_.shape.n * steps * blocks;
-    for (std::int64_t u = units * begin / d_.tasks; u < units * end / d_.tasks; ++u) {
-      const std::int64_t image = u / (steps * blocks), y = u / blocks % steps * d_.rows;
-      const std::int64_t rows = std::min(d_.rows, d_.shape.out_h - y);
-      const auto b = static_cast<std::size_t>(u % blocks);
-      for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
-        const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
-        if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
-        const auto& code = code_of_[static_cast<std::size_t>(rows)][columns == d_.strip ? 0 : 1][b];
-        run_strip(memory, image, y, x, columns, d_.blocks[b], code, strip_of(b));
-      }
-    }
+    each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end,
+              [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
+                for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
+                  const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
+                  if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
+                  const auto& code = code_of_[static_cast<std::size_t>(rows)][columns == d_.strip ? 0 : 1][b];
+                  run_strip(memory, image, y, x, columns, d_.blocks[b], code, strip_of(b));
+                }
+              });
   }
 
  private:
@@ -92,12 +89,18 @@ class DepthwiseKernel final : public region::Kernel {
     ConstantPool pool(code_);
     std::map<DepthwiseTile, std::size_t> tiles;
     std::map<std::pair<int, int>, std::size_t> interleaves;
-    const std::int64_t rest_rows = d_.shape.out_h % d_.rows;
+    std::set<std::int64_t> row_counts;  // of any run of tasks
+    for (int begin = 0; begin < d_.tasks.count; ++begin) {
+      for (int end = begin + 1; end <= d_.tasks.count; ++end) {
+        each_call(d_.tasks, d_.shape, d_.rows, 1, begin, end,
+                  [&](std::int64_t, std::int64_t, std::int64_t rows, std::size_t) { row_counts.insert(rows); });
+      }
+    }
     const std::array<std::int64_t, 2> strips{d_.strip, d_.shape.out_w % d_.strip};
     const auto each = [&](auto f) {
       for (std::size_t i = 0; i < strips.size(); ++i) {
-        for (std::int64_t rows : {d_.rows, rest_rows}) {
-          for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0 && rows > 0; ++b) f(i, rows, d_.blocks[b], b);
+        for (const std::int64_t rows : row_counts) {
+          for (std::size_t b = 0; b < d_.blocks.size() && strips[i] > 0; ++b) f(i, rows, d_.blocks[b], b);
         }
       }
     };
@@ -281,8 +284,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / 4.5e9 + 3e-7;
-  const std::int64_t units = s.n * ceil_div(s.out_h, d.rows) * static_cast<std::int64_t>(d.blocks.size());
-  d.tasks = split_units(units, d.seconds, plan.threads);
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }
 

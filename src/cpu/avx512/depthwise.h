@@ -26,8 +26,8 @@ struct DepthwisePlan {
   std::int64_t rows = 1;        ///< output rows computed together
   std::int64_t input_rows = 1;  ///< that they read
   std::int64_t quads = 1;
-  std::int64_t strip = 1;     ///< output columns of a strip
-  int tasks = 1;              ///< of the rows by channel blocks
+  std::int64_t strip = 1;  ///< output columns of a strip
+  RowTasks tasks;
   std::vector<Block> blocks;  ///< one channel block each; weights and init offsets as in Block
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;

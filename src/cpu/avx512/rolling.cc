@@ -25,17 +25,13 @@ class RollingKernel final : public region::Kernel {
     generate();
   }
 
-  [[nodiscard]] int tasks() const override { return d_.tasks; }
+  [[nodiscard]] int tasks() const override { return d_.tasks.count; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
-    const auto blocks = static_cast<std::int64_t>(d_.blocks.size()), steps = ceil_div(d_.shape.out_h, d_.rows);
-    const std::int64_t units = d_.shape.n * steps * blocks;
-    for (std::int64_t u = units * begin / d_.tasks; u < units * end / d_.tasks; ++u) {
-      const std::int64_t image = u / (steps * blocks), y = u / blocks % steps * d_.rows;
-      const auto b = static_cast<std::size_t>(u % blocks);
-      const auto rows = static_cast<std::size_t>(std::min(d_.rows, d_.shape.out_h - y));
-      run_rows(memory, image, y, d_.blocks[b], code_of_[rows - 1][b]);
-    }
+    each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end,
+              [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
+                run_rows(memory, image, y, d_.blocks[b], code_of_[static_cast<std::size_t>(rows) - 1][b]);
+              });
   }
 
  private:
@@ -138,7 +134,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   }
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
-  d.tasks = split_units(s.n * steps * static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }
 

@@ -28,8 +28,8 @@ struct RollingPlan {
   Epilogue epilogue;
   Requant requant;
   std::int32_t zero = 0;
-  std::int64_t rows = 1;      ///< output rows computed together: 2 at stride 1
-  int tasks = 1;              ///< of the rows by channel blocks
+  std::int64_t rows = 1;  ///< output rows computed together: 2 at stride 1
+  RowTasks tasks;
   std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
