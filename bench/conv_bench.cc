@@ -15,6 +15,7 @@
 
 #include "cpu/avx512/emitter.h"
 #include "cpu/avx512/provider.h"
+#include "program/math.h"
 
 namespace octavo {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using program::Op;
 
-enum class Tail { plain, residual, table, swish, raw };
+enum class Tail { plain, residual, table, silu, raw };
 
 struct Layer {
   std::string name;
@@ -167,8 +168,13 @@ class Bench {
         const int r = p.push(Op::mul, p.push(Op::i2f, p.push(Op::sub_i, p.load(Op::load_i, 2), p.imm_i(3))), p.imm_f(0.021F));
         v = p.push(Op::add, v, r);
       }
-      if (k.tail != Tail::table) v = p.push(Op::max, v, p.imm_f(0));
-      v = p.push(Op::div, v, p.imm_f(0.37F));
+      if (k.tail == Tail::silu) {
+        program::ProgramOps ops{p};
+        v = p.push(Op::mul, v, program::sigmoid(ops, v));
+      } else if (k.tail != Tail::table) {
+        v = p.push(Op::max, v, p.imm_f(0));
+      }
+      v = p.push(Op::div, v, p.imm_f(k.tail == Tail::silu ? 0.06F : 0.37F));
       v = p.push(Op::min, p.push(Op::max, v, p.imm_f(-3)), p.imm_f(252));
       v = p.push(Op::add_i, p.push(Op::f2i, v), p.imm_i(3));
       if (k.tail == Tail::table) {
@@ -277,6 +283,10 @@ std::vector<Layer> layers() {
       {"7x7/2 3->64 @224", 3, 224, 64, 7, 2},
       {"3x3/2 3->32 @224", 3, 224, 32, 3, 2},
       {"3x3/2 3->16 @640 table", 3, 640, 16, 3, 2, 1, 1, Tail::table},
+      {"3x3/2 3->16 @640 silu", 3, 640, 16, 3, 2, 1, 1, Tail::silu},
+      {"1x1 32->32 @160 silu", 32, 160, 32, 1, 1, 1, 1, Tail::silu},
+      {"1x1 64->64 @80 silu", 64, 80, 64, 1, 1, 1, 1, Tail::silu},
+      {"3x3 64->64 @80 silu", 64, 80, 64, 3, 1, 1, 1, Tail::silu},
       {"3x3 32->32 @80 table", 32, 80, 32, 3, 1, 1, 1, Tail::table},
       {"3x3 16->16 @160 table", 16, 160, 16, 3, 1, 1, 1, Tail::table},
       {"1x1 32->32 @160 table", 32, 160, 32, 1, 1, 1, 1, Tail::table},

@@ -99,7 +99,9 @@ class ConvKernel final : public region::Kernel {
       s.repeat = t.repeat, s.big_count = t.big_count, s.small_count = t.tail > 0 ? 1 : 0;
       return s;
     }
-    const Tiling t = tile_pixels(pixels, most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
+    const bool one_vector =
+        plan_.curve && form(b) > 0 && b.vectors == 1 && plan_.epilogue.columns <= 2 && ph.pixels >= kPixelsBehind;
+    const Tiling t = tile_pixels(pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
     s.big.pixels = t.big, s.small.pixels = t.small;
     s.big_count = t.big_count, s.small_count = t.small_count;
     return s;

@@ -24,7 +24,11 @@ constexpr std::int32_t kLastSegment = 0x7fffffff;
 constexpr int kUnrolledDots = 192, kStraightDots = 768;
 /// Groups of four of a tile of 12 accumulators under an epilogue of some 25 operations.
 constexpr std::int64_t kAmongQuads = 24;
-constexpr std::int64_t kPixelsBehind = 1000;
+
+/// Pixel addresses of dots among an epilogue, which has rbx, rbp and, up to 6 pixels, rcx and rdx.
+Reg64 pixel_among(int p) {
+  return p < 6 ? Reg64(Xbyak::Operand::R8 + p) : p == 6 ? Xbyak::util::rdx : Xbyak::util::rcx;
+}
 
 class ConvTile {
  public:
@@ -119,7 +123,7 @@ class ConvTile {
 
  private:
   [[nodiscard]] Reg64 x(int p) const {
-    if (after_units_) return Reg64(Xbyak::Operand::R8 + p);
+    if (after_units_) return pixel_among(p);
     const std::array<Reg64, 12> regs{c_.rax, c_.rbx, c_.rcx, c_.rdx, c_.rsi, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
     return regs[static_cast<std::size_t>(p)];
   }
@@ -208,7 +212,7 @@ class ConvUnits {
   }
 
  private:
-  [[nodiscard]] Reg64 x(int p) const { return Reg64(Xbyak::Operand::R8 + p); }
+  static Reg64 x(int p) { return pixel_among(p); }
 
   Code& c_;
   const ConvPlan& plan_;
@@ -234,6 +238,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& p
   const int columns = plan.epilogue.columns, advance = tile.pixels * columns * 4, stack = emitter.stack_bytes();
   Tile stored = tile;
   stored.in_memory = true;
+  if (tile.pixels > 6) emitter.few_pointers(2);
   ConvUnits units(c, plan, phase, tile, tile.accs(), segments);
   ConvTile rest(c, phase, tile, tiles, true);
   const int free = tile.accs() + units.reserved();
@@ -283,8 +288,9 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   const std::size_t start = c.getSize();
   // With other tensors to read or write, or few pixels for code that is fetched from memory, it costs more than it saves.
   const bool curve = epilogue.window > 0;
-  if ((emitter.is_long() || curve) && tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6 && epilogue.columns <= 2 &&
-      phase.pixels >= kPixelsBehind) {
+  const bool fits = tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6;
+  const bool fits_curve = curve && tile.vectors == 1 && tile.pixels > 6 && tile.pixels <= kPixelsOfOneVector;
+  if ((emitter.is_long() || curve) && (fits || fits_curve) && epilogue.columns <= 2 && phase.pixels >= kPixelsBehind) {
     if (const auto segments = segments_among(phase, tile); segments > 0) {
       emit_behind(c, emitter, plan, phase, tile, tiles, segments);
       return start;

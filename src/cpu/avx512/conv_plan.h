@@ -98,6 +98,10 @@ inline constexpr std::int64_t kBriefQuads = 96;
 /// Long epilogues (Emitter::is_long) take registers from the accumulators while a block's weights stay in L1: few pixels a tile
 /// means that they pass more often.
 inline constexpr std::int64_t kNearWeights = 48 << 10;
+/// From so many pixels on a long epilogue runs among the next tile's dots, and a curve of one vector with so many pixels a tile:
+/// two groups to pack, and as many registers for addresses as there are.
+inline constexpr std::int64_t kPixelsBehind = 1000;
+inline constexpr int kPixelsOfOneVector = 8;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);

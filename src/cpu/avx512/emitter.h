@@ -116,6 +116,8 @@ class Emitter {
   /// pointers rsi must hold the address of the tile's table entries already, and stays. rax and k2 hold nothing from piece to
   /// piece.
   void begin(const Tile& tile, int free_first, bool few_pointers);
+  /// `few`: 4, or 2, which leaves rcx and rdx to the caller.
+  void few_pointers(std::size_t few) { few_ = few; }
   [[nodiscard]] int steps() const { return static_cast<int>(steps_.size()); }
   void step(int i);
   /// Between steps: the caller has changed registers of addresses (rbx, rcx, rdx, rbp).
@@ -221,6 +223,7 @@ class Emitter {
     int stream = -1, pixel = -1, last_use = 0;
   };
   std::vector<Pointer> pointers_;
+  std::size_t few_ = 4;
   int clock_ = 0;
   std::vector<Group> groups_;
   struct Step {

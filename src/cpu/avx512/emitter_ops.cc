@@ -95,7 +95,7 @@ void Emitter::masks(const Tile& tile) {
 }
 
 Reg64 Emitter::pointer(int stream, int pixel) {
-  const std::array<Reg64, 12> regs{c_.rbx, c_.rcx, c_.rdx, c_.rbp, c_.r15, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
+  const std::array<Reg64, 12> regs{c_.rbx, c_.rbp, c_.rcx, c_.rdx, c_.r15, c_.r8, c_.r9, c_.r10, c_.r11, c_.r12, c_.r13, c_.r14};
   const Stream& s = e_.stream(stream);
   const int wanted = s.column < 0 ? -1 : pixel;
   std::size_t oldest = 0;

@@ -121,7 +121,7 @@ void Emitter::hoist(int lanes) {
     load_order(order_reg_);
   }
   for (bool wanted : {true, false}) {
-    if (tight_) break;  // results of all pixels would wait for the last vector
+    if (tight_ && tile_.vectors > 1) break;  // results of all pixels would wait for the last vector
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
       const int value = static_cast<int>(i);
       if (!is_load(e_.code[i].op) || uses_[i].empty() || operand_of(value).access != Access::channel) continue;
@@ -138,14 +138,14 @@ int Emitter::lanes_for(bool few_pointers) const {
   if (tight_) return tile_.vectors == 3 ? 3 : 4;  // what is packed together
   if ((few_pointers && !tile_.in_memory) || e_.operations() < kLongProgram) return 1;
   const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory ? kValuesAhead : 0);
-  return std::clamp((static_cast<int>(free_.size()) - spare) / each, 1, kLanes);
+  return std::clamp((static_cast<int>(free_.size()) - spare) / each, 1, e_.window > 0 ? 4 : kLanes);
 }
 
 void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   tile_ = tile;
   free_.clear();
   for (int r = 31; r >= free_first; --r) free_.push_back(r);
-  pointers_.assign(few_pointers ? 4 : 12, {});
+  pointers_.assign(few_pointers ? few_ : 12, {});
   groups_.clear();
   steps_.clear();
   if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
