@@ -62,17 +62,35 @@ class ConvKernel final : public region::Kernel {
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
         configured = &config;
       }
-      run_band(memory, ph, task, worker.scratch, t + 1 < end ? first_weights(t + 1) : worker.ahead);
+      // Weights that stay in L2 have come with the first band; then it is rows that are fetched ahead.
+      const TaskItem &first = tasks_[static_cast<std::size_t>(begin)], &last = tasks_[static_cast<std::size_t>(end - 1)];
+      const bool more = last.phase == task.phase && last.image == task.image && last.band > task.band;
+      const bool rows = more && !ph.parts_first && task.band != first.band && plan_.weight_bytes <= kWeightsStay;
+      run_band(memory, ph, task, worker.scratch, rows ? rows_after(memory, ph, task) : std::span<const std::byte>(),
+               t + 1 < end ? first_weights(t + 1) : worker.ahead);
     }
     if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
   }
 
  private:
-  static constexpr std::int64_t kFewWeights = 32 << 10;
+  static constexpr std::int64_t kFewWeights = 32 << 10, kWeightsStay = 256 << 10;
 
   [[nodiscard]] const std::byte* first_weights(int t) const {
     const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
     return weights_ + plan_.phases[static_cast<std::size_t>(task.phase)].blocks[static_cast<std::size_t>(task.first_block)].weights;
+  }
+
+  /// What the band after the task's reads of the input and this one does not.
+  [[nodiscard]] std::span<const std::byte> rows_after(const region::Memory& memory, const Phase& ph, const TaskItem& task) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const std::int64_t next = ph.first_row(task.band + 1), rows = ph.rows_of(task.band + 1);
+    const std::byte* image = memory.at(x) + task.image * x.strides[0];
+    if (ph.flat) {
+      const std::int64_t pixel = ph.row_pixels * ph.pixel_bytes();
+      return {image + next * pixel, static_cast<std::size_t>(rows * pixel)};
+    }
+    const std::int64_t y = std::max<std::int64_t>(0, next * ph.y.step + ph.y.lowest() + ph.y.extent(1) - ph.y.step);
+    return {image + y * x.strides[2], static_cast<std::size_t>(rows * ph.y.step * x.strides[2])};
   }
 
   using Key = std::tuple<int, int, int, int, std::size_t, int, int>;  // phase, pixels, vectors, tail, form, rows, skip
@@ -244,7 +262,7 @@ class ConvKernel final : public region::Kernel {
   }
 
   void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
-                const std::byte* after) const {
+                std::span<const std::byte> rows, const std::byte* after) const {
     const auto& x = stage_.anchor.inputs.front();
     const std::int64_t first = ph.first_row(task.band);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
@@ -272,7 +290,10 @@ class ConvKernel final : public region::Kernel {
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
       args.ahead = weights_ + block.weights;
-      if (b + 1 < task.last_block) {
+      const std::int64_t before = block.weights - ph.blocks.front().weights;  // as much has been fetched in this band
+      if (before < static_cast<std::int64_t>(rows.size())) {
+        args.ahead = rows.data() + before;
+      } else if (b + 1 < task.last_block) {
         args.ahead = weights_ + ph.blocks[static_cast<std::size_t>(b) + 1].weights;
       } else if (after != nullptr) {
         args.ahead = after;
