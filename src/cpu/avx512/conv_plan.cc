@@ -191,11 +191,11 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue) : align;
   const auto unit = [&](std::int64_t bands) { return bands <= 2 * threads ? align : tile; };
   split_bands(ph, least, unit(least));
-  // A thread is worth its start from about 1.5 us on.
+  // Threads are worth their start from about 2 us on: what the regions around share out lies in several caches.
   const double speed = p.dots == Dots::amx ? 8 : 1;
   const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
                       static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
-  if (threads <= 1 || work < 2 * 7.5e5) return;
+  if (threads <= 1 || work < 1e6) return;
   ph.parts = static_cast<int>(ph.blocks.size());
   const double clocks_per_vector =
       static_cast<double>(ph.all_quads()) / 1.7 / speed + 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
@@ -271,7 +271,7 @@ Block block_at(std::int64_t first, std::int64_t channels) {
 
 RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads) {
   RowTasks t{s.n * s.out_h, 1};
-  if (threads <= 1 || seconds < 2 * 1.5e-6) return t;
+  if (threads <= 1 || seconds < 2e-6) return t;
   if (ceil_div(t.rows, threads) * threads * 5 > t.rows * 6) t.rows = 0;  // too few rows for so many threads
   t.count =
       static_cast<int>(std::min<std::int64_t>(t.rows > 0 ? threads : 4 * threads, s.n * ceil_div(s.out_h, together) * blocks));

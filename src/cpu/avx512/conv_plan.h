@@ -59,7 +59,7 @@ struct Block {
 
 /// Tasks of a depthwise convolution: `count` equal parts of `rows` output rows of all images, as other convolutions are shared
 /// among threads; rows == 0, where there are too few of them: of the calls for `together` rows of a block of channels, in order of
-/// rows. One task where less than about 1.5 us a thread would be left.
+/// rows. One task below about 2 us.
 struct RowTasks {
   std::int64_t rows = 1;
   int count = 1;
