@@ -34,6 +34,13 @@ class Code {
   /// The program only hands on the accumulator or operand 0 (and nothing else): output 0, no arithmetic.
   [[nodiscard]] bool identity() const { return identity_; }
   [[nodiscard]] std::size_t step_count() const { return steps_.size(); }
+  /// A float is loaded, quantized and stored: what block kernels do to an image (2 to 4 planes to pixels) in one loop that uses no
+  /// slots (quantize_image of block/program.inc), so that block() is no limit.
+  [[nodiscard]] bool quantizes() const {
+    return steps_.size() == 2 && stores_.size() == 1 && steps_[0].op == BlockOp::load_f && steps_[0].elem == Elem::f32 &&
+           steps_[1].op == BlockOp::quantize && steps_[1].a == steps_[0].dst && stores_[0].slot == steps_[1].dst &&
+           (stores_[0].elem == Elem::u8 || stores_[0].elem == Elem::s8);
+  }
 
  private:
   [[nodiscard]] int stride() const { return block() + 16; }  // neighbouring slots do not meet in one cache set

@@ -26,7 +26,23 @@ double access_cycles(const Access& a, bool store, const Shape2& s) {
   return 2.0;
 }
 
-Shape2 choose_shape(const Space& space, const Code& code) {
+/// Planes of floats to pixels of codes, whole pixels a block: quantize_image of block/program.inc takes it on vectors, any length.
+bool is_image(const Space& space, const Code& code, int row, int col, bool vectors) {
+  const auto r = static_cast<std::size_t>(row), c = static_cast<std::size_t>(col);
+  if (!vectors || !code.quantizes() || space.loads.size() != 1 || space.stores.size() != 1 || space.dims[r] < 2 ||
+      space.dims[r] > 4)
+    return false;
+  const Access &from = space.loads[0], &to = space.stores[0];
+  return from.strides[c] == 4 && from.div[r] == 1 && from.div[c] == 1 && to.strides[r] == 1 && to.div[r] == 1 &&
+         to.strides[c] == space.dims[r];
+}
+
+/// Pixels of a block of an image: setting a block up costs as much as some 100 of them; threads share blocks.
+std::int64_t image_pixels(std::int64_t all) {
+  return std::min(all, std::clamp<std::int64_t>(all / 32 / 64 * 64, 320, 4096));
+}
+
+Shape2 choose_shape(const Space& space, const Code& code, bool vectors) {
   const std::size_t steps = code.step_count();
   const std::int64_t block = code.block();
   Shape2 best;
@@ -40,6 +56,9 @@ Shape2 choose_shape(const Space& space, const Code& code) {
     for (int row = 0; row < rank; ++row) {
       if (row == col) continue;
       const std::int64_t c = space.dims[static_cast<std::size_t>(col)], r = space.dims[static_cast<std::size_t>(row)];
+      if (is_image(space, code, row, col, vectors)) {
+        return {row, col, static_cast<int>(r), static_cast<int>(image_pixels(c)), 0.7 * total};
+      }
       for (const std::int64_t limit : {block, block / 3 / 16 * 16, std::int64_t{64}, std::int64_t{16}}) {
         Shape2 s{row, col, 1, static_cast<int>(std::min(c, limit))};
         s.rows = static_cast<int>(std::min<std::int64_t>(r, block / s.cols));
@@ -154,13 +173,13 @@ class PointwiseFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Result<Space> space = joined_space(only(r));
     const Result<Code> code = space ? compiled(only(r), *space) : Code();
-    return space && code ? choose_shape(*space, *code).cycles * slowdown(isa) * kSecondsPerCycle : 0;
+    return space && code ? choose_shape(*space, *code, isa != Isa::portable).cycles * slowdown(isa) * kSecondsPerCycle : 0;
   }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
     OCTAVO_TRY(Space space, joined_space(only(r)));
     OCTAVO_TRY(Code code, compiled(only(r), space));
-    const Shape2 shape = choose_shape(space, code);
+    const Shape2 shape = choose_shape(space, code, isa != Isa::portable);
     OCTAVO_TRY(Epilogue epilogue,
                Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), shape.row_dim, shape.col_dim));
     return std::make_unique<PointwiseKernel>(std::move(epilogue), shape);

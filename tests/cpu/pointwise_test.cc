@@ -47,7 +47,7 @@ void quantize_input(Scene& s, region::TensorRef x, region::TensorRef y) {
 TEST_P(Pointwise, QuantizesNetworkInput) {
   std::uint32_t seed = 1;
   for (const int channels : {1, 2, 3, 4, 5, 16, 17}) {
-    for (const int width : {1, 3, 15, 16, 17, 18, 33, 224}) {
+    for (const int width : {1, 3, 15, 16, 17, 18, 33, 224, 3499}) {  // of three rows: several blocks
       for (const bool to_nhwc : {true, false}) {
         Scene s(seed++);
         const ir::Shape dims{2, channels, 3, width};
