@@ -135,6 +135,8 @@ void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
   ph.long_bands = units % ph.bands == 0 ? ph.bands : units % ph.bands;
 }
 
+constexpr int kMostThreads = 256;  // for which work is divided; more get what there is
+
 /// What the slowest of `threads` workers needs when tasks are single blocks, in clocks: dots and epilogue, the weights it reads,
 /// rows that another worker's core has, or will read, if neighbours in the plan are split by rows.
 double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
@@ -196,12 +198,15 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
                       static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
   if (threads <= 1 || work < 1e6) return;
+  threads = std::min(threads, kMostThreads);
   ph.parts = static_cast<int>(ph.blocks.size());
   const double clocks_per_vector =
       static_cast<double>(ph.all_quads()) / 1.7 / speed + 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
   Phase best;
   double fewest = 1e300;
-  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, unit(least)), least + 2 * threads); ++bands) {
+  const std::int64_t step = ceil_div(threads, 16);
+  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, unit(least)), least + 2 * threads);
+       bands = (bands / step + 1) * step) {
     for (const bool parts_first : {false, true}) {
       split_bands(ph, bands, unit(bands));
       ph.parts_first = parts_first;
@@ -272,6 +277,7 @@ Block block_at(std::int64_t first, std::int64_t channels) {
 RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads) {
   RowTasks t{s.n * s.out_h, 1};
   if (threads <= 1 || seconds < 2e-6) return t;
+  threads = std::min(threads, kMostThreads);
   if (ceil_div(t.rows, threads) * threads * 5 > t.rows * 6) t.rows = 0;  // too few rows for so many threads
   t.count =
       static_cast<int>(std::min<std::int64_t>(t.rows > 0 ? threads : 4 * threads, s.n * ceil_div(s.out_h, together) * blocks));

@@ -89,8 +89,9 @@ class DepthwiseKernel final : public region::Kernel {
     ConstantPool pool(code_);
     std::map<DepthwiseTile, std::size_t> tiles;
     std::map<std::pair<int, int>, std::size_t> interleaves;
-    std::set<std::int64_t> row_counts;  // of any run of tasks
-    for (int begin = 0; begin < d_.tasks.count; ++begin) {
+    std::set<std::int64_t> row_counts;  // of any run of tasks; of many tasks any number may be
+    for (std::int64_t rows = 1; d_.tasks.count > 16 && rows <= d_.rows; ++rows) row_counts.insert(rows);
+    for (int begin = 0; d_.tasks.count <= 16 && begin < d_.tasks.count; ++begin) {
       for (int end = begin + 1; end <= d_.tasks.count; ++end) {
         each_call(d_.tasks, d_.shape, d_.rows, 1, begin, end,
                   [&](std::int64_t, std::int64_t, std::int64_t rows, std::size_t) { row_counts.insert(rows); });
