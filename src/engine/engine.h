@@ -91,6 +91,8 @@ class Context {
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return pool_->size(); }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes
+  /// Working memory of lane 0 (zeros at first): what a run reads without writing it stays, for regions that are timed alone.
+  [[nodiscard]] std::byte* arena() { return arena_.data(); }
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
 
  private:

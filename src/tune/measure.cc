@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "tune/activations.h"
 #include "tune/one_region.h"
 
 namespace octavo::tune {
@@ -28,8 +29,23 @@ class Runner {
       std::size_t space = dense + 64;
       return std::align(64, dense, at, space);
     };
-    for (const region::Binding& b : p.inputs) r->in_.push_back(room(b));
+    for (const region::Binding& b : p.inputs) {
+      void* at = room(b);
+      fill_activations(static_cast<std::byte*>(at), static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype),
+                       b.type.dtype);
+      r->in_.push_back(at);
+    }
     for (const region::Binding& b : p.outputs) r->out_.push_back(room(b));
+    const auto fill = [&](const region::TensorRef& ref) {
+      const region::Buffer& b = p.buffers[static_cast<std::size_t>(ref.buffer)];
+      if (b.kind == region::BufferKind::arena)
+        fill_activations(r->context_->arena() + b.arena_offset, static_cast<std::size_t>(b.bytes), ref.dtype);
+    };
+    if (p.regions.empty()) return r;
+    for (const region::Stage& s : p.regions.front().stages) {  // of a region alone all copies read the same
+      for (const region::TensorRef& in : s.anchor.inputs) fill(in);
+      for (const region::Operand& o : s.operands) fill(o.ref);
+    }
     return r;
   }
 

@@ -26,7 +26,7 @@ struct Candidate {
 struct PairTime {
   double first = 0, second = 0;  ///< seconds: the first's median, and that times the median ratio of neighbours
 };
-/// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times or for 0.1 s on inputs of zeros, whichever is
+/// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times or for 0.1 s on seeded inputs, whichever is
 /// longer (500 pairs at most).
 [[nodiscard]] Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second,
                                             const std::vector<const region::Provider*>& providers, int pairs);

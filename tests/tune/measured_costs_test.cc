@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -184,6 +185,58 @@ TEST(Measure, RunsThatLostTheCoreDoNotCount) {
   ASSERT_EQ(times->size(), 2U);
   EXPECT_LT((*times)[1], (*times)[0]) << "a mean of the second is 115 us";
   EXPECT_GT((*times)[1], 14e-6);
+}
+
+/// Remembers what it was given to read.
+class Reading final : public region::Provider {
+ public:
+  std::string_view name() const override { return "reading"; }
+  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
+    return {{"reading", "", 0, true}};
+  }
+  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
+    return std::vector<ir::Tensor>();
+  }
+  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
+                                                      std::span<const std::byte* const>) const override {
+    return std::make_unique<Read>(r.stages[0].anchor.inputs.at(0), seen);
+  }
+  mutable std::vector<std::uint8_t> seen;
+
+ private:
+  class Read final : public region::Kernel {
+   public:
+    Read(region::TensorRef from, std::vector<std::uint8_t>& to) : from_(std::move(from)), to_(to) {}
+    void run(const region::Memory& m, int, int, const region::Worker&) const override {
+      const auto* at = reinterpret_cast<const std::uint8_t*>(m.at(from_));
+      to_.assign(at, at + ir::count(from_.dims));
+    }
+
+   private:
+    region::TensorRef from_;
+    std::vector<std::uint8_t>& to_;
+  };
+};
+
+TEST(Measure, RegionsReadCodesThatVary) {
+  auto o = options("");
+  o.disabled.insert("fuse-conv-pool");
+  const auto built = build(o);
+  ASSERT_TRUE(built) << built.error().message;
+  const region::Plan& plan = built->engine->plan();
+  const auto pool =
+      std::ranges::find_if(plan.regions, [](const region::Region& r) { return r.onnx_nodes == std::set<std::string>{"pool"}; });
+  ASSERT_NE(pool, plan.regions.end());
+  ASSERT_EQ(plan.buffers[static_cast<std::size_t>(pool->stages[0].anchor.inputs.at(0).buffer)].kind, region::BufferKind::arena);
+  const Reading provider;
+  const auto times = tune::measure(*pool, plan, {{"reading", &provider}}, 1e-3);
+  ASSERT_TRUE(times) << times.error().message;
+  ASSERT_EQ(provider.seen.size(), 32U * 20 * 20);
+  const auto [low, high] = std::ranges::minmax(provider.seen);
+  EXPECT_GE(low, 64);
+  EXPECT_LT(low, 72);
+  EXPECT_GT(high, 182);
+  EXPECT_LE(high, 190);
 }
 
 TEST(RegionKey, SaysWhatTimeDependsOnAndNothingElse) {
