@@ -27,7 +27,7 @@ constexpr std::int64_t kNearBytes = 128 << 10;
 /// Lines that are fetched a step at most: a step takes some 70 clocks, a line from the last level cache 7.
 constexpr std::int64_t kLinesAhead = 16;
 
-/// Part of an epilogue, in percent, that the products of a pass are spread over; their stores follow behind the rest.
+/// Part of an epilogue, in percent, that a pass is spread over.
 constexpr std::size_t kFront = 75;
 
 class AmxTile {
@@ -54,8 +54,8 @@ class AmxTile {
     c_.mov(b_stride_, 64);
   }
 
-  /// Some vectors of the next tile, all its pixels: products, which may run between instructions of an epilogue, then the sums'
-  /// way to the next buffer. Stores that wait for products hold up the loads behind them: they come when the products are done.
+  /// Some vectors of the next tile, all its pixels: products, then the sums' way to the next buffer, which may run between
+  /// instructions of an epilogue.
   struct Pass {
     std::vector<Unit> products, stores;
   };
@@ -193,21 +193,18 @@ class AmxTile {
               next_ = Xbyak::util::r14;
 };
 
-/// Instructions of an epilogue in straight-line code, at most: where many tiles run it, and where code that runs a few times is
-/// itself fetched from memory (docs/kernels.md).
-constexpr std::int64_t kStraightInstructions = 2000, kStraightOfFew = 1200;
-/// Tiles of an image from which on they are many.
-constexpr std::int64_t kManyTiles = 128;
+/// Instructions of an epilogue in straight-line code, at most.
+constexpr std::int64_t kStraightInstructions = 2000;
 /// Vectors of a round of a longer one.
 constexpr int kVectorsOfRound = 24;
 
-bool is_short(const Epilogue& program, const Tile& tile, std::int64_t tiles) {
-  return (program.operations() + 2) * tile.accs() <= (tiles >= kManyTiles ? kStraightInstructions : kStraightOfFew);
+bool is_short(const Epilogue& program, const Tile& tile) {
+  return (program.operations() + 2) * tile.accs() <= kStraightInstructions;
 }
 
 /// The epilogue of the tile in the buffer at r15 and the table entries at rsi, in loops over some of its pixels, one loop for each
 /// pass of the next tile; leaves rsi behind the tile's entries. Without a next tile (the flag at rdi + kTiles is 0) the passes are
-/// left out.
+/// left out. Stores that wait for products would hold up the loop's loads behind them: they come when the products are done.
 void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, const std::vector<AmxTile::Pass>& passes,
                      bool may_end) {
   Tile some = tile;
@@ -257,24 +254,25 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, c
   c.sub(c.r15, tile.place(tile.pixels, 0));
 }
 
-/// The same in straight-line code, with the next tile's products in between; rsi stays.
+/// The same in straight-line code, with the next tile's passes in between; rsi stays. A pass is stored right behind its products:
+/// that is still early for the loads of the instructions that follow (docs/kernels.md).
 void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pass>& passes, bool loops) {
   emitter.begin(tile, 0, true);
   const auto steps = static_cast<std::size_t>(emitter.steps()), parts = passes.size();
   for (std::size_t part = 0; part < parts; ++part) {
     const std::size_t first = steps * part / parts, until = steps * (part + 1) / parts;
-    const auto& [products, stores] = passes[part];
+    std::vector<Unit> units = passes[part].products;
+    units.insert(units.end(), passes[part].stores.begin(), passes[part].stores.end());
     std::size_t done = 0;
-    if (loops) products[done++](), emitter.forget_pointers();
-    const std::size_t straight = products.size() - done, begin = done;
+    if (loops) units[done++](), emitter.forget_pointers();
+    const std::size_t straight = units.size() - done, begin = done;
     const std::size_t room = std::max<std::size_t>(1, (until - first) * kFront / 100);
     for (std::size_t i = first; i < until; ++i) {
       const std::size_t by = begin + std::min(straight, straight * (i + 1 - first) / room);
-      for (; done < by; ++done) products[done]();
+      for (; done < by; ++done) units[done]();
       emitter.step(static_cast<int>(i));
     }
-    for (; done < products.size(); ++done) products[done]();
-    AmxTile::run(stores);
+    for (; done < units.size(); ++done) units[done]();
   }
 }
 
@@ -307,7 +305,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, con
   c.L(next);
   c.xchg(c.r14, c.r15);
   c.dec(c.qword[c.rdi + kTiles]);
-  if (is_short(program, tile, count * phase.bands * static_cast<std::int64_t>(phase.blocks.size()))) {
+  if (is_short(program, tile)) {
     c.jz(last, Xbyak::CodeGenerator::T_NEAR);
     epilogue(emitter, tile, t.sums(advance), t.loops());
     c.add(c.rsi, advance);
