@@ -47,6 +47,8 @@ class PoolKernel final : public Kernel {
     const Access& store = epilogue_.space().stores[0];
     direct_ = codes_ && max_ && epilogue_.code().identity() && store.elem == Elem::u8 &&
               (store.strides[static_cast<std::size_t>(im_.c)] == 1 || channels_ == 1);
+    columns_shared_ = direct_ && im_.xc == 1 && im_.width.stride % im_.width.dilation == 0 &&
+                      as_columns(im_.width.kernel, im_.width.stride / im_.width.dilation);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
     const std::int64_t elements = rows_ * im_.width.out * channels_;
     for (std::int64_t o = 0; o < im_.width.out; ++o) {
@@ -149,9 +151,10 @@ class PoolKernel final : public Kernel {
           }
           t.base =
               x + ((w + p) * im_.width.stride - im_.width.pad + (whole ? 0 : k.first * im_.width.dilation)) * im_.xw + c * im_.xc;
-          t.outer = whole ? all : taps;
-          t.outer_count = whole ? all_count : rows;
-          t.inner_count = whole ? 1 : static_cast<int>(k.last - k.first);
+          const bool listed = whole && !(columns_shared_ && t.pixels > 1);
+          t.outer = listed ? all : taps;
+          t.outer_count = listed ? all_count : rows;
+          t.inner_count = listed ? 1 : static_cast<int>(k.last - k.first);
           t.acc = acc_at(p);
           one(t, d.counted * h.counted * k.counted);
           p += t.pixels;
@@ -187,6 +190,7 @@ class PoolKernel final : public Kernel {
   Epilogue epilogue_;
   region::TensorRef x_;
   bool max_ = true, include_pad_ = false, codes_ = true, direct_ = false;
+  bool columns_shared_ = false;  ///< whole windows go to the kernel as rows, not as taps
   std::int32_t zero_ = 0;
   std::int64_t end_pad_[3] = {0, 0, 0};
   std::int64_t channels_ = 1, rows_ = 1, pieces_ = 1;  ///< pieces: of the channels of a single row

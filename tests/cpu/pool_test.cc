@@ -51,6 +51,13 @@ TEST_P(Pool, MaximumAndAverage) {
   std::vector<PoolCase> cases;
   for (const std::int64_t c : {1, 5, 16, 31, 32, 64, 65, 130, 300})
     cases.push_back({{1, c, 7, 8}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}});
+  for (const std::int64_t c : {8, 40, 64, 70, 129}) {  // windows that share columns, and rows cut off at both ends
+    cases.push_back({{1, c, 6, 13}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}});
+    cases.push_back({{2, c, 6, 13}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}});
+    cases.push_back({{1, c, 9, 12}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}});
+    cases.push_back({{1, c, 8, 15}, {3, 3}, {2, 2}, {1, 0, 1, 2}, {1, 2}});
+    cases.push_back({{1, c, 8, 15}, {1, 3}, {1, 4}, {0, 0, 0, 0}, {1, 2}});
+  }
   cases.push_back({{2, 20, 9, 9}, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}});
   cases.push_back({{1, 70, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}});
   cases.push_back({{1, 1100, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}});  // one window: its channels are several tasks

@@ -103,6 +103,11 @@ struct ReduceTile {
   void* acc = nullptr;  // int32 or float [cols]; u8 max/min with `bytes`: uint8
   bool bytes = false;   // u8 max/min: write codes directly
 };
+/// Windows of so many columns, `step` columns apart, that neighbouring pixels of a ReduceTile are best given as: maxima of columns
+/// are then taken once. Others are faster as one list of taps (inner_count 1).
+constexpr bool as_columns(std::int64_t columns, std::int64_t step) {
+  return (columns == 2 && step == 2) || (columns == 3 && (step == 1 || step == 2)) || (columns == 5 && step == 1);
+}
 
 /// 16 rows of 16 words, rows and columns exchanged; strides in bytes.
 using TransposeWords = void (*)(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_row);
@@ -120,7 +125,7 @@ struct KernelTable {
   void (*widen)(std::int16_t* to, const std::uint8_t* from, std::int64_t n, std::int32_t zero);  // to[i] = from[i] - zero
   // to[i] = fma(high[i], w1, low[i] * w0); `to` overlaps neither
   void (*blend)(float* to, const float* low, const float* high, float w0, float w1, std::int64_t n);
-  TransposeWords transpose_words = nullptr;                                                      // where registers have 16 words
+  TransposeWords transpose_words = nullptr;  // where registers have 16 words
 };
 const KernelTable& portable_table();
 #if defined(__x86_64__)
