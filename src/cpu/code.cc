@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+
+#if defined(__x86_64__)
+#include "cpu/avx512/division.h"
+#endif
 
 namespace octavo::cpu {
 namespace {
@@ -20,9 +25,23 @@ struct Draft {
   int value = -1;         // defined
 };
 
+// The division of a quantize step becomes a product and an fma where all codes are proven to stay the same.
+void multiply_where_exact(Step& s) {
+#if defined(__x86_64__)
+  constexpr float kMostCodes = 2048;
+  if (!(s.f1 >= -kMostCodes && s.f2 <= kMostCodes)) return;
+  if (!avx512::same_codes(s.f0, static_cast<std::int32_t>(std::floor(s.f1)), static_cast<std::int32_t>(std::ceil(s.f2)))) return;
+  const auto r = avx512::Reciprocal::of(s.f0);
+  s.f0 = r.high;
+  s.f3 = r.low;
+#else
+  (void)s;
+#endif
+}
+
 class Compiler {
  public:
-  explicit Compiler(const Program& p) : p_(p), uses_(p.code.size(), 0), alias_(p.code.size()) {
+  Compiler(const Program& p, bool multiply) : p_(p), multiply_(multiply), uses_(p.code.size(), 0), alias_(p.code.size()) {
     for (std::size_t i = 0; i < p.code.size(); ++i) alias_[i] = static_cast<int>(i);
     for (const Instr& t : p.code) {
       for (const int a : t.args) {
@@ -107,6 +126,7 @@ class Compiler {
     d.step = s;
     set_args(i, d, {divided});
     for (const int x : inner) absorb(x);
+    if (multiply_) multiply_where_exact(d.step);
     return true;
   }
 
@@ -137,6 +157,7 @@ class Compiler {
   }
 
   const Program& p_;
+  bool multiply_;
   std::vector<int> uses_;
   std::vector<int> alias_;
   std::vector<char> absorbed_;
@@ -182,10 +203,10 @@ std::int64_t bytes_of(Elem elem) {
   }
 }
 
-Result<Code> Code::compile(const Program& p, const std::vector<Elem>& loads) {
+Result<Code> Code::compile(const Program& p, const std::vector<Elem>& loads, bool multiply) {
   OCTAVO_CHECK(program::verify(p));
   Code code;
-  Compiler compiler(p);
+  Compiler compiler(p, multiply);
   std::vector<Draft> drafts = compiler.draft(loads);
   std::vector<int> slot_of(p.code.size(), -1), last_use(p.code.size(), -1);
   const int end = static_cast<int>(drafts.size());

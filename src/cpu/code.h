@@ -22,8 +22,9 @@ namespace octavo::cpu {
 /// Owns what a BlockCode points to. Slot 0 is the anchor's accumulator (acc_i or acc_f). Immutable; shared by threads.
 class Code {
  public:
-  /// `loads`: memory type of each operand.
-  static Result<Code> compile(const program::Program& p, const std::vector<Elem>& loads);
+  /// `loads`: memory type of each operand. `multiply`: quantizing divides by multiplications where that is exact (10 us each time
+  /// to find out), which is quicker where slow_division().
+  static Result<Code> compile(const program::Program& p, const std::vector<Elem>& loads, bool multiply = slow_division());
 
   [[nodiscard]] BlockCode view() const;
   /// Elements that a block may have (at least kBlock): as many as keep all slots in half of L1.

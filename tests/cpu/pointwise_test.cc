@@ -2,9 +2,12 @@
 // instruction set.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <random>
 
+#include "cpu/code.h"
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/program.h"
@@ -57,6 +60,57 @@ TEST_P(Pointwise, QuantizesNetworkInput) {
       }
     }
   }
+}
+
+// Both ways to divide, on floats around every tie, side by side and as an image.
+TEST_P(Pointwise, QuantizesByMultiplications) {
+  const auto isa = *cpu::find_isa(GetParam());
+  if (const std::string why = cpu::why_not(isa); !why.empty()) GTEST_SKIP() << why;
+  const cpu::KernelTable& table = *cpu::kernel_table(isa);
+  std::mt19937 rng(7);
+  int multiplied = 0;
+  for (int n = 0; n < 60; ++n) {
+    const float s = n == 0 ? 1.0F : n == 1 ? 1e-20F : std::exp2(std::uniform_real_distribution<float>(-12, 4)(rng));
+    const float lo = n % 2 == 0 ? -128 : -17, hi = lo + 255;
+    program::Program p;
+    p.operand_count = 1;
+    int v = p.push(Op::div, p.load(Op::load_f, 0), p.imm_f(s));
+    if (n % 3 != 0) v = p.push(Op::nan0, v);
+    v = p.push(Op::min, p.push(Op::max, v, p.imm_f(lo)), p.imm_f(hi));
+    p.outputs = {{p.push(Op::add_i, p.push(Op::f2i, v), p.imm_i(-static_cast<int>(lo))), DType::u8}};
+    std::vector<float> x;
+    for (float k = lo - 1; k <= hi + 1; ++k) {
+      float at = (k - 0.5F) * s;
+      for (int i = 0; i < 5; ++i) at = std::nextafter(at, -INFINITY);
+      for (int i = 0; i < 11; ++i, at = std::nextafter(at, INFINITY)) x.push_back(at);
+    }
+    for (const float f : {INFINITY, -INFINITY, NAN, 3.4e38F, -3.4e38F, 0.0F, -0.0F, 1e-40F}) x.push_back(f);
+    while (x.size() % 3 != 0) x.push_back(s);
+    const int count = static_cast<int>(x.size());
+    for (const int rows : {1, 3}) {
+      std::array<std::vector<std::uint8_t>, 2> codes;
+      for (const bool multiply : {false, true}) {
+        const auto code = cpu::Code::compile(p, {cpu::Elem::f32}, multiply);
+        ASSERT_TRUE(code) << code.error().message;
+        if (multiply) multiplied += code->view().steps[1].f3 > 0 ? 1 : 0;
+        auto& out = codes[multiply ? 1 : 0];
+        out.resize(x.size() + 64);
+        std::vector<std::int32_t> memory(code->slot_bytes() / 4 + 16);
+        auto* slots = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) / 4;
+        code->prepare(slots);
+        const int cols = count / rows, most = rows == 3 ? cols : code->block();
+        for (int first = 0; first < cols; first += most) {
+          const cpu::Stream from{reinterpret_cast<std::byte*>(x.data() + first), 4 * cols, 4, nullptr};
+          const cpu::Stream to{reinterpret_cast<std::byte*>(out.data() + first * rows), rows == 3 ? 1 : cols, rows, nullptr};
+          if (rows == 3 && isa == cpu::Isa::portable) continue;  // slots hold a block
+          table.run_block(code->view(), {rows, std::min(most, cols - first), &from, &to, slots});
+        }
+      }
+      EXPECT_EQ(codes[0], codes[1]) << "scale " << s << ", from " << lo << ", rows " << rows;
+    }
+  }
+  EXPECT_GT(multiplied, 100);
+  EXPECT_LT(multiplied, 120);  // not 1e-20
 }
 
 TEST_P(Pointwise, ResidualAddOfCodes) {

@@ -21,7 +21,7 @@ enum class BlockOp : std::uint8_t {
 #define PROGRAM_OP(id, text, operands, result, meaning) id,
 #include "program/ops.def"
   scale_bias,  // fma(i2f(a), b, c)
-  quantize,    // f2i(min(max(a / f0, f1), f2)) + imm; with nan0 after the division when d == 1
+  quantize,  // f2i(min(max(a / f0, f1), f2)) + imm; with nan0 after the division when d == 1. f3 > 0: fma(a, f0, a * f3) for a / f0
 };
 
 struct Step {
@@ -29,7 +29,7 @@ struct Step {
   Elem elem = Elem::u8;                              // load_*: type in memory
   std::int32_t dst = 0, a = 0, b = 0, c = 0, d = 0;  // slots
   std::int32_t imm = 0;                              // as program::Instr::imm
-  float f0 = 0, f1 = 0, f2 = 0;                      // quantize
+  float f0 = 0, f1 = 0, f2 = 0, f3 = 0;              // quantize
 };
 struct StoreStep {
   std::int32_t slot = 0;
