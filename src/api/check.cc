@@ -9,6 +9,7 @@
 
 #include "ir/quantizer.h"
 #include "reference/evaluate.h"
+#include "region/handed_on.h"
 
 namespace octavo::api {
 namespace {
@@ -27,17 +28,20 @@ struct Border {
   std::string problem;
 };
 
-/// Region::graph_inputs lists, stage by stage, the anchor's inputs (without the one that comes from the stage before) and the
-/// operands; graph_outputs the stores of the last stage (of all, where they are independent). Operands that are planner-made
+/// Region::graph_inputs lists, stage by stage, the anchor's inputs and the operands, without what comes from the stage before;
+/// graph_outputs the stores of the last stage (of all, where they are independent). Operands that are planner-made
 /// constants have no value.
 Border border_of(const Region& r) {
   Border b;
   std::vector<const TensorRef*> in, out;
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
-    for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i)
-      in.push_back(&stage.anchor.inputs[i]);
-    for (const region::Operand& o : stage.operands) in.push_back(&o.ref);
+    for (const TensorRef& t : stage.anchor.inputs) {
+      if (!region::handed_on(r, s, t)) in.push_back(&t);
+    }
+    for (const region::Operand& o : stage.operands) {
+      if (!region::handed_on(r, s, o.ref)) in.push_back(&o.ref);
+    }
   }
   for (const Stage& stage : r.stages) {
     if (!r.independent && &stage != &r.stages.back()) continue;

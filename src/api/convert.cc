@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "region/handed_on.h"
+
 namespace octavo::api {
 
 void raise(const Error& error) {
@@ -55,11 +57,11 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.reason = r.reason;
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       const region::Stage& stage = r.stages[s];
-      for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
-        if (!is_constant(plan, stage.anchor.inputs[i])) layer.inputs.push_back(tensor_of(stage.anchor.inputs[i]));
+      for (const region::TensorRef& t : stage.anchor.inputs) {
+        if (!is_constant(plan, t) && !region::handed_on(r, s, t)) layer.inputs.push_back(tensor_of(t));
       }
       for (const region::Operand& o : stage.operands) {
-        if (!is_constant(plan, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
+        if (!is_constant(plan, o.ref) && !region::handed_on(r, s, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
       }
     }
     for (const region::Stage& stage : r.stages) {

@@ -1,5 +1,7 @@
 // cpu.staged.bands(<tactic>,<tactic>,...): a chain of 2 to 4 stages, each of which alone reads the one before (conv + pooling,
-// depthwise + 1x1, quantize + conv, ...), band of rows by band, the rows between them in the worker's scratch instead of memory.
+// depthwise + 1x1, quantize + conv, ...), band of rows by band, the rows between them in the worker's scratch instead of memory. A
+// stage reads the one before by its anchor, or as an operand of its epilogue (a shortcut's convolution and the one that adds it);
+// then its anchor reads from outside.
 // The stages are ordinary kernels of any provider, made for regions that are one band high; every tensor of such a region is a
 // buffer of its own, so that a band is reached by moving base addresses. Rows that the next band needs again are carried over; only
 // the first band of a task computes its halo anew.
@@ -11,100 +13,24 @@
 
 #include "cpu/family.h"
 #include "cpu/provider.h"
+#include "cpu/staged_rows.h"
+#include "region/handed_on.h"
 
 namespace octavo::cpu {
 namespace {
 
 using region::TensorRef;
-// Bytes of all rows between stages: half of the smallest second-level cache that processors with AVX2 have; the rows read and
-// stored and the weights need the rest. The same on every machine: the packed constants are listed by the heights of the bands, so
-// the bands are part of the engine file, which may be loaded where the cache has another size (docs/kernels.md).
-constexpr std::int64_t kSmallestL2 = 256 * 1024;
-constexpr std::int64_t kBandBytes = kSmallestL2 / 2;
+using staged::first_input;
+using staged::Rows;
+using staged::Schedule;
+using staged::schedule_of;
+using staged::Slab;
+using staged::slab_of;
+using staged::slabs_of;
+using staged::Vertical;
+using staged::vertical;
 constexpr std::size_t kMostStages = 4;
 constexpr std::size_t kSlack = 64;  // readable and writable around an arena buffer
-
-// The vertical geometry of a window operator.
-struct Vertical {
-  std::int64_t in, out, kernel, stride, dilation, pad;
-};
-Vertical vertical(const Stage& s) {
-  if (s.anchor.none()) return {s.space[2], s.space[2], 1, 1, 1, 0};
-  const auto kernel = s.anchor.weights ? ir::Shape(s.anchor.weights->dims.begin() + 2, s.anchor.weights->dims.end())
-                                       : ir::get_ints(s.anchor.attrs, "kernel");
-  const auto first = [&](const char* key, std::int64_t fallback) {
-    const auto v = ir::get_ints(s.anchor.attrs, key);
-    return v.empty() ? fallback : v[0];
-  };
-  return {s.anchor.inputs[0].dims[2], s.space[2], kernel[0], first("strides", 1), first("dilations", 1), first("pads", 0)};
-}
-
-// Rows [begin, end) of a stage's result: which input rows it reads, and how much of its window is padding there.
-struct Slab {
-  std::int64_t rows, in_rows, top, bottom;
-  auto operator<=>(const Slab&) const = default;
-};
-std::int64_t first_input(const Vertical& v, std::int64_t begin) {
-  return std::clamp<std::int64_t>(begin * v.stride - v.pad, 0, v.in);
-}
-std::int64_t last_input(const Vertical& v, std::int64_t begin, std::int64_t end) {
-  return std::clamp<std::int64_t>((end - 1) * v.stride - v.pad + (v.kernel - 1) * v.dilation + 1, first_input(v, begin), v.in);
-}
-Slab slab_of(const Vertical& v, std::int64_t begin, std::int64_t end) {
-  const std::int64_t from = begin * v.stride - v.pad, to = (end - 1) * v.stride - v.pad + (v.kernel - 1) * v.dilation + 1;
-  return {end - begin, last_input(v, begin, end) - first_input(v, begin), first_input(v, begin) - from,
-          to - last_input(v, begin, end)};
-}
-
-// One band of a task: for each stage but the last the rows of its result that scratch holds from `begin` on, and the ones among
-// them to compute; for the last stage the rows to store.
-struct Rows {
-  std::int64_t begin = 0, new_begin = 0, end = 0;
-};
-using Band = std::vector<Rows>;
-struct Schedule {
-  std::vector<std::vector<Band>> tasks;  // of one image
-  std::vector<std::int64_t> between_rows;
-};
-Schedule schedule_of(const Region& r, int threads) {
-  const std::size_t n = r.stages.size();
-  std::vector<Vertical> v;
-  for (const Stage& s : r.stages) v.push_back(vertical(s));
-  std::int64_t row_bytes = 0, down = 1;  // of everything between, for one row of the result
-  for (std::size_t k = n - 1; k-- > 0;) {
-    down *= v[k + 1].stride;
-    const auto& space = r.stages[k].space;
-    row_bytes += down * space[1] * space[3] * static_cast<std::int64_t>(ir::size_of(r.stages[k].stores[0].dtype));
-  }
-  const Vertical& last = v.back();
-  const std::int64_t rows = std::clamp<std::int64_t>(kBandBytes / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
-  const std::int64_t bands = (last.out + rows - 1) / rows;
-  const std::int64_t images = r.stages[0].space[0];
-  const std::int64_t count = std::clamp<std::int64_t>(threads <= 1 || images >= threads ? 1 : threads, 1, bands);
-  Schedule s;
-  s.between_rows.assign(n - 1, 1);
-  for (std::int64_t t = 0; t < count; ++t) {
-    std::vector<Band> task;
-    for (std::int64_t b = bands * t / count; b < bands * (t + 1) / count; ++b) {
-      Band band(n);
-      band[n - 1] = {b * rows, b * rows, std::min(last.out, (b + 1) * rows)};
-      for (std::size_t k = n - 1; k-- > 0;) {
-        const Rows& above = band[k + 1];
-        if (above.new_begin == above.end) {  // nothing new above: what is there stays
-          band[k] = task.back()[k];
-          band[k].new_begin = band[k].end;
-          continue;
-        }
-        const std::int64_t begin = first_input(v[k + 1], above.new_begin), end = last_input(v[k + 1], above.new_begin, above.end);
-        band[k] = {begin, task.empty() ? begin : std::clamp(task.back()[k].end, begin, end), end};
-        s.between_rows[k] = std::max(s.between_rows[k], end - begin);
-      }
-      task.push_back(std::move(band));
-    }
-    s.tasks.push_back(std::move(task));
-  }
-  return s;
-}
 
 // Channel-last rows between stage k and the next.
 TensorRef between_of(const Region& r, std::size_t k) {
@@ -114,7 +40,11 @@ TensorRef between_of(const Region& r, std::size_t k) {
   t.offset = 0;
   t.dims = d;
   t.strides = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
-  t.quantizer = r.stages[k + 1].anchor.inputs[0].quantizer;
+  const Stage& next = r.stages[k + 1];
+  if (!region::read_by_epilogue(r, k + 1)) t.quantizer = next.anchor.inputs[0].quantizer;
+  for (const auto& o : next.operands) {
+    if (region::handed_on(r, k + 1, o.ref)) t.quantizer = o.ref.quantizer;
+  }
   return t;
 }
 
@@ -144,7 +74,11 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, c
     p.plan.buffers.push_back(std::move(b));
   };
   if (stage_index + 1 < whole.stages.size()) s.stores[0] = between_of(whole, stage_index);
-  if (stage_index > 0) s.anchor.inputs[0] = between_of(whole, stage_index - 1);
+  for (auto& o : s.operands) {
+    if (region::handed_on(whole, stage_index, o.ref)) o.ref = between_of(whole, stage_index - 1);
+  }
+  if (!s.anchor.none() && region::handed_on(whole, stage_index, s.anchor.inputs[0]))
+    s.anchor.inputs[0] = between_of(whole, stage_index - 1);
   if (!s.anchor.none()) own(s.anchor.inputs[0], slab.in_rows);
   for (auto& o : s.operands) own(o.ref, slab.rows);
   for (TensorRef& r : s.stores) own(r, slab.rows);
@@ -162,22 +96,27 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, c
   return p;
 }
 
-std::set<Slab> slabs_of(const Region& r, const Schedule& schedule, std::size_t stage) {
-  std::set<Slab> out;
-  const Vertical v = vertical(r.stages[stage]);
-  for (const auto& task : schedule.tasks) {
-    for (const Band& b : task) {
-      if (b[stage].new_begin < b[stage].end) out.insert(slab_of(v, b[stage].new_begin, b[stage].end));
-    }
+std::ptrdiff_t readers_within(const Region& r, region::BufferId buffer) {
+  std::ptrdiff_t n = 0;
+  for (const Stage& s : r.stages) {
+    for (const TensorRef& t : s.anchor.inputs) n += t.buffer == buffer ? 1 : 0;
+    for (const auto& o : s.operands) n += o.ref.buffer == buffer ? 1 : 0;
   }
-  return out;
+  return n;
+}
+
+// Operands have stride 0 in dimensions of one element.
+bool where_stored(const TensorRef& store, const TensorRef& read) {
+  bool same = store.offset == read.offset;
+  for (std::size_t d = 0; d < store.dims.size() && same; ++d) same = store.dims[d] == 1 || store.strides[d] == read.strides[d];
+  return same;
 }
 
 std::string refusal(const Region& r) {
   if (r.stages.size() > kMostStages) return fmt::format("{} stages, at most {}", r.stages.size(), kMostStages);
   for (std::size_t k = 0; k < r.stages.size(); ++k) {
     const Stage& s = r.stages[k];
-    const bool pass = k == 0 && s.anchor.none();
+    const bool pass = s.anchor.none() && (k == 0 || region::read_by_epilogue(r, k));
     if (s.space.size() != 4 || (!pass && (s.anchor.inputs.size() != 1 || s.anchor.inputs[0].dims.size() != 4)))
       return "needs two spatial dimensions";
     for (const auto& o : s.operands) {
@@ -194,9 +133,18 @@ std::string refusal(const Region& r) {
         return "a window may lie wholly in the padding";
     }
     if (k == 0) continue;
+    const TensorRef* met = nullptr;
+    for (const TensorRef& t : s.anchor.inputs) met = region::handed_on(r, k, t) ? &t : met;
+    for (const auto& o : s.operands) met = region::handed_on(r, k, o.ref) ? &o.ref : met;
     const Stage& before = r.stages[k - 1];
-    if (before.stores.size() != 1 || before.space != s.anchor.inputs[0].dims) return "the stages do not meet in one tensor";
-    if (before.stores[0].dtype != s.anchor.inputs[0].dtype) return "the stages do not agree on the type between them";
+    if (met == nullptr || before.stores.size() != 1 || before.space != met->dims) return "the stages do not meet in one tensor";
+    if (before.stores[0].dtype != met->dtype) return "the stages do not agree on the type between them";
+    if (readers_within(r, met->buffer) != 1) return "what is between two stages is read twice";
+    if (!where_stored(before.stores[0], *met)) return "what is between is read at another place";
+    for (const auto& o : s.operands) {
+      const bool repeats = std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; });
+      if (repeats && region::handed_on(r, k, o.ref)) return "what is between is read at another place";
+    }
   }
   if (ir::count(r.stages.back().space) == 0 || ir::count(r.stages.front().space) == 0) return "no elements";
   return "";
@@ -252,13 +200,13 @@ std::vector<std::string> parse(std::string_view tactic) {
 class StagedKernel final : public Kernel {
  public:
   using Kernels = std::map<Slab, std::unique_ptr<Kernel>>;
-  StagedKernel(const Region& r, Schedule schedule, std::vector<Kernels> kernels)
-      : stages_(r.stages), schedule_(std::move(schedule)), kernels_(std::move(kernels)) {
+  StagedKernel(Region r, Schedule schedule, std::vector<Kernels> kernels)
+      : region_(std::move(r)), stages_(region_.stages), schedule_(std::move(schedule)), kernels_(std::move(kernels)) {
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       v_.push_back(vertical(stages_[k]));
       for (const auto& [slab, kernel] : kernels_[k]) inner_scratch_ = std::max(inner_scratch_, kernel->scratch_bytes());
       if (k + 1 == stages_.size()) continue;
-      const TensorRef between = between_of(r, k);
+      const TensorRef between = between_of(region_, k);
       row_bytes_.push_back(between.strides[2] * static_cast<std::int64_t>(ir::size_of(between.dtype)));
       between_at_.push_back(between_bytes_ + kSlack);
       between_bytes_ += (static_cast<std::size_t>(schedule_.between_rows[k] * row_bytes_[k]) + 2 * kSlack + 63) / 64 * 64;
@@ -299,12 +247,11 @@ class StagedKernel final : public Kernel {
       return memory.at(r) + (image + row * r.strides[2]) * static_cast<std::int64_t>(ir::size_of(r.dtype));
     };
     Memory own;  // in piece_of's order
-    if (k > 0) {
-      own.base.push_back(worker.scratch + between_at_[k - 1]);
-    } else if (!s.anchor.none()) {
-      own.base.push_back(at(s.anchor.inputs[0], first_input(v_[0], begin)));
-    }
-    for (const auto& o : s.operands) own.base.push_back(at(o.ref, o.ref.dims[2] == 1 ? 0 : begin));
+    const auto read = [&](const TensorRef& r, std::int64_t row) {
+      own.base.push_back(region::handed_on(region_, k, r) ? worker.scratch + between_at_[k - 1] : at(r, row));
+    };
+    if (!s.anchor.none()) read(s.anchor.inputs[0], first_input(v_[k], begin));
+    for (const auto& o : s.operands) read(o.ref, o.ref.dims[2] == 1 ? 0 : begin);
     for (const TensorRef& r : s.stores)
       own.base.push_back(k + 1 < stages_.size() ? worker.scratch + between_at_[k] + (begin - rows.begin) * row_bytes_[k]
                                                 : at(r, begin));
@@ -313,7 +260,8 @@ class StagedKernel final : public Kernel {
     kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_});
   }
 
-  std::vector<Stage> stages_;
+  Region region_;
+  const std::vector<Stage>& stages_;
   Schedule schedule_;
   std::vector<Kernels> kernels_;
   std::vector<Vertical> v_;
@@ -331,7 +279,8 @@ class StagedFamily final : public Family {
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
       const region::Anchor& a = r.stages[k].anchor;
       const bool window = (a.op == ir::Op::conv && a.weights) || a.op == ir::Op::max_pool || a.op == ir::Op::avg_pool;
-      if (r.stages[k].stores.empty() || !(window ? !a.inputs.empty() : k == 0 && a.none())) return false;
+      if (r.stages[k].stores.empty() || !(window ? !a.inputs.empty() : a.none() && (k == 0 || region::read_by_epilogue(r, k))))
+        return false;
     }
     return true;
   }

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{8} << 30;
 constexpr std::size_t kMostStages = 16, kMostInstructions = 4096;
+constexpr std::string_view kBefore = "before:";
 
 tl::unexpected<Error> bad(std::string what) {
   return fail(ErrorKind::bad_input, std::move(what));
@@ -130,9 +131,10 @@ class Reader {
     if (stores.empty()) return bad("a stage without stores");
     OCTAVO_TRY(s.stores.emplace_back(), tensor(stores[0], BufferKind::output));
     s.space = s.stores[0].dims;
+    const bool by_operand = std::any_of(middle.begin(), middle.end(), [](auto m) { return m.starts_with(kBefore); });
     // What a stage reads is what the one before stored, or what its neighbour reads.
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const bool handed_on = i == 0 && !before.stages.empty() && !before.independent;
+      const bool handed_on = i == 0 && !before.stages.empty() && !before.independent && !by_operand;
       const bool shared = i == 0 && before.independent && first_ == x[i];
       if (before.stages.empty() && i == 0) first_ = x[i];
       TensorRef t;
@@ -147,7 +149,7 @@ class Reader {
       s.anchor.inputs.push_back(std::move(t));
     }
     for (std::size_t i = 1; i < middle.size(); ++i) {
-      OCTAVO_TRY(s.operands.emplace_back(), operand(middle[i]));
+      OCTAVO_TRY(s.operands.emplace_back(), operand(middle[i], before));
     }
     for (std::size_t i = 1; i < stores.size(); ++i) {
       OCTAVO_TRY(s.stores.emplace_back(), tensor(stores[i], BufferKind::output));
@@ -188,10 +190,17 @@ class Reader {
     return inputs;
   }
 
-  Result<Operand> operand(std::string_view text) {
+  Result<Operand> operand(std::string_view text, const Region& before) {
     Operand o;
+    const bool handed_on = taken(text, kBefore);
     const auto slash = text.find('/');
     const std::string_view spelled = text.substr(0, slash);
+    if (handed_on) {
+      if (before.stages.empty() || before.independent || slash != std::string_view::npos || spelled != stored_)
+        return bad(fmt::format("operand \"{}{}\" is not what a stage before it stores", kBefore, text));
+      o.ref = before.stages.back().stores[0];
+      return o;
+    }
     const bool constant = spelled.ends_with("]c") || spelled.ends_with("]one");  // one a channel, or one: scales and biases
     OCTAVO_TRY(o.ref, tensor(spelled, constant ? BufferKind::constant : BufferKind::input));
     if (slash == std::string_view::npos) return o;

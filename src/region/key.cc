@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/canonical.h"
+#include "region/handed_on.h"
 #include "region/unread.h"
 
 namespace octavo::region {
@@ -88,7 +89,8 @@ std::string skeleton(const program::Program& p) {
 
 std::string key(const Region& region, const Plan& plan) {
   std::string out;
-  for (const Stage& s : region.stages) {
+  for (std::size_t k = 0; k < region.stages.size(); ++k) {
+    const Stage& s = region.stages[k];
     if (!out.empty()) out += region.independent ? " || " : " ; ";
     out += s.anchor.none() ? "pointwise" : std::string(ir::name_of(s.anchor.op));
     if (!s.anchor.none() && !s.anchor.integer) out += " float";
@@ -98,7 +100,8 @@ std::string key(const Region& region, const Plan& plan) {
     if (!s.anchor.weight_zero.empty()) out += fmt::format(" zero[{}]", s.anchor.weight_zero.size());
     out += " :" + skeleton(s.program);
     for (const Operand& o : s.operands) {
-      out += ", " + tensor(o.ref, plan);
+      const bool before = handed_on(region, k, o.ref);
+      out += before ? ", before:" + tensor(region.stages[k - 1].stores[0], plan) : ", " + tensor(o.ref, plan);
       if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
         out += fmt::format("/{}", fmt::join(o.div, ","));
     }

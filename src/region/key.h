@@ -6,7 +6,8 @@
 //
 // Anchor (with "float" when it does not compute on codes, and its attributes that are not defaults), its operands, the program,
 // further operands, stores. Layouts: nothing for dense row-major, "nhwc" for dense channels last, "c" for one element a channel,
-// strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side).
+// strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side); a stage
+// reads the one before by its anchor's first input, or by the operand that is marked "before:".
 // Weights, scales, tables, names and addresses do not enter.
 //
 // The program is written as it would be for a machine with a stack: an operation takes the last values that nothing has taken yet.

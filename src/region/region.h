@@ -88,8 +88,8 @@ struct Alternative {
   double seconds = -1;         ///< measured; -1 unknown
 };
 
-/// One fused layer. Stage i+1's anchor input 0 is stage i's store 0 (kept in cache or registers where `tactic` says so), unless
-/// `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
+/// One fused layer. Stage i+1's anchor input 0 or an operand of its epilogue is stage i's store 0 (kept in cache or registers where
+/// `tactic` says so; region/handed_on.h), unless `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
 struct Region {
   std::string name;                 ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
@@ -103,7 +103,7 @@ struct Region {
   double seconds = -1;              ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
   std::string key;                  ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
   /// Values of the normalized graph, for `check`. graph_inputs: anchor.inputs of stage 0, then the operands of stage 0, then those of later
-  /// stages (their inputs[0] is the stage before and is left out); kNone for constants that belong to the program. graph_outputs: parallel to
+  /// stages (what comes from the stage before is left out); kNone for constants that belong to the program. graph_outputs: parallel to
   /// the last stage's stores. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
   std::vector<ir::ValueId> graph_inputs, graph_outputs;
 };

@@ -3,6 +3,8 @@
 #include <map>
 #include <tuple>
 
+#include "region/handed_on.h"
+
 namespace octavo::report {
 namespace {
 
@@ -42,10 +44,13 @@ Costs costs_of(const region::Region& region) {
     const std::int64_t macs = macs_of(stage);
     costs.macs += macs;
     costs.integer = costs.integer || (macs > 0 && stage.anchor.integer);
-    for (std::size_t i = s == 0 || region.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i)
-      touch(stage.anchor.inputs[i], false);
+    for (const TensorRef& t : stage.anchor.inputs) {
+      if (!handed_on(region, s, t)) touch(t, false);
+    }
     if (stage.anchor.weights) touch(*stage.anchor.weights, false);
-    for (const auto& operand : stage.operands) touch(operand.ref, false, operand.div);
+    for (const auto& operand : stage.operands) {
+      if (!handed_on(region, s, operand.ref)) touch(operand.ref, false, operand.div);
+    }
     for (std::size_t i = s + 1 < region.stages.size() && !region.independent ? 1 : 0; i < stage.stores.size(); ++i)
       touch(stage.stores[i], true);
   }

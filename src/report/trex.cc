@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "region/handed_on.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/epilogue.h"
@@ -211,11 +212,11 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
             {"OctavoKey", r.key}};
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
-    for (std::size_t i = s == 0 || r.independent ? 0 : 1; i < stage.anchor.inputs.size(); ++i) {
-      if (!constant(plan, stage.anchor.inputs[i])) j["Inputs"].push_back(tensor(stage.anchor.inputs[i], plan));
+    for (const TensorRef& t : stage.anchor.inputs) {
+      if (!constant(plan, t) && !region::handed_on(r, s, t)) j["Inputs"].push_back(tensor(t, plan));
     }
     for (const region::Operand& o : stage.operands) {
-      if (!constant(plan, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
+      if (!constant(plan, o.ref) && !region::handed_on(r, s, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
     }
     if (!r.independent && s + 1 < r.stages.size()) continue;
     for (const TensorRef& t : stage.stores) j["Outputs"].push_back(tensor(t, plan));

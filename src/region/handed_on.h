@@ -1,0 +1,22 @@
+// What the stages of a chain hand on: the result of one stage, which the next alone reads, by its anchor or in its epilogue.
+#pragma once
+
+#include <algorithm>
+
+#include "region/region.h"
+
+namespace octavo::region {
+
+/// Is this what stage `s` of a chain reads of the stage before it? Everything else that a stage reads comes from outside the
+/// region.
+[[nodiscard]] inline bool handed_on(const Region& r, std::size_t s, const TensorRef& t) {
+  return s > 0 && !r.independent && !r.stages[s - 1].stores.empty() && r.stages[s - 1].stores[0].buffer == t.buffer;
+}
+
+/// Does stage `s` of a chain read the one before it in its epilogue, and not by its anchor?
+[[nodiscard]] inline bool read_by_epilogue(const Region& r, std::size_t s) {
+  const auto& all = r.stages[s].operands;
+  return std::any_of(all.begin(), all.end(), [&](const Operand& o) { return handed_on(r, s, o.ref); });
+}
+
+}  // namespace octavo::region
