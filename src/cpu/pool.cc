@@ -55,6 +55,9 @@ class PoolKernel final : public Kernel {
       columns_.push_back(range_of(im_.width, o, end_pad_[2], include_pad_));
       whole_.push_back(columns_.back().last - columns_.back().first == im_.width.kernel ? 1 : 0);
     }
+    for (std::size_t o = whole_.size(); o-- > 1;) {
+      if (whole_[o - 1] != 0) whole_[o - 1] += whole_[o];
+    }
     // One window over all of a small image: its channels are shared.
     if (rows_ == 1) pieces_ = std::max<std::int64_t>(1, channels_ / 256);
     const std::int64_t taps = im_.depth.kernel * im_.height.kernel * im_.width.kernel;
@@ -144,11 +147,9 @@ class PoolKernel final : public Kernel {
         };
         for (int p = 0; p < count;) {
           const Range& k = columns_[static_cast<std::size_t>(w + p)];
-          const bool whole = k.last - k.first == im_.width.kernel;
-          t.pixels = 1;
-          if (whole) {  // neighbours with whole windows go together
-            while (p + t.pixels < count && whole_[static_cast<std::size_t>(w + p + t.pixels)] != 0) ++t.pixels;
-          }
+          const int neighbours = whole_[static_cast<std::size_t>(w + p)];  // with whole windows go together
+          const bool whole = neighbours > 0;
+          t.pixels = std::clamp(neighbours, 1, count - p);
           t.base =
               x + ((w + p) * im_.width.stride - im_.width.pad + (whole ? 0 : k.first * im_.width.dilation)) * im_.xw + c * im_.xc;
           const bool listed = whole && !(columns_shared_ && t.pixels > 1);
@@ -195,7 +196,7 @@ class PoolKernel final : public Kernel {
   std::int64_t end_pad_[3] = {0, 0, 0};
   std::int64_t channels_ = 1, rows_ = 1, pieces_ = 1;  ///< pieces: of the channels of a single row
   std::vector<Range> columns_;                         // of each output column
-  std::vector<char> whole_;                            // no padding there
+  std::vector<int> whole_;                             // from each on, how many without padding follow each other
   int tasks_ = 1;
 };
 

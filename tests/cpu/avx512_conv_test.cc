@@ -138,6 +138,32 @@ TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
   }
 }
 
+// Few channels, whose taps and two rows of them lie side by side where strides are even.
+TEST_P(GeneratedConv, FirstLayers) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t c : {1, 2, 3, 4, 6}) {
+    for (const std::int64_t kernel : {2, 3, 4, 5, 7}) {
+      for (const std::int64_t stride : {1, 2, 3, 4}) {
+        for (const int n : {1, 2}) {
+          Scene s(seed++);
+          Conv k;
+          k.n = n, k.c = c, k.kernel = {kernel, std::max<std::int64_t>(2, kernel - s.pick(0, 1))},
+          k.strides = {stride, s.pick(1, stride)};
+          k.h = s.pick(kernel, 18), k.w = s.pick(kernel, 40), k.o = s.pick(1, 36);
+          k.pads = {s.pick(0, kernel), s.pick(0, kernel), s.pick(0, kernel), s.pick(0, kernel)};
+          if (s.pick(0, 4) == 0) k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+          k.zero = static_cast<int>(s.pick(0, 255)), k.gap = s.pick(0, 3) == 0 ? 3 : 0;
+          k.kind = s.pick(0, 2) == 0 ? BufferKind::input : BufferKind::arena;
+          k.threads = s.pick(1, 5);
+          if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+          plain(s, k);
+          EXPECT_RUNS(run(s, k));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GeneratedConv, Transposed) {
   for (std::uint32_t seed = 1; seed <= 250; ++seed) {
     Scene s(seed);

@@ -46,14 +46,19 @@ std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool
   ph.copies =
       taps > 0 && !plan.batch_is_pixels && (padded || ph.joined || !in_place || !plan.slack);  // callers' buffers begin anywhere
   ph.segment_bytes = taps == 0 ? 0 : (ph.joined ? taps : 1) * plan.ic;
+  // Two kernel rows side by side take one product of tiles instead of two.
+  const bool rows = ph.y.highest() - ph.y.lowest() == static_cast<std::int64_t>(ph.y.offset.size()) - 1;
+  if (ph.joined && rows && ph.y.offset.size() > 1 && ph.y.step % 2 == 0 && 2 * ph.segment_bytes <= kLine) ph.together = 2;
+  ph.segment_bytes *= ph.together;
   ph.pitch = pitch_of(ph.joined ? ph.segment_bytes : plan.shape.c);
   ph.steps = tiles_of(ph.segment_bytes);
   ph.depth = ph.steps > 1 ? kLine : std::max<std::int64_t>(4, ceil_div(ph.segment_bytes, 4) * 4);
   ph.quads = ph.steps * ph.depth / 4;
   ph.pixel_step = ph.copies ? ph.pitch : pixel;
-  ph.row_step = ph.copies ? ph.strip_row_bytes() : x.strides[2];
+  ph.row_step = ph.copies ? ph.strip_row_bytes() / ph.together : x.strides[2];
   const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
-  for (auto dy : ph.y.offset) {
+  for (std::size_t row = 0; row < ph.y.offset.size(); row += static_cast<std::size_t>(ph.together)) {
+    const std::int64_t dy = ph.y.offset[row];
     for (std::int64_t t = 0; t < (ph.joined ? 1 : taps); ++t) {
       const std::int64_t across = ph.joined ? 0 : (ph.x.offset[static_cast<std::size_t>(t)] - x0) * ph.pixel_step;
       ph.segments.push_back((dy - y0) * ph.row_step + across);
@@ -102,7 +107,7 @@ double tile_clocks(const ConvPlan& p, const Phase& ph) {
       blocks * vectors * (products * product_clocks(t.rows) * 1.2 + 17) + static_cast<double>(ph.pixels) * vectors * epilogue;
   clocks += static_cast<double>(ph.bands) * static_cast<double>(ph.blocks.size()) * (100 + 40 * static_cast<double>(t.repeat));
   if (ph.copies) {
-    const auto rows = static_cast<double>(ph.y.extent(ph.y.count)), width = static_cast<double>(ph.strip_width());
+    const auto rows = static_cast<double>(ph.strip_rows(ph.y.count)), width = static_cast<double>(ph.strip_width());
     clocks += rows * width * (ph.pitch == p.shape.c ? static_cast<double>(ph.pitch) / 16 : 2 + static_cast<double>(ph.pitch) / 12);
   }
   return clocks * static_cast<double>(p.images);

@@ -8,7 +8,7 @@
 namespace octavo::cpu::avx512 {
 
 /// How the phase's pixels are read: in place where every row of a tile lies within a cache line, else from a strip in scratch. Sets
-/// copies, joined, pitch, pixel_step, row_step, segments, segment_bytes, depth, steps and quads. Empty, or the refusal.
+/// copies, joined, together, pitch, pixel_step, row_step, segments, segment_bytes, depth, steps and quads. Empty, or the refusal.
 /// `padded`: the taps reach outside the input. `pixel`: bytes between input pixels.
 [[nodiscard]] std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel,
                                         Phase& phase);

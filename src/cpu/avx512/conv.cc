@@ -236,7 +236,7 @@ class ConvKernel final : public region::Kernel {
                           static_cast<int>(blocks * (part + 1) / ph.parts), size});
       }
       if (ph.copies) {
-        const auto rows = static_cast<std::size_t>(ph.y.extent(ph.band_rows));
+        const auto rows = static_cast<std::size_t>(ph.strip_rows(ph.band_rows));
         scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);
       }
     }
@@ -255,10 +255,17 @@ class ConvKernel final : public region::Kernel {
     const ConvShape& s = plan_.shape;
     const std::byte* image = memory.at(x) + task.image * x.strides[0];
     const std::int64_t first = ph.first_row(task.band), rows = ph.rows_of(task.band);
-    const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), y1 = y0 + ph.y.extent(rows);
+    const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), count = ph.strip_rows(rows);
     const StripRow row{.width = s.w, .channels = s.c, .pixel = x.strides[3], .zero = plan_.zero, .may_read_on = plan_.slack};
-    for (std::int64_t y = y0; y < y1; ++y, to += ph.strip_row_bytes())
-      copy_strip_row(ph, row, y < 0 || y >= s.h ? nullptr : image + y * x.strides[2], to);
+    std::array<const std::byte*, 2> from{};
+    const auto together = static_cast<std::size_t>(ph.together);
+    for (std::int64_t i = 0; i < count; ++i, to += ph.strip_row_bytes()) {
+      for (std::size_t r = 0; r < together; ++r) {
+        const std::int64_t y = y0 + i * ph.together + static_cast<std::int64_t>(r);
+        from[r] = y < 0 || y >= s.h ? nullptr : image + y * x.strides[2];
+      }
+      copy_strip_row(ph, row, std::span(from).first(together), to);
+    }
   }
 
   void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,

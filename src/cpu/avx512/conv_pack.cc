@@ -47,14 +47,18 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           lines.emplace_back(LineBlock{.first_channel = b.first_channel, .init = b.init, .limits = {}, .offsets = {}}).limits;
       limits.resize(static_cast<std::size_t>(b.channels));
       const std::size_t taps_x = ph.x.offset.size();
-      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group.
-      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
+      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group; or of its rows, one after the
+      // other, of which the last may be none.
+      const auto together = static_cast<std::size_t>(ph.together);
+      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, (ph.y.offset.size() + together - 1) / together);
+      const std::int64_t row_bytes = ph.segment_bytes / ph.together;
       for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
-        const std::int64_t ky = ph.y.tap[seg / per_row];
-        for (std::int64_t k = 0; k < ph.quads * 4; ++k) {
-          const auto column = static_cast<std::size_t>(k / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
-          const std::int64_t in = k % conv.ic;
-          if (k >= ph.segment_bytes) break;
+        for (std::int64_t k = 0; k < ph.segment_bytes; ++k) {
+          const std::size_t row = seg / per_row * together + static_cast<std::size_t>(k / row_bytes);
+          if (row >= ph.y.tap.size()) break;
+          const std::int64_t ky = ph.y.tap[row];
+          const auto column = static_cast<std::size_t>(k % row_bytes / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
+          const std::int64_t in = k % row_bytes % conv.ic;
           // The block's channels that belong to the group of this input channel; their weights are equally far apart.
           const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
           const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);

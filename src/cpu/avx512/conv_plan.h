@@ -114,6 +114,7 @@ struct Phase {
   Axis y, x;
   bool copies = false;                        ///< input rows go through the padded strip in scratch
   bool joined = false;                        ///< a pixel of the strip holds all taps of its row (amx)
+  std::int64_t together = 1;                  ///< input rows that a row of the strip holds, their joined pixels side by side: 1, 2
   std::int64_t pitch = 0;                     ///< bytes between pixels of the strip
   bool flat = false;                          ///< pixels are one line: `pixels` of them, linear in every stream
   std::int64_t row_step = 0, pixel_step = 0;  ///< bytes between input rows and pixels, as read
@@ -138,6 +139,8 @@ struct Phase {
   [[nodiscard]] std::int64_t pixel_bytes() const { return joined ? pitch : x.step * pixel_step; }  ///< between output pixels
   [[nodiscard]] std::int64_t strip_width() const { return joined ? x.count : x.extent(x.count); }
   [[nodiscard]] std::int64_t strip_row_bytes() const { return strip_width() * pitch; }
+  /// Rows of the strip that so many rows of the output grid read.
+  [[nodiscard]] std::int64_t strip_rows(std::int64_t count) const { return ceil_div(y.extent(count), together); }
 };
 
 struct ConvPlan {

@@ -1,6 +1,8 @@
-// The padded copy of an input row that a band's tiles read (Phase::copies): the pixels that the taps reach, zero points where that
+// The padded copy of input rows that a band's tiles read (Phase::copies): the pixels that the taps reach, zero points where that
 // is outside, each at its multiple of Phase::pitch. Bytes between pixels are undefined: zero weights meet them.
 #pragma once
+
+#include <span>
 
 #include "cpu/avx512/conv_plan.h"
 
@@ -11,7 +13,8 @@ struct StripRow {
   std::int32_t zero = 0;
   bool may_read_on = false;  ///< 64 bytes behind the input may be read
 };
-/// `from`: the input row, nullptr for one outside. Writes up to 64 bytes behind the strip's row.
-void copy_strip_row(const Phase& phase, const StripRow& row, const std::byte* from, std::byte* to);
+/// `from`: the input rows that this row of the strip holds, Phase::together of them; nullptr for one outside. Writes up to 64 bytes
+/// behind the strip's row.
+void copy_strip_row(const Phase& phase, const StripRow& row, std::span<const std::byte* const> from, std::byte* to);
 
 }  // namespace octavo::cpu::avx512
