@@ -129,6 +129,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->allow_extra_args(false)
       ->type_name("RULE");
   app.add_option(
+         "--force", o.force,
+         "Questions of the planner answered otherwise than by default wherever possible, whatever it costs (docs/planner.md)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("SWITCH");
+  app.add_option(
          "--effort,--builderOptimizationLevel", o.effort,
          "How hard to look for the fastest plan: 0 measures nothing, 1 times tactics, 2 (default) to 5 search (docs/planner.md)")
       ->check(CLI::Range(0, 5))
@@ -185,6 +191,7 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   build.device = options.device;
   build.threads = options.threads;
   build.disabled.insert(options.disable.begin(), options.disable.end());
+  build.plan.forced.insert(options.force.begin(), options.force.end());
   build.plan.effort = options.effort;
   build.plan.max_error = options.max_error;
   OCTAVO_CHECK(take_precisions(options, build.plan));
@@ -215,10 +222,12 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                                                 "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
                                                 options.path, options.path));
     }
-    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() || !options.disable.empty()) {
-      return fail(ErrorKind::usage, fmt::format("--shapes and --disable belong to building; \"{}\" is an engine, already built\n"
-                                                "  give them to: octavo build MODEL.onnx -o {}",
-                                                options.path, options.path));
+    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() || !options.disable.empty() ||
+        !options.force.empty()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--shapes, --disable and --force belong to building; \"{}\" is an engine, already built\n"
+                              "  give them to: octavo build MODEL.onnx -o {}",
+                              options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
     OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers()));

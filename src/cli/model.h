@@ -18,7 +18,7 @@ namespace octavo::cli {
 struct ModelOptions {
   std::string path, shapes, min_shapes, max_shapes, device = "cpu";
   int threads = 0;
-  std::vector<std::string> disable;
+  std::vector<std::string> disable, force;
   int effort = 2;
   std::optional<double> max_error;
   std::vector<std::string> bindings;

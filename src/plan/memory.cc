@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <vector>
+
+#include "region/handed_on.h"
 
 namespace octavo::plan {
 
@@ -16,12 +19,15 @@ void plan_memory(region::Plan& plan) {
     int first = std::numeric_limits<int>::max(), last = -1;
   };
   std::vector<Life> lives(plan.buffers.size());
+  std::set<region::BufferId> kept;
   const auto touch = [&](const region::TensorRef& r, int when) {
+    if (kept.contains(r.buffer)) return;
     Life& life = lives[static_cast<std::size_t>(r.buffer)];
     life.first = std::min(life.first, when);
     life.last = std::max(life.last, when);
   };
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    kept = region::kept_from_memory(plan.regions[i]);
     for (const region::Stage& s : plan.regions[i].stages) {
       for (const auto& in : s.anchor.inputs) touch(in, static_cast<int>(i));
       for (const auto& o : s.operands) touch(o.ref, static_cast<int>(i));

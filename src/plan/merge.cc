@@ -42,6 +42,20 @@ bool pointwise_conv(const Stage& s) {
          s.anchor.weights->dims[3] == 1 && ir::get_int(s.anchor.attrs, "group", 1) == 1;
 }
 
+/// What bands of rows are made for: the kinds of anchors, in two spatial dimensions.
+bool in_bands(const Stage& s) {
+  const region::Anchor& a = s.anchor;
+  const bool window = (a.op == ir::Op::conv && a.weights) || a.op == ir::Op::max_pool || a.op == ir::Op::avg_pool;
+  return (window || a.none()) && s.space.size() == 4 && s.space[2] > 1;
+}
+
+/// Does an operand read each element where the store writes it? Dimensions of one element have stride 0 in operands.
+bool same_place(const TensorRef& store, const TensorRef& operand) {
+  bool same = store.dims == operand.dims && store.offset == operand.offset;
+  for (std::size_t d = 0; d < store.dims.size() && same; ++d) same = store.dims[d] == 1 || store.strides[d] == operand.strides[d];
+  return same;
+}
+
 /// The name of the chain a -> b, empty if it is not one that pays anywhere.
 std::string link_kind(const Stage& a, const Stage& b) {
   if (!b.anchor.integer) return "";
@@ -65,43 +79,87 @@ std::optional<std::string> refusal(const Region& r, const Plan& plan, const std:
   return why;
 }
 
-Region chained(const Region& a, const Region& b, const std::string& kind) {
+Region chained(const Region& a, const Region& b, const Link& link) {
   Region both = a;
   both.name = a.name + " + " + b.name;
   both.onnx_nodes.insert(b.onnx_nodes.begin(), b.onnx_nodes.end());
   both.stages.insert(both.stages.end(), b.stages.begin(), b.stages.end());
-  both.reason =
-      fmt::format("{}; {}: \"{}\" alone reads the result, on its grid, so bands of rows stay in cache", a.reason, kind, b.name);
+  both.reason = fmt::format("{}; {}: \"{}\" alone reads the result, on its grid{}, so bands of rows stay in cache", a.reason,
+                            link.kind, b.name, link.kind == kStageOperand ? " and in its epilogue" : "");
   if (!b.reason.empty()) both.reason += "; " + b.reason;
   both.precision = b.precision;
-  both.graph_inputs.insert(both.graph_inputs.end(), b.graph_inputs.begin() + 1, b.graph_inputs.end());
+  const auto handed_on = static_cast<std::ptrdiff_t>(link.input);
+  both.graph_inputs.insert(both.graph_inputs.end(), b.graph_inputs.begin(), b.graph_inputs.end());
+  both.graph_inputs.erase(both.graph_inputs.end() - static_cast<std::ptrdiff_t>(b.graph_inputs.size()) + handed_on);
   both.graph_outputs = b.graph_outputs;
   return both;
 }
 
 }  // namespace
 
-std::vector<Link> find_links(const Plan& plan) {
-  std::map<BufferId, std::vector<std::size_t>> readers, writers;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    each_read(plan.regions[i], [&](const TensorRef& t) { readers[t.buffer].push_back(i); });
-    each_store(plan.regions[i], [&](const TensorRef& t) { writers[t.buffer].push_back(i); });
+namespace {
+
+/// Finds the links to a region's first stage.
+class Links {
+ public:
+  explicit Links(const Plan& plan) : plan_(plan) {
+    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+      each_read(plan.regions[i], [&](const TensorRef& t) { readers_[t.buffer].push_back(i); });
+      each_store(plan.regions[i], [&](const TensorRef& t) { writers_[t.buffer].push_back(i); });
+    }
   }
+
+  void by_anchor(std::size_t j, std::vector<Link>& out) const {
+    const Stage& s = plan_.regions[j].stages[0];
+    if (s.anchor.none() || s.anchor.inputs.size() != 1) return;
+    const TensorRef& x = s.anchor.inputs[0];
+    const auto i = maker(x);
+    if (!i || plan_.regions[*i].stages.back().stores[0].dims != x.dims) return;
+    const std::string kind = link_kind(plan_.regions[*i].stages.back(), s);
+    if (!kind.empty()) out.push_back({*i, j, plan_.regions[*i].graph_outputs[0], kind, 0});
+  }
+
+  void by_epilogue(std::size_t j, std::vector<Link>& out) const {
+    const Stage& s = plan_.regions[j].stages[0];
+    if (!in_bands(s) || s.anchor.inputs.size() != 1) return;  // copies and passes without an anchor are found and named as such
+    for (std::size_t k = 0; k < s.operands.size(); ++k) {
+      const region::Operand& o = s.operands[k];
+      const bool as_it_is = std::all_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d == 1; });
+      const auto i = as_it_is ? maker(o.ref) : std::nullopt;
+      if (!i) continue;
+      const Stage& last = plan_.regions[*i].stages.back();
+      if (!in_bands(last) || last.space != s.space || !same_place(last.stores[0], o.ref)) continue;
+      out.push_back(
+          {*i, j, plan_.regions[*i].graph_outputs[0], std::string(kStageOperand), static_cast<int>(s.anchor.inputs.size() + k)});
+    }
+  }
+
+ private:
+  /// The region that alone stores what is alone read here, and nothing else.
+  [[nodiscard]] std::optional<std::size_t> maker(const TensorRef& t) const {
+    if (plan_.buffers[static_cast<std::size_t>(t.buffer)].kind != region::BufferKind::arena) return std::nullopt;
+    const auto w = writers_.find(t.buffer);
+    if (w == writers_.end() || w->second.size() != 1 || readers_.at(t.buffer).size() != 1) return std::nullopt;
+    const Region& a = plan_.regions[w->second[0]];
+    if (a.independent || a.stages.empty() || a.stages.back().stores.size() != 1 || a.graph_outputs.size() != 1) return std::nullopt;
+    if (a.stages.back().stores[0].dtype != t.dtype) return std::nullopt;
+    return w->second[0];
+  }
+
+  const Plan& plan_;
+  std::map<BufferId, std::vector<std::size_t>> readers_, writers_;
+};
+
+}  // namespace
+
+std::vector<Link> find_links(const Plan& plan) {
+  const Links links(plan);
   std::vector<Link> out;
   for (std::size_t j = 0; j < plan.regions.size(); ++j) {
     const Region& b = plan.regions[j];
-    if (b.independent || b.stages.empty() || b.stages[0].anchor.none() || b.stages[0].anchor.inputs.size() != 1) continue;
-    const TensorRef& x = b.stages[0].anchor.inputs[0];
-    const auto& buffer = plan.buffers[static_cast<std::size_t>(x.buffer)];
-    if (buffer.kind != region::BufferKind::arena || readers[x.buffer].size() != 1 || writers[x.buffer].size() != 1) continue;
-    const std::size_t i = writers[x.buffer][0];
-    const Region& a = plan.regions[i];
-    if (a.independent || a.stages.empty()) continue;
-    const Stage& last = a.stages.back();
-    if (last.stores.size() != 1 || last.stores[0].dims != x.dims || last.stores[0].dtype != x.dtype || a.graph_outputs.size() != 1)
-      continue;
-    const std::string kind = link_kind(last, b.stages[0]);
-    if (!kind.empty()) out.push_back({i, j, a.graph_outputs[0], kind});
+    if (b.independent || b.stages.empty()) continue;
+    links.by_anchor(j, out);
+    links.by_epilogue(j, out);
   }
   return out;
 }
@@ -113,7 +171,7 @@ std::string join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const s
     changed = false;
     for (const Link& link : find_links(plan)) {
       if (!staged.contains(link.value) || refused.contains(link.value)) continue;
-      Region both = chained(plan.regions[link.first], plan.regions[link.second], link.kind);
+      Region both = chained(plan.regions[link.first], plan.regions[link.second], link);
       if (const auto why = refusal(both, plan, providers)) {
         plan.regions[link.second].reason +=
             fmt::format("; {} with \"{}\" is not possible: {}", link.kind, plan.regions[link.first].name, *why);

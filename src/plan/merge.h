@@ -14,6 +14,15 @@
 //   Order  on the default plan, repeatedly. Default: apart.
 //   Says   refusal, join_stages
 //
+// Candidate stage-operand:  add(conv(x), conv(y)) ==> one region, in bands of rows
+//   Why    a shortcut's convolution whose result no pair rounds stores four bytes an element: they are added while they are in
+//          cache, and are never written to memory as a whole.
+//   Exact  bit for bit, as fuse-conv-pool.
+//   Needs  a convolution or pooling whose epilogue alone reads another region's only result, element by element, both in two
+//          spatial dimensions, and a provider that runs the pair. What makes the result may be a convolution, a pooling or a pass.
+//   Order  on the default plan, repeatedly, beside stages. Default: apart.
+//   Says   refusal, join_stages
+//
 // Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
 //   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
 //   Exact  bit for bit: nothing is computed otherwise.
@@ -40,12 +49,14 @@
 
 namespace octavo::plan {
 
-/// Where a chain could be made longer: regions[second]'s anchor alone reads what regions[first] stores.
+/// Where a chain could be made longer: regions[second] alone reads what regions[first] stores, by its first anchor or epilogue.
 struct Link {
   std::size_t first = 0, second = 0;
   ir::ValueId value = ir::kNone;  ///< between them
-  std::string kind;               ///< "conv-pool", "depthwise-pointwise", "pointwise-depthwise", "quantize-conv"
+  std::string kind;               ///< "conv-pool", "depthwise-pointwise", "pointwise-depthwise", "quantize-conv", "stage-operand"
+  int input = 0;                  ///< which of the second's graph_inputs the value is
 };
+inline constexpr std::string_view kStageOperand = "stage-operand";
 [[nodiscard]] std::vector<Link> find_links(const region::Plan& plan);
 
 /// Joins regions through every value of `staged` that is a link and that some provider takes; what is not taken stays apart and

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -23,9 +24,9 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {"fuse-epilogue", "fuse-conv-pool", "stages",     "horizontal",   "one-pass",
-                                         "concat",        "stores",         "segments",   "direct-store", "split-views",
-                                         "split-conv",    "precision",      "inner-view", "by-image",     "tactics"};
+constexpr std::string_view kFusions[] = {
+    "fuse-epilogue", "fuse-conv-pool", "stages",      "stage-operand", "horizontal", "one-pass",   "concat",   "stores",
+    "segments",      "direct-store",   "split-views", "split-conv",    "precision",  "inner-view", "by-image", "tactics"};
 
 // One reason a name is known: laws, float rules and fusions share the switch.
 Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
@@ -45,6 +46,20 @@ Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rew
   }
   laws.verify = floats.verify = options.verify;
   laws.dump = floats.dump = options.dump;
+  return {};
+}
+
+/// Questions that can be answered without asking for times.
+Status check_forced(const PlanOptions& options) {
+  constexpr std::string_view kKinds[] = {"fuse-conv-pool", "stages",   "stage-operand", "horizontal",  "one-pass",  "concat",
+                                         "stores",         "segments", "direct-store",  "split-views", "split-conv"};
+  for (const std::string& name : options.forced) {
+    if (std::find(std::begin(kKinds), std::end(kKinds), name) == std::end(kKinds))
+      return fail(ErrorKind::usage,
+                  fmt::format("--force={}: no question has this name\n  known: {}", name, fmt::join(kKinds, ", ")));
+    if (options.disabled.contains(name))
+      return fail(ErrorKind::usage, fmt::format("--force={0} and --disable={0}: give one of them", name));
+  }
   return {};
 }
 
@@ -97,6 +112,7 @@ class Planner {
 
   Result<Planned> run(ir::Graph graph) {
     OCTAVO_CHECK(split_disabled(options_, laws_, floats_));
+    OCTAVO_CHECK(check_forced(options_));
     if (!options_.ranges.empty()) given_ = set_ranges(graph, options_.ranges);
     OCTAVO_TRY(auto first, quant::normalize(graph, laws_));
     out_.reports.push_back(std::move(first));

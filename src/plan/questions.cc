@@ -58,7 +58,7 @@ class Asker {
   }
 
  private:
-  [[nodiscard]] bool off(std::string_view kind) const { return options_.disabled.contains(kind); }
+  [[nodiscard]] bool off(std::string_view kind) const { return options_.disabled.contains(kind) || options_.forced.contains(kind); }
 
   [[nodiscard]] std::string where(const std::set<std::string>& origin, ValueId v) const {
     if (!origin.empty()) return *origin.begin();
@@ -75,13 +75,21 @@ class Asker {
 
   void stages() {
     for (const Link& link : find_links(plan_)) {
-      if (off("stages") || defaults_.staged.contains(link.value)) continue;
+      const std::string kind = link.kind == kStageOperand ? link.kind : "stages";
+      if (off(kind) || defaults_.staged.contains(link.value)) continue;
       const auto& r = plan_.regions[link.second];
-      ask("stages", where(r.onnx_nodes, link.value), r.onnx_nodes, "two regions", link.kind + " in bands of rows",
+      const std::string how = kind == kStageOperand ? "read from cache" : link.kind;
+      ask(kind, where(r.onnx_nodes, link.value), r.onnx_nodes, "two regions", how + " in bands of rows",
           [v = link.value](Choices& c) { c.staged.insert(v); });
     }
     if (off("fuse-conv-pool")) return;
+    const auto pooled = [&](ValueId v) {  // forced stages are among the default ones
+      const auto& users = g_.users(v);
+      return std::any_of(users.begin(), users.end(),
+                         [&](const auto& u) { return g_.node(u.first).op == Op::max_pool || g_.node(u.first).op == Op::avg_pool; });
+    };
     for (const ValueId v : defaults_.staged) {
+      if (!options_.forced.empty() && !pooled(v)) continue;
       const auto& origin = g_.producer(v).origin;
       ask("fuse-conv-pool", where(origin, v), origin, "in bands of rows", "two regions", [v](Choices& c) { c.staged.erase(v); });
     }

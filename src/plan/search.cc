@@ -50,6 +50,7 @@ class Search {
     } else {
       OCTAVO_TRY(out.defaults, realize(g_, defaults_, providers_, options_));
     }
+    OCTAVO_CHECK(take_forced(out));
     out.default_choices = defaults_;
     if (options_.effort < 2) {
       out.best = out.defaults;
@@ -81,6 +82,29 @@ class Search {
     Choices c = defaults_;
     for (const auto& [q, a] : picks) questions_[q].answers[a].apply(c);
     return c;
+  }
+
+  /// The other answer of every question of the kinds that are asked for becomes the default. One that cannot be planned stays
+  /// apart; stages and neighbours that no provider takes stay apart in `realize`, which says why.
+  Status take_forced(Searched& out) {
+    if (options_.forced.empty()) return {};
+    PlanOptions open = options_;
+    open.forced.clear();
+    const Choices before = defaults_;
+    for (const Question& q : find_questions(out.defaults, before, open)) {
+      if (!options_.forced.contains(q.kind)) continue;
+      Choices trial = defaults_;
+      q.answers.back().apply(trial);
+      const bool possible = realize(g_, trial, providers_, options_).has_value();
+      if (possible) defaults_ = std::move(trial);
+      region::Decision d{q.kind, q.where,     q.answers[possible ? 1 : 0].name, possible ? "forced" : "forced, but not possible",
+                         {},     q.onnx_nodes};
+      for (const auto& a : q.answers) d.answers.push_back({a.name, -1, a.note});
+      if (possible) std::swap(d.answers.front(), d.answers.back());  // it is the default now
+      out.decisions.push_back(std::move(d));
+    }
+    OCTAVO_TRY(out.defaults, realize(g_, defaults_, providers_, options_));
+    return {};
   }
 
   /// The items and their sum; nothing when this combination cannot be planned or run.

@@ -19,4 +19,8 @@ namespace octavo::region {
   return std::any_of(all.begin(), all.end(), [&](const Operand& o) { return handed_on(r, s, o.ref); });
 }
 
+/// The buffers that no kernel of the region reads or writes, because its tactic keeps what stages hand on in a worker's scratch:
+/// they need no place in the arena. Those that anything else in the region names are not among them.
+[[nodiscard]] std::set<BufferId> kept_from_memory(const Region& r);
+
 }  // namespace octavo::region

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/infer.h"
+#include "region/handed_on.h"
 #include "region/region.h"
 #include "region/store_results.h"
 
@@ -142,9 +143,11 @@ class Verifier {
     if (r.buffer < 0 || static_cast<std::size_t>(r.buffer) >= plan_.buffers.size()) {
       return bad(fmt::format("{} names buffer {} of {}", what, r.buffer, plan_.buffers.size()));
     }
-    Use& use = uses_[static_cast<std::size_t>(r.buffer)];
-    use.first = use.last < 0 ? region_ : use.first;
-    use.last = region_;
+    if (!kept_.contains(r.buffer)) {
+      Use& use = uses_[static_cast<std::size_t>(r.buffer)];
+      use.first = use.last < 0 ? region_ : use.first;
+      use.last = region_;
+    }
     if (r.strides.size() != extents.size() || r.dims.size() != extents.size()) {
       return bad(
           fmt::format("{} has {} dimensions and {} strides, needs {}", what, r.dims.size(), r.strides.size(), extents.size()));
@@ -368,6 +371,7 @@ class Verifier {
   Status region(const Region& r) {
     if (r.stages.empty()) return bad("it has no stage");
     packed_ = !r.packed.empty();
+    kept_ = kept_from_memory(r);
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
       if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
     }
@@ -394,8 +398,9 @@ class Verifier {
     int first = 0, last = -1;  ///< regions; last -1: in none
   };
   std::vector<Use> uses_;
-  int region_ = 0;       ///< the region under check
-  bool packed_ = false;  ///< it has packed constants
+  int region_ = 0;           ///< the region under check
+  bool packed_ = false;      ///< it has packed constants
+  std::set<BufferId> kept_;  ///< what it does not use in memory
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "program/program.h"
+#include "region/handed_on.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
@@ -106,17 +107,24 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     if (!r.key.empty()) line(out, "key", r.key);
     line(out, "work",
          fmt::format("{}, {}", amount(costs.macs, costs.integer ? "int8 MAC" : "MAC"), amount(costs.bytes, "B moved")));
+    const auto kept = region::kept_from_memory(r);
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       const auto& stage = r.stages[s];
       const std::string which = r.stages.size() == 1 ? "" : fmt::format("stage {}: ", s);
       line(out, "anchor",
            fmt::format("{}{} over {}", which, stage.anchor.none() ? "none" : ir::name_of(stage.anchor.op),
                        ir::to_string(stage.space)));
-      for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, in {}", describe(ref), place_of(ref, plan)));
+      const auto place = [&](const region::TensorRef& ref) {
+        return kept.contains(ref.buffer) ? std::string("kept in cache, band by band") : "in " + place_of(ref, plan);
+      };
+      for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, {}", describe(ref), place(ref)));
       if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
-      for (const auto& operand : stage.operands) line(out, "operand", describe(operand.ref));
+      for (const auto& operand : stage.operands) {
+        const bool before = region::handed_on(r, s, operand.ref);
+        line(out, "operand", describe(operand.ref) + (before ? fmt::format(", from stage {}", s - 1) : ""));
+      }
       line(out, "program", program::print(stage.program));
-      for (const auto& ref : stage.stores) line(out, "stores", fmt::format("{}, in {}", describe(ref), place_of(ref, plan)));
+      for (const auto& ref : stage.stores) line(out, "stores", fmt::format("{}, {}", describe(ref), place(ref)));
     }
     for (const auto& a : r.alternatives) {
       line(out, "alternative", fmt::format("{}: {}", a.tactic, a.reason));

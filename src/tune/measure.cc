@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "region/handed_on.h"
 #include "tune/activations.h"
 #include "tune/one_region.h"
 
@@ -36,7 +37,9 @@ class Runner {
       r->in_.push_back(at);
     }
     for (const region::Binding& b : p.outputs) r->out_.push_back(room(b));
+    const auto kept = p.regions.empty() ? std::set<region::BufferId>() : region::kept_from_memory(p.regions.front());
     const auto fill = [&](const region::TensorRef& ref) {
+      if (kept.contains(ref.buffer)) return;  // it has no place
       const region::Buffer& b = p.buffers[static_cast<std::size_t>(ref.buffer)];
       if (b.kind == region::BufferKind::arena)
         fill_activations(r->context_->arena() + b.arena_offset, static_cast<std::size_t>(b.bytes), ref.dtype);

@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
+#include "region/handed_on.h"
 #include "support/costs.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
@@ -84,6 +85,97 @@ TEST(Stages, ChainsGiveTheSameBits) {
   std::printf("longest chain %zu stages, %d chains, %d regions side by side\n", longest, chains, beside);
   EXPECT_GE(longest, 3U);
   EXPECT_GT(beside, 0);
+}
+
+/// A residual block whose shortcut is a convolution, in float up to the sum; a pooling or a depthwise convolution reads the block.
+std::string downsample(int size, int stride, int channels, bool pooled) {
+  const std::string n = std::to_string(size), c = std::to_string(channels);
+  const auto conv = [](int group, int p, int s) {
+    return "{dilations=[1,1], group=" + std::to_string(group) + ", pads=[" + std::to_string(p) + "," + std::to_string(p) + "," +
+           std::to_string(p) + "," + std::to_string(p) + "], strides=[" + std::to_string(s) + "," + std::to_string(s) + "]}";
+  };
+  std::string t = "graph \"g\"\nx = input : f32[2,8," + n + "," + n + "]\nq = view x q=u8(0.03,100) from {\"q\"}\n";
+  t += "w1 = constant s8[" + c + ",8,1,1] q=s8(0.02,0) seed:1\nw2 = constant s8[16,8,3,3] q=s8(0.02,0) seed:2\n";
+  t += "w3 = constant s8[" + c + ",16,1,1] q=s8(0.02,0) seed:3\nw4 = constant s8[" + c + ",1,3,3] q=s8(0.02,0) seed:4\n";
+  t += "a = conv q w2 " + conv(1, 1, stride) + " from {\"inner\"}\nar = relu a from {\"relu1\"}\n";
+  t += "av = view ar q=u8(0.02,0) from {\"av\"}\nb = conv av w3 " + conv(1, 0, 1) + " from {\"expand\"}\n";
+  t += "h = conv q w1 " + conv(1, 0, stride) + " from {\"shortcut\"}\ns = add b h from {\"add\"}\n";
+  t += "r = relu s from {\"relu2\"}\nv = view r q=u8(0.05,0) from {\"v\"}\n";
+  if (pooled) return t + "p = max_pool v {kernel=[3,3], pads=[1,1,1,1], strides=[2,2]} from {\"pool\"}\noutput p\n";
+  return t + "d = conv v w4 " + conv(channels, 1, 1) +
+         " from {\"depthwise\"}\ndv = view d q=u8(0.1,128) from {\"dv\"}\noutput dv\n";
+}
+
+/// Convolutions that read the stage before in their epilogue.
+int by_epilogue(const region::Plan& plan) {
+  int found = 0;
+  for (const region::Region& r : plan.regions) {
+    for (std::size_t k = 1; k < r.stages.size(); ++k) found += !r.stages[k].anchor.none() && region::read_by_epilogue(r, k) ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(Stages, AShortcutsConvolutionIsReadInTheEpilogue) {
+  std::size_t longest = 0;
+  for (const int size : {2, 13, 40}) {
+    for (const int stride : {1, 2}) {
+      for (const bool pooled : {false, true}) {
+        auto g = ir::parse(downsample(size, stride, 200, pooled));
+        ASSERT_TRUE(g) << g.error().message;
+        const std::string where = "size " + std::to_string(size) + " stride " + std::to_string(stride) + (pooled ? " pooled" : "");
+        const auto feeds = testing::seeded_feeds(*g, static_cast<std::uint64_t>(size));
+        const auto want = reference::evaluate(*g, feeds);
+        ASSERT_TRUE(want) << where;
+        for (const int threads : {1, 2, 3}) {
+          std::int64_t arena = 0;  // of the forced plan
+          for (const char* how : {"searched", "forced", "disabled"}) {
+            CountRegions costs;
+            plan::PlanOptions o;
+            o.threads = threads;
+            if (*how == 's') o.costs = &costs, o.effort = 3;
+            if (*how == 'f') o.forced = {"stages", "stage-operand"};
+            if (*how == 'd') o.disabled = {"stage-operand"};
+            const auto p = plan::make_plan(*g, cpu::providers(), o);
+            ASSERT_TRUE(p) << where << "\n" << p.error().message;
+            ASSERT_TRUE(region::verify(p->plan)) << where << "\n" << region::verify(p->plan).error().message;
+            EXPECT_EQ(by_epilogue(p->plan), *how == 'd' || size / stride < 2 ? 0 : 1) << where << " " << how;
+            if (*how == 'f') arena = p->plan.arena_bytes;
+            if (*how == 'd' && size / stride > 1) EXPECT_LT(arena, p->plan.arena_bytes) << where << ": it has no place in memory";
+            for (const region::Region& r : p->plan.regions) longest = std::max(longest, r.independent ? 0 : r.stages.size());
+            const auto got = testing::run_plan(p->plan, cpu::providers(), feeds, threads % 2 == 0);
+            ASSERT_TRUE(got) << where << "\n" << got.error().message;
+            ASSERT_EQ(testing::first_difference(*want, *got), "") << where << ", " << threads << " threads, " << how;
+            const auto again = plan::make_plan(*g, cpu::providers(), o);
+            ASSERT_TRUE(again);
+            EXPECT_EQ(region::plan_hash(again->plan), region::plan_hash(p->plan)) << where << " " << how;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(longest, 3U) << "a chain goes on behind the sum";
+}
+
+TEST(Stages, ForcedQuestionsHaveNames) {
+  auto g = ir::parse(downsample(13, 1, 32, true));
+  ASSERT_TRUE(g);
+  plan::PlanOptions o;
+  o.forced = {"stagings"};
+  auto p = plan::make_plan(*g, cpu::providers(), o);
+  ASSERT_FALSE(p);
+  EXPECT_NE(p.error().message.find("--force=stagings: no question has this name\n  known: fuse-conv-pool, stages, stage-operand"),
+            std::string::npos);
+  o.forced = o.disabled = {"stage-operand"};
+  p = plan::make_plan(*g, cpu::providers(), o);
+  ASSERT_FALSE(p);
+  EXPECT_NE(p.error().message.find("give one of them"), std::string::npos);
+  o.disabled.clear();
+  p = plan::make_plan(*g, cpu::providers(), o);
+  ASSERT_TRUE(p);
+  const auto& all = p->plan.decisions;
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const region::Decision& d) {
+    return d.kind == "stage-operand" && d.chosen == "read from cache in bands of rows" && d.reason == "forced";
+  }));
 }
 
 TEST(Stages, AnIndependentStageMayNotReadAnother) {

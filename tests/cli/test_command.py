@@ -172,6 +172,16 @@ def test_disable_a_rule():
     assert octavo("explain", QDQ, "--disable", "no-such-rule", code=2).startswith("error: ")
 
 
+def test_force_an_answer():
+    text = octavo("explain", QDQ, "--force", "no-such-question", code=2)
+    assert text.startswith("error: --force=no-such-question: no question has this name\n  known: fuse-conv-pool, stages, ")
+    text = octavo("explain", QDQ, "--force", "stages", "--disable", "stages", code=2)
+    assert text == "error: --force=stages and --disable=stages: give one of them\n"
+    apart = octavo("explain", QDQ, "--effort", 0, "--threads", 1)
+    forced = octavo("explain", QDQ, "--effort", 0, "--threads", 1, "--force", "fuse-conv-pool,horizontal,stages,stage-operand", "--all")
+    assert forced != apart and "(forced)" in forced
+
+
 @pytest.mark.parametrize(
     "args, code, text",
     [
