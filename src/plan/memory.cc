@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "region/handed_on.h"
+#include "region/in_place.h"
 
 namespace octavo::plan {
 
@@ -34,9 +35,35 @@ void plan_memory(region::Plan& plan) {
       for (const auto& out : s.stores) touch(out, static_cast<int>(i));
     }
   }
+  // A result in the place of an operand that ends there: one place for both, as long as either is in use.
+  std::vector<std::size_t> place_of(plan.buffers.size());
+  std::iota(place_of.begin(), place_of.end(), std::size_t{0});
+  const auto is_arena = [&](region::BufferId b) {
+    return plan.buffers[static_cast<std::size_t>(b)].kind == region::BufferKind::arena;
+  };
+  std::vector<Life> own = lives;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const region::Region& r = plan.regions[i];
+    for (const region::Stage& s : r.stages) {
+      for (const region::TensorRef& store : s.stores) {
+        const auto to = static_cast<std::size_t>(store.buffer);
+        const auto ends_here = [&](const region::Operand& o) {
+          const auto from = static_cast<std::size_t>(o.ref.buffer);
+          return is_arena(o.ref.buffer) && own[from].last == static_cast<int>(i) && own[from].first < own[to].first &&
+                 plan.buffers[from].bytes == plan.buffers[to].bytes && region::in_place(r, o.ref.buffer, store.buffer);
+        };
+        if (!is_arena(store.buffer) || own[to].first != static_cast<int>(i)) continue;
+        const auto o = std::find_if(s.operands.begin(), s.operands.end(), ends_here);
+        if (o == s.operands.end()) continue;
+        place_of[to] = place_of[static_cast<std::size_t>(o->ref.buffer)];
+        lives[place_of[to]].last = own[to].last;
+        own[static_cast<std::size_t>(o->ref.buffer)].last = -1;  // taken
+      }
+    }
+  }
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].kind == region::BufferKind::arena && lives[i].last >= 0) order.push_back(i);
+    if (is_arena(static_cast<region::BufferId>(i)) && lives[i].last >= 0 && place_of[i] == i) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
@@ -63,6 +90,9 @@ void plan_memory(region::Plan& plan) {
     plan.buffers[i].arena_offset = at + kSlack;
     placed.push_back({at, at + size, lives[i]});
     plan.arena_bytes = std::max(plan.arena_bytes, at + size);
+  }
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (place_of[i] != i) plan.buffers[i].arena_offset = plan.buffers[place_of[i]].arena_offset;
   }
 }
 

@@ -1,4 +1,5 @@
-// Arena layout: buffers that are never alive together share bytes.
+// Arena layout: buffers that are never alive together share bytes, and so do a result and the operand whose place it takes
+// (region/in_place.h).
 #pragma once
 
 #include "region/region.h"

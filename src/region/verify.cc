@@ -5,6 +5,7 @@
 
 #include "ir/infer.h"
 #include "region/handed_on.h"
+#include "region/in_place.h"
 #include "region/region.h"
 #include "region/store_results.h"
 
@@ -116,7 +117,18 @@ class Verifier {
     return {};
   }
 
-  /// Buffers that are in use at the same time do not share bytes. In use: from the first region that names one to the last.
+  /// Does one of two buffers take the place of the other in the region where one ends and the other begins?
+  [[nodiscard]] bool takes_place(std::size_t a, std::size_t b) const {
+    const std::size_t from = uses_[a].first <= uses_[b].first ? a : b, to = from == a ? b : a;
+    return uses_[from].last == uses_[to].first && uses_[from].first < uses_[to].first &&
+           plan_.buffers[from].arena_offset == plan_.buffers[to].arena_offset &&
+           plan_.buffers[from].bytes == plan_.buffers[to].bytes &&
+           in_place(plan_.regions[static_cast<std::size_t>(uses_[to].first)], static_cast<BufferId>(from),
+                    static_cast<BufferId>(to));
+  }
+
+  /// Buffers that are in use at the same time do not share bytes, but for results in the place of an operand. In use: from the
+  /// first region that names one to the last.
   Status arena() const {
     std::vector<std::size_t> by_offset;
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
@@ -130,7 +142,7 @@ class Verifier {
       for (std::size_t l = k + 1; l < by_offset.size() && plan_.buffers[by_offset[l]].arena_offset < end; ++l) {
         const std::size_t j = by_offset[l];
         const int first = std::max(uses_[i].first, uses_[j].first), last = std::min(uses_[i].last, uses_[j].last);
-        if (first > last) continue;
+        if (first > last || takes_place(i, j)) continue;
         return bad(fmt::format("buffers {} \"{}\" and {} \"{}\" share bytes of the arena and are both in use in region {}", i,
                                plan_.buffers[i].name, j, plan_.buffers[j].name, first));
       }
