@@ -218,10 +218,12 @@ class StagedKernel final : public Kernel {
   }
   std::size_t scratch_bytes() const override { return between_bytes_ + inner_scratch_; }
 
+  const std::byte* first_read(int task) const override { return first_of(bands_of(task), 0, 0); }
+
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     for (int t = task_begin; t < task_end; ++t) {
       const std::int64_t n = t / static_cast<std::int64_t>(schedule_.tasks.size());
-      const auto& bands = schedule_.tasks[static_cast<std::size_t>(t) % schedule_.tasks.size()];
+      const auto& bands = bands_of(t);
       for (std::size_t b = 0; b < bands.size(); ++b) {
         for (std::size_t k = 0; k < stages_.size(); ++k) {
           const Rows& rows = bands[b][k];
@@ -232,7 +234,12 @@ class StagedKernel final : public Kernel {
             std::memmove(at, at + (rows.begin - bands[b - 1][k].begin) * row_bytes_[k],
                          static_cast<std::size_t>((rows.new_begin - rows.begin) * row_bytes_[k]));
           }
-          if (rows.new_begin < rows.end) run_stage(memory, worker, k, n, rows);
+          if (rows.new_begin == rows.end) continue;
+          const bool end = last && b + 1 == bands.size();
+          const std::byte* ahead = !end               ? first_of(bands, last ? b + 1 : b, last ? 0 : k + 1)
+                                   : t + 1 < task_end ? first_read(t + 1)
+                                                      : worker.ahead;
+          run_stage(memory, {worker.index, worker.count, worker.scratch, ahead}, k, n, rows);
         }
       }
     }
@@ -257,7 +264,19 @@ class StagedKernel final : public Kernel {
                                                 : at(r, begin));
     if (s.anchor.weights) own.base.push_back(memory.base[static_cast<std::size_t>(s.anchor.weights->buffer)]);
     const Kernel& kernel = *kernels_[k].at(slab_of(v_[k], begin, rows.end));
-    kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_});
+    kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_, worker.ahead});
+  }
+
+  [[nodiscard]] const std::vector<staged::Band>& bands_of(int task) const {
+    return schedule_.tasks[static_cast<std::size_t>(task) % schedule_.tasks.size()];
+  }
+  /// The constants that are read first from stage k of band b on; null where nobody says.
+  [[nodiscard]] const std::byte* first_of(const std::vector<staged::Band>& bands, std::size_t b, std::size_t k) const {
+    for (; k < stages_.size(); ++k) {
+      const Rows& rows = bands[b][k];
+      if (rows.new_begin < rows.end) return kernels_[k].at(slab_of(v_[k], rows.new_begin, rows.end))->first_read(0);
+    }
+    return nullptr;
   }
 
   Region region_;
