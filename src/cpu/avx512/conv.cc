@@ -12,6 +12,7 @@
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/conv_code.h"
 #include "cpu/avx512/division.h"
+#include "cpu/avx512/fetch.h"
 #include "cpu/avx512/strip.h"
 
 namespace octavo::cpu::avx512 {
@@ -39,6 +40,7 @@ class ConvKernel final : public region::Kernel {
     generate(vbmi);
     make_tables();
     make_tasks();
+    list_what_runs();
   }
 
   [[nodiscard]] int tasks() const override { return static_cast<int>(tasks_.size()); }
@@ -48,7 +50,7 @@ class ConvKernel final : public region::Kernel {
   }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
-    fetch_code();
+    fetched_.fetch();
     const TaskItem* copied = nullptr;
     const TileConfig* configured = nullptr;
     for (int t = begin; t < end; ++t) {
@@ -76,11 +78,25 @@ class ConvKernel final : public region::Kernel {
  private:
   static constexpr std::int64_t kFewWeights = 32 << 10, kWeightsStay = 256 << 10;
 
-  /// Other regions' weights have taken its place in L2 since the last run, and instructions that are fetched because they are
-  /// wanted come line by line.
-  void fetch_code() const {
-    const std::uint8_t* code = code_.getCode();
-    for (std::size_t i = 0; i < code_.getSize(); i += 64) __builtin_prefetch(code + i, 0, 2);
+  void list_what_runs() {
+    fetched_.add(this, sizeof(*this));
+    fetched_.add(plan_.phases);
+    fetched_.add(plan_.epilogue.operands);
+    fetched_.add(plan_.epilogue.stores);
+    fetched_.add(stage_.operands);
+    fetched_.add(stage_.stores);
+    for (const auto& o : stage_.operands) fetched_.add(o.ref.strides);
+    for (const auto& t : stage_.stores) fetched_.add(t.strides);
+    fetched_.add(stage_.anchor.inputs.front().strides);
+    for (const Phase& ph : plan_.phases) fetched_.add(ph.blocks);
+    for (const auto& sizes : code_of_) {
+      fetched_.add(sizes);
+      for (const auto& blocks : sizes) fetched_.add(blocks);
+    }
+    for (const auto& configs : configs_) fetched_.add(configs);
+    for (const auto& table : tables_) fetched_.add(table.data(), std::min<std::size_t>(table.size() * 4, 512));
+    if (form_of_ != nullptr) fetched_.add(form_of_, static_cast<std::size_t>(plan_.init_count) / 16 * sizeof(form_of_[0]));
+    fetched_.add(code_.getCode(), code_.getSize());
   }
 
   [[nodiscard]] const std::byte* first_weights(int t) const {
@@ -348,6 +364,7 @@ class ConvKernel final : public region::Kernel {
   std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the band], with tiles
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<TaskItem> tasks_;
+  Fetched fetched_;  ///< when a run begins
   std::size_t scratch_ = 0;
 };
 
