@@ -45,15 +45,19 @@ std::int64_t last_input(const Vertical& v, std::int64_t begin, std::int64_t end)
   return std::clamp<std::int64_t>((end - 1) * v.stride - v.pad + (v.kernel - 1) * v.dilation + 1, first_input(v, begin), v.in);
 }
 
+bool by_epilogue(const Region& r) {
+  bool any = false;
+  for (std::size_t k = 1; k < r.stages.size(); ++k) any = any || region::read_by_epilogue(r, k);
+  return any;
+}
+
 std::int64_t band_bytes(const Region& r) {
-  bool by_epilogue = false;
   std::int64_t weights = 0;
-  for (std::size_t k = 0; k < r.stages.size(); ++k) {
-    by_epilogue = by_epilogue || region::read_by_epilogue(r, k);
-    const auto& w = r.stages[k].anchor.weights;
+  for (const Stage& s : r.stages) {
+    const auto& w = s.anchor.weights;
     if (w) weights += ir::count(w->dims) * static_cast<std::int64_t>(ir::size_of(w->dtype));
   }
-  return by_epilogue ? std::clamp(weights, kLeastWithEpilogue, kMostWithEpilogue) : kBandBytes;
+  return by_epilogue(r) ? std::clamp(weights, kLeastWithEpilogue, kMostWithEpilogue) : kBandBytes;
 }
 
 }  // namespace
@@ -75,9 +79,11 @@ Schedule schedule_of(const Region& r, int threads) {
     row_bytes += down * space[1] * space[3] * static_cast<std::int64_t>(ir::size_of(r.stages[k].stores[0].dtype));
   }
   const Vertical& last = v.back();
-  const std::int64_t rows = std::clamp<std::int64_t>(band_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
-  const std::int64_t bands = (last.out + rows - 1) / rows;
+  std::int64_t rows = std::clamp<std::int64_t>(band_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
   const std::int64_t images = r.stages[0].space[0];
+  const bool halo = std::any_of(v.begin() + 1, v.end(), [](const Vertical& x) { return x.kernel > x.stride; });
+  if (by_epilogue(r) && !halo && images < threads) rows = std::min(rows, (last.out + threads - 1) / threads);  // a band each
+  const std::int64_t bands = (last.out + rows - 1) / rows;
   const std::int64_t count = std::clamp<std::int64_t>(threads <= 1 || images >= threads ? 1 : threads, 1, bands);
   Schedule s;
   s.between_rows.assign(n - 1, 1);
