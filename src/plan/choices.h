@@ -52,7 +52,8 @@ struct Realized {
 /// Every question that the plan of the default choices raises, in a canonical order (graph order). Switched-off kinds are left out.
 [[nodiscard]] std::vector<Question> find_questions(const Realized& base, const Choices& defaults, const PlanOptions& options);
 
-/// Stages that are joined without asking for times: a convolution and the pooling that alone reads it.
+/// Stages that are joined without asking for times: a convolution and the pooling that alone reads it; large results that an
+/// epilogue alone reads.
 [[nodiscard]] std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options);
 
 }  // namespace octavo::plan

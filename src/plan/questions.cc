@@ -82,16 +82,17 @@ class Asker {
       ask(kind, where(r.onnx_nodes, link.value), r.onnx_nodes, "two regions", how + " in bands of rows",
           [v = link.value](Choices& c) { c.staged.insert(v); });
     }
-    if (off("fuse-conv-pool")) return;
-    const auto pooled = [&](ValueId v) {  // forced stages are among the default ones
+    const auto pooled = [&](ValueId v) {
       const auto& users = g_.users(v);
       return std::any_of(users.begin(), users.end(),
                          [&](const auto& u) { return g_.node(u.first).op == Op::max_pool || g_.node(u.first).op == Op::avg_pool; });
     };
     for (const ValueId v : defaults_.staged) {
-      if (!options_.forced.empty() && !pooled(v)) continue;
+      const std::string kind = pooled(v) ? "fuse-conv-pool" : std::string(kStageOperand);
+      if (off(kind) || (!pooled(v) && options_.forced.contains("stages"))) continue;  // forced stages are among the default ones
       const auto& origin = g_.producer(v).origin;
-      ask("fuse-conv-pool", where(origin, v), origin, "in bands of rows", "two regions", [v](Choices& c) { c.staged.erase(v); });
+      const std::string how = pooled(v) ? "" : "read from cache ";
+      ask(kind, where(origin, v), origin, how + "in bands of rows", "two regions", [v](Choices& c) { c.staged.erase(v); });
     }
   }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "plan/margins.h"
+#include "plan/merge.h"
 #include "plan/price.h"
 
 namespace octavo::plan {
@@ -92,7 +93,8 @@ class Search {
     open.forced.clear();
     const Choices before = defaults_;
     for (const Question& q : find_questions(out.defaults, before, open)) {
-      if (!options_.forced.contains(q.kind)) continue;
+      const bool already = q.kind == kStageOperand && q.answers.back().name == "two regions";  // by default
+      if (!options_.forced.contains(q.kind) || already) continue;
       Choices trial = defaults_;
       q.answers.back().apply(trial);
       const bool possible = realize(g_, trial, providers_, options_).has_value();

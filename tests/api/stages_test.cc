@@ -156,6 +156,34 @@ TEST(Stages, AShortcutsConvolutionIsReadInTheEpilogue) {
   EXPECT_GE(longest, 3U) << "a chain goes on behind the sum";
 }
 
+TEST(Stages, LargeResultsAreReadInTheEpilogueByDefault) {
+  for (const int size : {36, 40}) {  // 2 images x 200 channels x 4 bytes a pixel
+    auto g = ir::parse(downsample(size, 1, 200, true));
+    ASSERT_TRUE(g) << g.error().message;
+    const auto planned = [&](const plan::PlanOptions& o) {
+      const auto p = plan::make_plan(*g, cpu::providers(), o);
+      EXPECT_TRUE(p) << p.error().message;
+      return by_epilogue(p->plan);
+    };
+    EXPECT_EQ(planned({}), size == 40 ? 1 : 0) << size;
+    plan::PlanOptions o;
+    o.forced = {"stage-operand"};
+    EXPECT_EQ(planned(o), 1) << size;
+    o.forced.clear();
+    o.disabled = {"stage-operand"};
+    EXPECT_EQ(planned(o), 0) << size;
+    std::set<int> seen;  // from effort 2 on times decide, either way
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      testing::ArbitraryCosts costs(seed);
+      plan::PlanOptions searched;
+      searched.costs = &costs;
+      searched.effort = 2;
+      seen.insert(planned(searched));
+    }
+    EXPECT_EQ(seen, (std::set<int>{0, 1})) << size;
+  }
+}
+
 TEST(Stages, ForcedQuestionsHaveNames) {
   auto g = ir::parse(downsample(13, 1, 32, true));
   ASSERT_TRUE(g);
