@@ -33,7 +33,8 @@ template <int kChunk, int kRows>
 AVX512 void copy_chunks(const std::array<Places, 2>& rows, std::int64_t bytes, std::byte* to, std::int64_t pitch,
                         std::int64_t count) {
   const std::byte *a = rows[0].from, *b = rows[1].from;
-  for (std::int64_t j = 0; j < count; ++j, a += rows[0].step, b += rows[1].step, to += pitch) {
+  const std::int64_t a_step = rows[0].step, b_step = rows[1].step;
+  for (std::int64_t j = 0; j < count; ++j, a += a_step, b += b_step, to += pitch) {
     copy_chunk<kChunk>(a, to);
     if constexpr (kRows == 2) {
       copy_chunk<kChunk>(b, to + bytes);
@@ -41,6 +42,31 @@ AVX512 void copy_chunks(const std::array<Places, 2>& rows, std::int64_t bytes, s
       for (std::int64_t k = kChunk; k < bytes; k += kChunk) copy_chunk<kChunk>(a + k, to + k);
     }
   }
+}
+
+/// Whole lines, few enough that a call would be felt.
+AVX512 inline void copy_lines(const std::byte* from, std::byte* to, std::int64_t bytes) {
+  std::int64_t k = 0;
+  for (; k + 256 <= bytes; k += 256) {
+    const __m512i a = _mm512_loadu_si512(from + k), b = _mm512_loadu_si512(from + k + 64);
+    const __m512i c = _mm512_loadu_si512(from + k + 128), d = _mm512_loadu_si512(from + k + 192);
+    _mm512_storeu_si512(to + k, a);
+    _mm512_storeu_si512(to + k + 64, b);
+    _mm512_storeu_si512(to + k + 128, c);
+    _mm512_storeu_si512(to + k + 192, d);
+  }
+  for (; k < bytes; k += 64) copy_chunk<64>(from + k, to + k);
+}
+AVX512 inline void fill_lines(int zero, std::byte* to, std::int64_t bytes) {
+  const __m512i v = _mm512_set1_epi8(static_cast<char>(zero));
+  for (std::int64_t k = 0; k < bytes; k += 64) _mm512_storeu_si512(to + k, v);
+}
+/// `bytes` from `from`, zero points before and behind; all are whole lines.
+AVX512 void copy_padded(const std::byte* from, std::byte* to, int zero, std::int64_t before, std::int64_t bytes,
+                        std::int64_t behind) {
+  fill_lines(zero, to, before);
+  copy_lines(from, to + before, bytes);
+  fill_lines(zero, to + before + bytes, behind);
 }
 
 /// `bytes` from each of `count` places of each row, those of the rows side by side.
@@ -141,6 +167,10 @@ void copy_strip_row(const Phase& ph, const StripRow& row, std::span<const std::b
   if (ph.joined) return copy_joined(ph, row, from, to);
   const std::int64_t x0 = ph.x.lowest(), x1 = x0 + width;
   const std::int64_t first = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(row.width, first, x1);
+  if (c % 64 == 0 && row.pixel == c && ph.pitch == c) {
+    copy_padded(from[0] + first * c, to, row.zero, (first - x0) * c, (until - first) * c, (x1 - until) * c);
+    return;
+  }
   copy_pixels({Places{from[0] + first * row.pixel, row.pixel}, Places{}}, 1, c, to + (first - x0) * ph.pitch, ph.pitch,
               until - first, row.may_read_on);
   std::memset(to, row.zero, static_cast<std::size_t>((first - x0) * ph.pitch));
