@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "region/handed_on.h"
+#include "region/provider.h"
 
 namespace octavo::cpu::staged {
 
@@ -79,19 +80,21 @@ Schedule schedule_of(const Region& r, int threads) {
     row_bytes += down * space[1] * space[3] * static_cast<std::int64_t>(ir::size_of(r.stages[k].stores[0].dtype));
   }
   const Vertical& last = v.back();
-  std::int64_t rows = std::clamp<std::int64_t>(band_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
+  const std::int64_t rows = std::clamp<std::int64_t>(band_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
   const std::int64_t images = r.stages[0].space[0];
-  const bool halo = std::any_of(v.begin() + 1, v.end(), [](const Vertical& x) { return x.kernel > x.stride; });
-  if (by_epilogue(r) && !halo && images < threads) rows = std::min(rows, (last.out + threads - 1) / threads);  // a band each
-  const std::int64_t bands = (last.out + rows - 1) / rows;
-  const std::int64_t count = std::clamp<std::int64_t>(threads <= 1 || images >= threads ? 1 : threads, 1, bands);
+  // Of more threads than two, those that are done take tasks from others: twice as many, as far as two rows are left for each.
+  const bool sharing = threads >= region::kSharingWorkers;
+  const std::int64_t most = sharing ? (last.out + 1) / 2 : last.out;
+  const std::int64_t count = threads <= 1 || images >= threads ? 1 : std::clamp<std::int64_t>(sharing ? 2 * threads : threads, 1, most);
   Schedule s;
   s.between_rows.assign(n - 1, 1);
   for (std::int64_t t = 0; t < count; ++t) {
     std::vector<Band> task;
-    for (std::int64_t b = bands * t / count; b < bands * (t + 1) / count; ++b) {
+    const std::int64_t first = last.out * t / count, own = last.out * (t + 1) / count - first, bands = (own + rows - 1) / rows;
+    for (std::int64_t b = 0; b < bands; ++b) {
       Band band(n);
-      band[n - 1] = {b * rows, b * rows, std::min(last.out, (b + 1) * rows)};
+      const std::int64_t begin = first + own * b / bands, end = first + own * (b + 1) / bands;
+      band[n - 1] = {begin, begin, end};
       for (std::size_t k = n - 1; k-- > 0;) {
         const Rows& above = band[k + 1];
         if (above.new_begin == above.end) {  // nothing new above: what is there stays
@@ -99,9 +102,9 @@ Schedule schedule_of(const Region& r, int threads) {
           band[k].new_begin = band[k].end;
           continue;
         }
-        const std::int64_t begin = first_input(v[k + 1], above.new_begin), end = last_input(v[k + 1], above.new_begin, above.end);
-        band[k] = {begin, task.empty() ? begin : std::clamp(task.back()[k].end, begin, end), end};
-        s.between_rows[k] = std::max(s.between_rows[k], end - begin);
+        const std::int64_t from = first_input(v[k + 1], above.new_begin), to = last_input(v[k + 1], above.new_begin, above.end);
+        band[k] = {from, task.empty() ? from : std::clamp(task.back()[k].end, from, to), to};
+        s.between_rows[k] = std::max(s.between_rows[k], to - from);
       }
       task.push_back(std::move(band));
     }

@@ -40,6 +40,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} and scratch of {} bytes", lanes,
                                            plan.arena_bytes, scratch_total));
   }
+  c->kept_.resize(static_cast<std::size_t>(c->pool_->size()));
   c->memory_.resize(lanes);
   c->first_.resize(plan.buffers.size());
   for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -99,11 +100,15 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
 
 void Context::run_region(std::size_t index) {
   const region::Kernel* const kernel = &engine_->kernel(index);
+  ++region_run_;
   // Captures go to the workers as they are: few words, and nothing on this stack.
   pool_->run(kernel->tasks(), [this, kernel, index](int begin, int end, int worker) {
-    const int count = pool_->size();
-    const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_,
-                           ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)]};
+    const int count = pool_->size(), tasks = kernel->tasks(), active = std::min(tasks, count);
+    Kept& kept = kept_[static_cast<std::size_t>(worker)];
+    if (kept.region_run != region_run_) kept = {.region_run = region_run_};
+    const std::byte* ahead = ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)];
+    if (end < ThreadPool::first_task(tasks, worker + 1, active)) ahead = kernel->first_read(end);  // more of this worker's share follows
+    const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, ahead, &kept.what};
     kernel->run(memory_[0], begin, end, w);
   });
 }

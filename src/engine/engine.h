@@ -1,6 +1,7 @@
 // Engines: a plan with its constants and kernels, immutable and shared; and contexts, which run one, each in one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -103,8 +104,15 @@ class Context {
   void run_image(std::int64_t image, int worker, const Observer* observer);
   void run_images(const Observer* observer);
 
+  /// Worker::kept of a worker, and of which run of a region.
+  struct alignas(64) Kept {
+    std::int64_t region_run = 0, what = -1;
+  };
+
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<ThreadPool> pool_;
+  std::vector<Kept> kept_;
+  std::int64_t region_run_ = 0;  ///< of all regions so far
   AlignedBytes arena_, scratch_;
   std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
   std::vector<region::Memory> memory_;   ///< by lane; of a plan of one image: one, which all threads share

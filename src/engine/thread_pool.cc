@@ -12,11 +12,20 @@
 #include <system_error>
 
 #include "engine/float_environment.h"
+#include "region/provider.h"
 
 namespace octavo::engine {
 namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr int kMostPieces = 65535;
+
+int tasks_of_piece(int tasks) {
+  return (tasks - 1) / kMostPieces + 1;
+}
+int pieces_of(int tasks) {
+  return tasks == 0 ? 0 : (tasks - 1) / tasks_of_piece(tasks) + 1;
+}
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -61,7 +70,8 @@ int available_cores() {
   return std::max(1, cores);
 }
 
-ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load) : size_(threads), load_(std::move(load)) {
+ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
+    : size_(threads), steals_(threads >= region::kSharingWorkers), load_(std::move(load)), shares_(new Share[static_cast<std::size_t>(threads)]) {
   if (load_) load_->threads.fetch_add(size_, std::memory_order_relaxed);
 }
 
@@ -80,31 +90,89 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, std::shared_
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  job_.epoch.fetch_add(1);
+  job_.number.store({job_.number.load().job + 1, 0});
   { const std::lock_guard lock(mutex_); }  // a worker between its test and its sleep holds the mutex: wait for it, then wake it
   wake_.notify_all();
   for (std::thread& t : workers_) t.join();
   if (load_) load_->threads.fetch_sub(size_, std::memory_order_relaxed);
 }
 
-void ThreadPool::run_share(int worker) const {
-  const int active = std::min(job_.tasks, size_);
-  if (worker >= active) return;
-  job_.call(job_.at, first_task(job_.tasks, worker, active), first_task(job_.tasks, worker + 1, active), worker);
+/// What is left for `worker`, and the word that says so; false if nothing is, or the job is over.
+bool ThreadPool::left_of(int worker, int pieces, std::uint32_t job, Left& seen, Left& left) const {
+  seen = left = shares_[static_cast<std::size_t>(worker)].left.load(std::memory_order_acquire);
+  const auto age = static_cast<std::int32_t>(job - seen.job);
+  if (age < 0) return false;  // a later job has begun
+  if (age > 0) {
+    const int active = std::min(pieces, size_);
+    left = {job, static_cast<std::uint16_t>(first_task(pieces, worker, active)),
+            static_cast<std::uint16_t>(first_task(pieces, worker + 1, active))};
+  }
+  return left.begin < left.end;
+}
+
+/// Runs what is in the worker's own share; how many pieces.
+int ThreadPool::run_own(int worker, int pieces, Number number) {
+  int done = 0;
+  Left seen, left;
+  while (left_of(worker, pieces, number.job, seen, left)) {
+    const int begin = left.begin, count = steals_ ? (left.end - begin + 1) / 2 : left.end - begin;
+    left.begin = static_cast<std::uint16_t>(begin + count);
+    if (!shares_[static_cast<std::size_t>(worker)].left.compare_exchange_strong(seen, left)) continue;
+    const int each = tasks_of_piece(number.tasks);
+    job_.call(job_.at, begin * each, std::min((begin + count) * each, number.tasks), worker);
+    done += count;
+  }
+  return done;
+}
+
+/// Half of the largest share, at least one piece, becomes the worker's own; false if nothing is left.
+bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
+  const int active = std::min(pieces, size_);
+  for (;;) {
+    int most = 0, victim = 0;
+    Left seen, left;
+    for (int i = 1; i < active; ++i) {
+      const int other = (worker + i) % active;
+      if (!left_of(other, pieces, job, seen, left) || left.end - left.begin <= most) continue;
+      most = left.end - left.begin;
+      victim = other;
+    }
+    if (most == 0) return false;
+    if (!left_of(victim, pieces, job, seen, left)) continue;
+    const auto middle = static_cast<std::uint16_t>(left.end - (left.end - left.begin + 1) / 2), end = left.end;
+    left.end = middle;
+    if (!shares_[static_cast<std::size_t>(victim)].left.compare_exchange_strong(seen, left)) continue;
+    shares_[static_cast<std::size_t>(worker)].left.store({job, middle, end});  // was empty: nobody else writes it
+    return true;
+  }
+}
+
+void ThreadPool::finish(int pieces) {
+  if (pending_.fetch_sub(pieces) != pieces || !caller_sleeps_.load()) return;
+  { const std::lock_guard lock(mutex_); }
+  done_.notify_one();
+}
+
+void ThreadPool::run_share(int worker, Number number) {
+  const int pieces = pieces_of(number.tasks);
+  if (worker >= std::min(pieces, size_)) return;
+  do {
+    if (const int done = run_own(worker, pieces, number); done > 0) finish(done);
+  } while (steals_ && steal(worker, pieces, number.job));
 }
 
 void ThreadPool::dispatch(Call call, void* body, int tasks) {
   job_.call = call;
   job_.at = body;
-  job_.tasks = tasks;
-  pending_.store(size_ - 1, std::memory_order_relaxed);
-  // Sequentially consistent against the worker's "sleepers_ += 1; test epoch": one of the two sees the other's write.
-  job_.epoch.fetch_add(1);
+  pending_.store(pieces_of(tasks), std::memory_order_relaxed);
+  const Number number{job_.number.load(std::memory_order_relaxed).job + 1, tasks};
+  // Sequentially consistent against the worker's "sleepers_ += 1; test number": one of the two sees the other's write.
+  job_.number.store(number);
   if (sleepers_.load() > 0) {
     { const std::lock_guard lock(mutex_); }
     wake_.notify_all();
   }
-  run_share(0);
+  run_share(0, number);
   const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
   if (finished() || (may_spin() && spin(finished))) return;
   std::unique_lock lock(mutex_);
@@ -115,22 +183,19 @@ void ThreadPool::dispatch(Call call, void* body, int tasks) {
 
 void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
-  unsigned seen = 0;
+  std::uint32_t seen = 0;
   for (;;) {
-    const auto moved = [&] { return job_.epoch.load(std::memory_order_acquire) != seen; };
+    const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
     if (!moved() && !(may_spin() && spin(moved))) {
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return job_.epoch.load() != seen; });
+      wake_.wait(lock, [&] { return job_.number.load().job != seen; });
       sleepers_.fetch_sub(1);
     }
-    ++seen;  // the caller waits for every worker, so exactly one job has been posted
+    const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker
+    seen = number.job;
     if (stop_.load()) return;
-    run_share(worker);
-    if (pending_.fetch_sub(1) == 1 && caller_sleeps_.load()) {
-      { const std::lock_guard lock(mutex_); }
-      done_.notify_one();
-    }
+    run_share(worker, number);
   }
 }
 

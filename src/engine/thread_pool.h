@@ -1,4 +1,5 @@
-// A persistent pool of worker threads: one a context. The calling thread is worker 0; work is split statically.
+// A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is the
+// same in every run; from three workers on, those that are done take from the shares of others (docs/threads.md).
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,7 @@ struct CoreLoad {
 
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
-/// `run`.
+/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left.
 class ThreadPool {
  public:
   /// `threads` >= 1, the caller included. Fails with `usage` below 1 and with `io` when the system refuses a thread.
@@ -49,9 +50,10 @@ class ThreadPool {
     return static_cast<int>(static_cast<std::int64_t>(tasks) * i / active);
   }
 
-  /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..size-1, each used at most once.
-  /// Worker i of k = min(tasks, size) gets [tasks*i/k, tasks*(i+1)/k). Returns when all are done; what workers wrote is visible to
-  /// the caller.
+  /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..k-1, k = min(tasks, size), and is one
+  /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what is
+  /// left of it at a time, from the front, and then half of the largest share of others, from its back. Returns when all tasks are
+  /// done; what workers wrote is visible to the caller.
   template <class Body>
   void run(int tasks, Body&& body) {
     if (size_ == 1 || tasks <= 1) {
@@ -72,32 +74,53 @@ class ThreadPool {
  private:
   using Call = void (*)(void*, int begin, int end, int worker);
 
+  /// A job's number and tasks, in one word. Numbers wrap.
+  struct Number {
+    std::uint32_t job = 0;
+    std::int32_t tasks = 0;
+  };
+  /// What is left of a worker's share, in pieces of Number::tasks / 65535 tasks (one, up to 65535); of an earlier job: all of it.
+  struct Left {
+    std::uint32_t job = 0;
+    std::uint16_t begin = 0, end = 0;
+  };
+
   explicit ThreadPool(int threads, std::shared_ptr<CoreLoad> load);
   void dispatch(Call call, void* body, int tasks);
   void work(int worker);
-  void run_share(int worker) const;
+  void run_share(int worker, Number number);
+  bool left_of(int worker, int pieces, std::uint32_t job, Left& seen, Left& left) const;
+  int run_own(int worker, int pieces, Number number);
+  bool steal(int worker, int pieces, std::uint32_t job);
+  void finish(int pieces);
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
   const int size_;
+  const bool steals_;
   std::shared_ptr<CoreLoad> load_;
   std::vector<std::thread> workers_;
 
   static constexpr std::size_t kInline = 32;
-  /// Written by the caller before `epoch` moves, read by workers after they saw it move; all in the line that they wait for.
+  /// Written by the caller before `number` moves; all in the line that workers wait for. Call and body are read by those who have
+  /// taken tasks of the job: it lasts at least until these are done.
   struct alignas(64) Job {
-    std::atomic<unsigned> epoch{0};  ///< one more for each job
-    int tasks = 0;
+    std::atomic<Number> number{};
     Call call = nullptr;
     void* at = nullptr;  ///< the body: `body`, or the caller's
     alignas(void*) std::byte body[kInline] = {};
   };
-  static_assert(sizeof(Job) == 64);
+  static_assert(sizeof(Job) == 64 && std::atomic<Number>::is_always_lock_free);
+  struct alignas(64) Share {
+    std::atomic<Left> left{};
+  };
+  static_assert(std::atomic<Left>::is_always_lock_free);
 
   Job job_;
-  alignas(64) std::atomic<int> pending_{0};   ///< workers that have not finished the job
+  alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
   alignas(64) std::atomic<int> sleepers_{0};  ///< workers waiting in `wake_`
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stop_{false};
+  std::unique_ptr<Share[]> shares_;
   std::mutex mutex_;
   std::condition_variable wake_, done_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -28,11 +29,16 @@ struct Memory {
   [[nodiscard]] std::byte* at(const TensorRef& r) const { return base[static_cast<std::size_t>(r.buffer)] + r.offset; }
 };
 
+/// From so many workers on, those that are done take tasks from the others' shares: divisions for so many cut finer.
+inline constexpr int kSharingWorkers = 3;
+
 /// Scratch of one worker thread: at least Kernel::scratch_bytes(), 64-byte aligned, contents undefined.
 struct Worker {
   int index = 0, count = 1;
   std::byte* scratch = nullptr;
-  const std::byte* ahead = nullptr;  ///< what the thread may read first in a later region: to be fetched into cache, never read
+  const std::byte* ahead = nullptr;  ///< what the thread may read next, in this region or a later one: to be fetched into cache, never read
+  /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; -1 at first. Null: nothing.
+  std::int64_t* kept = nullptr;
 };
 
 /// A region made ready on one machine (code generated, descriptors resolved). Immutable and shared by contexts; `run` is reentrant.

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/float_environment.h"
@@ -25,7 +26,7 @@ TEST(ThreadPool, CoversEveryTaskOnceForEverySize) {
   for (const int threads : {1, 2, 3, 5}) {
     const auto pool = pool_of(threads);
     EXPECT_EQ(pool->size(), threads);
-    for (const int tasks : {0, 1, 2, 3, 4, 5, 7, 64, 1001}) {
+    for (const int tasks : {0, 1, 2, 3, 4, 5, 7, 64, 1001, 65535, 65536, 200001}) {
       std::vector<int> hits(static_cast<std::size_t>(tasks), 0);  // not atomic: ranges must not overlap (TSan checks)
       std::vector<int> calls(static_cast<std::size_t>(threads), 0);
       pool->run(tasks, [&](int begin, int end, int worker) {
@@ -34,7 +35,11 @@ TEST(ThreadPool, CoversEveryTaskOnceForEverySize) {
       });
       for (int i = 0; i < tasks; ++i)
         EXPECT_EQ(hits[static_cast<std::size_t>(i)], 1) << "task " << i << " of " << tasks << ", threads " << threads;
-      for (int w = 0; w < threads; ++w) EXPECT_EQ(calls[static_cast<std::size_t>(w)], w < std::min(tasks, threads) ? 1 : 0);
+      for (int w = 0; w < threads; ++w) {
+        const int count = calls[static_cast<std::size_t>(w)];
+        if (w >= std::min(tasks, threads)) EXPECT_EQ(count, 0);
+        if (w < std::min(tasks, threads) && threads < 3) EXPECT_EQ(count, 1);
+      }
     }
   }
 }
@@ -78,11 +83,36 @@ TEST(ThreadPool, StartsAndJoinsWithinTwoMicroseconds) {
   RecordProperty("nanoseconds", std::to_string(best * 1e9));
 }
 
-TEST(ThreadPool, SplitIsStaticAndEven) {
-  const auto pool = pool_of(3);
-  std::vector<std::pair<int, int>> ranges(3);
-  pool->run(10, [&](int begin, int end, int worker) { ranges[static_cast<std::size_t>(worker)] = {begin, end}; });
-  EXPECT_EQ(ranges, (std::vector<std::pair<int, int>>{{0, 3}, {3, 6}, {6, 10}}));
+TEST(ThreadPool, TwoWorkersShareEvenly) {
+  const auto pool = pool_of(2);
+  std::vector<std::pair<int, int>> ranges(2);
+  pool->run(11, [&](int begin, int end, int worker) { ranges[static_cast<std::size_t>(worker)] = {begin, end}; });
+  EXPECT_EQ(ranges, (std::vector<std::pair<int, int>>{{0, 5}, {5, 11}}));
+}
+
+TEST(ThreadPool, OthersTakeWhatASlowWorkerHasNotBegun) {
+  const auto pool = pool_of(4);
+  std::vector<int> by(64, -1);
+  bool slow = true;  // of worker 0 only
+  pool->run(64, [&](int begin, int end, int worker) {
+    for (int i = begin; i < end; ++i) by[static_cast<std::size_t>(i)] = worker;
+    if (worker == 0 && std::exchange(slow, false)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  EXPECT_EQ(by[0], 0);
+  EXPECT_EQ(std::count(by.begin(), by.end(), -1), 0);
+  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 8) << "its first call takes half of its 16; the rest went to others while it slept";
+}
+
+TEST(ThreadPool, DoesNotWaitForWorkersThatFindNothingLeft) {
+  const auto pool = pool_of(8);  // more than there are cores: some come late to every job, or to none
+  for (int round = 0; round < 20000; ++round) {
+    const int tasks = 1 + round * 7 % 40;
+    int hits[40] = {};
+    pool->run(tasks, [&](int begin, int end, int) {
+      for (int i = begin; i < end; ++i) ++hits[i];
+    });
+    for (int i = 0; i < 40; ++i) ASSERT_EQ(hits[i], i < tasks ? 1 : 0) << "job " << round << " of " << tasks << ", task " << i;
+  }
 }
 
 TEST(ThreadPool, CallerIsWorkerZero) {
@@ -111,9 +141,9 @@ TEST(ThreadPool, WakesAfterSleepAndStops) {
     const auto pool = pool_of(3);
     for (int round = 0; round < 10; ++round) {
       int sum[3] = {};
-      pool->run(3, [&](int begin, int, int worker) {
-        if (worker == 2) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
-        sum[worker] = begin + 1;
+      pool->run(3, [&](int begin, int, int) {
+        if (begin == 2) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+        sum[begin] = begin + 1;
       });
       EXPECT_EQ(sum[0] + sum[1] + sum[2], 6);
       std::this_thread::sleep_for(std::chrono::microseconds(pause_us));

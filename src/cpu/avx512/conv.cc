@@ -23,6 +23,7 @@ struct TaskItem {
   std::int64_t image = 0, band = 0;
   int first_block = 0, last_block = 0;
   std::size_t size = 0;  ///< which of the phase's sizes of bands
+  std::int64_t strip = 0;  ///< number of the phase, image and band
 };
 
 class ConvKernel final : public region::Kernel {
@@ -50,16 +51,14 @@ class ConvKernel final : public region::Kernel {
   }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
-    fetched_.fetch();
-    const TaskItem* copied = nullptr;
+    std::int64_t strip = worker.kept == nullptr ? -1 : *worker.kept;  // in the scratch
+    if (strip < 0) fetched_.fetch();  // not again for another part of the same run
     const TileConfig* configured = nullptr;
     for (int t = begin; t < end; ++t) {
       const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
       const Phase& ph = plan_.phases[static_cast<std::size_t>(task.phase)];
-      const bool same =
-          copied != nullptr && copied->phase == task.phase && copied->image == task.image && copied->band == task.band;
-      if (ph.copies && !same) copy_rows(memory, ph, task, worker.scratch);
-      copied = &task;
+      if (ph.copies && strip != task.strip) copy_rows(memory, ph, task, worker.scratch);
+      strip = task.strip;
       if (plan_.dots == Dots::amx) {
         const TileConfig& config = configs_[static_cast<std::size_t>(task.phase)][task.size];
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
@@ -72,6 +71,7 @@ class ConvKernel final : public region::Kernel {
       run_band(memory, ph, task, worker.scratch, rows ? rows_after(memory, ph, task) : std::span<const std::byte>(),
                t + 1 < end ? first_weights(t + 1) : worker.ahead);
     }
+    if (worker.kept != nullptr) *worker.kept = strip;
     if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
   }
 
@@ -248,6 +248,7 @@ class ConvKernel final : public region::Kernel {
   }
 
   void make_tasks() {
+    std::int64_t strips = 0;
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
       const std::vector<std::int64_t> all = sizes(ph);
@@ -256,9 +257,11 @@ class ConvKernel final : public region::Kernel {
         const std::int64_t list = t % each, band = ph.parts_first ? list % ph.bands : list / ph.parts;
         const std::int64_t part = ph.parts_first ? list / ph.bands : list % ph.parts;
         const auto size = static_cast<std::size_t>(std::find(all.begin(), all.end(), ph.pixels_of(band)) - all.begin());
+        const std::int64_t strip = strips + t / each * ph.bands + band;
         tasks_.push_back({static_cast<int>(i), t / each, band, static_cast<int>(blocks * part / ph.parts),
-                          static_cast<int>(blocks * (part + 1) / ph.parts), size});
+                          static_cast<int>(blocks * (part + 1) / ph.parts), size, strip});
       }
+      strips += plan_.images * ph.bands;
       if (ph.copies) {
         const auto rows = static_cast<std::size_t>(ph.strip_rows(ph.band_rows));
         scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);

@@ -8,6 +8,7 @@
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/division.h"
 #include "cpu/isa.h"
+#include "region/provider.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -137,14 +138,16 @@ void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
 
 constexpr int kMostThreads = 256;  // for which work is divided; more get what there is
 
-/// What the slowest of `threads` workers needs when tasks are single blocks, in clocks: dots and epilogue, the weights it reads,
-/// rows that another worker's core has, or will read, if neighbours in the plan are split by rows.
+/// What `threads` workers need when tasks are single blocks, in clocks: dots and epilogue, the weights they read, rows that another
+/// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
+/// each other, so it is the mean, and a task that a slow core has begun.
 double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
   constexpr double kBytesAClock = 16, kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.bands * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
   const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c);
-  double worst = 0;
+  const bool sharing = threads >= region::kSharingWorkers;
+  double worst = 0, sum = 0, longest = 0;
   for (std::int64_t w = 0; w < threads; ++w) {
     double clocks = 0, bytes = 0, foreign = 0;
     std::int64_t band = -1;
@@ -166,12 +169,17 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       foreign += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
       if (next == band) continue;
       foreign += pixels * in_bytes * share;
-      if (ph.copies) bytes += pixels * in_bytes;
+      if (ph.copies) {  // narrow bands copy the rows between them twice
+        bytes += sharing ? static_cast<double>(ph.y.extent(ph.rows_of(next)) * ph.strip_row_bytes()) : pixels * in_bytes;
+      }
       band = next;
     }
-    worst = std::max(worst, clocks + bytes / kBytesAClock + foreign / kForeignBytesAClock);
+    const double all = clocks + bytes / kBytesAClock + foreign / kForeignBytesAClock;
+    worst = std::max(worst, all);
+    sum += all;
+    if (until > from) longest = std::max(longest, all / static_cast<double>(until - from));
   }
-  return worst;
+  return sharing ? sum / threads + longest : worst;
 }
 
 void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
@@ -191,6 +199,8 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   const std::int64_t least = ceil_div(ph.rows, ceil_div(rows, align) * align);
   // A line is cut anywhere for the threads, into more bands where tiles end.
   const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue) : align;
+  // Two blocks of pixels make a tile.
+  if (p.dots == Dots::amx && !ph.flat && ph.row_pixels <= 16 && threads > 1) align = std::lcm(align, std::int64_t{2});
   const auto unit = [&](std::int64_t bands) { return bands <= 2 * threads ? align : tile; };
   split_bands(ph, least, unit(least));
   // Threads are worth their start from about 2 us on: what the regions around share out lies in several caches.
@@ -205,7 +215,7 @@ void choose_bands(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64
   Phase best;
   double fewest = 1e300;
   const std::int64_t step = ceil_div(threads, 16);
-  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, unit(least)), least + 2 * threads);
+  for (std::int64_t bands = least; bands <= std::min(ceil_div(ph.rows, unit(least)), least + (threads >= region::kSharingWorkers ? 4 : 2) * threads);
        bands = (bands / step + 1) * step) {
     for (const bool parts_first : {false, true}) {
       split_bands(ph, bands, unit(bands));
