@@ -162,6 +162,12 @@ struct ConvPlan {
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
 };
+inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
+
+/// Blocks and bands of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
+/// how many share the convolution.
+void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads);
+
 /// Empty, or the refusal.
 [[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& out,
                                     Dots dots = Dots::vnni);

@@ -1,0 +1,145 @@
+// How a convolution's work is cut: channels into blocks, rows into bands, both into the tasks that threads share (docs/threads.md).
+#include <algorithm>
+#include <numeric>
+
+#include "cpu/avx512/conv_plan.h"
+#include "region/provider.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+/// Blocks of up to `most` vectors of channels, behind the constants of the phases before.
+void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
+  const std::int64_t vectors = ceil_div(p.oc, 16), blocks = ceil_div(vectors, most);
+  p.weight_bytes = weights;
+  p.init_count = inits;
+  ph.blocks.clear();
+  for (std::int64_t g = 0; g < p.groups; ++g) {
+    std::int64_t first = 0;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      Block k;
+      k.group = g;
+      k.vectors = static_cast<int>((vectors * (b + 1)) / blocks - (vectors * b) / blocks);
+      k.first_channel = g * p.oc + first;
+      k.channels = std::min<std::int64_t>(k.vectors * 16, p.oc - first);
+      k.tail = static_cast<int>(k.channels - (k.vectors - 1) * 16);
+      k.weights = p.weight_bytes;
+      k.init = p.init_count;
+      first += k.channels;
+      p.weight_bytes += static_cast<std::int64_t>(ph.segments.size()) * ph.quads * k.vectors * 64;
+      p.init_count += k.vectors * 16;
+      ph.blocks.push_back(k);
+    }
+  }
+}
+
+/// The phase's rows in `bands` bands that differ by at most `unit` rows.
+void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
+  const std::int64_t units = ceil_div(ph.rows, unit);
+  ph.bands = std::min(bands, units);
+  ph.band_unit = unit;
+  ph.band_rows = ceil_div(units, ph.bands) * unit;
+  ph.long_bands = units % ph.bands == 0 ? ph.bands : units % ph.bands;
+}
+
+/// What `threads` workers need when tasks are single blocks, in clocks: dots and epilogue, the weights they read, rows that another
+/// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
+/// each other, so it is the mean, and a task that a slow core has begun.
+double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
+  constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
+  const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.bands * blocks;
+  const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
+  const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c);
+  const bool sharing = threads >= region::kSharingWorkers;
+  const double bytes_a_clock = sharing ? 8 : 16, start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
+  double worst = 0, sum = 0, longest = 0;
+  for (std::int64_t w = 0; w < threads; ++w) {
+    double clocks = 0, bytes = 0, foreign = 0;
+    std::int64_t band = -1;
+    std::vector<bool> read(static_cast<std::size_t>(blocks));
+    const std::int64_t from = tasks * w / threads, until = tasks * (w + 1) / threads;
+    for (std::int64_t t = from; t < until; ++t) {
+      const std::int64_t list = t % (ph.bands * blocks);
+      const std::int64_t next = ph.parts_first ? list % ph.bands : list / blocks;
+      const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.bands : list % blocks);
+      const auto pixels = static_cast<double>(ph.pixels_of(next));
+      clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + start;
+      if (!read[block] || block_weights * static_cast<double>(blocks) > (512 << 10)) bytes += block_weights;
+      read[block] = true;
+      // Of this band, the part of rows that belongs to others.
+      const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
+      const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
+      const auto own = static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
+      const double share = p.images > 1 ? 0 : 1 - own;
+      foreign += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
+      if (next == band) continue;
+      foreign += pixels * in_bytes * share;
+      if (ph.copies) {  // narrow bands copy the rows between them twice
+        bytes += sharing ? static_cast<double>(ph.y.extent(ph.rows_of(next)) * ph.strip_row_bytes()) : pixels * in_bytes;
+      }
+      band = next;
+    }
+    const double all = clocks + bytes / bytes_a_clock + foreign / kForeignBytesAClock;
+    worst = std::max(worst, all);
+    sum += all;
+    if (until > from) longest = std::max(longest, all / static_cast<double>(until - from));
+  }
+  return sharing ? sum / threads + longest : worst;
+}
+
+}  // namespace
+
+void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
+  const bool tiles = p.dots == Dots::amx, sharing = threads >= region::kSharingWorkers;
+  std::int64_t align = 1;  // band starts at which every divided operand starts a new element, so one pixel table serves all bands
+  for (const auto& o : stage.operands) {
+    if (o.div.size() != 4 || o.ref.strides[2] == 0) continue;
+    align = std::lcm(align, o.div[2] / std::gcd(o.div[2], ph.y.stride));
+  }
+  if (tiles && !ph.flat && ph.row_pixels <= 16 && threads > 1) align = std::lcm(align, std::int64_t{2});  // two blocks a tile
+  std::int64_t out_bytes = 0;
+  for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
+  const std::int64_t row_bytes =
+      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
+  const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
+  // All weights pass once a band: heavy weights want few bands, light ones want bands that stay in L2 together with their outputs.
+  const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
+  const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
+  const std::int64_t least = ceil_div(ph.rows, ceil_div(rows, align) * align);
+  // A line is cut anywhere for the threads, into more bands where tiles end.
+  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue) : align;
+  const auto unit = [&](std::int64_t bands) { return bands <= 2 * threads ? align : tile; };
+  const std::int64_t weights = p.weight_bytes, inits = p.init_count;
+  make_blocks(p, ph, 4, weights, inits);
+  split_bands(ph, least, unit(least));
+  // Threads are worth their start from about 2 us on: what the regions around share out lies in several caches.
+  const double speed = tiles ? 8 : 1;
+  const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
+                      static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
+  if (threads <= 1 || work < 1e6) return;
+  threads = std::min(threads, kMostThreads);
+  const double clocks_per_vector =
+      static_cast<double>(ph.all_quads()) / 1.7 / speed + 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
+  Phase best;
+  double fewest = 1e300;
+  const std::int64_t step = ceil_div(threads, 16);
+  const std::int64_t most = std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
+  for (const int vectors : {4, 2}) {  // tiles take two at a time: blocks of two cost them nothing
+    if (vectors == 2 && !(tiles && sharing)) continue;
+    make_blocks(p, ph, vectors, weights, inits);
+    ph.parts = static_cast<int>(ph.blocks.size());
+    for (std::int64_t bands = least; bands <= most; bands = (bands / step + 1) * step) {
+      for (const bool parts_first : {false, true}) {
+        split_bands(ph, bands, unit(bands));
+        ph.parts_first = parts_first;
+        const double clocks = slowest_worker(p, ph, clocks_per_vector, threads);
+        if (clocks >= fewest) continue;
+        fewest = clocks;
+        best = ph;
+      }
+    }
+  }
+  ph = std::move(best);
+}
+
+}  // namespace octavo::cpu::avx512
