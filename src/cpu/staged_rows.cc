@@ -85,7 +85,8 @@ Schedule schedule_of(const Region& r, int threads) {
   // Of more threads than two, those that are done take tasks from others: twice as many, as far as two rows are left for each.
   const bool sharing = threads >= region::kSharingWorkers;
   const std::int64_t most = sharing ? (last.out + 1) / 2 : last.out;
-  const std::int64_t count = threads <= 1 || images >= threads ? 1 : std::clamp<std::int64_t>(sharing ? 2 * threads : threads, 1, most);
+  const std::int64_t count =
+      threads <= 1 || images >= threads ? 1 : std::clamp<std::int64_t>(sharing ? 2 * threads : threads, 1, most);
   Schedule s;
   s.between_rows.assign(n - 1, 1);
   for (std::int64_t t = 0; t < count; ++t) {

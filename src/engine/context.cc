@@ -107,7 +107,8 @@ void Context::run_region(std::size_t index) {
     Kept& kept = kept_[static_cast<std::size_t>(worker)];
     if (kept.region_run != region_run_) kept = {.region_run = region_run_};
     const std::byte* ahead = ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)];
-    if (end < ThreadPool::first_task(tasks, worker + 1, active)) ahead = kernel->first_read(end);  // more of this worker's share follows
+    if (end < ThreadPool::first_task(tasks, worker + 1, active))
+      ahead = kernel->first_read(end);  // more of this worker's share follows
     const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, ahead, &kept.what};
     kernel->run(memory_[0], begin, end, w);
   });

@@ -71,7 +71,10 @@ int available_cores() {
 }
 
 ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
-    : size_(threads), steals_(threads >= region::kSharingWorkers), load_(std::move(load)), shares_(new Share[static_cast<std::size_t>(threads)]) {
+    : size_(threads),
+      steals_(threads >= region::kSharingWorkers),
+      load_(std::move(load)),
+      shares_(new Share[static_cast<std::size_t>(threads)]) {
   if (load_) load_->threads.fetch_add(size_, std::memory_order_relaxed);
 }
 

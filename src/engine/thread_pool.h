@@ -1,5 +1,5 @@
-// A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is the
-// same in every run; from three workers on, those that are done take from the shares of others (docs/threads.md).
+// A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is
+// the same in every run; from three workers on, those that are done take from the shares of others (docs/threads.md).
 #pragma once
 
 #include <atomic>
@@ -51,9 +51,9 @@ class ThreadPool {
   }
 
   /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..k-1, k = min(tasks, size), and is one
-  /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what is
-  /// left of it at a time, from the front, and then half of the largest share of others, from its back. Returns when all tasks are
-  /// done; what workers wrote is visible to the caller.
+  /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what
+  /// is left of it at a time, from the front, and then half of the largest share of others, from its back. Returns when all tasks
+  /// are done; what workers wrote is visible to the caller.
   template <class Body>
   void run(int tasks, Body&& body) {
     if (size_ == 1 || tasks <= 1) {

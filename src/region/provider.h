@@ -36,8 +36,10 @@ inline constexpr int kSharingWorkers = 3;
 struct Worker {
   int index = 0, count = 1;
   std::byte* scratch = nullptr;
-  const std::byte* ahead = nullptr;  ///< what the thread may read next, in this region or a later one: to be fetched into cache, never read
-  /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; -1 at first. Null: nothing.
+  const std::byte* ahead =
+      nullptr;  ///< what the thread may read next, in this region or a later one: to be fetched into cache, never read
+  /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; -1 at first. Null:
+  /// nothing.
   std::int64_t* kept = nullptr;
 };
 

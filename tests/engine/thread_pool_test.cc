@@ -100,7 +100,8 @@ TEST(ThreadPool, OthersTakeWhatASlowWorkerHasNotBegun) {
   });
   EXPECT_EQ(by[0], 0);
   EXPECT_EQ(std::count(by.begin(), by.end(), -1), 0);
-  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 8) << "its first call takes half of its 16; the rest went to others while it slept";
+  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 8)
+      << "its first call takes half of its 16; the rest went to others while it slept";
 }
 
 TEST(ThreadPool, DoesNotWaitForWorkersThatFindNothingLeft) {

@@ -22,7 +22,7 @@ struct TaskItem {
   int phase = 0;
   std::int64_t image = 0, band = 0;
   int first_block = 0, last_block = 0;
-  std::size_t size = 0;  ///< which of the phase's sizes of bands
+  std::size_t size = 0;    ///< which of the phase's sizes of bands
   std::int64_t strip = 0;  ///< number of the phase, image and band
 };
 

@@ -44,14 +44,14 @@ void split_bands(Phase& ph, std::int64_t bands, std::int64_t unit) {
 
 /// What `threads` workers need when tasks are single blocks, in clocks: dots and epilogue, the weights they read, rows that another
 /// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
-/// each other, so it is the mean, and a task that a slow core has begun.
+/// each other, so it is the mean, and a task that a core of a third of the others' speed has begun.
 double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
   constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.bands * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
   const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c);
   const bool sharing = threads >= region::kSharingWorkers;
-  const double bytes_a_clock = sharing ? 8 : 16, start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
+  const double bytes_a_clock = 16, start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
   double worst = 0, sum = 0, longest = 0;
   for (std::int64_t w = 0; w < threads; ++w) {
     double clocks = 0, bytes = 0, foreign = 0;
@@ -64,7 +64,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.bands : list % blocks);
       const auto pixels = static_cast<double>(ph.pixels_of(next));
       clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + start;
-      if (!read[block] || block_weights * static_cast<double>(blocks) > (512 << 10)) bytes += block_weights;
+      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > (512 << 10))) bytes += block_weights;
       read[block] = true;
       // Of this band, the part of rows that belongs to others.
       const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
@@ -84,7 +84,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
     sum += all;
     if (until > from) longest = std::max(longest, all / static_cast<double>(until - from));
   }
-  return sharing ? sum / threads + longest : worst;
+  return sharing ? sum / threads + 2 * longest : worst;
 }
 
 }  // namespace
