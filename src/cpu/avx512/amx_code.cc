@@ -254,15 +254,19 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, c
   c.sub(c.r15, tile.place(tile.pixels, 0));
 }
 
-/// The same in straight-line code, with the next tile's passes in between; rsi stays. A pass is stored right behind its products:
-/// that is still early for the loads of the instructions that follow (docs/kernels.md).
-void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pass>& passes, bool loops) {
+/// Operations from which on an epilogue takes longer than the products of few channels.
+constexpr std::size_t kLongEpilogue = 6;
+
+/// The same in straight-line code, with the next tile's passes in between; rsi stays. Where the epilogue is long a pass is stored
+/// right behind its products: that is still early for the loads of the instructions that follow (docs/kernels.md). Else behind
+/// the epilogue's part: the products are what is waited for.
+void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pass>& passes, bool loops, bool among) {
   emitter.begin(tile, 0, true);
   const auto steps = static_cast<std::size_t>(emitter.steps()), parts = passes.size();
   for (std::size_t part = 0; part < parts; ++part) {
     const std::size_t first = steps * part / parts, until = steps * (part + 1) / parts;
     std::vector<Unit> units = passes[part].products;
-    units.insert(units.end(), passes[part].stores.begin(), passes[part].stores.end());
+    if (among) units.insert(units.end(), passes[part].stores.begin(), passes[part].stores.end());
     std::size_t done = 0;
     if (loops) units[done++](), emitter.forget_pointers();
     const std::size_t straight = units.size() - done, begin = done;
@@ -273,6 +277,7 @@ void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pas
       emitter.step(static_cast<int>(i));
     }
     for (; done < units.size(); ++done) units[done]();
+    if (!among) AmxTile::run(passes[part].stores);
   }
 }
 
@@ -307,7 +312,7 @@ std::size_t emit_amx_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, con
   c.dec(c.qword[c.rdi + kTiles]);
   if (is_short(program, tile)) {
     c.jz(last, Xbyak::CodeGenerator::T_NEAR);
-    epilogue(emitter, tile, t.sums(advance), t.loops());
+    epilogue(emitter, tile, t.sums(advance), t.loops(), program.operations() >= kLongEpilogue);
     c.add(c.rsi, advance);
     c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
     c.L(last);
