@@ -255,7 +255,7 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, c
 }
 
 /// Operations from which on an epilogue takes longer than the products of few channels.
-constexpr std::size_t kLongEpilogue = 6;
+constexpr std::int64_t kLongEpilogue = 7;
 
 /// The same in straight-line code, with the next tile's passes in between; rsi stays. Where the epilogue is long a pass is stored
 /// right behind its products: that is still early for the loads of the instructions that follow (docs/kernels.md). Else behind
