@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -510,7 +511,14 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
     begin = end;
   }
   std::shuffle(runs.begin(), runs.end(), rng_);
-  for (const auto& [begin, end] : runs) (*kernel)->run(at, begin, end, region::Worker{0, 1, base});
+  // Two workers in turns, each with scratch that says what it holds.
+  std::vector<std::byte> other(scratch);
+  auto* other_base = other.data() + (64 - reinterpret_cast<std::uintptr_t>(other.data()) % 64) % 64;
+  std::array<std::int64_t, 2> kept{-1, -1};
+  for (const auto& [begin, end] : runs) {
+    const int w = pick(0, 1);
+    (*kernel)->run(at, begin, end, region::Worker{w, 2, w == 0 ? base : other_base, nullptr, &kept[static_cast<std::size_t>(w)]});
+  }
   for (std::size_t k = (*kernel)->scratch_bytes(); base + k < scratch.data() + scratch.size(); ++k) {
     if (base[k] != std::byte{0xA5}) return fmt::format("wrote past its {} bytes of scratch{}", (*kernel)->scratch_bytes(), repeat);
   }
