@@ -198,7 +198,9 @@ TEST(StagedEpilogues, TheKeyTellsWhatIsHandedOn) {
     ASSERT_TRUE(back) << back.error().message;
     const auto& stages = back->regions[0].stages;
     EXPECT_EQ(stages[1].operands.back().ref.buffer, stages[0].stores[0].buffer);
-    if (!stages[1].anchor.none()) EXPECT_NE(stages[1].anchor.inputs[0].buffer, stages[0].stores[0].buffer);
+    if (!stages[1].anchor.none()) {
+      EXPECT_NE(stages[1].anchor.inputs[0].buffer, stages[0].stores[0].buffer);
+    }
     const auto offers = cpu::cpu_provider().offers(back->regions[0], *back);
     ASSERT_EQ(offers.size(), 1U);
     EXPECT_EQ(offers[0].refusal, "");
