@@ -50,6 +50,9 @@ const region::Provider* find_provider(const Providers& providers, const region::
   return nullptr;
 }
 
+/// Kernels that a thread is worth starting for, and as many as are started.
+constexpr int kRegionsOfLoader = 4, kMostLoaders = 16;
+
 tl::unexpected<Error> internal(std::string message) {
   return fail(ErrorKind::internal, std::move(message));
 }
@@ -162,25 +165,46 @@ Status Engine::fits(const std::string& name) const {
                           name, needed / (1 << 20), plan_.arena_bytes, most / (1 << 20)));
 }
 
+Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& providers, std::size_t i, std::string_view who) const {
+  const region::Region& r = plan_.regions[i];
+  const region::Provider* provider = find_provider(providers, r, plan_);
+  if (provider == nullptr) {
+    std::vector<std::string_view> names;
+    for (const region::Provider* p : providers) names.push_back(p->name());
+    return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name, r.tactic,
+                                fmt::join(names, ", ")));
+  }
+  std::vector<const std::byte*> packed;
+  for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
+  auto kernel = provider->instantiate(r, plan_, packed);
+  if (!kernel) {
+    return fail(kernel.error().kind,
+                fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic, kernel.error().message));
+  }
+  return std::move(*kernel);
+}
+
+/// Kernels are made on several cores: for generated ones it is most of what loading takes.
 Status Engine::instantiate(const Providers& providers, std::string_view who) {
-  core_load_ = std::make_shared<CoreLoad>(available_cores());
-  for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
-    const region::Region& r = plan_.regions[i];
-    const region::Provider* provider = find_provider(providers, r, plan_);
-    if (provider == nullptr) {
-      std::vector<std::string_view> names;
-      for (const region::Provider* p : providers) names.push_back(p->name());
-      return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name, r.tactic,
-                                  fmt::join(names, ", ")));
+  const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
+  core_load_ = std::make_shared<CoreLoad>(cores);
+  kernels_.resize(plan_.regions.size());
+  std::vector<Error> errors(plan_.regions.size());
+  std::vector<char> failed(plan_.regions.size(), 0);
+  OCTAVO_TRY(const auto pool, ThreadPool::create(std::clamp(regions / kRegionsOfLoader, 1, std::min(cores, kMostLoaders))));
+  pool->run(regions, [&](int begin, int end, int) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      auto kernel = kernel_for(providers, i, who);
+      if (kernel) {
+        kernels_[i] = std::move(*kernel);
+      } else {
+        failed[i] = 1;
+        errors[i] = std::move(kernel.error());
+      }
     }
-    std::vector<const std::byte*> packed;
-    for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
-    auto kernel = provider->instantiate(r, plan_, packed);
-    if (!kernel) {
-      return fail(kernel.error().kind,
-                  fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic, kernel.error().message));
-    }
-    kernels_.push_back(std::move(*kernel));
+  });
+  for (std::size_t i = 0; i < failed.size(); ++i) {
+    if (failed[i] != 0) return tl::unexpected(std::move(errors[i]));  // the first, whatever order they were found in
   }
   return {};
 }

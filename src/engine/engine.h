@@ -24,7 +24,7 @@ using Providers = std::vector<const region::Provider*>;
 class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
-  /// the engine was built or loaded) and instantiates one kernel a region, with the first
+  /// the engine was built or loaded) and instantiates one kernel a region, on several cores, with the first
   /// provider whose offers name its tactic. `graph_text` is kept for `explain`. The providers are not used after the call.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
@@ -49,6 +49,8 @@ class Engine {
   [[nodiscard]] Status read(std::span<const std::byte> file, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
   [[nodiscard]] Status instantiate(const Providers& providers, std::string_view who);
+  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
+                                                                   std::string_view who) const;
 
   region::Plan plan_;
   std::string plan_hash_, graph_text_;

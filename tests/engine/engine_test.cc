@@ -136,6 +136,19 @@ TEST(Engine, RefusesWrongBindings) {
   EXPECT_EQ(toy::run(*c, x), toy::expected(x)) << "a refused run must not spoil the next";
 }
 
+// Kernels are made on several threads: of several that cannot be made the first is named, each time.
+TEST(Engine, OfManyRegionsTheFirstThatFailsIsNamed) {
+  region::Plan p = toy::plan();
+  for (int i = 0; i < 60; ++i) p.regions.push_back(p.regions[1]);
+  ASSERT_TRUE(Engine::create(p, toy::providers()));
+  for (const std::size_t broken : {17U, 18U, 40U, 61U}) p.regions[broken].tactic = "cuda.conv";
+  for (int round = 0; round < 20; ++round) {
+    const auto e = Engine::create(p, toy::providers());
+    ASSERT_FALSE(e);
+    EXPECT_EQ(e.error().message, "new engine: region 17 \"add\": no provider for tactic \"cuda.conv\" (providers: toy)");
+  }
+}
+
 TEST(Engine, UnknownTacticAndMissingInstructionsAreNamed) {
   region::Plan p = toy::plan();
   p.regions[1].tactic = "cuda.conv";
