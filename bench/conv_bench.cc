@@ -1,8 +1,8 @@
 // Speed of the generated convolutions, one thread: each layer beside the machine's vpdpbusd peak, measured in the same rounds.
-//   octavo_conv_bench [--layer=TEXT] [--tactic=TEXT] [--rounds=N]
+//   octavo_conv_bench [--layer=TEXT] [--tactic=TEXT] [--rounds=N] [--copies=N]
 // Prints the fastest round of each (a busy machine only ever slows a round down), and the median over rounds of layer / peak of the
-// same round. MACs are nominal (padding included). Buffers of a layer rotate through 8 copies. Every layer's result is checked at
-// 200 random elements first; a wrong one ends the program with 1.
+// same round. MACs are nominal (padding included). Buffers of a layer rotate through N copies (8). Every layer's result is checked
+// at 200 random elements first; a wrong one ends the program with 1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class Peak {
 
 class Bench {
  public:
-  explicit Bench(const Layer& layer) : layer_(layer) { build(); }
+  Bench(const Layer& layer, int copies) : layer_(layer), copies_(copies) { build(); }
 
   [[nodiscard]] double gmac() const {
     return static_cast<double>(layer_.batch * layer_.o * out() * out() * (layer_.c / layer_.groups) * layer_.kernel *
@@ -192,7 +192,7 @@ class Bench {
   }
 
   void allocate() {
-    for (int copy_index = 0; copy_index < 8; ++copy_index) {
+    for (int copy_index = 0; copy_index < copies_; ++copy_index) {
       auto& m = memory_.emplace_back();
       for (const auto& b : plan_.buffers) {
         auto& bytes = storage_.emplace_back(static_cast<std::size_t>(b.bytes) + 256);
@@ -253,6 +253,7 @@ class Bench {
   }
 
   Layer layer_;
+  int copies_;
   std::mt19937 rng_{1};
   region::Region region_;
   region::Plan plan_;
@@ -293,10 +294,15 @@ std::vector<Layer> layers() {
       {"1x1 64->64 @80 table", 64, 80, 64, 1, 1, 1, 1, Tail::table},
       {"fc 2048->1000 n1", 2048, 1, 1000, 1},
       {"fc 2048->1000 n8", 2048, 1, 1000, 1, 1, 1, 8},
-      {"dw 3x3 96 @112/2", 96, 112, 96, 3, 2, 96},
       {"dw 3x3 32 @112", 32, 112, 32, 3, 1, 32},
+      {"dw 3x3 96 @112/2", 96, 112, 96, 3, 2, 96},
       {"dw 3x3 144 @56", 144, 56, 144, 3, 1, 144},
+      {"dw 3x3 144 @56/2", 144, 56, 144, 3, 2, 144},
+      {"dw 3x3 192 @28", 192, 28, 192, 3, 1, 192},
+      {"dw 3x3 192 @28/2", 192, 28, 192, 3, 2, 192},
       {"dw 3x3 384 @14", 384, 14, 384, 3, 1, 384},
+      {"dw 3x3 576 @14", 576, 14, 576, 3, 1, 576},
+      {"dw 3x3 576 @14/2", 576, 14, 576, 3, 2, 576},
       {"dw 3x3 960 @7", 960, 7, 960, 3, 1, 960},
       {"dw 5x5 240 @28", 240, 28, 240, 5, 1, 240},
   };
@@ -304,7 +310,7 @@ std::vector<Layer> layers() {
 
 int main_(int argc, char** argv) {
   std::string only, part = ".jit";
-  int rounds = 80;
+  int rounds = 80, copies = 8;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     if (a.rfind("--layer=", 0) == 0)
@@ -313,8 +319,10 @@ int main_(int argc, char** argv) {
       part = a.substr(9);
     else if (a.rfind("--rounds=", 0) == 0)
       rounds = std::stoi(a.substr(9));
+    else if (a.rfind("--copies=", 0) == 0)
+      copies = std::max(1, std::stoi(a.substr(9)));
     else {
-      fmt::print(stderr, "usage: octavo_conv_bench [--layer=TEXT] [--tactic=TEXT] [--rounds=N]\n");
+      fmt::print(stderr, "usage: octavo_conv_bench [--layer=TEXT] [--tactic=TEXT] [--rounds=N] [--copies=N]\n");
       return 2;
     }
   }
@@ -322,7 +330,7 @@ int main_(int argc, char** argv) {
   fmt::print("{:<26} {:>9} {:>9} {:>9} {:>7} {:>7}  tactic\n", "layer", "us", "GMAC/s", "peak", "ratio", "median");
   for (const Layer& layer : layers()) {
     if (layer.name.find(only) == std::string::npos) continue;
-    Bench bench(layer);
+    Bench bench(layer, copies);
     if (const auto why = bench.prepare(part); !why.empty()) {
       fmt::print("{:<26} {}\n", layer.name, why);
       if (why.rfind("wrong", 0) == 0) return 1;

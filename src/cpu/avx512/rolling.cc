@@ -11,6 +11,9 @@ namespace octavo::cpu::avx512 {
 namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
+/// Where an image and its result stay in L2, all rows of a block come one after the other: input rows and weights are then read
+/// from L2 once. Larger ones go through all blocks row by row, which reads what is farther away once.
+constexpr std::int64_t kNearBytes = 1 << 19;
 
 class RollingKernel final : public region::Kernel {
  public:
@@ -28,10 +31,20 @@ class RollingKernel final : public region::Kernel {
   [[nodiscard]] int tasks() const override { return d_.tasks.count; }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
-    each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end,
-              [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
-                run_rows(memory, image, y, d_.blocks[b], code_of_[static_cast<std::size_t>(rows) - 1][b]);
-              });
+    const auto call = [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
+      run_rows(memory, image, y, d_.blocks[b], code_of_[static_cast<std::size_t>(rows) - 1][b]);
+    };
+    if (d_.tasks.rows == 0 || !d_.by_block) {
+      each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end, call);
+      return;
+    }
+    const std::int64_t h = d_.shape.out_h, until = d_.tasks.rows * end / d_.tasks.count;
+    for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // an image each
+      next = std::min(until, (r / h + 1) * h);
+      for (std::size_t b = 0; b < d_.blocks.size(); ++b) {
+        for (std::int64_t i = r; i < next; i += d_.rows) call(r / h, i % h, std::min(d_.rows, next - i), b);
+      }
+    }
   }
 
  private:
@@ -77,7 +90,6 @@ class RollingKernel final : public region::Kernel {
     }
     args.padding = padding_.data();
     args.columns = std::max<std::int64_t>(0, s.w - loop0);
-    args.count = s.out_w;
     args.weights = weights_ + block.weights;
     args.values = values_ + block.init;
     const auto& sinks = d_.epilogue.pack.sinks;
@@ -132,6 +144,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
     d.blocks.push_back(b);
     clocks += static_cast<double>(d.rows) * (3.5 * b.vectors + 2) + 4 * static_cast<double>(d.stride());
   }
+  d.by_block = s.c * (s.h * s.w + s.out_h * s.out_w) <= kNearBytes;
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);

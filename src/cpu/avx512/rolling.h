@@ -29,6 +29,7 @@ struct RollingPlan {
   Requant requant;
   std::int32_t zero = 0;
   std::int64_t rows = 1;  ///< output rows computed together: 2 at stride 1
+  bool by_block = false;  ///< all rows of a task, then the next block
   RowTasks tasks;
   std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
   std::int64_t weight_bytes = 0, init_count = 0;
@@ -58,7 +59,6 @@ struct RollingArgs {
   std::array<std::array<const std::byte*, 4>, 2> first{};  ///< the columns before those
   const std::byte* padding = nullptr;                      ///< 64 zero points
   std::int64_t columns = 0;                                ///< that exist from `row` on; the rest is padding
-  std::int64_t count = 0;                                  ///< output columns, >= 1
   const std::byte* weights = nullptr;
   const float* values = nullptr;  ///< packed constant 1 at the block's init
   std::array<std::byte*, kRollingSinks> out{};
