@@ -32,7 +32,7 @@ class RollingKernel final : public region::Kernel {
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
     const auto call = [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
-      run_rows(memory, image, y, d_.blocks[b], code_of_[static_cast<std::size_t>(rows) - 1][b]);
+      run_rows(memory, image, y, rows, 1, b);
     };
     if (d_.tasks.rows == 0 || !d_.by_block) {
       each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end, call);
@@ -41,8 +41,10 @@ class RollingKernel final : public region::Kernel {
     const std::int64_t h = d_.shape.out_h, until = d_.tasks.rows * end / d_.tasks.count;
     for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // an image each
       next = std::min(until, (r / h + 1) * h);
+      const std::int64_t steps = (next - r) / d_.rows, rest = (next - r) % d_.rows;
       for (std::size_t b = 0; b < d_.blocks.size(); ++b) {
-        for (std::int64_t i = r; i < next; i += d_.rows) call(r / h, i % h, std::min(d_.rows, next - i), b);
+        if (steps > 0) run_rows(memory, r / h, r % h, d_.rows, steps, b);
+        if (rest > 0) run_rows(memory, r / h, r % h + steps * d_.rows, rest, 1, b);
       }
     }
   }
@@ -70,26 +72,18 @@ class RollingKernel final : public region::Kernel {
     }
   }
 
-  void run_rows(const region::Memory& memory, std::int64_t image, std::int64_t y, const Block& block, RollingFn code) const {
+  void run_rows(const region::Memory& memory, std::int64_t image, std::int64_t y, std::int64_t rows, std::int64_t steps,
+                std::size_t b) const {
     const auto& x = stage_.anchor.inputs.front();
-    const ConvShape& s = d_.shape;
-    const std::byte* corner = memory.at(x) + image * x.strides[0] + block.first_channel;
-    const std::int64_t x0 = -s.pads[1], loop0 = x0 + d_.first_columns();
+    const Block& block = d_.blocks[b];
+    const std::int64_t stride = d_.stride();
     RollingArgs args;
-    for (std::int64_t i = 0; i < 4; ++i) {
-      const auto k = static_cast<std::size_t>(i);
-      const std::int64_t input = y * s.stride[0] - s.pads[0] + i;
-      const bool inside = input >= 0 && input < s.h;
-      const std::byte* row = corner + input * x.strides[2];
-      args.row[k] = inside ? row + loop0 * x.strides[3] : padding_.data();
-      args.step[k] = inside ? x.strides[3] : 0;
-      for (std::int64_t n = 0; n < d_.first_columns(); ++n) {
-        const bool exists = inside && x0 + n >= 0 && x0 + n < s.w;
-        args.first[static_cast<std::size_t>(n)][k] = exists ? row + (x0 + n) * x.strides[3] : padding_.data();
-      }
-    }
+    args.y = y * stride - d_.shape.pads[0];
+    args.row = memory.at(x) + (image * x.strides[0] + block.first_channel + args.y * x.strides[2]);
+    args.row_bytes = x.strides[2];
+    args.step_bytes = rows * stride * x.strides[2];
+    args.steps = steps;
     args.padding = padding_.data();
-    args.columns = std::max<std::int64_t>(0, s.w - loop0);
     args.weights = weights_ + block.weights;
     args.values = values_ + block.init;
     const auto& sinks = d_.epilogue.pack.sinks;
@@ -97,7 +91,7 @@ class RollingKernel final : public region::Kernel {
       const auto& ref = stage_.stores[static_cast<std::size_t>(sinks[k].output)];
       args.out[k] = memory.at(ref) + image * ref.strides[0] + y * ref.strides[2] + block.first_channel;
     }
-    code(&args);
+    code_of_[static_cast<std::size_t>(rows) - 1][b](&args);
   }
 
   RollingPlan d_;

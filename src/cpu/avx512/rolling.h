@@ -52,13 +52,14 @@ inline constexpr int kRollingSinks = 3;
 [[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_rolling(const region::Region& region, RollingPlan r,
                                                                    std::span<const std::byte* const> packed);
 
-/// One block over output rows y .. y + rows - 1. Input rows y * stride - pad ...; a row of padding has step 0.
+/// One block over `steps` times `rows` output rows from y on. The function changes row, y, out and steps.
 struct RollingArgs {
-  std::array<const std::byte*, 4> row{};                   ///< at the first column that the loop loads
-  std::array<std::int64_t, 4> step{};                      ///< bytes between columns
-  std::array<std::array<const std::byte*, 4>, 2> first{};  ///< the columns before those
-  const std::byte* padding = nullptr;                      ///< 64 zero points
-  std::int64_t columns = 0;                                ///< that exist from `row` on; the rest is padding
+  const std::byte* row = nullptr;      ///< column 0 of the first input row, which may be above the tensor: then it is not read
+  std::int64_t row_bytes = 0;          ///< between input rows
+  std::int64_t step_bytes = 0;         ///< between the first input rows of steps
+  std::int64_t y = 0;                  ///< index of the first input row
+  std::int64_t steps = 1;              ///< >= 1
+  const std::byte* padding = nullptr;  ///< 64 zero points
   const std::byte* weights = nullptr;
   const float* values = nullptr;  ///< packed constant 1 at the block's init
   std::array<std::byte*, kRollingSinks> out{};

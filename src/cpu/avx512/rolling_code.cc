@@ -39,9 +39,11 @@ class Rolling {
     enter(c_, 16);
     const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
     constants();
+    c_.mov(c_.ptr[c_.rsp], c_.rdi);
     c_.mov(c_.rax, c_.ptr[c_.rdi + at(offsetof(RollingArgs, padding))]);
-    c_.mov(c_.ptr[c_.rsp], c_.rax);
+    c_.mov(c_.ptr[c_.rsp + 8], c_.rax);
     c_.mov(weights_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, weights))]);
+    c_.mov(values_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, values))]);  // rdi itself: the arguments are at [rsp]
     if (form_ != Form::pair) {
       for (int k = 0; k < 3; ++k) {
         for (int v = 0; v < s_.vectors; ++v) {
@@ -49,18 +51,10 @@ class Rolling {
         }
       }
     }
-    for (int k = 0; k < static_cast<int>(d_.first_columns()); ++k) {
-      for (int i = 0; i < input_rows(); ++i) c_.mov(row(i), c_.ptr[c_.rdi + at(offsetof(RollingArgs, first)) + (k * 4 + i) * 8]);
-      interleave(k);
-    }
-    for (int i = 0; i < input_rows(); ++i) {
-      c_.mov(row(i), c_.ptr[c_.rdi + at(offsetof(RollingArgs, row)) + 8 * i]);
-      c_.mov(step(i), c_.ptr[c_.rdi + at(offsetof(RollingArgs, step)) + 8 * i]);
-    }
-    for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k)
-      c_.mov(out(k), c_.ptr[c_.rdi + at(offsetof(RollingArgs, out)) + 8 * static_cast<int>(k)]);
-    c_.mov(columns_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, columns))]);
-    c_.mov(values_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, values))]);  // rdi itself: the arguments are read
+    Xbyak::Label next;
+    c_.align(32);
+    c_.L(next);
+    begin_rows();
     const int count = static_cast<int>(d_.shape.out_w);
     if (form_ == Form::scattered) {
       for (int v = 0; v < s_.vectors; ++v) dot(sum(0, v), column(0, v), weight(0, v, 0), true);
@@ -73,11 +67,13 @@ class Rolling {
       repeat(count / 2, 2, [&](int i) { pair(2 * i, 2); });
       if (count % 2 == 1) pair(count / 2 % 2 * 2, 1);
     }
+    end_rows();
+    c_.jnz(next, Xbyak::CodeGenerator::T_NEAR);
     leave(c_, 16);
     for (auto& [label, back] : switches_) {  // the row is over: padding from here on
       c_.L(label);
       for (int i = 0; i < input_rows(); ++i) {
-        c_.mov(row(i), c_.ptr[c_.rsp]);
+        c_.mov(row(i), c_.ptr[c_.rsp + 8]);
         c_.xor_(step(i), step(i));
       }
       c_.mov(columns_, 0x7fffffff);
@@ -137,6 +133,56 @@ class Rolling {
       c_.vmovdqa64(Zmm(kHeld), pool_.table(t, false, half.offset));
       c_.vmovdqa64(Zmm(kHeld + 1), pool_.table(t, false, half.offset + 64));
     }
+  }
+
+  /// Where the rows and results begin; the columns before the loop.
+  void begin_rows() {
+    const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
+    const ConvShape& shape = d_.shape;
+    const Reg64 args = count_, y = columns_, free = out(0), zero = out(1);
+    c_.mov(args, c_.ptr[c_.rsp]);
+    c_.mov(y, c_.ptr[args + at(offsetof(RollingArgs, y))]);
+    c_.mov(row(0), c_.ptr[args + at(offsetof(RollingArgs, row))]);
+    c_.mov(free, c_.ptr[args + at(offsetof(RollingArgs, row_bytes))]);
+    c_.lea(row(1), c_.ptr[row(0) + free]);
+    c_.lea(row(2), c_.ptr[row(0) + free * 2]);
+    if (input_rows() == 4) c_.lea(row(3), c_.ptr[row(1) + free * 2]);
+    c_.mov(free, c_.ptr[c_.rsp + 8]);
+    c_.xor_(zero.cvt32(), zero.cvt32());
+    for (int i = 0; i < input_rows(); ++i) {
+      c_.mov(step(i), stage_.anchor.inputs.front().strides[3]);
+      if (i > 0) c_.inc(y);
+      c_.cmp(y, static_cast<int>(shape.h));
+      c_.cmovae(row(i), free);  // unsigned: above the first row too
+      c_.cmovae(step(i), zero);
+    }
+    const int first = static_cast<int>(d_.first_columns()), left = static_cast<int>(shape.pads[1]);
+    for (int k = 0; k < first; ++k) {
+      if (k >= left && k - left < shape.w) {
+        interleave(k);
+        for (int i = 0; i < input_rows(); ++i) c_.add(row(i), step(i));
+      } else {
+        for (int v = 0; v < s_.vectors; ++v) c_.vmovdqa64(column(k, v), pool_.block(each_byte(d_.zero)));
+      }
+    }
+    for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k)
+      c_.mov(out(k), c_.ptr[args + at(offsetof(RollingArgs, out)) + 8 * static_cast<int>(k)]);
+    c_.mov(columns_, std::max<std::int64_t>(0, shape.w - (first - left)));
+  }
+
+  /// To the rows below; the zero flag is set behind the last.
+  void end_rows() {
+    const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
+    const Reg64 args = count_, bytes = columns_;
+    c_.mov(args, c_.ptr[c_.rsp]);
+    c_.mov(bytes, c_.ptr[args + at(offsetof(RollingArgs, step_bytes))]);
+    c_.add(c_.ptr[args + at(offsetof(RollingArgs, row))], bytes);
+    c_.add(c_.qword[args + at(offsetof(RollingArgs, y))], s_.rows * static_cast<int>(d_.stride()));
+    for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k) {
+      const auto& ref = stage_.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
+      c_.add(c_.qword[args + at(offsetof(RollingArgs, out)) + 8 * static_cast<int>(k)], s_.rows * static_cast<int>(ref.strides[2]));
+    }
+    c_.dec(c_.qword[args + at(offsetof(RollingArgs, steps))]);
   }
 
   /// f(0), f(1) ... f(count - 1), where f(i) and f(i + period) are the same code.
