@@ -11,9 +11,9 @@ namespace octavo::cpu::avx512 {
 namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
-/// Where an image and its result stay in L2, all rows of a block come one after the other: input rows and weights are then read
-/// from L2 once. Larger ones go through all blocks row by row, which reads what is farther away once.
-constexpr std::int64_t kNearBytes = 1 << 19;
+/// Rows go in bands, all of a block one after the other: less is done for each call, and weights are read once. Where an image and
+/// its result stay in L2 they are one band; what is farther away is read once for all blocks.
+constexpr std::int64_t kNearBytes = 1 << 20, kBandBytes = 1 << 17;
 
 class RollingKernel final : public region::Kernel {
  public:
@@ -34,13 +34,13 @@ class RollingKernel final : public region::Kernel {
     const auto call = [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
       run_rows(memory, image, y, rows, 1, b);
     };
-    if (d_.tasks.rows == 0 || !d_.by_block) {
+    if (d_.tasks.rows == 0) {
       each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end, call);
       return;
     }
     const std::int64_t h = d_.shape.out_h, until = d_.tasks.rows * end / d_.tasks.count;
-    for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // an image each
-      next = std::min(until, (r / h + 1) * h);
+    for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // a band each
+      next = std::min({until, (r / h + 1) * h, r + d_.band});
       const std::int64_t steps = (next - r) / d_.rows, rest = (next - r) % d_.rows;
       for (std::size_t b = 0; b < d_.blocks.size(); ++b) {
         if (steps > 0) run_rows(memory, r / h, r % h, d_.rows, steps, b);
@@ -138,7 +138,8 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
     d.blocks.push_back(b);
     clocks += static_cast<double>(d.rows) * (3.5 * b.vectors + 2) + 4 * static_cast<double>(d.stride());
   }
-  d.by_block = s.c * (s.h * s.w + s.out_h * s.out_w) <= kNearBytes;
+  const std::int64_t near = s.c * (s.h * s.w + s.out_h * s.out_w), step = ceil_div(near, s.out_h) * d.rows;
+  d.band = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kBandBytes / step) * d.rows;
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);

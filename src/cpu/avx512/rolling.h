@@ -29,7 +29,7 @@ struct RollingPlan {
   Requant requant;
   std::int32_t zero = 0;
   std::int64_t rows = 1;  ///< output rows computed together: 2 at stride 1
-  bool by_block = false;  ///< all rows of a task, then the next block
+  std::int64_t band = 1;  ///< output rows that are computed for one block, then for the next
   RowTasks tasks;
   std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
   std::int64_t weight_bytes = 0, init_count = 0;
