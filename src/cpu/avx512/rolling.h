@@ -2,7 +2,8 @@
 //
 // As in depthwise.h the four bytes of a dot are input rows. A row of output (two rows at stride 1) is computed from left to right:
 // each new input column is interleaved in registers once, [16 channels][4 rows] a vector, and takes the place of the column that
-// left the window; nothing is written in between. The epilogue is requantization (requant.h) and nothing else.
+// left the window, or at stride 2 goes to the sums of both outputs that use it; nothing is written in between. One call computes
+// several rows of a block. The epilogue is requantization (requant.h) and nothing else.
 // Full blocks of 64 channels need no lane-crossing permutes: after the interleave, lane L of vector v holds channels 16 L + 4 v ...
 // 16 L + 4 v + 3, which is the order that the packs of the epilogue turn back; weights and constants are packed in that order.
 // Packed constants: [0] s8 weights, a block each [kernel column][vector][output row][64 bytes]; [1] f32, five values a channel, all
