@@ -38,12 +38,13 @@ Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, co
 }
 
 std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options) {
-  // More than a core's second-level cache holds: what is written there comes back from farther away.
-  constexpr std::int64_t kLargeOperand = std::int64_t{2} << 20;
+  // More than a core's second-level cache holds beside what else is read: what is written there comes back from farther away. Of
+  // many threads each holds a part.
+  const std::int64_t from = std::int64_t{options.threads < region::kSharingWorkers ? 3 : 4} << 19;
   std::set<ir::ValueId> staged;
   for (const Link& link : find_links(unfused)) {
     const region::TensorRef& between = unfused.regions[link.first].stages.back().stores[0];
-    const bool large = ir::count(between.dims) * static_cast<std::int64_t>(ir::size_of(between.dtype)) >= kLargeOperand;
+    const bool large = ir::count(between.dims) * static_cast<std::int64_t>(ir::size_of(between.dtype)) >= from;
     const bool pool = link.kind == "conv-pool" && !options.disabled.contains("fuse-conv-pool");
     const bool operand = link.kind == kStageOperand && large && !options.disabled.contains(kStageOperand);
     if (pool || operand) staged.insert(link.value);

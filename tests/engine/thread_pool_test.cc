@@ -4,6 +4,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <string>
@@ -90,18 +91,34 @@ TEST(ThreadPool, TwoWorkersShareEvenly) {
   EXPECT_EQ(ranges, (std::vector<std::pair<int, int>>{{0, 5}, {5, 11}}));
 }
 
+// Worker 0 takes half of its 16 tasks and returns from them when all others are done: by the others, its own other half too.
 TEST(ThreadPool, OthersTakeWhatASlowWorkerHasNotBegun) {
   const auto pool = pool_of(4);
   std::vector<int> by(64, -1);
-  bool slow = true;  // of worker 0 only
+  std::atomic<bool> begun{false};
+  std::atomic<int> others{0};
+  const auto wait = [](const auto& ready) {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); !ready();) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  };
+  bool in_time = true;  // of worker 0
   pool->run(64, [&](int begin, int end, int worker) {
     for (int i = begin; i < end; ++i) by[static_cast<std::size_t>(i)] = worker;
-    if (worker == 0 && std::exchange(slow, false)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (worker == 0) {
+      begun = true;
+      in_time = wait([&] { return others == 56; });
+    } else {
+      (void)wait([&] { return begun.load(); });
+      others += end - begin;
+    }
   });
+  EXPECT_TRUE(in_time) << others << " of 56 tasks were taken by others";
   EXPECT_EQ(by[0], 0);
   EXPECT_EQ(std::count(by.begin(), by.end(), -1), 0);
-  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 8)
-      << "its first call takes half of its 16; the rest went to others while it slept";
+  EXPECT_EQ(std::count(by.begin(), by.end(), 0), 8);
 }
 
 TEST(ThreadPool, DoesNotWaitForWorkersThatFindNothingLeft) {
