@@ -159,7 +159,8 @@ TEST(Stages, AShortcutsConvolutionIsReadInTheEpilogue) {
 }
 
 TEST(Stages, LargeResultsAreReadInTheEpilogueByDefault) {
-  for (const int size : {36, 40}) {  // 2 images x 200 channels x 4 bytes a pixel
+  for (const auto& [size, threads] :
+       {std::pair{31, 1}, {32, 1}, {32, 2}, {36, 3}, {37, 3}}) {  // 2 images x 200 channels x 4 bytes a pixel
     auto g = ir::parse(downsample(size, 1, 200, true));
     ASSERT_TRUE(g) << g.error().message;
     const auto planned = [&](const plan::PlanOptions& o) {
@@ -167,8 +168,9 @@ TEST(Stages, LargeResultsAreReadInTheEpilogueByDefault) {
       EXPECT_TRUE(p) << p.error().message;
       return by_epilogue(p->plan);
     };
-    EXPECT_EQ(planned({}), size == 40 ? 1 : 0) << size;
     plan::PlanOptions o;
+    o.threads = threads;
+    EXPECT_EQ(planned(o), size == 32 || size == 37 ? 1 : 0) << size;
     o.forced = {"stage-operand"};
     EXPECT_EQ(planned(o), 1) << size;
     o.forced.clear();
