@@ -60,21 +60,33 @@ def table(head, rows):
 
 
 class Found:
-    """Results, by median."""
+    """Results, by median. `results["steady"]`: without the rounds in which an engine took more than so many times its fastest."""
 
     def __init__(self, results):
         self.raw = results
+        limit = results.get("steady")
+        self.left_out = self.counted = 0
+
+        def median(values):
+            kept = [v for v in values if not limit or v <= limit * min(values)]
+            self.left_out += len(values) - len(kept)
+            self.counted += len(values)
+            return statistics.median(kept)
+
         self.ms = {}  # (net, form, threads, batch) -> {engine: milliseconds a run}
         for key, times in results["times"].items():
             net, form, config = key.split(" ")
             threads, batch = map(int, config.split("x"))
-            self.ms[net, form, threads, batch] = {e: statistics.median(v) for e, v in times.items() if v}
+            self.ms[net, form, threads, batch] = {e: median(v) for e, v in times.items() if v}
         self.peak = {int(t): max(v) for t, v in results["peaks"].items()}
-        self.typical = {int(t): statistics.median(v) for t, v in results["peaks"].items()}
+        self.typical = {int(t): statistics.median([p for p in v if not limit or p * limit >= max(v)]) for t, v in results["peaks"].items()}
         counts = {}  # configuration -> rounds
         for key, times in results["times"].items():
             counts[key.split(" ")[2]] = max([counts.get(key.split(" ")[2], 0), *map(len, times.values())])
         self.rounds = ", ".join(f"{n} with {c.replace('x', ' thread(s), batch ')}" for c, n in counts.items())
+        if limit:
+            self.rounds += (f"; {self.left_out} of {self.counted} measurements took more than {limit} times the fastest of their kind and are left out: "
+                            "the host gives the core's units to others at times")
 
     def bound(self, net, threads):
         """roofline.bounds of one image, or None."""

@@ -6,7 +6,7 @@ turns, round after round, on the same file with the same cores; figures are medi
 default effort. `--real`: the trained models of the test data instead, as they are and quantized, beside our own float. Results are kept in
 --json; a run that is repeated adds its rounds.
 
-usage: peers.py [--nets A,B] [--configs 1x1,2x1,1x8,2x8] [--rounds N] [--real] [--write] [--json FILE]      configs: THREADSxBATCH
+usage: peers.py [--nets A,B] [--configs 1x1,2x1,1x8,2x8] [--rounds N] [--steady X] [--real] [--write] [--json FILE]      configs: THREADSxBATCH
        peers.py --prepare DIR [--wheels DIR]      one folder for a machine without network; says which wheels it needs
 """
 import argparse
@@ -257,6 +257,7 @@ def arguments():
     parser.add_argument("--forms", type=lambda t: t.split(","), help="only these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="a process")
+    parser.add_argument("--steady", type=float, metavar="X", help="leave out what took more than X times the fastest of its kind: for hosts that share a core's units")
     parser.add_argument("--real", action="store_true", help="the trained models of the test data")
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md, docs/performance.svg and the README's table")
@@ -301,6 +302,8 @@ def main():
         if args.start:
             results["start"] |= {c.net: start_of(args, c) for c in cases if c.form == CHIEF.get(c.net)}
         save(args, results)
+    if args.steady:
+        results["steady"] = args.steady
     print(peer_report.text(results, args.real))
     if args.write:
         peer_report.write(results, args.real, args.name)

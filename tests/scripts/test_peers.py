@@ -82,3 +82,12 @@ def test_the_picture_is_well_formed():
     bars = [r for r in root if r.tag.endswith("rect") and r.get("height") == str(chart.BAR - 2)]
     assert len(bars) == 5  # two groups; ONNX Runtime has no uint8 figure
     assert [round(float(b.get("width")) * 2.2 / 2.0 / chart.WIDTH, 3) for b in bars] == [1, 0.222, 0.870, 1, 1.1]  # the longest: 2.2 / 2.0
+
+
+def test_steady_leaves_out_what_the_host_slowed():
+    results = {"times": {"resnet50 residual 1x1": {"octavo": [5.0, 12.0, 5.2], "openvino": [7.0, 7.2, 16.0]}}, "peaks": {"1": [4000, 1600]}, "work": {}}
+    f = peer_report.Found(results | {"steady": 1.5})
+    assert f.ms["resnet50", "residual", 1, 1] == {"octavo": 5.1, "openvino": 7.1}
+    assert (f.left_out, f.counted, f.typical[1]) == (2, 6, 4000) and "2 of 6 measurements" in f.rounds
+    plain = peer_report.Found(results)
+    assert plain.ms["resnet50", "residual", 1, 1] == {"octavo": 5.2, "openvino": 7.2} and plain.left_out == 0
