@@ -21,7 +21,8 @@
 //   Needs  a convolution or pooling whose epilogue alone reads another region's only result, element by element, both in two
 //          spatial dimensions, and a provider that runs the pair. What makes the result may be a convolution, a pooling or a pass.
 //   Order  on the default plan, repeatedly, beside stages. Default: joined where the result has 1.5 MiB or more (2 MiB for three
-//   threads and more), else apart. Says   refusal, join_stages
+//          threads and more), else apart.
+//   Says   refusal, join_stages
 //
 // Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
 //   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
