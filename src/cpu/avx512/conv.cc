@@ -52,7 +52,7 @@ class ConvKernel final : public region::Kernel {
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
     std::int64_t strip = worker.kept == nullptr ? -1 : *worker.kept;  // in the scratch
-    if (strip < 0) fetched_.fetch();  // not again for another part of the same run
+    if (strip < 0) fetched_.fetch();                                  // not again for another part of the same run
     const TileConfig* configured = nullptr;
     for (int t = begin; t < end; ++t) {
       const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
