@@ -15,6 +15,7 @@
 #include "cpu/provider.h"
 #include "cpu/staged_rows.h"
 #include "region/handed_on.h"
+#include "region/in_place.h"
 
 namespace octavo::cpu {
 namespace {
@@ -105,13 +106,6 @@ std::ptrdiff_t readers_within(const Region& r, region::BufferId buffer) {
   return n;
 }
 
-// Operands have stride 0 in dimensions of one element.
-bool where_stored(const TensorRef& store, const TensorRef& read) {
-  bool same = store.offset == read.offset;
-  for (std::size_t d = 0; d < store.dims.size() && same; ++d) same = store.dims[d] == 1 || store.strides[d] == read.strides[d];
-  return same;
-}
-
 std::string refusal(const Region& r) {
   if (r.stages.size() > kMostStages) return fmt::format("{} stages, at most {}", r.stages.size(), kMostStages);
   for (std::size_t k = 0; k < r.stages.size(); ++k) {
@@ -140,7 +134,7 @@ std::string refusal(const Region& r) {
     if (met == nullptr || before.stores.size() != 1 || before.space != met->dims) return "the stages do not meet in one tensor";
     if (before.stores[0].dtype != met->dtype) return "the stages do not agree on the type between them";
     if (readers_within(r, met->buffer) != 1) return "what is between two stages is read twice";
-    if (!where_stored(before.stores[0], *met)) return "what is between is read at another place";
+    if (!region::same_places(before.stores[0], *met)) return "what is between is read at another place";
     for (const auto& o : s.operands) {
       const bool repeats = std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; });
       if (repeats && region::handed_on(r, k, o.ref)) return "what is between is read at another place";

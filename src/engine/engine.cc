@@ -189,8 +189,7 @@ Status Engine::instantiate(const Providers& providers, std::string_view who) {
   const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
   core_load_ = std::make_shared<CoreLoad>(cores);
   kernels_.resize(plan_.regions.size());
-  std::vector<Error> errors(plan_.regions.size());
-  std::vector<char> failed(plan_.regions.size(), 0);
+  std::vector<Status> made(plan_.regions.size());
   OCTAVO_TRY(const auto pool, ThreadPool::create(std::clamp(regions / kRegionsOfLoader, 1, std::min(cores, kMostLoaders))));
   pool->run(regions, [&](int begin, int end, int) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
@@ -198,14 +197,11 @@ Status Engine::instantiate(const Providers& providers, std::string_view who) {
       if (kernel) {
         kernels_[i] = std::move(*kernel);
       } else {
-        failed[i] = 1;
-        errors[i] = std::move(kernel.error());
+        made[i] = tl::unexpected(std::move(kernel.error()));
       }
     }
   });
-  for (std::size_t i = 0; i < failed.size(); ++i) {
-    if (failed[i] != 0) return tl::unexpected(std::move(errors[i]));  // the first, whatever order they were found in
-  }
+  for (const Status& status : made) OCTAVO_CHECK(status);  // the first, whatever order they were found in
   return {};
 }
 
