@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "onnx/import.h"
-#include "onnx/schema.h"
+#include "onnx/import/import.h"
+#include "onnx/model/schema.h"
 
 namespace octavo::fuzz {
 namespace {

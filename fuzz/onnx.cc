@@ -5,8 +5,8 @@
 
 #include "fuzz/mutate_model.h"
 #include "ir/verify.h"
-#include "onnx/diagnose.h"
-#include "onnx/import.h"
+#include "onnx/diagnosis/diagnose.h"
+#include "onnx/import/import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto model = octavo::onnx::import_bytes({reinterpret_cast<const std::byte*>(data), size}, {}, "");

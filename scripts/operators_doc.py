@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/operators.md from the importer's tables (src/onnx/ops_*.cc) and the results of the onnx package's backend tests.
+"""Writes docs/operators.md from the importer's tables (src/onnx/import/ops/ops_*.cc) and the results of the onnx package's backend tests.
 
   PYTHONPATH=build/release/python python scripts/operators_doc.py           writes it (runs the backend tests on the cpu device)
   ... scripts/operators_doc.py --results results.json                       from a file that octavo.backend_tests --json wrote
@@ -32,7 +32,7 @@ in `tests/backend/refused.txt`; [onnx.md](onnx.md) says how operators are lowere
 
 def rows():
     found = collections.defaultdict(list)
-    for file in sorted((ROOT / "src" / "onnx").glob("ops_*.cc")):
+    for file in sorted((ROOT / "src" / "onnx" / "import" / "ops").glob("ops_*.cc")):
         for name, domain, since, until, *_ in ROW.findall(file.read_text()):
             found[("com.microsoft" if domain == "kMicrosoft" else "", name)].append((int(since), int(until)))
     return found

@@ -124,13 +124,13 @@ def read_rules(root):
 def read_blocks(root):
     """[(kind, name, equation, fields, texts)] of the blocks in src/plan, by kind and name."""
     out = []
-    for path in sorted((root / "src/plan").glob("*.*")):
+    for path in sorted((root / "src/plan").rglob("*.*")):
         text, where = path.read_text(), path.relative_to(root)
         for kind, name, equation, rest in BLOCK.findall(text):
             fields = fields_of(rest.splitlines(), f"{where}: {kind} {name}", (*FIELDS, "Says"))
             texts = []
             for function in filter(None, re.split(r",\s*", fields.get("Says", ""))):
-                files = [f for f in (path, path.with_suffix(".cc"), root / "src/plan/lower.cc") if f.exists()]
+                files = [f for f in (path, path.with_suffix(".cc"), root / "src/plan/regions/lower.cc") if f.exists()]
                 body = next((b for b in (body_of(uncommented(f.read_text()), function) for f in files) if b), None)
                 if body is None:
                     raise Problem(f"{where}: {kind} {name}: there is no function {function}")
@@ -155,8 +155,8 @@ def why_float(root):
     out = []
     for file, function, given_to in (
         ("src/ir/classify.cc", "classify_anchor", r"\bno\((.*?)\);"),
-        ("src/plan/permit.cc", "range_of", r"\bwhy =(.*?);"),
-        ("src/plan/permit.cc", "weighted", r"\bwhy =(.*?);"),
+        ("src/plan/precision/permit.cc", "range_of", r"\bwhy =(.*?);"),
+        ("src/plan/precision/permit.cc", "weighted", r"\bwhy =(.*?);"),
     ):
         path = root / file
         if not path.exists():

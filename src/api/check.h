@@ -38,7 +38,7 @@ struct RegionCheck {
   std::int64_t off_by_one = 0;  ///< of `different`: codes that differ by 1
   /// Codes off by 1, bfloat16 and float16 off by one step behind a float accumulation, whose order is free: not in `different`.
   std::int64_t allowed = 0;
-  double worst = 0;             ///< largest |engine - reference| / largest |reference| among floats
+  double worst = 0;  ///< largest |engine - reference| / largest |reference| among floats
   std::optional<Divergence> first;
   std::string skipped;  ///< why nothing, or not everything, was compared; empty: all of it
   [[nodiscard]] bool ok() const { return different == 0; }

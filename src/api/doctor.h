@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "onnx/diagnose.h"
+#include "onnx/diagnosis/diagnose.h"
 
 namespace octavo::api {
 

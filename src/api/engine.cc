@@ -13,7 +13,7 @@
 #include "api/ranges.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
-#include "plan/bind.h"
+#include "plan/layout/bind.h"
 
 namespace octavo {
 

@@ -10,7 +10,7 @@
 
 #include "api/pipeline.h"
 #include "base/result.h"
-#include "onnx/import.h"
+#include "onnx/import/import.h"
 
 namespace octavo::api {
 

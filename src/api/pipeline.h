@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "ir/graph.h"
-#include "onnx/import.h"
-#include "plan/permit.h"
+#include "onnx/import/import.h"
+#include "plan/precision/permit.h"
 #include "rewrite/rule.h"
 #include "tune/measured_costs.h"
 

@@ -27,10 +27,10 @@ namespace octavo {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);    // NaN
-  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);   // rounds to infinity
-  if (magnitude < 0x38800000U) {                                                     // subnormal or zero
-    const float scaled = std::bit_cast<float>(magnitude) + 0.5F;                     // ulp(0.5) = 2^-24
+  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // NaN
+  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // rounds to infinity
+  if (magnitude < 0x38800000U) {                                                    // subnormal or zero
+    const float scaled = std::bit_cast<float>(magnitude) + 0.5F;                    // ulp(0.5) = 2^-24
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(scaled) - 0x3f000000U));
   }
   const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);

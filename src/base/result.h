@@ -41,14 +41,13 @@ using Status = tl::expected<void, Error>;
 #define OCTAVO_CONCAT_(a, b) a##b
 #define OCTAVO_CONCAT(a, b) OCTAVO_CONCAT_(a, b)
 /// Returns the error from the enclosing function if `expr` failed.
-#define OCTAVO_CHECK(expr)                                                                      \
-  do {                                                                                          \
-    if (auto octavo_status = (expr); !octavo_status)                                            \
-      return tl::unexpected<::octavo::Error>(std::move(octavo_status).error());                 \
+#define OCTAVO_CHECK(expr)                                                                                                     \
+  do {                                                                                                                         \
+    if (auto octavo_status = (expr); !octavo_status) return tl::unexpected<::octavo::Error>(std::move(octavo_status).error()); \
   } while (false)
 /// `OCTAVO_TRY(auto x, f())`: x = value of f(), or return its error.
-#define OCTAVO_TRY_(tmp, decl, expr)                                                            \
-  auto tmp = (expr);                                                                            \
-  if (!tmp) return tl::unexpected<::octavo::Error>(std::move(tmp).error());                     \
+#define OCTAVO_TRY_(tmp, decl, expr)                                        \
+  auto tmp = (expr);                                                        \
+  if (!tmp) return tl::unexpected<::octavo::Error>(std::move(tmp).error()); \
   decl = std::move(*tmp)
 #define OCTAVO_TRY(decl, expr) OCTAVO_TRY_(OCTAVO_CONCAT(octavo_try_, __LINE__), decl, expr)

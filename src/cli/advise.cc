@@ -1,5 +1,5 @@
 // octavo advise: which Q/DQ pairs to drop, to add, to move or to share with further readers, and what each gains.
-#include "plan/advise.h"
+#include "plan/advice/advise.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "cli/model.h"
-#include "onnx/convert.h"
+#include "onnx/edit/convert.h"
 
 namespace octavo::cli {
 namespace {

@@ -1,5 +1,5 @@
 // octavo convert: explicit model <-> float model and calibration table.
-#include "onnx/convert.h"
+#include "onnx/edit/convert.h"
 
 #include <fmt/format.h>
 

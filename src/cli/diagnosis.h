@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "cli/model.h"
-#include "onnx/diagnose.h"
+#include "onnx/diagnosis/diagnose.h"
 
 namespace octavo::cli {
 

@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "cli/roundings.h"
-#include "onnx/tensor_uses.h"
+#include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
 #include "report/laws.h"
 

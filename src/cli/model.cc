@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "api/ranges.h"
-#include "onnx/import.h"
-#include "plan/bind.h"
+#include "onnx/import/import.h"
+#include "plan/layout/bind.h"
 
 namespace octavo::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/price_roundings.h"
+#include "plan/advice/price_roundings.h"
 #include "report/roundings.h"
 
 namespace octavo::cli {

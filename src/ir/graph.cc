@@ -21,7 +21,9 @@ const T* find_attr(const Attrs& attrs, std::string_view key) {
 
 }  // namespace
 
-const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
+const OpInfo& info(Op op) {
+  return kOps[static_cast<std::size_t>(op)];
+}
 
 std::optional<Op> find_op(std::string_view name) {
   for (const OpInfo& row : kOps) {
@@ -89,7 +91,8 @@ ValueId Graph::add_constant(Tensor payload, std::string value_name, std::optiona
   return node(add_node(std::move(n), {type}, {std::move(value_name)})).outputs[0];
 }
 
-ValueId Graph::add(Op op, std::vector<ValueId> ins, TensorType type, Attrs attrs, std::set<std::string> origin, std::string value_name) {
+ValueId Graph::add(Op op, std::vector<ValueId> ins, TensorType type, Attrs attrs, std::set<std::string> origin,
+                   std::string value_name) {
   Node n;
   n.op = op;
   n.inputs = std::move(ins);
@@ -99,7 +102,8 @@ ValueId Graph::add(Op op, std::vector<ValueId> ins, TensorType type, Attrs attrs
   return node(add_node(std::move(n), {std::move(type)}, {std::move(value_name)})).outputs[0];
 }
 
-ValueId Graph::add_quantizer(Op op, ValueId input, Quantizer q, TensorType type, std::set<std::string> origin, std::string value_name) {
+ValueId Graph::add_quantizer(Op op, ValueId input, Quantizer q, TensorType type, std::set<std::string> origin,
+                             std::string value_name) {
   Node n;
   n.op = op;
   n.inputs = {input};
@@ -139,7 +143,9 @@ const std::vector<std::pair<NodeId, int>>& Graph::users(ValueId v) const {
   return users_[static_cast<std::size_t>(v)];
 }
 
-int Graph::output_uses(ValueId v) const { return static_cast<int>(std::count(outputs.begin(), outputs.end(), v)); }
+int Graph::output_uses(ValueId v) const {
+  return static_cast<int>(std::count(outputs.begin(), outputs.end(), v));
+}
 
 std::vector<NodeId> Graph::order() const {
   std::vector<NodeId> result;
@@ -187,7 +193,8 @@ int Graph::remove_dead() {
   return removed;
 }
 
-ValueId add_inferred(Graph& g, Op op, std::vector<ValueId> inputs, Attrs attrs, std::set<std::string> origin, std::string value_name) {
+ValueId add_inferred(Graph& g, Op op, std::vector<ValueId> inputs, Attrs attrs, std::set<std::string> origin,
+                     std::string value_name) {
   Node n;
   n.op = op;
   n.inputs = std::move(inputs);

@@ -35,8 +35,12 @@ struct OpInfo {
 };
 [[nodiscard]] const OpInfo& info(Op op);
 [[nodiscard]] std::optional<Op> find_op(std::string_view name);
-[[nodiscard]] inline std::string_view name_of(Op op) { return info(op).name; }
-[[nodiscard]] inline bool has_trait(Op op, unsigned trait) { return (info(op).traits & trait) != 0; }
+[[nodiscard]] inline std::string_view name_of(Op op) {
+  return info(op).name;
+}
+[[nodiscard]] inline bool has_trait(Op op, unsigned trait) {
+  return (info(op).traits & trait) != 0;
+}
 
 using ValueId = std::int32_t;
 using NodeId = std::int32_t;
@@ -53,9 +57,9 @@ using Attrs = std::map<std::string, Attr, std::less<>>;
 [[nodiscard]] std::vector<double> get_floats(const Attrs& attrs, std::string_view key);
 
 struct Value {
-  std::string name;            ///< ONNX tensor name where there is one; never part of a hash
+  std::string name;  ///< ONNX tensor name where there is one; never part of a hash
   TensorType type;
-  NodeId producer = kNone;     ///< every live value has one (graph inputs: an `input` node)
+  NodeId producer = kNone;  ///< every live value has one (graph inputs: an `input` node)
   int output_index = 0;
   std::optional<float> range;  ///< permitted view (implicit quantization): it may be read through s8 with this scale (amax / 127)
 };
@@ -77,8 +81,8 @@ struct Node {
 class Graph {
  public:
   std::string name;
-  std::vector<ValueId> inputs;    ///< in the model's order
-  std::vector<ValueId> outputs;   ///< one value may be listed twice
+  std::vector<ValueId> inputs;            ///< in the model's order
+  std::vector<ValueId> outputs;           ///< one value may be listed twice
   std::vector<std::string> output_names;  ///< parallel to outputs (a value may be an output under several names)
 
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -108,7 +112,7 @@ class Graph {
   void replace_uses(ValueId from, ValueId to, bool join_origin = true);
   /// Readers as (node, input slot); graph outputs are not included. Rebuilt lazily after changes.
   [[nodiscard]] const std::vector<std::pair<NodeId, int>>& users(ValueId v) const;
-  [[nodiscard]] int output_uses(ValueId v) const;                    ///< how many graph outputs name v
+  [[nodiscard]] int output_uses(ValueId v) const;  ///< how many graph outputs name v
   [[nodiscard]] int use_count(ValueId v) const { return static_cast<int>(users(v).size()) + output_uses(v); }
   /// Marks nodes that no output depends on as dead. Graph inputs stay. Returns how many died.
   int remove_dead();

@@ -62,7 +62,7 @@ class Inference {
 /// scale > 0 and finite, zero points within the type, one entry or D[axis] entries, axis within the rank.
 [[nodiscard]] Status check_quantizer(const Quantizer& q, const Shape& shape);
 
-[[nodiscard]] Result<Types> infer_other(const Inference& at);      ///< operators that only the reference evaluator computes
+[[nodiscard]] Result<Types> infer_other(const Inference& at);  ///< operators that only the reference evaluator computes
 [[nodiscard]] Result<Types> infer_quantization(const Inference& at);
 [[nodiscard]] Result<Types> infer_pointwise(const Inference& at);
 [[nodiscard]] Result<Types> infer_weighted(const Inference& at);   ///< conv, conv_transpose, gemm, matmul

@@ -19,16 +19,18 @@ struct Quantizer {
   DType type = DType::u8;
   std::vector<float> scale{1.0F};
   std::vector<std::int32_t> zero_point{0};
-  int axis = -1;              ///< -1: per tensor (one entry). Otherwise the index of the quantized dimension, never negative.
-  DType arith = DType::f32;   ///< f32, f16 or bf16: the type the division and the product are rounded to
+  int axis = -1;             ///< -1: per tensor (one entry). Otherwise the index of the quantized dimension, never negative.
+  DType arith = DType::f32;  ///< f32, f16 or bf16: the type the division and the product are rounded to
   bool operator==(const Quantizer&) const = default;
 
   [[nodiscard]] bool per_tensor() const { return axis < 0; }
-  [[nodiscard]] std::int64_t lo() const;   ///< smallest code of `type`
+  [[nodiscard]] std::int64_t lo() const;  ///< smallest code of `type`
   [[nodiscard]] std::int64_t hi() const;
   [[nodiscard]] std::size_t entries() const { return scale.size(); }
   [[nodiscard]] float scale_at(std::int64_t channel) const { return scale[per_tensor() ? 0 : static_cast<std::size_t>(channel)]; }
-  [[nodiscard]] std::int32_t zero_at(std::int64_t channel) const { return zero_point[per_tensor() ? 0 : static_cast<std::size_t>(channel)]; }
+  [[nodiscard]] std::int32_t zero_at(std::int64_t channel) const {
+    return zero_point[per_tensor() ? 0 : static_cast<std::size_t>(channel)];
+  }
 };
 
 [[nodiscard]] inline Quantizer per_tensor(DType type, float scale, std::int32_t zero_point = 0) {
@@ -42,7 +44,8 @@ struct Quantizer {
 
 /// Rounds x to the arithmetic type (identity for f32).
 [[nodiscard]] float round_to(DType arith, float x);
-[[nodiscard]] std::int32_t quantize_one(float x, float scale, std::int32_t zp, std::int64_t lo, std::int64_t hi, DType arith = DType::f32);
+[[nodiscard]] std::int32_t quantize_one(float x, float scale, std::int32_t zp, std::int64_t lo, std::int64_t hi,
+                                        DType arith = DType::f32);
 [[nodiscard]] float dequantize_one(std::int32_t code, float scale, std::int32_t zp, DType arith = DType::f32);
 /// q(x) = dequantize(quantize(x)) for channel c.
 [[nodiscard]] float view_one(const Quantizer& q, float x, std::int64_t channel = 0);

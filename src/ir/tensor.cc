@@ -15,19 +15,39 @@ struct DTypeInfo {
   std::size_t bytes;
 };
 constexpr std::array kTypes{
-    DTypeInfo{DType::f32, "f32", 4}, DTypeInfo{DType::f16, "f16", 2}, DTypeInfo{DType::bf16, "bf16", 2}, DTypeInfo{DType::f64, "f64", 8},
-    DTypeInfo{DType::s8, "s8", 1},   DTypeInfo{DType::u8, "u8", 1},   DTypeInfo{DType::s16, "s16", 2},   DTypeInfo{DType::u16, "u16", 2},
-    DTypeInfo{DType::s32, "s32", 4}, DTypeInfo{DType::u32, "u32", 4}, DTypeInfo{DType::s64, "s64", 8},   DTypeInfo{DType::u64, "u64", 8},
+    DTypeInfo{DType::f32, "f32", 4},
+    DTypeInfo{DType::f16, "f16", 2},
+    DTypeInfo{DType::bf16, "bf16", 2},
+    DTypeInfo{DType::f64, "f64", 8},
+    DTypeInfo{DType::s8, "s8", 1},
+    DTypeInfo{DType::u8, "u8", 1},
+    DTypeInfo{DType::s16, "s16", 2},
+    DTypeInfo{DType::u16, "u16", 2},
+    DTypeInfo{DType::s32, "s32", 4},
+    DTypeInfo{DType::u32, "u32", 4},
+    DTypeInfo{DType::s64, "s64", 8},
+    DTypeInfo{DType::u64, "u64", 8},
     DTypeInfo{DType::boolean, "bool", 1},
-    DTypeInfo{DType::s4, "s4", 1},   DTypeInfo{DType::u4, "u4", 1},   DTypeInfo{DType::s2, "s2", 1},     DTypeInfo{DType::u2, "u2", 1},
-    DTypeInfo{DType::f8e4m3fn, "f8e4m3fn", 1},     DTypeInfo{DType::f8e4m3fnuz, "f8e4m3fnuz", 1}, DTypeInfo{DType::f8e5m2, "f8e5m2", 1},
-    DTypeInfo{DType::f8e5m2fnuz, "f8e5m2fnuz", 1}, DTypeInfo{DType::f8e8m0, "f8e8m0", 1},         DTypeInfo{DType::f4e2m1, "f4e2m1", 1},
+    DTypeInfo{DType::s4, "s4", 1},
+    DTypeInfo{DType::u4, "u4", 1},
+    DTypeInfo{DType::s2, "s2", 1},
+    DTypeInfo{DType::u2, "u2", 1},
+    DTypeInfo{DType::f8e4m3fn, "f8e4m3fn", 1},
+    DTypeInfo{DType::f8e4m3fnuz, "f8e4m3fnuz", 1},
+    DTypeInfo{DType::f8e5m2, "f8e5m2", 1},
+    DTypeInfo{DType::f8e5m2fnuz, "f8e5m2fnuz", 1},
+    DTypeInfo{DType::f8e8m0, "f8e8m0", 1},
+    DTypeInfo{DType::f4e2m1, "f4e2m1", 1},
 };
 
 }  // namespace
 
-std::size_t size_of(DType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
-std::string_view name_of(DType type) { return kTypes[static_cast<std::size_t>(type)].name; }
+std::size_t size_of(DType type) {
+  return kTypes[static_cast<std::size_t>(type)].bytes;
+}
+std::string_view name_of(DType type) {
+  return kTypes[static_cast<std::size_t>(type)].name;
+}
 
 bool parse_dtype(std::string_view text, DType& out) {
   for (const DTypeInfo& row : kTypes) {
@@ -57,7 +77,9 @@ Shape dense_strides(const Shape& shape) {
   return strides;
 }
 
-std::string to_string(const TensorType& type) { return std::string(name_of(type.dtype)) + to_string(type.shape); }
+std::string to_string(const TensorType& type) {
+  return std::string(name_of(type.dtype)) + to_string(type.shape);
+}
 
 Tensor::Tensor(TensorType type)
     : type_(std::move(type)),

@@ -14,41 +14,96 @@ namespace octavo::ir {
 
 /// The last two rows only store (ir/small_types.h): no operator computes in them.
 enum class DType : std::uint8_t {
-  f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean,
-  s4, u4, s2, u2,
-  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1
+  f32,
+  f16,
+  bf16,
+  f64,
+  s8,
+  u8,
+  s16,
+  u16,
+  s32,
+  u32,
+  s64,
+  u64,
+  boolean,
+  s4,
+  u4,
+  s2,
+  u2,
+  f8e4m3fn,
+  f8e4m3fnuz,
+  f8e5m2,
+  f8e5m2fnuz,
+  f8e8m0,
+  f4e2m1
 };
 
-[[nodiscard]] std::size_t size_of(DType type);         ///< bytes of one element
-[[nodiscard]] std::string_view name_of(DType type);    ///< "f32", "s8", ... as in the text form
+[[nodiscard]] std::size_t size_of(DType type);       ///< bytes of one element
+[[nodiscard]] std::string_view name_of(DType type);  ///< "f32", "s8", ... as in the text form
 [[nodiscard]] bool parse_dtype(std::string_view text, DType& out);
-[[nodiscard]] inline bool is_float(DType t) { return t <= DType::f64; }
-[[nodiscard]] inline bool is_int8(DType t) { return t == DType::s8 || t == DType::u8; }
+[[nodiscard]] inline bool is_float(DType t) {
+  return t <= DType::f64;
+}
+[[nodiscard]] inline bool is_int8(DType t) {
+  return t == DType::s8 || t == DType::u8;
+}
 
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <> struct DTypeOf<std::int8_t> { static constexpr DType value = DType::s8; };
-template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct DTypeOf<std::int16_t> { static constexpr DType value = DType::s16; };
-template <> struct DTypeOf<std::uint16_t> { static constexpr DType value = DType::u16; };  // also f16, bf16 bits
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::s32; };
-template <> struct DTypeOf<std::uint32_t> { static constexpr DType value = DType::u32; };
-template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::s64; };
-template <> struct DTypeOf<std::uint64_t> { static constexpr DType value = DType::u64; };
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::s8;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::s16;
+};
+template <>
+struct DTypeOf<std::uint16_t> {
+  static constexpr DType value = DType::u16;
+};  // also f16, bf16 bits
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::s32;
+};
+template <>
+struct DTypeOf<std::uint32_t> {
+  static constexpr DType value = DType::u32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::s64;
+};
+template <>
+struct DTypeOf<std::uint64_t> {
+  static constexpr DType value = DType::u64;
+};
 
 /// Dimensions, outermost first, in ONNX order (images: N, C, H, W). All are known: symbolic ones are bound before import.
 using Shape = std::vector<std::int64_t>;
-[[nodiscard]] std::int64_t count(const Shape& shape);              ///< number of elements; 1 for rank 0
-[[nodiscard]] std::string to_string(const Shape& shape);           ///< "[1,3,224,224]"
-[[nodiscard]] Shape dense_strides(const Shape& shape);             ///< row-major, in elements
+[[nodiscard]] std::int64_t count(const Shape& shape);     ///< number of elements; 1 for rank 0
+[[nodiscard]] std::string to_string(const Shape& shape);  ///< "[1,3,224,224]"
+[[nodiscard]] Shape dense_strides(const Shape& shape);    ///< row-major, in elements
 
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
   bool operator==(const TensorType&) const = default;
 };
-[[nodiscard]] std::string to_string(const TensorType& type);       ///< "f32[1,3,224,224]"
+[[nodiscard]] std::string to_string(const TensorType& type);  ///< "f32[1,3,224,224]"
 
 /// A dense row-major tensor. Copies share the bytes; call `mutable_data` only on a tensor that nobody else holds.
 class Tensor {
@@ -65,7 +120,9 @@ class Tensor {
     return t;
   }
   template <class T>
-  [[nodiscard]] static Tensor scalar(T value) { return of<T>({}, {value}); }
+  [[nodiscard]] static Tensor scalar(T value) {
+    return of<T>({}, {value});
+  }
 
   [[nodiscard]] const TensorType& type() const { return type_; }
   [[nodiscard]] DType dtype() const { return type_.dtype; }

@@ -59,8 +59,9 @@ std::string print_payload(const Tensor& t, const PrintOptions& options) {
   if (listed) {
     std::string out;
     for (std::int64_t i = 0; i < t.size(); ++i) {
-      out += (i ? "," : "") + (is_float(t.dtype()) || is_small_float(t.dtype()) ? fmt::format("{}", static_cast<float>(t.at(i)))
-                                                   : std::to_string(static_cast<std::int64_t>(t.at(i))));
+      out +=
+          (i ? "," : "") + (is_float(t.dtype()) || is_small_float(t.dtype()) ? fmt::format("{}", static_cast<float>(t.at(i)))
+                                                                             : std::to_string(static_cast<std::int64_t>(t.at(i))));
     }
     return "(" + out + ")";
   }

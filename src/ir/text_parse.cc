@@ -58,9 +58,7 @@ bool store(Tensor& t, std::int64_t i, double value) {
       if (value != std::floor(value)) return false;
       t.mutable_data<std::int8_t>()[k] = static_cast<std::int8_t>(value);
       return true;
-    default:
-      t.mutable_data<std::uint8_t>()[k] = f32_to_small(t.dtype(), static_cast<float>(value), false);
-      return true;
+    default: t.mutable_data<std::uint8_t>()[k] = f32_to_small(t.dtype(), static_cast<float>(value), false); return true;
   }
   return false;
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ir/tensor.h"
-#include "plan/cost.h"
+#include "plan/search/cost.h"
 
 namespace octavo::plan {
 
@@ -37,7 +37,7 @@ struct PlanOptions {
   bool verify = false;                          ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 
-  int effort = 0;          ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all
+  int effort = 0;  ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all
   /// Largest error that permitted views and bfloat16 may make, as a part of an output's largest magnitude; nothing: no limit.
   std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates

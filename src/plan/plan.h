@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
-#include "plan/permit.h"
+#include "plan/precision/permit.h"
 #include "region/provider.h"
 #include "region/region.h"
 #include "rewrite/rule.h"

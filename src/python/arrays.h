@@ -132,8 +132,8 @@ struct Made {
 
   void make(const nb::object& numpy, const octavo::TensorInfo& info) {
     const nb::object dtype = numpy_dtype(info.dtype);
-    nb::object raw =
-        numpy.attr("empty")(nb::tuple(nb::cast(info.shape)), needs_ml_dtypes(info.dtype) ? nb::object(nb::str(bits_of(info.dtype))) : dtype);
+    nb::object raw = numpy.attr("empty")(nb::tuple(nb::cast(info.shape)),
+                                         needs_ml_dtypes(info.dtype) ? nb::object(nb::str(bits_of(info.dtype))) : dtype);
     if (PyObject_GetBuffer(raw.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) throw nb::python_error();
     have = true;
     array = needs_ml_dtypes(info.dtype) ? nb::object(raw.attr("view")(dtype)) : raw;

@@ -94,7 +94,8 @@ Tensors positions_of_max(const Args& a) {
                                                if (window.inside.empty()) return std::int64_t{0};
                                                std::int64_t best = window.inside[0];
                                                for (const std::int64_t i : window.inside) {
-                                                 const bool larger = real ? f[idx(base + i)] > f[idx(base + best)] : w[idx(base + i)] > w[idx(base + best)];
+                                                 const bool larger = real ? f[idx(base + i)] > f[idx(base + best)]
+                                                                          : w[idx(base + i)] > w[idx(base + best)];
                                                  best = larger ? i : best;
                                                }
                                                return position(base, best);

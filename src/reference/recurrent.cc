@@ -126,8 +126,17 @@ Result<Tensors> eval_recurrent(const Args& a) {
   const std::vector<Activation> act = activations(a);
   Row y(directions * steps * batch * hidden, 0), last_h(directions * batch * hidden, 0), last_c(last_h);
   for (std::size_t d = 0; d < directions; ++d) {
-    Cell cell{kind, hidden, inputs, nullptr, nullptr, nullptr, nullptr, nullptr, static_cast<float>(ir::get_float(a.n.attrs, "clip")),
-              ir::get_int(a.n.attrs, "linear_before_reset") != 0, ir::get_int(a.n.attrs, "input_forget") != 0};
+    Cell cell{kind,
+              hidden,
+              inputs,
+              nullptr,
+              nullptr,
+              nullptr,
+              nullptr,
+              nullptr,
+              static_cast<float>(ir::get_float(a.n.attrs, "clip")),
+              ir::get_int(a.n.attrs, "linear_before_reset") != 0,
+              ir::get_int(a.n.attrs, "input_forget") != 0};
     const std::size_t rows = cell.gates() * hidden, functions = kind == "lstm" ? 3 : kind == "gru" ? 2 : 1;
     cell.w = w.data() + d * rows * inputs;
     cell.r = r.data() + d * rows * hidden;

@@ -56,7 +56,8 @@ struct GridSampler {
     constexpr float kA = -0.75F;
     const auto outer = [](float d) { return ((kA * d - 5 * kA) * d + 8 * kA) * d - 4 * kA; };
     const auto inner = [](float d) { return ((kA + 2) * d - (kA + 3)) * d * d + 1; };
-    return {{source(base - 1), source(base), source(base + 1), source(base + 2)}, {outer(t + 1), inner(t), inner(1 - t), outer(2 - t)}};
+    return {{source(base - 1), source(base), source(base + 1), source(base + 2)},
+            {outer(t + 1), inner(t), inner(1 - t), outer(2 - t)}};
   }
 };
 
@@ -156,9 +157,11 @@ Result<Tensors> roi_align(const Args& a) {
         float result = 0;
         bool first = true;
         for (std::int64_t k = 0; k < rows * columns; ++k) {
-          const float py = top + (static_cast<float>(i / out[3]) + (static_cast<float>(k / columns) + 0.5F) / static_cast<float>(rows)) * bin_h;
+          const float py =
+              top + (static_cast<float>(i / out[3]) + (static_cast<float>(k / columns) + 0.5F) / static_cast<float>(rows)) * bin_h;
           const float px =
-              left + (static_cast<float>(i % out[3]) + (static_cast<float>(k % columns) + 0.5F) / static_cast<float>(columns)) * bin_w;
+              left +
+              (static_cast<float>(i % out[3]) + (static_cast<float>(k % columns) + 0.5F) / static_cast<float>(columns)) * bin_w;
           const Neighbours at = roi_neighbours(py, px, x[2], x[3]);
           for (int q = 0; q < 4; ++q) {
             const float v = at.weight[q] * plane[at.at[q]];
@@ -190,7 +193,8 @@ float bilinear(const float* plane, float y, float x, std::int64_t height, std::i
 
 Tensors deform_conv(const Args& a) {
   const Shape &x = a.shape(0), &w = a.shape(1), &out = a.out().shape;
-  const auto data = floats(a.in[0]), weights = floats(a.in[1]), offset = floats(a.in[2]), bias = floats(a.in[3]), mask = floats(a.in[4]);
+  const auto data = floats(a.in[0]), weights = floats(a.in[1]), offset = floats(a.in[2]), bias = floats(a.in[3]),
+             mask = floats(a.in[4]);
   const Ints strides = a.ints("strides", 2, 1), dilations = a.ints("dilations", 2, 1), pads = a.ints("pads", 4, 0);
   const std::int64_t group = ir::get_int(a.n.attrs, "group", 1), offsets = ir::get_int(a.n.attrs, "offset_group", 1);
   const std::int64_t taps = w[2] * w[3], area = out[2] * out[3], per_offset = x[1] / offsets;
@@ -203,10 +207,12 @@ Tensors deform_conv(const Args& a) {
           const std::int64_t channel = m / (out[1] / group) * w[1] + c;
           for (std::int64_t k = 0; k < taps; ++k) {
             const std::int64_t slot = (n * offsets + channel / per_offset) * taps + k;
-            const float py = static_cast<float>(at / out[3] * strides[0] - pads[0] + k / w[3] * dilations[0]) + offset[idx(2 * slot * area + at)];
-            const float px =
-                static_cast<float>(at % out[3] * strides[1] - pads[1] + k % w[3] * dilations[1]) + offset[idx((2 * slot + 1) * area + at)];
-            const float v = bilinear(data.data() + (n * x[1] + channel) * x[2] * x[3], py, px, x[2], x[3]) * mask[idx(slot * area + at)];
+            const float py = static_cast<float>(at / out[3] * strides[0] - pads[0] + k / w[3] * dilations[0]) +
+                             offset[idx(2 * slot * area + at)];
+            const float px = static_cast<float>(at % out[3] * strides[1] - pads[1] + k % w[3] * dilations[1]) +
+                             offset[idx((2 * slot + 1) * area + at)];
+            const float v =
+                bilinear(data.data() + (n * x[1] + channel) * x[2] * x[3], py, px, x[2], x[3]) * mask[idx(slot * area + at)];
             sum = std::fma(weights[idx((m * w[1] + c) * taps + k)], v, sum);
           }
         }
@@ -246,9 +252,8 @@ Tensors non_max_suppression(const Args& a) {
     for (std::int64_t i = 0; i < boxes; ++i) {
       if (scores[idx(line * boxes + i)] > least) order.push_back(i);
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t p, std::int64_t q) {
-      return scores[idx(line * boxes + p)] > scores[idx(line * boxes + q)];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t p, std::int64_t q) { return scores[idx(line * boxes + p)] > scores[idx(line * boxes + q)]; });
     std::vector<Box> taken;
     for (const std::int64_t i : order) {
       if (taken.size() >= most) break;

@@ -39,9 +39,9 @@ struct TensorRef {
   std::int64_t offset = 0;  ///< bytes
   ir::DType dtype = ir::DType::f32;
   ir::Shape dims;
-  std::vector<std::int64_t> strides;            ///< elements
-  std::optional<ir::Quantizer> quantizer;       ///< of the stored codes; for kernels (x zero point) and for people
-  std::string value;                            ///< tensor name, for people
+  std::vector<std::int64_t> strides;       ///< elements
+  std::optional<ir::Quantizer> quantizer;  ///< of the stored codes; for kernels (x zero point) and for people
+  std::string value;                       ///< tensor name, for people
 };
 
 /// An extra tensor read by a program: index i of the iteration space reads element floor(i_k / div_k) in each dimension k.
@@ -66,8 +66,8 @@ struct Anchor {
   ir::Op op = ir::Op::input;
   ir::Attrs attrs;
   std::vector<TensorRef> inputs;
-  std::optional<TensorRef> weights;            ///< constant
-  std::vector<std::int32_t> weight_zero;       ///< empty: all 0; else one entry or one an output channel
+  std::optional<TensorRef> weights;       ///< constant
+  std::vector<std::int32_t> weight_zero;  ///< empty: all 0; else one entry or one an output channel
   bool integer = false;
   [[nodiscard]] bool none() const { return op == ir::Op::input; }
 };
@@ -91,17 +91,17 @@ struct Alternative {
 /// One fused layer. Stage i+1's anchor input 0 or an operand of its epilogue is stage i's store 0 (kept in cache or registers where
 /// `tactic` says so; region/handed_on.h), unless `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
 struct Region {
-  std::string name;                 ///< from the ONNX nodes: "conv1 + relu1"
+  std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
-  std::string tactic;               ///< chosen; empty before
-  std::vector<BufferId> packed;     ///< constant buffers made by the tactic's pack step, in its own order
-  std::set<std::string> onnx_nodes; ///< provenance
-  std::string precision;            ///< "int8", "float32", "int8->float32", "move", ...
-  std::string reason;               ///< why these nodes are one region, why this precision
+  std::string tactic;                ///< chosen; empty before
+  std::vector<BufferId> packed;      ///< constant buffers made by the tactic's pack step, in its own order
+  std::set<std::string> onnx_nodes;  ///< provenance
+  std::string precision;             ///< "int8", "float32", "int8->float32", "move", ...
+  std::string reason;                ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
-  bool independent = false;         ///< stages in any order, side by side (convs that read one input, parts of one pass)
-  double seconds = -1;              ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
-  std::string key;                  ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
+  bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
+  double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
+  std::string key;           ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
   /// Values of the normalized graph, for `check`. graph_inputs: anchor.inputs of stage 0, then the operands of stage 0, then those of later
   /// stages (what comes from the stage before is left out); kNone for constants that belong to the program. graph_outputs: parallel to
   /// the last stage's stores. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
@@ -110,24 +110,24 @@ struct Region {
 
 struct Binding {
   std::string name;
-  ir::TensorType type;                       ///< what the caller passes: element type and logical (ONNX order) shape
-  std::optional<ir::Quantizer> quantizer;    ///< when the binding holds codes
-  std::vector<std::int64_t> strides;         ///< elements, for each logical dimension; empty: dense row-major (NCHW)
-  std::int64_t bytes = 0;                    ///< of the caller's memory, padding included; 0: dense
-  std::string format;                        ///< as asked for, "uint8:hwc"; empty: the model's own
+  ir::TensorType type;                     ///< what the caller passes: element type and logical (ONNX order) shape
+  std::optional<ir::Quantizer> quantizer;  ///< when the binding holds codes
+  std::vector<std::int64_t> strides;       ///< elements, for each logical dimension; empty: dense row-major (NCHW)
+  std::int64_t bytes = 0;                  ///< of the caller's memory, padding included; 0: dense
+  std::string format;                      ///< as asked for, "uint8:hwc"; empty: the model's own
 };
 
 /// A question that the planner decided for a plan, for `explain`: which answers there were, and what each would have cost.
 struct Decision {
-  std::string kind;                 ///< "conv-pool", "concat", "segments", ...: a planner switch (--disable=kind)
-  std::string where;                ///< the ONNX node or tensor it is about
+  std::string kind;   ///< "conv-pool", "concat", "segments", ...: a planner switch (--disable=kind)
+  std::string where;  ///< the ONNX node or tensor it is about
   std::string chosen, reason;
   struct Answer {
     std::string name;
-    double seconds = -1;            ///< of the regions that differ among the answers; -1: not possible or not priced
-    std::string note;               ///< why it was not possible, what it rounds, ...
+    double seconds = -1;  ///< of the regions that differ among the answers; -1: not possible or not priced
+    std::string note;     ///< why it was not possible, what it rounds, ...
   };
-  std::vector<Answer> answers;      ///< the default first
+  std::vector<Answer> answers;  ///< the default first
   std::set<std::string> onnx_nodes;
 };
 
@@ -135,19 +135,21 @@ struct Plan {
   std::string model_name;
   std::vector<Binding> inputs, outputs;
   std::vector<Buffer> buffers;
-  std::vector<Region> regions;               ///< in execution order
+  std::vector<Region> regions;  ///< in execution order
   std::int64_t arena_bytes = 0;
-  int threads = 1;                           ///< built for, within one run of the regions; works on any number
+  int threads = 1;  ///< built for, within one run of the regions; works on any number
   /// The regions compute one image; a run of the plan runs them so often. Bindings are of all images: image i is the i-th of `images`
   /// equal parts of the caller's memory, and the buffers of bindings are one part.
   std::int64_t images = 1;
-  int lanes = 1;                             ///< images at a time, each on one thread with working memory of its own; built for
-  std::vector<Decision> decisions;           ///< provenance: not part of the plan hash
-  std::string cost_source;                   ///< "estimates" or "measured"; not part of the plan hash
+  int lanes = 1;                    ///< images at a time, each on one thread with working memory of its own; built for
+  std::vector<Decision> decisions;  ///< provenance: not part of the plan hash
+  std::string cost_source;          ///< "estimates" or "measured"; not part of the plan hash
 };
 
 /// Threads that the plan was built for.
-[[nodiscard]] inline int threads_of(const Plan& plan) { return plan.images > 1 ? plan.lanes : plan.threads; }
+[[nodiscard]] inline int threads_of(const Plan& plan) {
+  return plan.images > 1 ? plan.lanes : plan.threads;
+}
 
 /// JSON without constant bytes, keys sorted, floats shortest round-trip: deterministic. `from_json` verifies everything (indices, ranges,
 /// that every strided access stays inside its buffer, programs) and never trusts its input.

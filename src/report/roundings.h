@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/price_roundings.h"
+#include "plan/advice/price_roundings.h"
 
 namespace octavo::report {
 

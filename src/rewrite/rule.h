@@ -19,18 +19,24 @@ struct Outcome {
   enum class Kind { no_match, refused, applied } kind = Kind::no_match;
   std::string reason;  ///< refused: the condition that failed, with the values
 };
-[[nodiscard]] inline Outcome no_match() { return {}; }
-[[nodiscard]] inline Outcome applied() { return {Outcome::Kind::applied, {}}; }
-[[nodiscard]] inline Outcome refuse(std::string reason) { return {Outcome::Kind::refused, std::move(reason)}; }
+[[nodiscard]] inline Outcome no_match() {
+  return {};
+}
+[[nodiscard]] inline Outcome applied() {
+  return {Outcome::Kind::applied, {}};
+}
+[[nodiscard]] inline Outcome refuse(std::string reason) {
+  return {Outcome::Kind::refused, std::move(reason)};
+}
 
 /// One rewrite: one file `<room>/rules/<name with _>.cc`, one text test `tests/<room>/rules/<name with _>.irt`, one row in docs/rules.md,
 /// one switch `--disable=<name>`. The file opens with: equation, Why, Exact, Needs, Order.
 class Rule {
  public:
   virtual ~Rule() = default;
-  [[nodiscard]] virtual std::string_view name() const = 0;     ///< "move-view-transpose"
-  [[nodiscard]] virtual std::string_view equation() const = 0; ///< "q(transpose(x)) ==> transpose(q(x))"
-  [[nodiscard]] virtual bool exact() const { return true; }    ///< bit for bit in the reference
+  [[nodiscard]] virtual std::string_view name() const = 0;      ///< "move-view-transpose"
+  [[nodiscard]] virtual std::string_view equation() const = 0;  ///< "q(transpose(x)) ==> transpose(q(x))"
+  [[nodiscard]] virtual bool exact() const { return true; }     ///< bit for bit in the reference
   /// Tries the rule at `node` (its result may be replaced, users redirected). `grids` is current for this graph state.
   [[nodiscard]] virtual Outcome apply(ir::Graph& g, ir::NodeId node, const ir::Grids& grids) const = 0;
 };
@@ -48,7 +54,7 @@ struct RuleStats {
 };
 struct RunOptions {
   std::set<std::string, std::less<>> disabled{};  ///< rule names
-  bool verify = false;                          ///< after every application (debug builds: always)
+  bool verify = false;                            ///< after every application (debug builds: always)
   std::function<void(std::string_view rule, const std::string& graph_text)> dump{};  ///< called when a rule changed the graph
 };
 struct RunReport {

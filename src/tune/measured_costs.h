@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/cost.h"
+#include "plan/search/cost.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::tune {

@@ -41,7 +41,7 @@ int regions(const Built& b, std::string_view precision) {
   return n;
 }
 
-/// The inputs of the error's estimate (plan/permit_error.h): uniform in -1..1.
+/// The inputs of the error's estimate (plan/precision/permit_error.h): uniform in -1..1.
 std::vector<ir::Tensor> uniform(const ir::Graph& g, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<ir::Tensor> out;

@@ -8,7 +8,7 @@
 #include "api/pipeline.h"
 #include "base/half.h"
 #include "ir/text.h"
-#include "plan/bind.h"
+#include "plan/layout/bind.h"
 
 namespace octavo {
 namespace {

@@ -1,5 +1,5 @@
 // Whole plans decide: answers that pay by parts stay only if the whole plan is faster with them.
-#include "plan/confirm.h"
+#include "plan/search/confirm.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "cpu/provider.h"
 #include "engine/engine.h"
-#include "plan/by_image.h"
+#include "plan/candidates/by_image.h"
 #include "reference/evaluate.h"
 #include "region/key.h"
 #include "support/feeds.h"

@@ -1,6 +1,6 @@
 // The planner's search: whatever the costs say, the plan computes the same bits; it never costs more than the default choices;
 // equal meanings give equal plans.
-#include "plan/search.h"
+#include "plan/search/search.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "onnx/import.h"
-#include "onnx/schema.h"
+#include "onnx/import/import.h"
+#include "onnx/model/schema.h"
 
 namespace octavo::onnx::testing {
 

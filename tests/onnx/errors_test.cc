@@ -49,7 +49,8 @@ TEST(Unsupported, BeforeAnyShapeIsKnown) {
   b.input("x", {2, -1}).output("y");
   b.node("TfIdfVectorizer", {"x"}, {"d"}).name("first");
   b.node("Relu", {"d"}, {"y"});
-  expect_error(b, ErrorKind::unsupported, "1 of 2 nodes cannot be compiled:\n  TfIdfVectorizer (opset 17), node \"first\", index 0: not");
+  expect_error(b, ErrorKind::unsupported,
+               "1 of 2 nodes cannot be compiled:\n  TfIdfVectorizer (opset 17), node \"first\", index 0: not");
   const std::string bytes = b.proto.SerializeAsString();
   const Status told = check_bytes(std::as_bytes(std::span(bytes)));
   ASSERT_FALSE(told);

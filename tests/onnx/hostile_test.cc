@@ -21,8 +21,8 @@
 #include "build_model.h"
 #include "fuzz/mutate_model.h"
 #include "ir/verify.h"
-#include "onnx/diagnose.h"
-#include "onnx/registry.h"
+#include "onnx/diagnosis/diagnose.h"
+#include "onnx/import/registry.h"
 
 namespace octavo::onnx {
 namespace {

@@ -1,5 +1,5 @@
 // The frame of import: header, inputs and shapes, names and origins, constants, types.
-#include "onnx/import.h"
+#include "onnx/import/import.h"
 
 #include <gtest/gtest.h>
 

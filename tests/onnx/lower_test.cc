@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "build_model.h"
-#include "onnx/registry.h"
+#include "onnx/import/registry.h"
 
 namespace octavo::onnx {
 namespace {

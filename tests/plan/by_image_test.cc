@@ -1,5 +1,5 @@
 // The network of one image: in, out, and what mixes images.
-#include "plan/by_image.h"
+#include "plan/candidates/by_image.h"
 
 #include <gtest/gtest.h>
 

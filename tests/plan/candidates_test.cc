@@ -6,9 +6,9 @@
 
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "plan/segments.h"
-#include "plan/split_conv.h"
-#include "plan/split_views.h"
+#include "plan/candidates/segments.h"
+#include "plan/candidates/split_conv.h"
+#include "plan/candidates/split_views.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
 

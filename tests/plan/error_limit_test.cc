@@ -1,5 +1,5 @@
 // The search under --max-error, on made-up errors.
-#include "plan/error_limit.h"
+#include "plan/precision/error_limit.h"
 
 #include <gtest/gtest.h>
 

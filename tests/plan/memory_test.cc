@@ -1,5 +1,5 @@
 // Where buffers lie in the arena: results in the place of an operand that ends there, and nowhere else.
-#include "plan/memory.h"
+#include "plan/layout/memory.h"
 
 #include <gtest/gtest.h>
 

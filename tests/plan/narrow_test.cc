@@ -1,6 +1,6 @@
 // bfloat16 written into the graph: where the casts go, which readers take the small tensor, and that the plan computes the same
 // bits.
-#include "plan/narrow.h"
+#include "plan/candidates/narrow.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Permitted views: which edges get one, what stays float and why, and which rules are refused.
-#include "plan/permit.h"
+#include "plan/precision/permit.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "ir/text.h"
-#include "plan/permit_error.h"
 #include "plan/plan.h"
+#include "plan/precision/permit_error.h"
 #include "reference/oracle_provider.h"
 
 namespace octavo {

@@ -1,5 +1,5 @@
 // The choice among int8, float32 and bfloat16, with made-up times.
-#include "plan/precision.h"
+#include "plan/precision/precision.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 
 #include "ir/text.h"
-#include "plan/permit_error.h"
 #include "plan/plan.h"
+#include "plan/precision/permit_error.h"
 #include "reference/oracle_provider.h"
 
 namespace octavo {

@@ -1,10 +1,10 @@
 // Which roundings are said to cost time, by costs that a test sets.
-#include "plan/price_roundings.h"
+#include "plan/advice/price_roundings.h"
 
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
-#include "plan/cost.h"
+#include "plan/search/cost.h"
 #include "reference/oracle_provider.h"
 
 namespace octavo {

@@ -26,7 +26,8 @@ inline Plan toy_plan() {
   p.arena_bytes = 64 + 320 + 64;
   p.inputs = {{"x", {DType::u8, {1, 4, 6, 6}}, ir::per_tensor(DType::u8, 0.1F, 3)},
               {"r", {DType::f32, {1, 8, 3, 3}}, std::nullopt, {}, 0, {}}};
-  p.outputs = {{"y", {DType::f32, {1, 8, 6, 6}}, std::nullopt, {}, 0, {}}, {"z", {DType::f32, {1, 8, 6, 6}}, std::nullopt, {}, 0, {}}};
+  p.outputs = {{"y", {DType::f32, {1, 8, 6, 6}}, std::nullopt, {}, 0, {}},
+               {"z", {DType::f32, {1, 8, 6, 6}}, std::nullopt, {}, 0, {}}};
   const auto codes = ir::Tensor::of<std::int8_t>({8, 4, 3, 3}, std::vector<std::int8_t>(288, 5));
   const auto scales = ir::Tensor::of<float>({8}, {1, 2, 3, 4, 5, 6, 7, 0.1F});
   p.buffers = {{BufferKind::input, 144, 0, 0, {}, "x"},

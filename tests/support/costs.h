@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "plan/cost.h"
+#include "plan/search/cost.h"
 #include "region/key.h"
 
 namespace octavo::testing {

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "ir/text.h"
-#include "onnx/import.h"
+#include "onnx/import/import.h"
 #include "quant/normal_form.h"
 #include "reference/evaluate.h"
 

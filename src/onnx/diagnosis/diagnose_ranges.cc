@@ -1,0 +1,126 @@
+// Calibration tables, against what the model's operators say about their results and against a second table.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "onnx/model/model_view.h"
+
+namespace octavo::onnx {
+namespace {
+
+using Severity = Finding::Severity;
+
+/// The largest magnitude that the operator behind a tensor can produce; 0: not known.
+double bound_of(const ModelView& m, const std::string& tensor) {
+  const pb::NodeProto* n = m.producer(tensor);
+  if (n == nullptr) return 0;
+  const std::string& op = n->op_type();
+  if (op == "Sigmoid" || op == "HardSigmoid" || op == "Softmax" || op == "Tanh" || op == "Softsign") return 1;
+  if (op != "Clip") return 0;
+  double lo = -INFINITY, hi = INFINITY;
+  for (const auto& a : n->attribute()) (a.name() == "min" ? lo : hi) = static_cast<double>(a.f());
+  const auto given = [&](int i, double& v) {
+    const ir::Tensor* t = i < n->input_size() ? m.constant(n->input(i)) : nullptr;
+    if (t != nullptr && t->size() == 1) v = t->at(0);
+  };
+  given(1, lo), given(2, hi);
+  const double bound = std::max(std::abs(lo), std::abs(hi));
+  return std::isfinite(bound) ? bound : 0;
+}
+
+std::vector<std::string> readers(const ModelView& m, const std::string& tensor) {
+  std::vector<std::string> out;
+  for (int i = 0; i < m.graph().node_size(); ++i) {
+    for (const auto& in : m.graph().node(i).input()) {
+      if (in == tensor && (out.empty() || out.back() != m.name_of(i))) out.push_back(m.name_of(i));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const Report& report) {
+  std::vector<std::string> unknown;
+  std::int64_t bounded = 0, whole = 0;
+  for (const auto& entry : options.ranges) {
+    const std::string& tensor = entry.first;
+    const float scale = entry.second;
+    if (!m.knows(tensor)) {
+      unknown.push_back(tensor);
+      continue;
+    }
+    const auto say = [&](const char* rule, std::string text) {
+      report({Severity::warning, rule, tensor, readers(m, tensor), std::move(text)});
+    };
+    const double range = 127.0 * static_cast<double>(scale);
+    if (scale == 0 || !std::isfinite(scale)) {
+      say("unusable-range",
+          fmt::format("its range in the table is {}: it stays in float. Calibration saw {}", range,
+                      scale == 0 ? "only zeros; use data that the tensor reacts to" : "an infinity or an overflow"));
+      continue;
+    }
+    if (scale < std::numeric_limits<float>::min())
+      say("denormal-scale", fmt::format("its scale in the table is {}, below the smallest normal float32; it is next to 0", scale));
+    const double bound = bound_of(m, tensor);
+    if (bound == 0) continue;
+    const std::string op = m.producer(tensor)->op_type();
+    ++bounded, whole += std::abs(range / bound - 1) < 1e-3 ? 1 : 0;
+    if (range < 0.9 * bound) {
+      say("saturating-range",
+          fmt::format("its range in the table is {:.4g}, but {} gives values up to {:.4g}: those beyond are clipped. Use {:.4g}",
+                      range, op, bound, bound));
+    } else if (range > 2 * bound) {
+      say("wide-range",
+          fmt::format(
+              "its range in the table is {:.4g}, but {} gives at most {:.4g}: only {:.0f} of 127 codes are used. Use {:.4g}", range,
+              op, bound, 127 * bound / range, bound));
+    }
+  }
+  if (!unknown.empty()) {
+    const std::size_t some = std::min<std::size_t>(unknown.size(), 5);
+    report({Severity::warning,
+            "unknown-tensor",
+            unknown[0],
+            {},
+            fmt::format("{} of {} ranges name no tensor of this model: {}{}. The table is of another export; calibrate this file",
+                        unknown.size(), options.ranges.size(),
+                        fmt::join(unknown.begin(), unknown.begin() + static_cast<std::ptrdiff_t>(some), ", "),
+                        unknown.size() > some ? ", ..." : "")});
+  }
+  if (options.algorithm.find("Entropy") == std::string::npos) return;
+  constexpr double kAlmostAll = 0.9;
+  std::int64_t common = 0, equal = 0;
+  std::string example;
+  for (const auto& [tensor, scale] : options.minmax) {
+    const auto at = options.ranges.find(tensor);
+    if (at == options.ranges.end() || !(scale > 0) || !(at->second > 0)) continue;
+    ++common;
+    if (std::abs(static_cast<double>(at->second) / static_cast<double>(scale) - 1) < 1e-4) ++equal, example = tensor;
+  }
+  const std::string advice =
+      "Entropy calibration that clips nothing is min-max under another name (ONNX Runtime's with its default bins is): calibrate "
+      "with 2048 "
+      "bins, or name the table MinMaxCalibration";
+  if (common >= 4 && static_cast<double>(equal) >= kAlmostAll * static_cast<double>(common)) {
+    report({Severity::warning,
+            "entropy-is-minmax",
+            example,
+            {},
+            fmt::format("the table says {}, and {} of its {} ranges equal those of the min-max table. {}", options.algorithm, equal,
+                        common, advice)});
+  } else if (common == 0 && bounded >= 4 && static_cast<double>(whole) >= kAlmostAll * static_cast<double>(bounded)) {
+    report({Severity::warning,
+            "entropy-is-minmax",
+            options.ranges.begin()->first,
+            {},
+            fmt::format("the table says {}, and {} of {} ranges of tensors with a known bound (Sigmoid, Softmax, Clip, ...) are "
+                        "that bound. {}",
+                        options.algorithm, whole, bounded, advice)});
+  }
+}
+
+}  // namespace octavo::onnx

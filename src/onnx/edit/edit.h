@@ -1,0 +1,45 @@
+// An ONNX file opened for editing: what is not touched stays as it is.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/tensor.h"
+#include "onnx/model/schema.h"
+
+namespace octavo::onnx {
+
+/// One model, its top-level graph. Not for models whose subgraphs read the edited tensors (If, Loop): `open` refuses those. Data
+/// that the file keeps outside of itself is read in: what is saved is one file.
+class Editor {
+ public:
+  [[nodiscard]] static Result<Editor> open(const std::string& path);
+  /// A temporary file beside `path`, then renamed: an existing file survives any failure.
+  [[nodiscard]] Status save(const std::string& path) const;
+
+  [[nodiscard]] pb::GraphProto& graph() { return *model_.mutable_graph(); }
+  [[nodiscard]] const pb::GraphProto& graph() const { return model_.graph(); }
+  [[nodiscard]] std::int64_t opset() const;              ///< of the default domain
+  [[nodiscard]] std::string node_name(int index) const;  ///< its name, or "op #index"
+
+  /// The value of an initializer or Constant node; nullptr for other tensors.
+  [[nodiscard]] const ir::Tensor* constant(const std::string& name) const;
+  void set_constant(const std::string& name, const ir::Tensor& value);  ///< adds or replaces an initializer
+  /// Every node input that reads `from` reads `to`.
+  void rename_uses(const std::string& from, const std::string& to);
+  /// Removes marked nodes and the initializers that nothing reads any more.
+  void remove_nodes(const std::set<int>& nodes);
+  /// Puts the nodes into an order in which producers come first. `bad_model` when there is a cycle.
+  [[nodiscard]] Status sort();
+  [[nodiscard]] std::string fresh(const std::string& wish) const;  ///< a tensor or node name that is not in use
+
+ private:
+  pb::ModelProto model_;
+  std::map<std::string, ir::Tensor> constants_;
+};
+
+}  // namespace octavo::onnx

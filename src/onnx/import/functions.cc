@@ -1,0 +1,156 @@
+#include "onnx/import/functions.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+namespace octavo::onnx {
+namespace {
+
+using Key = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
+using Names = std::unordered_map<std::string, std::string>;
+
+std::string canonical(const std::string& domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+
+std::int64_t default_opset(const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProto>& sets) {
+  for (const auto& set : sets) {
+    if (canonical(set.domain()).empty()) return set.version();
+  }
+  return 0;
+}
+
+class Inliner {
+ public:
+  explicit Inliner(const pb::ModelProto& model) : opset_(default_opset(model.opset_import())) {
+    for (const auto& f : model.functions()) functions_[{canonical(f.domain()), f.name(), f.overload()}] = &f;
+  }
+  [[nodiscard]] bool empty() const { return functions_.empty(); }
+
+  Status expand(google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes, int depth) {
+    google::protobuf::RepeatedPtrField<pb::NodeProto> out;
+    for (int i = 0; i < nodes.size(); ++i) {
+      pb::NodeProto& node = nodes[i];
+      for (auto& a : *node.mutable_attribute()) {
+        if (a.has_g()) OCTAVO_CHECK(expand(*a.mutable_g()->mutable_node(), depth));
+      }
+      const auto found = functions_.find({canonical(node.domain()), node.op_type(), node.overload()});
+      if (found == functions_.end()) {
+        out.Add(std::move(node));
+        continue;
+      }
+      constexpr int kDeepest = 32;
+      if (depth > kDeepest)
+        return fail(ErrorKind::bad_model, fmt::format("function {}.{} calls itself", node.domain(), node.op_type()));
+      google::protobuf::RepeatedPtrField<pb::NodeProto> body;
+      OCTAVO_CHECK(instantiate(*found->second, node, i, body));
+      OCTAVO_CHECK(expand(body, depth + 1));
+      for (auto& n : body) out.Add(std::move(n));
+    }
+    nodes.Swap(&out);
+    return {};
+  }
+
+ private:
+  Status instantiate(const pb::FunctionProto& f, const pb::NodeProto& call, int index,
+                     google::protobuf::RepeatedPtrField<pb::NodeProto>& body) {
+    constexpr int kMostNodes = 100000;
+    const std::string label = call.name().empty() ? fmt::format("{}_{}", call.op_type(), index) : call.name();
+    const auto where = [&] { return fmt::format("node \"{}\" calls function {}.{}", label, call.domain(), call.op_type()); };
+    const std::int64_t opset = default_opset(f.opset_import());
+    if (opset != 0 && opset != opset_) {
+      return fail(
+          ErrorKind::unsupported,
+          fmt::format("{}, written for opset {} while the model uses {}; inline it before (onnx.inliner.inline_local_functions "
+                      "converts)",
+                      where(), opset, opset_));
+    }
+    if (call.input_size() > f.input_size() || call.output_size() > f.output_size()) {
+      return fail(ErrorKind::bad_model, fmt::format("{} with {} inputs and {} outputs; it has {} and {}", where(),
+                                                    call.input_size(), call.output_size(), f.input_size(), f.output_size()));
+    }
+    if ((made_ += f.node_size()) > kMostNodes)
+      return fail(ErrorKind::bad_model, fmt::format("{}: more than {} nodes after inlining", where(), kMostNodes));
+    Names names;
+    for (int i = 0; i < f.input_size(); ++i) names[f.input(i)] = i < call.input_size() ? call.input(i) : "";
+    for (int i = 0; i < f.output_size(); ++i) {
+      // A function may hand an input on as an output; that takes a node of its own.
+      const bool passed = names.contains(f.output(i));
+      if (i >= call.output_size() || call.output(i).empty()) continue;
+      if (passed) {
+        pb::NodeProto& copy = *body.Add();
+        copy.set_op_type("Identity");
+        copy.add_input(names[f.output(i)]);
+        copy.add_output(call.output(i));
+      } else {
+        names[f.output(i)] = call.output(i);
+      }
+    }
+    for (const pb::NodeProto& n : f.node()) {
+      pb::NodeProto& copy = *body.Add();
+      copy = n;
+      copy.set_name(label + "/" + (n.name().empty() ? fmt::format("{}_{}", n.op_type(), body.size() - 1) : n.name()));
+      rename(copy, names, label + "/");
+      fill_attributes(copy, f, call);
+    }
+    return {};
+  }
+
+  /// Inner tensors get the prefix; those of the call keep the caller's names. Sub-graphs see the same names.
+  void rename(pb::NodeProto& n, Names& names, const std::string& prefix) {
+    const auto renamed = [&](const std::string& name) -> std::string {
+      if (name.empty()) return name;
+      const auto it = names.find(name);
+      return it != names.end() ? it->second : prefix + name;
+    };
+    for (auto& name : *n.mutable_input()) name = renamed(name);
+    for (auto& name : *n.mutable_output()) name = renamed(name);
+    for (auto& a : *n.mutable_attribute()) {
+      if (!a.has_g()) continue;
+      for (auto& t : *a.mutable_g()->mutable_initializer()) t.set_name(renamed(t.name()));
+      for (auto& v : *a.mutable_g()->mutable_input()) v.set_name(renamed(v.name()));
+      for (auto& v : *a.mutable_g()->mutable_output()) v.set_name(renamed(v.name()));
+      for (auto& inner : *a.mutable_g()->mutable_node()) rename(inner, names, prefix);
+    }
+  }
+
+  /// An attribute that refers to one of the call takes its value: the call's, else the function's default, else it is left out.
+  void fill_attributes(pb::NodeProto& n, const pb::FunctionProto& f, const pb::NodeProto& call) {
+    google::protobuf::RepeatedPtrField<pb::AttributeProto> filled;
+    for (auto& a : *n.mutable_attribute()) {
+      if (a.has_g()) {
+        for (auto& inner : *a.mutable_g()->mutable_node()) fill_attributes(inner, f, call);
+      }
+      if (a.ref_attr_name().empty()) {
+        filled.Add(std::move(a));
+        continue;
+      }
+      const pb::AttributeProto* value = nullptr;
+      for (const auto& d : f.attribute_proto()) value = d.name() == a.ref_attr_name() ? &d : value;
+      for (const auto& c : call.attribute()) value = c.name() == a.ref_attr_name() ? &c : value;
+      if (!value) continue;
+      pb::AttributeProto& copy = *filled.Add();
+      copy = *value;
+      copy.set_name(a.name());
+    }
+    n.mutable_attribute()->Swap(&filled);
+  }
+
+  std::map<Key, const pb::FunctionProto*> functions_;
+  std::int64_t opset_;
+  int made_ = 0;
+};
+
+}  // namespace
+
+Status inline_functions(pb::ModelProto& model) {
+  Inliner inliner(model);
+  if (inliner.empty()) return {};
+  return inliner.expand(*model.mutable_graph()->mutable_node(), 0);
+}
+
+}  // namespace octavo::onnx

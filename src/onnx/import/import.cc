@@ -1,0 +1,155 @@
+#include "onnx/import/import.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <new>
+
+#include "onnx/import/functions.h"
+#include "onnx/import/importer.h"
+
+namespace octavo::onnx {
+namespace {
+
+constexpr std::size_t kMostBytes = (std::size_t{1} << 31) - 1;  // protobuf's own limit
+
+Status parse(google::protobuf::io::ZeroCopyInputStream& raw, std::size_t size, const std::string& name, pb::ModelProto& out) {
+  if (size == 0) return fail(ErrorKind::bad_model, fmt::format("reading {}: the file is empty", name));
+  if (size > kMostBytes) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data "
+                            "(onnx.save(..., save_as_external_data=True))",
+                            name, size));
+  }
+  google::protobuf::io::CodedInputStream stream(&raw);
+  stream.SetTotalBytesLimit(static_cast<int>(kMostBytes));
+  if (!out.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes that are not a whole ONNX model (damaged, truncated, or another kind of file)",
+                            name, size));
+  }
+  if (!out.has_graph() || (out.opset_import_size() == 0 && out.ir_version() == 0)) {
+    return fail(ErrorKind::bad_model, fmt::format("reading {}: no ONNX model in it (no {}); is it another kind of file?", name,
+                                                  out.has_graph() ? "opset and IR version" : "graph"));
+  }
+  return {};
+}
+
+/// Opens the file and says how long it is.
+Result<std::size_t> open_model_file(const std::string& path, std::ifstream& in) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return fail(ErrorKind::io, fmt::format("reading {}: no such file", path));
+  if (std::filesystem::is_directory(path, code))
+    return fail(ErrorKind::io, fmt::format("reading {}: it is a folder, not an ONNX file", path));
+  in.open(path, std::ios::binary | std::ios::ate);
+  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: cannot open it (permissions?)", path));
+  const std::streamoff size = in.tellg();
+  if (size < 0) return fail(ErrorKind::io, fmt::format("reading {}: not a regular file", path));
+  if (static_cast<std::uint64_t>(size) > kMostBytes) {
+    return fail(ErrorKind::bad_model,
+                fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data", path, size));
+  }
+  in.seekg(0);
+  return static_cast<std::size_t>(size);
+}
+
+}  // namespace
+
+Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
+  google::protobuf::io::ArrayInputStream raw(bytes.data(), static_cast<int>(std::min(bytes.size(), kMostBytes)));
+  return parse(raw, bytes.size(), name, out);
+}
+
+Result<std::vector<std::byte>> read_model_file(const std::string& path) {
+  std::ifstream in;
+  OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
+  std::vector<std::byte> bytes(size);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: the read failed after {} of {} bytes", path, in.gcount(), size));
+  return bytes;
+}
+
+namespace {
+
+std::string display(const ImportOptions& options) {
+  return options.display_name.empty() ? std::string("the model") : options.display_name;
+}
+
+Result<Model> import_parsed(pb::ModelProto& model, const ImportOptions& options, const std::string& base_dir) {
+  // Allocation failures are the one exception that a file can provoke; they end here.
+  auto out = [&]() -> Result<Model> {
+    try {
+      OCTAVO_CHECK(inline_functions(model));
+      return Importer(model, options, base_dir).run();
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorKind::bad_model, "its tensors do not fit into memory");
+    }
+  }();
+  if (!out) return fail(out.error().kind, fmt::format("importing {}: {}", display(options), out.error().message));
+  return out;
+}
+
+}  // namespace
+
+Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& options) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, display(options), model));
+  const auto out = [&]() -> Status {
+    try {
+      OCTAVO_CHECK(inline_functions(model));
+      return Importer(model, options, "").check();
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorKind::bad_model, "its tensors do not fit into memory");
+    }
+  }();
+  if (!out) return fail(out.error().kind, fmt::format("importing {}: {}", display(options), out.error().message));
+  return {};
+}
+
+Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, display(options), model));
+  return import_parsed(model, options, base_dir);
+}
+
+Result<Model> import_file(const std::string& path, const ImportOptions& options) {
+  ImportOptions named = options;
+  if (named.display_name.empty()) named.display_name = path;
+  pb::ModelProto model;
+  std::ifstream in;
+  OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
+  constexpr int kBlock = 1 << 20;
+  google::protobuf::io::IstreamInputStream raw(&in, kBlock);  // the file's bytes and the model are never in memory both
+  const Status parsed = parse(raw, size, named.display_name, model);
+  if (in.bad()) return fail(ErrorKind::io, fmt::format("reading {}: the read failed", path));
+  OCTAVO_CHECK(parsed);
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return import_parsed(model, named, parent.empty() ? "." : parent.string());
+}
+
+Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+  return declared_inputs(model.graph());
+}
+
+Result<std::vector<InputInfo>> inputs_of_file(const std::string& path) {
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, path, model));
+  return declared_inputs(model.graph());
+}
+
+Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+  pb::GraphProto outputs;  // read by the same rules as inputs
+  for (const pb::ValueInfoProto& output : model.graph().output()) *outputs.add_input() = output;
+  return declared_inputs(outputs);
+}
+
+}  // namespace octavo::onnx

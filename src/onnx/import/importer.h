@@ -1,0 +1,106 @@
+// One import in progress: names to values, the nodes in order, what could not be lowered.
+#pragma once
+
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "onnx/import/import.h"
+#include "onnx/import/node_context.h"
+#include "onnx/model/schema.h"
+
+namespace octavo::onnx {
+
+inline constexpr std::string_view kReachesNoOutput = "reaches no output";
+
+/// "node 3, Conv": one node that has no lowering, for the one error that lists them all.
+struct Problem {
+  std::string node, type, domain, reason;
+  std::int64_t opset = 0;
+  int index = 0;
+  std::vector<std::string> inputs;  ///< "x f32[1,3,8,8]"
+};
+
+class Importer {
+ public:
+  /// `run` takes the bytes of large initializers out of the model as it reads them.
+  Importer(pb::ModelProto& model, const ImportOptions& options, std::string base_dir)
+      : model_(model), options_(options), base_dir_(std::move(base_dir)) {}
+  [[nodiscard]] Result<Model> run();
+  /// What can be refused before any shape is known: the header, what nothing defines, nodes whose operator has no row.
+  [[nodiscard]] Status check();
+
+  // For NodeContext
+  [[nodiscard]] ir::Graph& graph() { return out_.graph; }
+  [[nodiscard]] const std::string& base_dir() const { return base_dir_; }
+  [[nodiscard]] DType declared(const std::string& tensor, DType fallback) const;
+  [[nodiscard]] bool is_read(const std::string& tensor) const { return !tensor.empty() && read_.contains(tensor); }
+  void note(std::string text) { out_.notes.push_back(std::move(text)); }
+  /// A TensorProto of the file as an IR constant: float types as f32, the file's type in `type`.
+  [[nodiscard]] Result<Tensor> tensor(const pb::TensorProto& proto, DType& type) const;
+  /// Lowers a sub-graph (a branch whose condition is known) in place; returns the values of its outputs.
+  [[nodiscard]] Result<std::vector<ValueId>> inline_graph(const pb::GraphProto& branch, const std::string& prefix);
+  struct Given {
+    ValueId value;
+    DType type;  ///< the file's
+  };
+  /// The same for a body that is lowered several times: its inputs are `given`; the names inside it are forgotten afterwards.
+  [[nodiscard]] Result<std::vector<Given>> inline_body(const pb::GraphProto& body, const std::vector<Given>& given,
+                                                       const std::string& prefix);
+
+ private:
+  [[nodiscard]] Status read_header();
+  [[nodiscard]] Status declare_inputs();
+  [[nodiscard]] Status check_operators();
+  [[nodiscard]] Status add_initializers(const pb::GraphProto& graph);
+  /// Live nodes in an order in which producers come first; bad_model: a cycle, a missing tensor, a name defined twice.
+  [[nodiscard]] Result<std::vector<int>> sort_nodes(const pb::GraphProto& graph, bool all_live);
+  [[nodiscard]] Status lower_nodes(const pb::GraphProto& graph, const std::vector<int>& order, const std::string& prefix);
+  [[nodiscard]] Status lower_node(NodeContext& node);
+  /// Types that only store go through operators that cast, quantize or move.
+  [[nodiscard]] Status refuse_small(const NodeContext& node) const;
+  /// float64 operands of the operators that the IR computes in float64 become that. True if there are any.
+  [[nodiscard]] bool widen(NodeContext& node);
+  /// Results in float64 are held in float32 beside that, for every other operator.
+  void narrow(NodeContext& node);
+  [[nodiscard]] Status bind_results(NodeContext& node);
+  void record_problem(const NodeContext& node, std::string reason);
+  [[nodiscard]] Result<ValueId> resolve(const std::string& tensor);
+  [[nodiscard]] std::string unique_name(const pb::NodeProto& node, int index, const std::string& prefix);
+  [[nodiscard]] std::int64_t opset_of(const std::string& domain) const;
+  [[nodiscard]] Status bind_outputs();
+  [[nodiscard]] Error problem_report() const;
+  void list_absorbed();
+
+  pb::ModelProto& model_;
+  const ImportOptions& options_;
+  std::string base_dir_;
+  Model out_;
+  std::unordered_map<std::string, ValueId> values_;
+  std::unordered_map<std::string, DType> declared_;  ///< types of the file, where the IR holds the value in another
+  std::unordered_map<ValueId, ValueId> wide_;        ///< float64 values: (as f32, as f64)
+  std::unordered_map<std::string, const pb::TensorProto*> initializers_;
+  std::unordered_map<const pb::TensorProto*, pb::TensorProto*> unread_;  ///< the model's own: each is read once
+  std::unordered_set<std::string> read_;                                 ///< tensors that a live node or an output reads
+  std::unordered_set<std::string> poisoned_;                             ///< results of nodes that could not be lowered
+  std::unordered_set<std::string> node_names_;
+  std::vector<Problem> problems_;
+  std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
+  int depth_ = 0;
+  std::string value_prefix_;  ///< of the values of a body that is lowered several times
+};
+
+/// Shapes of the inputs after binding symbols (options, equal symbols, default batch); parallel to `inputs`. Kind usage on error.
+[[nodiscard]] Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, const ImportOptions& options);
+/// The inputs that are not initializers.
+[[nodiscard]] Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph);
+/// The message in these bytes, with a graph and an opset; `name`: how errors call the model. The other: the whole file.
+[[nodiscard]] Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out);
+[[nodiscard]] Result<std::vector<std::byte>> read_model_file(const std::string& path);
+/// Every tensor a node reads, those captured by its sub-graphs included.
+void collect_reads(const pb::NodeProto& node, std::vector<std::string>& out);
+
+}  // namespace octavo::onnx

@@ -1,0 +1,20 @@
+// Lowerings that several operators share (an ONNX operator, its QLinear form, an older spelling of it).
+#pragma once
+
+#include "onnx/import/node_context.h"
+
+namespace octavo::onnx {
+
+/// AveragePool of x with the node's window attributes.
+[[nodiscard]] Result<ValueId> lower_average_pool(NodeContext& n, ValueId x);
+/// Average over all spatial dimensions of x, kept as 1.
+[[nodiscard]] Result<ValueId> lower_global_average(NodeContext& n, ValueId x);
+/// softmax or log_softmax. `flattens`: opset < 13, one distribution over all dimensions from `axis` on.
+[[nodiscard]] Result<ValueId> lower_softmax(NodeContext& n, Op op, ValueId x, std::int64_t axis, bool flattens);
+/// The conv part of Conv, QLinearConv and ConvInteger: attributes from the node, operands given.
+[[nodiscard]] Result<ValueId> lower_conv(NodeContext& n, ValueId x, ValueId w, ValueId bias);
+/// a times b as MatMul has it. By a weight of rank 2 it is a gemm over all rows of a, so that it can be integer whatever a's rank;
+/// anything else is a batched product.
+[[nodiscard]] Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b);
+
+}  // namespace octavo::onnx

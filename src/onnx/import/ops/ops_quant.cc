@@ -1,0 +1,199 @@
+// QuantizeLinear, DequantizeLinear (opset 10 to 25), DynamicQuantizeLinear.
+#include <array>
+
+#include "onnx/import/compose.h"
+#include "onnx/import/quant_params.h"
+#include "onnx/import/registry.h"
+#include "onnx/model/held.h"
+#include "onnx/model/tensor_proto.h"
+
+namespace octavo::onnx {
+namespace {
+
+/// An attribute that names an ONNX element type; nullopt when absent or 0.
+Result<std::optional<DType>> type_attr(NodeContext& n, std::string_view key) {
+  const std::int64_t code = n.attr_int(key, 0);
+  if (code == 0) return std::optional<DType>();
+  const auto type = code > 0 && code < 1000 ? dtype_of(static_cast<std::int32_t>(code)) : std::nullopt;
+  if (!type) {
+    return n.unsupported("{} is {}; {}", key, onnx_type_name(static_cast<std::int32_t>(code)),
+                         type_advice(static_cast<std::int32_t>(code)));
+  }
+  return type;
+}
+
+/// Codes that `quantize` and `dequantize` nodes have no form for: types other than 8 bits, and blocks of scales.
+bool written_out(DType type, std::int64_t block) {
+  return block != 0 || !(ir::is_int8(type) || type == DType::s32);
+}
+
+/// A scale or zero point, ready to be broadcast against the data: one number, one entry along the axis, or one for each block along
+/// it.
+Result<ValueId> spread(NodeContext& n, Compose& c, ValueId p, std::int64_t axis, std::int64_t block) {
+  const Shape data = n.shape(0), given = c.shape(p);
+  if (ir::count(given) == 1 && block == 0) return c.reshape(p, {});
+  OCTAVO_TRY(axis, n.axis(axis, n.rank(0)));
+  const auto a = static_cast<std::size_t>(axis);
+  if (block == 0) {
+    if (given != Shape{data[a]})
+      return n.bad("scale or zero point {}, but dimension {} of {} is {}", ir::to_string(given), axis, ir::to_string(data),
+                   data[a]);
+    Shape along(data.size(), 1);
+    along[a] = data[a];
+    return c.reshape(p, along);
+  }
+  Shape want = data;
+  if (block < 1) return n.bad("block_size is {}", block);
+  want[a] = (data[a] + block - 1) / block;
+  if (given != want)
+    return n.bad("scale or zero point {} for blocks of {} along axis {} of {}, needs {}", ir::to_string(given), block, axis,
+                 ir::to_string(data), ir::to_string(want));
+  return c.slice(c.repeat(p, axis, block), axis, 0, data[a]);
+}
+
+struct Bounds {
+  double lo, hi;
+};
+Bounds bounds(DType t) {
+  switch (t) {
+    case DType::s8: return {-128, 127};
+    case DType::u8: return {0, 255};
+    case DType::s16: return {-32768, 32767};
+    case DType::u16: return {0, 65535};
+    default: return {static_cast<double>(ir::small_lo(t)), static_cast<double>(ir::small_hi(t))};
+  }
+}
+
+Status check_written_type(NodeContext& n, DType type) {
+  if (ir::is_int8(type) || is_small(type) || type == DType::s16 || type == DType::u16) return {};
+  return n.unsupported("codes of type {}", ir::name_of(type));
+}
+
+/// Rounds to f16 or bf16 and back, where the division is one of those.
+ValueId rounded(Compose& c, ValueId v, DType arith) {
+  return arith == DType::f16 || arith == DType::bf16 ? c.cast(c.cast(v, arith), DType::f32) : v;
+}
+
+/// QuantizeLinear as division, rounding, sum and bounds; floats of 8 and 4 bits by their cast.
+Status quantize_written_out(NodeContext& n, DType type, std::int64_t axis, std::int64_t block, DType arith, bool saturate) {
+  Compose c(n);
+  OCTAVO_CHECK(check_written_type(n, type));
+  OCTAVO_TRY(const ValueId scale, spread(n, c, n.in(1), axis, block));
+  ValueId v = rounded(c, c.div(n.in(0), scale), arith), zero = ir::kNone;
+  if (n.has(2)) {
+    OCTAVO_TRY(zero, spread(n, c, c.cast(n.in(2), DType::f32), axis, block));
+  }
+  n.declare(0, type);
+  if (ir::is_small_float(type)) {
+    if (zero != ir::kNone) v = c.add(v, zero);
+    v = c.op(Op::cast, {v}, {{"to", std::string(ir::name_of(type))}, {"saturate", std::int64_t{saturate}}});
+    return c.finish(c.cast(v, DType::f32));
+  }
+  v = c.op(Op::round, {v});
+  if (zero != ir::kNone) v = c.add(v, zero);
+  const Bounds b = bounds(type);
+  return c.finish(c.cast(c.op(Op::clip, {v}, {{"min", b.lo}, {"max", b.hi}}), held(type)));
+}
+
+/// (codes - zero point) * scale
+Status dequantize_written_out(NodeContext& n, DType type, std::int64_t axis, std::int64_t block, DType arith) {
+  Compose c(n);
+  if (type != DType::s32) OCTAVO_CHECK(check_written_type(n, type));
+  OCTAVO_TRY(const ValueId scale, spread(n, c, n.in(1), axis, block));
+  ValueId v = c.cast(n.in(0), DType::f32);
+  if (n.has(2)) {
+    OCTAVO_TRY(const ValueId zero, spread(n, c, c.cast(n.in(2), DType::f32), axis, block));
+    v = c.sub(v, zero);
+  }
+  return c.finish(rounded(c, c.mul(v, scale), arith));
+}
+
+/// Scale and zero point in one shape, as the run-time nodes need them.
+Result<std::pair<ValueId, ValueId>> run_time_params(NodeContext& n, DType type) {
+  ValueId scale = n.in(1);
+  const Shape shape = n.shape(1);
+  ValueId zero = n.in(2);
+  if (zero == ir::kNone) {
+    zero = n.add_constant(Tensor(type, shape));
+  } else {
+    if (n.type(2).dtype != type)
+      return n.bad("the zero point is {}, the codes are {}", ir::name_of(n.type(2).dtype), ir::name_of(type));
+    if (n.shape(2) != shape) {
+      if (ir::count(shape) != 1 || ir::count(n.shape(2)) != 1)
+        return n.bad("scale {} and zero point {} differ in shape", ir::to_string(shape), ir::to_string(n.shape(2)));
+      OCTAVO_TRY(zero, n.reshape(zero, shape));
+    }
+  }
+  return std::pair{scale, zero};
+}
+
+Result<Attrs> run_time_axis(NodeContext& n, std::int64_t axis) {
+  Attrs attrs;
+  if (ir::count(n.shape(1)) == 1) return attrs;
+  OCTAVO_TRY(axis, n.axis(axis, n.rank(0)));
+  attrs["axis"] = axis;
+  return attrs;
+}
+
+Status quantize_linear(NodeContext& n) {
+  const std::int64_t block = n.attr_int("block_size", 0);
+  const bool saturate = n.attr_int("saturate", 1) != 0;
+  const std::int64_t axis = n.attr_int("axis", 1);
+  OCTAVO_TRY(const auto output, type_attr(n, "output_dtype"));
+  OCTAVO_TRY(const auto precision, type_attr(n, "precision"));
+  const DType type = n.has(2) ? n.declared(2) : output.value_or(DType::u8);
+  if (output && *output != type) return n.bad("output_dtype is {}, the zero point {}", ir::name_of(*output), ir::name_of(type));
+  if (written_out(type, block)) return quantize_written_out(n, type, axis, block, precision.value_or(n.declared(1)), saturate);
+  OCTAVO_CHECK(check_code_type(n, type, false));
+  if (!params_known(n, 1, 2)) {
+    OCTAVO_TRY(const auto params, run_time_params(n, type));
+    OCTAVO_TRY(Attrs attrs, run_time_axis(n, axis));
+    return n.result(n.emit(Op::quantize_rt, {n.in(0), params.first, params.second}, std::move(attrs)));
+  }
+  OCTAVO_TRY(Quantizer q, read_quantizer(n, {.type = type, .axis = axis, .shape = n.shape(0), .data = n.in(0)}));
+  if (precision) q.arith = *precision;
+  return n.result(n.emit_quantizer(Op::quantize, n.in(0), std::move(q)));
+}
+
+Status dequantize_linear(NodeContext& n) {
+  const std::int64_t block = n.attr_int("block_size", 0);
+  const std::int64_t axis = n.attr_int("axis", 1);
+  OCTAVO_TRY(const auto output, type_attr(n, "output_dtype"));
+  const DType type = n.declared(0), result = output.value_or(is_small(n.declared(1)) ? DType::f32 : n.declared(1));
+  n.declare(0, result);
+  if (n.has(2) && n.declared(2) != type)
+    return n.bad("the zero point is {}, the codes are {}", ir::name_of(n.declared(2)), ir::name_of(type));
+  if (written_out(type, block)) return dequantize_written_out(n, type, axis, block, result);
+  OCTAVO_CHECK(check_code_type(n, type, true));
+  if (!params_known(n, 1, 2)) {
+    OCTAVO_TRY(const auto params, run_time_params(n, type));
+    OCTAVO_TRY(Attrs attrs, run_time_axis(n, axis));
+    return n.result(n.emit(Op::dequantize_rt, {n.in(0), params.first, params.second}, std::move(attrs)));
+  }
+  OCTAVO_TRY(Quantizer q,
+             read_quantizer(n, {.type = type, .type_given = true, .axis = axis, .shape = n.shape(0), .data = n.in(0)}));
+  if (output) q.arith = *output;
+  return n.result(n.emit_quantizer(Op::dequantize, n.in(0), std::move(q)));
+}
+
+Status dynamic_quantize_linear(NodeContext& n) {
+  OCTAVO_TRY(const std::vector<ValueId> out, n.emit_many(Op::dynamic_quantize, {n.in(0)}));
+  for (std::size_t i = 0; i < out.size(); ++i) n.set(i, out[i]);
+  return {};
+}
+
+constexpr std::array kRows{
+    OpRow{"QuantizeLinear", "", 10, 0, 2, 3, quantize_linear},
+    OpRow{"QuantizeLinear", kMicrosoft, 1, 0, 2, 3, quantize_linear},
+    OpRow{"DequantizeLinear", "", 10, 0, 2, 3, dequantize_linear},
+    OpRow{"DequantizeLinear", kMicrosoft, 1, 0, 2, 3, dequantize_linear},
+    OpRow{"DynamicQuantizeLinear", "", 11, 0, 1, 1, dynamic_quantize_linear},
+};
+
+}  // namespace
+
+Family quant_ops() {
+  return kRows;
+}
+
+}  // namespace octavo::onnx

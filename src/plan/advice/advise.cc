@@ -1,0 +1,170 @@
+#include "plan/advice/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/grid.h"
+#include "plan/advice/pair_change.h"
+#include "plan/advice/replan.h"
+#include "plan/precision/permit_error.h"
+#include "plan/search/price.h"
+#include "quant/weight_scales.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+class Adviser {
+ public:
+  Adviser(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
+      : options_(options), replanner_(providers, options, costs), pricer_(providers, costs) {}
+
+  Result<Advised> run(Graph graph, int errors) {
+    OCTAVO_CHECK(replanner_.normalize(graph));
+    OCTAVO_TRY(const auto base, price(graph));
+    Advised out;
+    for (const auto& i : base) out.plan_seconds += i.seconds;
+    std::vector<Graph> tried;  // for their errors
+    std::vector<PairChange> changes = find_pair_changes(graph, options_.disabled);
+    const std::size_t count = changes.size();
+    const ir::Grids grids = ir::find_grids(graph);
+    const std::vector<NodeId> nodes = graph.order();
+    for (std::size_t at = 0; at < count + nodes.size(); ++at) {
+      Advice a;
+      Graph other;
+      if (at < count) {
+        describe(graph, changes[at], a);
+        other = changed(graph, {&changes[at]});
+      } else {
+        other = graph;
+        if (!add(graph, grids, other, nodes[at - count], a)) continue;
+      }
+      a.place = at;
+      ++out.tried;
+      other.remove_dead();
+      OCTAVO_CHECK(replanner_.normalize(other));
+      const auto items = price(other);
+      if (!items) {
+        if (items.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(items.error());
+        continue;
+      }
+      std::map<std::string, double> gone;
+      double before = 0, after = 0;
+      for (const auto& i : base) gone[key_of(i)] += i.seconds;
+      for (const auto& i : *items) gone[key_of(i)] -= i.seconds;
+      for (const auto& [key, seconds] : gone) (seconds > 0 ? before : after) += seconds;
+      a.seconds = before + after;
+      if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
+      const bool estimated = a.kind != Advice::Kind::add && errors > 0;
+      if (estimated) tried.push_back(other);
+      a.error = estimated ? -2.0 - static_cast<double>(tried.size() - 1) : -1;  // a place in `tried`, for now
+      out.advice.push_back(std::move(a));
+    }
+    std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) { return a.seconds > b.seconds; });
+    out.applied_seconds = out.plan_seconds;
+    std::vector<const PairChange*> taken;
+    for (Advice& a : out.advice) {
+      if (a.kind == Advice::Kind::add) continue;
+      const NodeId view = changes[a.place].rounding.view;
+      if (std::ranges::any_of(taken, [&](const PairChange* c) { return c->rounding.view == view; })) continue;  // one change a pair
+      taken.push_back(&changes[a.place]);
+      Graph other = changed(graph, taken);
+      OCTAVO_CHECK(replanner_.normalize(other));
+      const auto items = price(other);
+      double sum = 0;
+      if (items) {
+        for (const auto& i : *items) sum += i.seconds;
+      }
+      a.together = items && sum < out.applied_seconds - 0.2 * a.seconds;
+      if (a.together) {
+        out.applied_seconds = sum;
+      } else {
+        taken.pop_back();
+      }
+    }
+    for (Advice& a : out.advice) {
+      if (a.error > -2) continue;
+      const auto at = static_cast<std::size_t>(-2.0 - a.error);
+      a.error = -1;
+      if (errors-- <= 0) continue;
+      OCTAVO_TRY(a.error, estimated_error(graph, tried[at]));
+    }
+    return out;
+  }
+
+ private:
+  Result<std::vector<Pricer::Item>> price(const Graph& g) {
+    OCTAVO_TRY(const region::Plan plan, replanner_.plan_of(g));
+    return pricer_.price(plan);
+  }
+  /// Ids differ between graphs: only the key tells regions apart.
+  static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
+
+  static void describe(const Graph& g, const PairChange& c, Advice& a) {
+    const Rounding& r = c.rounding;
+    a.tensor = r.tensor;
+    a.onnx_nodes = r.onnx_nodes;
+    if (c.kind == PairChange::Kind::drop) {
+      a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(r.quantizer));
+      return;
+    }
+    if (c.kind == PairChange::Kind::move) {
+      a.kind = Advice::Kind::move;
+      a.pair = r.onnx_nodes;
+      a.onnx_nodes = c.onnx_nodes;
+      a.behind = g.value(c.behind).name;
+      a.why = fmt::format(
+          "the activation between costs a rounding, and its result is read in float; there {} makes its reader an integer operator",
+          ir::to_string(r.quantizer));
+      return;
+    }
+    a.kind = Advice::Kind::share;
+    a.pair = r.pair;
+    a.why = fmt::format("its codes {} are stored for others and read here in float32, so it is stored twice",
+                        ir::to_string(r.quantizer));
+  }
+
+  static bool add(const Graph& g, const ir::Grids& grids, Graph& other, NodeId id, Advice& a) {
+    const Node n = g.node(id);
+    if ((n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) || !g.is_constant(n.inputs[1])) return false;
+    const auto kind = ir::classify_anchor(g, grids, id);
+    if (kind.integer || g.type(n.inputs[0]).dtype != ir::DType::f32) return false;
+    a.kind = Advice::Kind::add;
+    a.tensor = g.value(n.inputs[0]).name;
+    a.onnx_nodes = n.origin;
+    a.why = fmt::format("{}; with a pair on \"{}\" and int8 weights it would be an integer operator", kind.why_float, a.tensor);
+    const ValueId x =
+        other.add_quantizer(Op::view, n.inputs[0], ir::per_tensor(ir::DType::s8, 1.0F / 64), g.type(n.inputs[0]), n.origin);
+    other.node(id).inputs[0] = x;
+    const Node& w = g.producer(n.inputs[1]);
+    if (!w.quantizer) {
+      if (w.payload.dtype() != ir::DType::f32) return false;
+      const ValueId coded =
+          other.add_quantizer(Op::view, n.inputs[1], quant::weight_quantizer(g, n), g.type(n.inputs[1]), n.origin);
+      other.node(id).inputs[1] = coded;
+    }
+    other.touch();
+    return true;
+  }
+
+  const PlanOptions& options_;
+  Replanner replanner_;
+  Pricer pricer_;
+};
+
+}  // namespace
+
+Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors) {
+  Estimates estimates;
+  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+  return Adviser(providers, options, costs).run(std::move(graph), errors);
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,205 @@
+// Which questions a plan raises. Each Candidate block below and beside the code that makes it becomes a part of docs/rules.md.
+//
+// Candidate concat:  concat(q(a), q(b)) as slices stored by the producers  <==>  q over the stored parts, in one pass
+//   Why    an int8 slice is a quarter of a float one; one pass over stored floats pays where a producer's other reader needs them
+//          anyway.
+//   Exact  bit for bit: each element goes through the same quantizer once.
+//   Needs  a concatenation with a quantizer right above at least one operand, computed by a region's epilogue.
+//   Order  on the default plan. Default: above, every producer stores into its slice.
+//
+// Candidate stores:  store(y), store(q(y))  <==>  store(y); then q(y) by a pass of its own
+//   Why    a value wanted in two types or at two scales is stored twice by its producer; a pass pays where the second store leaves
+//          the kernel's fast path.
+//   Exact  bit for bit: the same operations on the same float, or on codes that stand for it.
+//   Needs  a region that stores both a value and a quantized form of it.
+//   Order  on the default plan. Default: stored twice.
+//
+// Candidate direct-store:  copy(store(y))  <==>  store(y) where it is wanted
+//   Why    where channels do not lie side by side in the target, kernels store channels last and a copy transposes; storing there
+//          at once saves the copy and costs scattered stores.
+//   Exact  bit for bit: elements keep their bits.
+//   Needs  a copy because of the target's channel stride.
+//   Order  on the default plan. Default: copied.
+#include <algorithm>
+#include <map>
+
+#include "plan/candidates/choices.h"
+#include "plan/candidates/merge.h"
+#include "plan/candidates/segments.h"
+#include "plan/candidates/split_conv.h"
+#include "plan/candidates/split_views.h"
+#include "plan/regions/group.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+class Asker {
+ public:
+  Asker(const Realized& base, const Choices& defaults, const PlanOptions& options)
+      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options) {}
+
+  std::vector<Question> run() {
+    stages();
+    neighbours();
+    order_ = g_.order();
+    segments();
+    split_convs();
+    split_views();
+    concats();
+    stores();
+    direct();
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] bool off(std::string_view kind) const { return options_.disabled.contains(kind) || options_.forced.contains(kind); }
+
+  [[nodiscard]] std::string where(const std::set<std::string>& origin, ValueId v) const {
+    if (!origin.empty()) return *origin.begin();
+    return v == ir::kNone ? std::string("?") : g_.value(v).name;
+  }
+
+  void ask(std::string kind, std::string at, std::set<std::string> nodes, std::string standard, std::string other,
+           std::function<void(Choices&)> apply, std::string note = "") {
+    out_.push_back({std::move(kind),
+                    std::move(at),
+                    std::move(nodes),
+                    {{std::move(standard), "", [](Choices&) {}}, {std::move(other), std::move(note), std::move(apply)}}});
+  }
+
+  void stages() {
+    for (const Link& link : find_links(plan_)) {
+      const std::string kind = link.kind == kStageOperand ? link.kind : "stages";
+      if (off(kind) || defaults_.staged.contains(link.value)) continue;
+      const auto& r = plan_.regions[link.second];
+      const std::string how = kind == kStageOperand ? "read from cache" : link.kind;
+      ask(kind, where(r.onnx_nodes, link.value), r.onnx_nodes, "two regions", how + " in bands of rows",
+          [v = link.value](Choices& c) { c.staged.insert(v); });
+    }
+    const auto pooled = [&](ValueId v) {
+      const auto& users = g_.users(v);
+      return std::any_of(users.begin(), users.end(),
+                         [&](const auto& u) { return g_.node(u.first).op == Op::max_pool || g_.node(u.first).op == Op::avg_pool; });
+    };
+    for (const ValueId v : defaults_.staged) {
+      const std::string kind = pooled(v) ? "fuse-conv-pool" : std::string(kStageOperand);
+      if (off(kind) || (!pooled(v) && options_.forced.contains("stages"))) continue;  // forced stages are among the default ones
+      const auto& origin = g_.producer(v).origin;
+      const std::string how = pooled(v) ? "" : "read from cache ";
+      ask(kind, where(origin, v), origin, how + "in bands of rows", "two regions", [v](Choices& c) { c.staged.erase(v); });
+    }
+  }
+
+  void neighbours() {
+    for (const Neighbours& n : find_neighbours(plan_)) {
+      if (off(n.kind)) continue;
+      std::set<ValueId> values;
+      std::set<std::string> nodes;
+      for (const std::size_t i : n.regions) {
+        values.insert(plan_.regions[i].graph_outputs[0]);
+        nodes.insert(plan_.regions[i].onnx_nodes.begin(), plan_.regions[i].onnx_nodes.end());
+      }
+      ask(n.kind, where(nodes, *values.begin()), nodes, "a region each", "one region, side by side",
+          [values](Choices& c) { c.together.insert(values); });
+    }
+  }
+
+  void segments() {
+    if (off("segments")) return;
+    const ir::Grids grids = ir::find_grids(g_);
+    for (const NodeId id : order_) {
+      if (g_.node(id).op != Op::conv || !why_no_segments(g_, grids, id).empty()) continue;
+      ask(
+          "segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "float convolution over the whole",
+          "int8, part by part", [id](Choices& c) { c.segments.insert(id); }, "sums in fp32 in channel order");
+    }
+  }
+
+  void split_convs() {
+    if (off("split-conv")) return;
+    const ir::Grids grids = ir::find_grids(g_);
+    for (const NodeId id : order_) {
+      if (g_.node(id).op != Op::conv || !why_no_split_conv(g_, grids, id).empty()) continue;
+      ask("split-conv", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "one convolution",
+          "a convolution for each part of the channels", [id](Choices& c) { c.split_convs.insert(id); });
+    }
+  }
+
+  void split_views() {
+    if (off("split-views")) return;
+    for (const NodeId id : order_) {
+      for (const ValueId v : g_.node(id).outputs) {
+        if (!why_no_split_views(g_, v).empty()) continue;
+        ask("split-views", where(g_.node(id).origin, v), g_.node(id).origin, "stored once a scale",
+            "stored once, a scale a channel", [v](Choices& c) { c.split_views.insert(v); });
+      }
+    }
+  }
+
+  /// The view nodes right above a concatenation that some region's epilogue computes.
+  void concats() {
+    if (off("concat")) return;
+    for (const NodeId id : order_) {
+      const Node& n = g_.node(id);
+      if (n.op != Op::concat) continue;
+      std::set<NodeId> views;
+      std::set<ValueId> parts;
+      for (const ValueId v : n.inputs) {
+        const NodeId p = g_.value(v).producer;
+        if (g_.node(p).op != Op::view || g_.node(g_.value(g_.node(p).inputs[0]).producer).op == Op::input) continue;
+        views.insert(p);
+        parts.insert(v);
+      }
+      if (views.empty()) continue;
+      ask("concat", where(n.origin, n.outputs[0]), n.origin, "quantized above: every producer stores int8 into its slice",
+          "quantized below: one pass over the stored parts", [views, parts](Choices& c) {
+            c.apart.insert(views.begin(), views.end());
+            if (parts.size() > 1) c.together.insert(parts);
+          });
+    }
+  }
+
+  void stores() {
+    if (off("stores")) return;
+    for (const auto& r : plan_.regions) {
+      if (r.graph_outputs.size() < 2 || r.independent) continue;
+      for (const ValueId v : std::set<ValueId>(r.graph_outputs.begin(), r.graph_outputs.end())) {
+        const Node& n = g_.producer(v);
+        if (n.op != Op::view || std::count(r.graph_outputs.begin(), r.graph_outputs.end(), n.inputs[0]) == 0) continue;
+        ask("stores", where(n.origin, v), n.origin, "stored by the producer as well", "requantized by a pass of its own",
+            [id = g_.value(v).producer](Choices& c) { c.apart.insert(id); });
+      }
+    }
+  }
+
+  void direct() {
+    if (off("direct-store")) return;
+    for (const auto& r : plan_.regions) {
+      if (r.precision != "move" || r.reason.find("image kernels store channels") == std::string::npos) continue;
+      const ValueId v = r.graph_inputs[0];
+      ask("direct-store", where(r.onnx_nodes, v), r.onnx_nodes, "stored channels last and copied", "stored where it is wanted",
+          [v](Choices& c) { c.direct.insert(v); });
+    }
+  }
+
+  const Graph& g_;
+  const region::Plan& plan_;
+  const Choices& defaults_;
+  const PlanOptions& options_;
+  std::vector<NodeId> order_;
+  std::vector<Question> out_;
+};
+
+}  // namespace
+
+std::vector<Question> find_questions(const Realized& base, const Choices& defaults, const PlanOptions& options) {
+  return Asker(base, defaults, options).run();
+}
+
+}  // namespace octavo::plan

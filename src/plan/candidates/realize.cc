@@ -1,0 +1,55 @@
+// From answers to a plan: segments -> groups -> homes -> regions -> stages and neighbours.
+#include "plan/candidates/choices.h"
+#include "plan/candidates/merge.h"
+#include "plan/candidates/segments.h"
+#include "plan/candidates/split_conv.h"
+#include "plan/candidates/split_views.h"
+#include "plan/layout/place.h"
+#include "plan/regions/group.h"
+#include "plan/regions/lower.h"
+#include "plan/regions/provenance.h"
+
+namespace octavo::plan {
+
+Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, const std::vector<const region::Provider*>& providers,
+                         const PlanOptions& options) {
+  Realized out;
+  out.graph = normalized;
+  for (const ir::NodeId id : choices.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::NodeId id : choices.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::ValueId v : choices.split_views) make_split_views(out.graph, v);
+  const ir::Grids grids = ir::find_grids(out.graph);
+  const Grouping grouping = make_groups(out.graph, options.disabled, choices.apart);
+  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, choices.direct));
+  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement));
+  account_for_moves(out.graph, regions);
+  region::Plan& plan = out.plan;
+  plan.model_name = out.graph.name;
+  plan.inputs = std::move(placement.inputs);
+  plan.outputs = std::move(placement.outputs);
+  plan.buffers = std::move(placement.buffers);
+  plan.regions = std::move(regions);
+  plan.threads = options.threads;
+  out.refusal = join_stages(plan, choices.staged, providers);
+  for (const auto& values : choices.together) {
+    if (auto why = join_together(plan, values, providers); !why.empty()) out.refusal = std::move(why);
+  }
+  return out;
+}
+
+std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options) {
+  // More than a core's second-level cache holds beside what else is read: what is written there comes back from farther away. Of
+  // many threads each holds a part.
+  const std::int64_t from = std::int64_t{options.threads < region::kSharingWorkers ? 3 : 4} << 19;
+  std::set<ir::ValueId> staged;
+  for (const Link& link : find_links(unfused)) {
+    const region::TensorRef& between = unfused.regions[link.first].stages.back().stores[0];
+    const bool large = ir::count(between.dims) * static_cast<std::int64_t>(ir::size_of(between.dtype)) >= from;
+    const bool pool = link.kind == "conv-pool" && !options.disabled.contains("fuse-conv-pool");
+    const bool operand = link.kind == kStageOperand && large && !options.disabled.contains(kStageOperand);
+    if (pool || operand) staged.insert(link.value);
+  }
+  return staged;
+}
+
+}  // namespace octavo::plan

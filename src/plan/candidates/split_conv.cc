@@ -1,0 +1,181 @@
+#include "plan/candidates/split_conv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "plan/regions/group.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::Tensor;
+using ir::ValueId;
+
+using Range = std::pair<std::int64_t, std::int64_t>;
+
+/// What stands between a convolution and the slices of its channels.
+class Cone {
+ public:
+  std::vector<NodeId> nodes;                    ///< pointwise, producers first
+  std::map<Range, std::vector<NodeId>> slices;  ///< by the channels that they take
+
+  Cone(const Graph& g, const ir::Grids& grids, NodeId conv) : g_(g) { why_ = collect(grids, conv); }
+  [[nodiscard]] const std::string& why() const { return why_; }
+
+ private:
+  std::string collect(const ir::Grids& grids, NodeId id) {
+    const Node& conv = g_.node(id);
+    if (conv.op != Op::conv) return "not a convolution";
+    if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return fmt::format("it has {} groups", groups);
+    if (!ir::classify_anchor(g_, grids, id).integer) return "not an integer convolution";
+    for (std::size_t i = 1; i < conv.inputs.size(); ++i) {
+      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return "its weights or its bias are computed";
+    }
+    dims_ = g_.type(conv.outputs[0]).shape;
+    if (auto why = before_slices(conv.outputs[0]); !why.empty()) return why;
+    if (slices.size() < 2) return "its channels are not read in parts";
+    if (slices.size() > 4) return fmt::format("its channels are read in {} parts", slices.size());
+    for (auto it = std::next(slices.begin()); it != slices.end(); ++it) {
+      const Range& last = std::prev(it)->first;
+      if (it->first.first < last.second) {
+        return fmt::format("channels {} to {} are read in two parts", it->first.first, std::min(last.second, it->first.second) - 1);
+      }
+    }
+    return "";
+  }
+
+  /// Everything that reads `first`, up to slices; `nodes` in graph order at the end.
+  std::string before_slices(ValueId first) {
+    if (auto why = follow(first); !why.empty() || slices.size() < 2) return why;
+    std::set<NodeId> members;
+    for (const ValueId v : values_) {
+      const NodeId id = g_.value(v).producer;
+      if (v == first) continue;
+      members.insert(id);
+      for (const ValueId in : g_.node(id).inputs) {
+        if (!values_.contains(in) && !g_.is_constant(in))
+          return fmt::format("\"{}\" is combined with \"{}\" before the slices", g_.value(v).name, g_.value(in).name);
+      }
+    }
+    for (const NodeId id : g_.order()) {
+      if (members.contains(id)) nodes.push_back(id);
+    }
+    return "";
+  }
+
+  std::string follow(ValueId v) {
+    if (!values_.insert(v).second) return "";
+    if (g_.output_uses(v) > 0) return "all of its channels are a network output";
+    for (const auto& [id, slot] : g_.users(v)) {
+      const Node& n = g_.node(id);
+      if (n.op == Op::slice) {
+        const ir::Shape& out = g_.type(n.outputs[0]).shape;
+        const auto starts = ir::get_ints(n.attrs, "starts"), steps = ir::get_ints(n.attrs, "steps");
+        for (std::size_t d = 0; d < dims_.size(); ++d) {
+          if ((!steps.empty() && steps[d] != 1) || (d != 1 && out[d] != dims_[d])) return "a slice is not of channels";
+        }
+        slices[{starts[1], starts[1] + out[1]}].push_back(id);
+        continue;
+      }
+      const bool pointwise = in_program(g_, n) && n.outputs.size() == 1 && g_.type(n.outputs[0]).shape == dims_;
+      if (!pointwise) return fmt::format("all of its channels are read by {}", ir::name_of(n.op));
+      if (auto why = follow(n.outputs[0]); !why.empty()) return why;
+    }
+    return "";
+  }
+
+  const Graph& g_;
+  ir::Shape dims_;
+  std::set<ValueId> values_;
+  std::string why_;
+};
+
+Tensor cut(const Tensor& t, std::size_t axis, Range range) {
+  ir::Shape dims = t.shape();
+  dims[axis] = range.second - range.first;
+  Tensor out(t.dtype(), dims);
+  std::int64_t outer = 1;
+  for (std::size_t d = 0; d < axis; ++d) outer *= dims[d];
+  const std::int64_t row = outer == 0 ? 0 : static_cast<std::int64_t>(t.bytes().size()) / outer, step = row / t.shape()[axis];
+  for (std::int64_t o = 0; o < outer; ++o) {
+    std::memcpy(out.mutable_bytes().data() + o * step * dims[axis], t.bytes().data() + o * row + range.first * step,
+                static_cast<std::size_t>(step * dims[axis]));
+  }
+  return out;
+}
+
+std::optional<ir::Quantizer> cut(std::optional<ir::Quantizer> q, std::size_t axis, Range range) {
+  if (!q || q->per_tensor() || q->axis != static_cast<std::int64_t>(axis)) return q;
+  q->scale = {q->scale.begin() + range.first, q->scale.begin() + range.second};
+  q->zero_point = {q->zero_point.begin() + range.first, q->zero_point.begin() + range.second};
+  return q;
+}
+
+/// A constant's elements for these channels; `axis`: where channels lie.
+ValueId cut_constant(Graph& g, ValueId v, std::size_t axis, Range range) {
+  if (v == ir::kNone) return v;
+  const Node n = g.producer(v);
+  const std::string name = g.value(v).name;
+  return g.add_constant(cut(n.payload, axis, range), name, cut(n.quantizer, axis, range));
+}
+
+}  // namespace
+
+std::string why_no_split_conv(const Graph& g, const ir::Grids& grids, NodeId conv) {
+  return Cone(g, grids, conv).why();
+}
+
+void make_split_conv(Graph& g, const ir::Grids& grids, NodeId id) {
+  const Cone cone(g, grids, id);
+  if (!cone.why().empty()) return;
+  const Node conv = g.node(id);
+  const ir::Shape dims = g.type(conv.outputs[0]).shape;
+  const auto part_of = [&](ValueId whole, Range range) {
+    ir::TensorType type = g.type(whole);
+    type.shape[1] = range.second - range.first;
+    return type;
+  };
+  for (const auto& [range, slices] : cone.slices) {
+    std::map<ValueId, ValueId> part;
+    Node piece = conv;
+    for (std::size_t i = 1; i < piece.inputs.size(); ++i) piece.inputs[i] = cut_constant(g, piece.inputs[i], 0, range);
+    const auto add = [&](Node n) {
+      const ValueId whole = n.outputs[0];
+      n.outputs.clear();
+      const NodeId made = g.add_node(std::move(n), {part_of(whole, range)}, {g.value(whole).name});
+      part[whole] = g.node(made).outputs[0];
+      g.value(part[whole]).range = g.value(whole).range;
+    };
+    add(std::move(piece));
+    for (const NodeId member : cone.nodes) {
+      Node n = g.node(member);
+      n.quantizer = cut(n.quantizer, 1, range);
+      for (ValueId& v : n.inputs) {
+        if (const auto known = part.find(v); known != part.end()) {
+          v = known->second;
+          continue;
+        }
+        // Broadcasting aligns dimensions at the end: channels are the second of `dims`.
+        const ir::Shape& shape = g.type(v).shape;
+        if (shape.size() + 1 < dims.size()) continue;
+        const std::size_t axis = shape.size() + 1 - dims.size();
+        if (axis < shape.size() && shape[axis] == dims[1] && dims[1] != 1) v = cut_constant(g, v, axis, range);
+      }
+      add(std::move(n));
+    }
+    for (const NodeId s : slices) g.replace_uses(g.node(s).outputs[0], part[g.node(s).inputs[0]], false);
+  }
+  g.remove_dead();
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,99 @@
+#include "plan/layout/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "region/handed_on.h"
+#include "region/in_place.h"
+
+namespace octavo::plan {
+
+void plan_memory(region::Plan& plan) {
+  constexpr std::int64_t kSlack = 64;
+  // Large buffers begin at the same place of a page. A kernel reads a residual a few pixels ahead of what it stores: where the two
+  // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/kernels.md).
+  constexpr std::int64_t kPage = 4096, kLarge = 64 << 10;
+  struct Life {
+    int first = std::numeric_limits<int>::max(), last = -1;
+  };
+  std::vector<Life> lives(plan.buffers.size());
+  std::set<region::BufferId> kept;
+  const auto touch = [&](const region::TensorRef& r, int when) {
+    if (kept.contains(r.buffer)) return;
+    Life& life = lives[static_cast<std::size_t>(r.buffer)];
+    life.first = std::min(life.first, when);
+    life.last = std::max(life.last, when);
+  };
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    kept = region::kept_from_memory(plan.regions[i]);
+    for (const region::Stage& s : plan.regions[i].stages) {
+      for (const auto& in : s.anchor.inputs) touch(in, static_cast<int>(i));
+      for (const auto& o : s.operands) touch(o.ref, static_cast<int>(i));
+      for (const auto& out : s.stores) touch(out, static_cast<int>(i));
+    }
+  }
+  // A result in the place of an operand that ends there: one place for both, as long as either is in use.
+  std::vector<std::size_t> place_of(plan.buffers.size());
+  std::iota(place_of.begin(), place_of.end(), std::size_t{0});
+  const auto is_arena = [&](region::BufferId b) {
+    return plan.buffers[static_cast<std::size_t>(b)].kind == region::BufferKind::arena;
+  };
+  std::vector<Life> own = lives;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    const region::Region& r = plan.regions[i];
+    for (const region::Stage& s : r.stages) {
+      for (const region::TensorRef& store : s.stores) {
+        const auto to = static_cast<std::size_t>(store.buffer);
+        const auto ends_here = [&](const region::Operand& o) {
+          const auto from = static_cast<std::size_t>(o.ref.buffer);
+          return is_arena(o.ref.buffer) && own[from].last == static_cast<int>(i) && own[from].first < own[to].first &&
+                 plan.buffers[from].bytes == plan.buffers[to].bytes && region::in_place(r, o.ref.buffer, store.buffer);
+        };
+        if (!is_arena(store.buffer) || own[to].first != static_cast<int>(i)) continue;
+        const auto o = std::find_if(s.operands.begin(), s.operands.end(), ends_here);
+        if (o == s.operands.end()) continue;
+        place_of[to] = place_of[static_cast<std::size_t>(o->ref.buffer)];
+        lives[place_of[to]].last = own[to].last;
+        own[static_cast<std::size_t>(o->ref.buffer)].last = -1;  // taken
+      }
+    }
+  }
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (is_arena(static_cast<region::BufferId>(i)) && lives[i].last >= 0 && place_of[i] == i) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
+  struct Placed {
+    std::int64_t begin, end;
+    Life life;
+  };
+  std::vector<Placed> placed;
+  plan.arena_bytes = 0;
+  for (const std::size_t i : order) {
+    const std::int64_t unit = plan.buffers[i].bytes >= kLarge ? kPage : 64;
+    const auto up = [&](std::int64_t bytes) { return (bytes + unit - 1) / unit * unit; };
+    const std::int64_t size = (plan.buffers[i].bytes + 2 * kSlack + 63) / 64 * 64;
+    std::vector<Placed> conflicts;
+    for (const Placed& p : placed) {
+      if (p.life.first <= lives[i].last && lives[i].first <= p.life.last) conflicts.push_back(p);
+    }
+    std::sort(conflicts.begin(), conflicts.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+    std::int64_t at = 0;
+    for (const Placed& p : conflicts) {
+      if (at + size <= p.begin) break;
+      at = std::max(at, up(p.end));
+    }
+    plan.buffers[i].arena_offset = at + kSlack;
+    placed.push_back({at, at + size, lives[i]});
+    plan.arena_bytes = std::max(plan.arena_bytes, at + size);
+  }
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (place_of[i] != i) plan.buffers[i].arena_offset = plan.buffers[place_of[i]].arena_offset;
+  }
+}
+
+}  // namespace octavo::plan

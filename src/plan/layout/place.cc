@@ -1,0 +1,425 @@
+#include "plan/layout/place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.h"
+#include "plan/candidates/narrow.h"
+#include "plan/layout/layout.h"
+#include "plan/layout/slices.h"
+
+namespace octavo::plan {
+
+using ir::Graph;
+using ir::Grids;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+using region::TensorRef;
+
+region::BufferId Placement::add_arena(std::int64_t bytes, std::string name) {
+  region::Buffer b;
+  b.kind = region::BufferKind::arena;
+  b.bytes = bytes;
+  b.name = std::move(name);
+  buffers.push_back(std::move(b));
+  return static_cast<region::BufferId>(buffers.size() - 1);
+}
+
+region::BufferId Placement::add_constant(const ir::Tensor& t, std::string name) {
+  const std::uint64_t key = hash64(t.bytes(), static_cast<std::uint64_t>(t.dtype()) + 1);
+  const auto found = constants.find(key);
+  if (found != constants.end()) return found->second;
+  region::Buffer b;
+  b.kind = region::BufferKind::constant;
+  b.bytes = static_cast<std::int64_t>(t.bytes().size());
+  b.data = t;
+  b.name = std::move(name);
+  buffers.push_back(std::move(b));
+  return constants[key] = static_cast<region::BufferId>(buffers.size() - 1);
+}
+
+Repr anchor_input(const Graph& g, const Grids& grids, NodeId anchor, std::size_t slot) {
+  const Node& n = g.node(anchor);
+  const ValueId v = n.inputs[slot];
+  const auto q = code_quantizer(g, grids, v);
+  if (slot > 0 || !q) return Repr::raw;
+  switch (n.op) {
+    case Op::conv:
+    case Op::conv_transpose:
+    case Op::gemm: return ir::classify_anchor(g, grids, anchor).integer ? Repr::codes : Repr::raw;
+    case Op::avg_pool: return q->per_tensor() ? Repr::codes : Repr::raw;
+    case Op::reduce_mean:
+    case Op::reduce_sum: {  // the reference sums codes when only spatial axes go
+      const auto axes = ir::get_ints(n.attrs, "axes");
+      const bool spatial = !axes.empty() && std::all_of(axes.begin(), axes.end(), [](std::int64_t a) { return a >= 2; });
+      return q->per_tensor() && spatial ? Repr::codes : Repr::raw;
+    }
+    default: break;
+  }
+  // Moving and selecting anchors work on codes when their result stays on the same grid.
+  const auto out = code_quantizer(g, grids, n.outputs[0]);
+  return ir::has_trait(n.op, ir::kMove) && q->per_tensor() && out && *out == *q ? Repr::codes : Repr::raw;
+}
+
+std::map<Key, int> find_requests(const Graph& g, const Grids& grids, const Grouping& grouping) {
+  std::map<Key, int> wanted;
+  for (std::size_t k = 0; k < grouping.groups.size(); ++k) {
+    const Group& group = grouping.groups[k];
+    if (group.anchor != ir::kNone) {
+      const Node& n = g.node(group.anchor);
+      for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+        const ValueId v = held(g, n.inputs[slot]);
+        if (v != ir::kNone && !g.is_constant(v)) ++wanted[{v, anchor_input(g, grids, group.anchor, slot)}];
+      }
+    }
+    for (const NodeId id : group.nodes) {
+      for (const ValueId read : g.node(id).inputs) {
+        const ValueId v = held(g, read);
+        if (v == ir::kNone || g.is_constant(v)) continue;
+        if (grouping.of_node[static_cast<std::size_t>(g.value(v).producer)] == static_cast<int>(k)) continue;
+        ++wanted[{v, preferred(g, grids, v)}];
+      }
+    }
+  }
+  for (const ValueId v : g.outputs) ++wanted[{v, Repr::raw}];
+  // A moved value needs its sources in the same representation.
+  const std::vector<NodeId> order = g.order();
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const Node& n = g.node(order[i]);
+    if (n.op == Op::dequantize && grouping.of_node[static_cast<std::size_t>(order[i])] < 0) ++wanted[{n.inputs[0], Repr::raw}];
+    if (!is_alias(n)) continue;
+    for (const Repr r : {Repr::raw, Repr::codes}) {
+      if (!wanted.contains({n.outputs[0], r})) continue;
+      for (const ValueId v : n.inputs) ++wanted[{v, r}];
+    }
+  }
+  return wanted;
+}
+
+namespace {
+
+class Placer {
+ public:
+  Placer(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct)
+      : g_(g), grids_(grids), grouping_(grouping), direct_(direct) {}
+
+  Result<Placement> run() {
+    requests_ = find_requests(g_, grids_, grouping_);
+    order_ = g_.order();
+    find_natural();
+    bind();
+    for (std::size_t i = order_.size(); i-- > 0;) push(order_[i]);
+    for (const NodeId id : order_) OCTAVO_CHECK(pull(id));
+    return std::move(out_);
+  }
+
+ private:
+  // The strides a value would have if nothing forced others on it.
+  void find_natural() {
+    natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
+    for (const NodeId id : order_) {
+      const Node& n = g_.node(id);
+      for (const ValueId v : n.outputs) natural_[static_cast<std::size_t>(v)] = natural_of(n, v);
+    }
+  }
+
+  Strides natural_of(const Node& n, ValueId v) {
+    const ir::Shape& dims = g_.type(v).shape;
+    const auto source = [&](std::size_t slot) -> TensorRef {
+      TensorRef r;
+      r.dims = g_.type(n.inputs[slot]).shape;
+      r.strides = natural_[static_cast<std::size_t>(n.inputs[slot])];
+      return r;
+    };
+    switch (n.op) {
+      case Op::input:
+      case Op::constant: return ir::dense_strides(dims);
+      case Op::transpose: return permuted(source(0), ir::get_ints(n.attrs, "perm")).strides;
+      case Op::reshape: {
+        const auto r = reshaped(source(0), dims);
+        return r ? r->strides : dims.size() == 4 ? channel_last(dims) : ir::dense_strides(dims);
+      }
+      case Op::slice:
+      case Op::concat: return strides_in_order(dims, order_of(source(0).dims, source(0).strides));
+      case Op::expand: return ir::dense_strides(dims);
+      case Op::dequantize:
+        if (grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)] < 0)
+          return natural_[static_cast<std::size_t>(n.inputs[0])];
+        break;
+      case Op::conv:
+      case Op::conv_transpose:
+      case Op::max_pool:
+      case Op::avg_pool: return channel_last(dims);
+      default: break;
+    }
+    if (dims.size() == 4 && !given_channels_last(v)) return channel_last(dims);
+    for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+      if (n.inputs[slot] != ir::kNone && g_.type(n.inputs[slot]).shape == dims && !g_.is_constant(n.inputs[slot])) {
+        return strides_in_order(dims, order_of(dims, source(slot).strides));
+      }
+    }
+    return ir::dense_strides(dims);
+  }
+
+  /// An image whose dimensions are N, H, W, C: what reads it puts the channels first.
+  bool given_channels_last(ValueId v) const {
+    const auto& users = g_.users(v);
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](const auto& use) {
+      const Node& n = g_.node(use.first);
+      if (n.op == Op::slice) return given_channels_last(n.outputs[0]);  // padding is left behind
+      return n.op == Op::transpose && ir::get_ints(n.attrs, "perm") == std::vector<std::int64_t>{0, 3, 1, 2};
+    });
+  }
+
+  ir::DType dtype_of(Key key) const { return key.second == Repr::codes ? ir::DType::u8 : g_.type(key.first).dtype; }
+
+  TensorRef ref_of(Key key, region::BufferId buffer, Strides strides) const {
+    TensorRef r;
+    r.buffer = buffer;
+    r.dtype = dtype_of(key);
+    r.dims = g_.type(key.first).shape;
+    r.strides = std::move(strides);
+    r.value = g_.value(key.first).name;
+    if (key.second == Repr::codes) r.quantizer = code_quantizer(g_, grids_, key.first);
+    return r;
+  }
+
+  TensorRef allocate(Key key, Strides strides) {
+    const auto bytes = ir::count(g_.type(key.first).shape) * static_cast<std::int64_t>(ir::size_of(dtype_of(key)));
+    return ref_of(key, out_.add_arena(bytes, g_.value(key.first).name), std::move(strides));
+  }
+
+  // Bindings become buffers; every output forces its producer.
+  void bind() {
+    for (const ValueId v : g_.inputs) {
+      region::Buffer b;
+      b.kind = region::BufferKind::input;
+      b.binding = static_cast<int>(out_.inputs.size());
+      b.bytes = ir::count(g_.type(v).shape) * static_cast<std::int64_t>(ir::size_of(g_.type(v).dtype));
+      b.name = g_.value(v).name;
+      out_.buffers.push_back(b);
+      out_.inputs.push_back({g_.value(v).name, g_.type(v), std::nullopt, {}, 0, {}});
+      input_ref_[v] =
+          ref_of({v, Repr::raw}, static_cast<region::BufferId>(out_.buffers.size() - 1), ir::dense_strides(g_.type(v).shape));
+    }
+    for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
+      const ValueId v = g_.outputs[i];
+      region::Buffer b;
+      b.kind = region::BufferKind::output;
+      b.binding = static_cast<int>(i);
+      b.bytes = ir::count(g_.type(v).shape) * static_cast<std::int64_t>(ir::size_of(g_.type(v).dtype));
+      b.name = g_.output_names[i];
+      out_.buffers.push_back(b);
+      std::optional<ir::Quantizer> q;
+      if (g_.producer(v).op == Op::quantize) q = g_.producer(v).quantizer;
+      out_.outputs.push_back({g_.output_names[i], g_.type(v), q, {}, 0, {}});
+      forced_[{v, Repr::raw}].push_back(
+          ref_of({v, Repr::raw}, static_cast<region::BufferId>(out_.buffers.size() - 1), ir::dense_strides(g_.type(v).shape)));
+    }
+  }
+
+  bool group_made(ValueId v) const { return grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)] >= 0; }
+
+  static TensorRef relabel(TensorRef r, const TensorRef& like) {
+    r.quantizer = like.quantizer;
+    r.value = like.value;
+    return r;
+  }
+
+  void join_slices(Key source) {
+    for (const JoinedSlices& joined : slices_.joined(source, g_.type(source.first).shape)) {
+      forced_[source].push_back(relabel(joined.whole, ref_of(source, -1, {})));
+      satisfied_.insert(joined.satisfied.begin(), joined.satisfied.end());
+    }
+  }
+
+  void wish_slice(const Node& n, Key key) {
+    const auto steps = ir::get_ints(n.attrs, "steps");
+    if (std::any_of(steps.begin(), steps.end(), [](std::int64_t s) { return s != 1; })) return;
+    const Key source{n.inputs[0], key.second};
+    const auto starts = ir::get_ints(n.attrs, "starts");
+    const std::vector<TensorRef>& forced = forced_[key];
+    for (std::size_t i = 0; i < forced.size(); ++i) {
+      TensorRef whole = forced[i];
+      whole.dims = g_.type(source.first).shape;
+      for (std::size_t d = 0; d < starts.size(); ++d) {
+        whole.offset -= starts[d] * whole.strides[d] * static_cast<std::int64_t>(ir::size_of(whole.dtype));
+      }
+      if (whole.offset >= 0) slices_.wish(source, {key, i, whole, starts, g_.type(key.first).shape});
+    }
+  }
+
+  // Consumers first: hand wishes on to the sources.
+  void push(NodeId id) {
+    const Node& n = g_.node(id);
+    for (const ValueId v : n.outputs) {
+      join_slices({v, Repr::raw});
+      join_slices({v, Repr::codes});
+    }
+    if (!is_alias(n)) return;
+    for (const Repr repr : {Repr::raw, Repr::codes}) {
+      const Key key{n.outputs[0], repr};
+      if (!requests_.contains(key)) continue;
+      std::vector<TensorRef>& forced = forced_[key];
+      if (n.op == Op::concat) {
+        if (forced.empty()) forced.push_back(allocate(key, natural_[static_cast<std::size_t>(n.outputs[0])]));
+        const auto axis = static_cast<std::size_t>(ir::get_int(n.attrs, "axis"));
+        std::vector<std::int64_t> starts(g_.type(n.outputs[0]).shape.size(), 0);
+        for (const ValueId v : n.inputs) {
+          const Key operand{v, repr};
+          TensorRef slice = sliced(forced[0], starts, {}, g_.type(v).shape);
+          forced_[operand].push_back(relabel(slice, ref_of(operand, -1, {})));
+          starts[axis] += g_.type(v).shape[axis];
+        }
+        continue;
+      }
+      if (n.op == Op::slice) wish_slice(n, key);
+      if (forced.empty() || (n.op != Op::transpose && n.op != Op::reshape)) continue;
+      const Key source{n.inputs[0], repr};
+      std::vector<TensorRef> pushed;
+      for (const TensorRef& want : forced) {
+        std::optional<TensorRef> r;
+        if (n.op == Op::transpose) r = unpermuted(want, ir::get_ints(n.attrs, "perm"));
+        if (n.op == Op::reshape) r = reshaped(want, g_.type(n.inputs[0]).shape);
+        if (r) pushed.push_back(relabel(*r, ref_of(source, -1, {})));
+      }
+      if (pushed.size() != forced.size() || g_.is_constant(n.inputs[0])) continue;
+      pushed_.insert(key);
+      auto& wishes = forced_[source];
+      wishes.insert(wishes.end(), pushed.begin(), pushed.end());
+    }
+  }
+
+  // Producers first: settle every home.
+  Status pull(NodeId id) {
+    const Node& n = g_.node(id);
+    for (const ValueId v : n.outputs) {
+      for (const Repr repr : {Repr::raw, Repr::codes}) {
+        const Key key{v, repr};
+        const bool constant_wish = n.op == Op::constant && forced_.contains(key);
+        if (!requests_.contains(key) && !constant_wish) continue;
+        OCTAVO_CHECK(settle(n, key));
+      }
+    }
+    return {};
+  }
+
+  Status settle(const Node& n, Key key) {
+    const ValueId v = key.first;
+    Home& home = out_.homes[key];
+    const std::vector<TensorRef>& forced = forced_[key];
+    if (group_made(v)) {
+      for (const TensorRef& want : forced) {
+        if (direct_.contains(v) || storable(n, want)) home.refs.push_back(want);
+      }
+      if (home.refs.empty()) home.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
+      for (const TensorRef& want : forced) {
+        if (!direct_.contains(v) && !storable(n, want)) {
+          home.copies.push_back(
+              {key, home.refs[0], want,
+               fmt::format("the target has channel stride {}, image kernels store channels side by side", want.strides[1])});
+        }
+      }
+      return {};
+    }
+    if (n.op == Op::input) return copies_of(key, home, input_ref_.at(v), "a network input is read again as part of another tensor");
+    if (n.op == Op::constant) {
+      ir::Tensor t = n.payload;
+      if (n.quantizer && key.second == Repr::raw) t = decoded(n);
+      if (n.quantizer && key.second == Repr::codes) {
+        const std::int32_t shift = ir::as_u8(*n.quantizer).zero_point[0] - n.quantizer->zero_point[0];
+        ir::Tensor u(ir::DType::u8, t.shape());
+        for (std::int64_t i = 0; i < t.size(); ++i) {
+          u.mutable_data<std::uint8_t>()[static_cast<std::size_t>(i)] =
+              static_cast<std::uint8_t>(static_cast<std::int32_t>(t.at(i)) + shift);
+        }
+        t = u;
+      }
+      TensorRef r = ref_of(key, out_.add_constant(t, g_.value(v).name), ir::dense_strides(t.shape()));
+      return copies_of(key, home, r, "a constant is part of a concatenated tensor");
+    }
+    if (n.op == Op::dequantize && key.second == Repr::codes) {  // the codes are there: another name for the same bytes
+      home.after.push_back({n.inputs[0], Repr::raw});
+      return copies_of(key, home, relabel(out_.homes.at({n.inputs[0], Repr::raw}).refs[0], ref_of(key, -1, {})),
+                       "codes that the caller gives are part of another tensor");
+    }
+    if (!is_alias(n)) return fail(ErrorKind::internal, fmt::format("no home for \"{}\"", g_.value(v).name));
+    for (const ValueId in : n.inputs) home.after.push_back({in, key.second});
+    if (n.op == Op::concat) {
+      home.refs.push_back(forced[0]);
+      for (std::size_t i = 1; i < forced.size(); ++i) {
+        home.copies.push_back({key, forced[0], forced[i], "the concatenated tensor is wanted in a second place"});
+      }
+      return {};
+    }
+    if (pushed_.contains(key)) {
+      home.refs.push_back(forced[0]);
+      return {};
+    }
+    const TensorRef source = out_.homes.at({n.inputs[0], key.second}).refs[0];
+    std::optional<TensorRef> r;
+    switch (n.op) {
+      case Op::transpose: r = permuted(source, ir::get_ints(n.attrs, "perm")); break;
+      case Op::slice: r = sliced(source, ir::get_ints(n.attrs, "starts"), ir::get_ints(n.attrs, "steps"), g_.type(v).shape); break;
+      case Op::expand: r = broadcast(source, g_.type(v).shape); break;
+      default: r = reshaped(source, g_.type(v).shape); break;
+    }
+    if (!r) {  // a reshape that no strides can show: copy into a layout that shows both shapes
+      TensorRef dense = allocate(key, natural_[static_cast<std::size_t>(v)]);
+      if (!reshaped(dense, source.dims)) dense.strides = ir::dense_strides(dense.dims);
+      const TensorRef as_source = *reshaped(dense, source.dims);
+      home.copies.push_back({{n.inputs[0], key.second},
+                             source,
+                             relabel(as_source, source),
+                             fmt::format("reshape {} to {} cannot be expressed by strides on the channel-last layout",
+                                         ir::to_string(source.dims), ir::to_string(g_.type(v).shape))});
+      r = dense;
+    }
+    return copies_of(key, home, relabel(*r, ref_of(key, -1, {})), "a slice or moved tensor is part of another tensor or an output");
+  }
+
+  // Image kernels keep channels in vector lanes: they store them side by side, and a copy transposes.
+  bool storable(const Node& n, const TensorRef& want) const {
+    const Group& group =
+        grouping_.groups[static_cast<std::size_t>(grouping_.of_node[static_cast<std::size_t>(g_.value(n.outputs[0]).producer)])];
+    if (group.anchor == ir::kNone || want.dims.size() < 3 || want.dims[1] == 1) return true;
+    const Op op = g_.node(group.anchor).op;
+    const bool image = op == Op::conv || op == Op::conv_transpose || op == Op::max_pool || op == Op::avg_pool;
+    return !image || want.strides[1] == 1;
+  }
+
+  Status copies_of(Key key, Home& home, const TensorRef& base, const char* why) {
+    home.refs.push_back(base);
+    const std::vector<TensorRef>& forced = forced_[key];
+    for (std::size_t i = 0; i < forced.size(); ++i) {
+      if (!satisfied_.contains({key, i})) home.copies.push_back({key, base, forced[i], why});
+    }
+    return {};
+  }
+
+  const Graph& g_;
+  const Grids& grids_;
+  const Grouping& grouping_;
+  const std::set<ValueId>& direct_;
+  std::map<Key, int> requests_;
+  std::vector<NodeId> order_;
+  std::vector<Strides> natural_;
+  std::map<Key, std::vector<TensorRef>> forced_;
+  std::set<Key> pushed_;
+  SliceWishes slices_;
+  std::set<std::pair<Key, std::size_t>> satisfied_;  ///< wishes of slices that their source's store fulfils
+  std::map<ValueId, TensorRef> input_ref_;
+  Placement out_;
+};
+
+}  // namespace
+
+Result<Placement> place(const Graph& g, const Grids& grids, const Grouping& grouping, const std::set<ValueId>& direct) {
+  return Placer(g, grids, grouping, direct).run();
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,384 @@
+#include "plan/precision/permit.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ir/grid.h"
+#include "plan/candidates/narrow.h"
+#include "plan/regions/group.h"
+#include "quant/weight_scales.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+class Permitter {
+ public:
+  Permitter(Graph& g, const PlanOptions& options, const PermitChoices& choices)
+      : g_(g), options_(options), choices_(choices), grids_(ir::find_grids(g)), grouping_(make_groups(g, options.disabled)) {}
+
+  Result<PermitReport> run() {
+    order_ = g_.order();
+    travel();
+    OCTAVO_CHECK(check_rules());
+    for (const NodeId id : order_) {
+      const Node n = g_.node(id);  // a copy: adding nodes moves the original
+      if (weighted_op(n.op)) {
+        OCTAVO_CHECK(weighted(id, n));
+      } else if (in_program(g_, n) && n.op != Op::view) {
+        for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+          if (choices_.keep_float.contains(name_of(n))) break;
+          if ((leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) || inner(n.inputs[slot])) other(id, slot);
+        }
+      } else if (n.op == Op::avg_pool || n.op == Op::reduce_mean) {
+        if (!choices_.keep_float.contains(name_of(n))) other(id, 0);
+      }
+    }
+    for (const auto& [at, view] : edits_) g_.node(at.first).inputs[at.second] = view;
+    g_.touch();
+    return std::move(report_);
+  }
+
+ private:
+  /// Every rule names a known type, and something that exists; int8 can be had where it is asked of a tensor.
+  Status check_rules() const {
+    for (const PrecisionRule& rule : options_.precisions) {
+      const std::string text = rule.pattern + "=" + rule.precision;
+      bool computes = false;  // a weighted operator, or what one reads
+      if (rule.precision != "int8" && rule.precision != "float32" && rule.precision != "bfloat16") {
+        return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
+                                                  "float32, bfloat16",
+                                                  text, rule.precision));
+      }
+      bool found = false;
+      for (const NodeId id : order_) {
+        const Node& n = g_.node(id);
+        const bool here =
+            std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(rule.pattern, o); });
+        found = found || here;
+        computes = computes || (weighted_op(n.op) && (here || matches(rule.pattern, g_.value(n.inputs[0]).name)));
+        for (const ValueId v : n.outputs) {
+          const ir::Value& value = g_.value(v);
+          if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
+          found = true;
+          if (rule.precision == "int8" && !value.range && grids_.get(v) == nullptr) {
+            return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}\" asks int8 of tensor \"{}\", which has no range\n"
+                                                      "  add it to the calibration table, or remove the rule",
+                                                      text, value.name));
+          }
+        }
+      }
+      if (!found) {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}\" matches no ONNX node and no tensor\n  patterns may hold * "
+                                "and ?; octavo explain lists the nodes",
+                                text));
+      }
+      if (rule.precision == "bfloat16" && !computes) {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}\" asks bfloat16 of no convolution or product\n  give the name "
+                                "of a Conv, ConvTranspose, Gemm or MatMul with constant weights, or of the tensor that "
+                                "it reads",
+                                text));
+      }
+    }
+    return {};
+  }
+
+  static std::string name_of(const Node& n) { return n.origin.empty() ? std::string(ir::name_of(n.op)) : *n.origin.begin(); }
+
+  /// Ranges of values that have none of their own, from what they are made of or turned into without a change of magnitude.
+  void travel() {
+    for (const NodeId id : order_) {
+      const Node& n = g_.node(id);
+      if (n.outputs.size() != 1 || g_.value(n.outputs[0]).range) continue;
+      if (const auto scale = range_behind(n)) g_.value(n.outputs[0]).range = scale;
+    }
+    for (auto at = order_.rbegin(); at != order_.rend(); ++at) {  // what keeps every element: backwards too
+      const Node& n = g_.node(*at);
+      if (n.op != Op::transpose && n.op != Op::reshape && !permutes(n)) continue;
+      ir::Value& in = g_.value(n.inputs[0]);
+      if (!in.range) in.range = g_.value(n.outputs[0]).range;
+    }
+  }
+
+  /// A gather of every element once.
+  [[nodiscard]] bool permutes(const Node& n) const {
+    if (n.op != Op::gather || !g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).shape.size() != 1) return false;
+    std::vector<std::int64_t> taken = g_.payload(n.inputs[1]).as_ints();
+    std::sort(taken.begin(), taken.end());
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (taken[i] != static_cast<std::int64_t>(i)) return false;
+    }
+    return g_.type(n.inputs[0]).shape == g_.type(n.outputs[0]).shape;
+  }
+
+  /// The widest range of the data operands, where every element of the result is an element of them or nearer to 0.
+  [[nodiscard]] std::optional<float> range_behind(const Node& n) const {
+    const bool towards_zero =
+        n.op == Op::relu || (n.op == Op::clip && ir::get_float(n.attrs, "min") <= 0 && ir::get_float(n.attrs, "max") >= 0);
+    if (!ir::has_trait(n.op, ir::kMove) && !towards_zero) return std::nullopt;
+    if (n.op == Op::pad && ir::get_float(n.attrs, "value") != 0) return std::nullopt;  // another value comes in
+    std::optional<float> widest;
+    for (std::size_t i = 0; i < (n.op == Op::concat ? n.inputs.size() : 1); ++i) {
+      const auto r = g_.value(n.inputs[i]).range;
+      if (!r) return std::nullopt;
+      widest = std::max(widest.value_or(0.0F), *r);
+    }
+    return widest;
+  }
+
+  /// True if a view on this edge is not inside an epilogue. What moves elements is no border in itself: a view behind it is one
+  /// before it, by the laws, and then what follows joins the convolution that it is combined with.
+  [[nodiscard]] bool leaves_region(ValueId v, NodeId user) const {
+    if (v == ir::kNone || g_.is_constant(v)) return false;
+    if (moves(g_.producer(v))) return true;
+    const int from = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
+    const int to = grouping_.of_node[static_cast<std::size_t>(user)];
+    if (from < 0 || to < 0) return true;
+    if (from == to) return false;
+    const NodeId here = grouping_.groups[static_cast<std::size_t>(to)].anchor;
+    const NodeId there = grouping_.groups[static_cast<std::size_t>(from)].anchor;
+    const bool will_join =
+        here != ir::kNone && moves(g_.node(here)) && there != ir::kNone && weighted_op(g_.node(there).op) && g_.use_count(v) == 1;
+    return !will_join;
+  }
+  /// True if the choices put a view between an anchor and the activation that reads it.
+  bool inner(ValueId v) {
+    if (v == ir::kNone || !g_.value(v).range || (!choices_.all_inner && choices_.inner.empty())) return false;
+    const int group = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
+    const NodeId anchor = group < 0 ? ir::kNone : grouping_.groups[static_cast<std::size_t>(group)].anchor;
+    if (anchor == ir::kNone || !weighted_op(g_.node(anchor).op)) return false;
+    const auto& users = g_.users(v);
+    if (std::none_of(users.begin(), users.end(), [&](const auto& u) { return costly(g_.node(u.first).op); })) return false;
+    const std::string name = name_of(g_.node(anchor));
+    if (!choices_.all_inner && !choices_.inner.contains(name)) return false;
+    report_.inner.insert(name);
+    return true;
+  }
+  /// Whose arithmetic takes longer than looking it up, at least where the result is stored at several scales.
+  static bool costly(Op op) {
+    switch (op) {
+      case Op::sigmoid:
+      case Op::tanh:
+      case Op::erf:
+      case Op::gelu:
+      case Op::hard_swish:
+      case Op::hard_sigmoid:
+      case Op::exp:
+      case Op::softplus:
+      case Op::softsign:
+      case Op::mish:
+      case Op::elu:
+      case Op::selu:
+      case Op::leaky_relu:
+      case Op::relu:
+      case Op::clip: return true;
+      default: return false;
+    }
+  }
+
+  static bool moves(const Node& n) { return ir::has_trait(n.op, ir::kMove) && !ir::has_trait(n.op, ir::kPointwise); }
+  static bool weighted_op(Op op) { return op == Op::conv || op == Op::conv_transpose || op == Op::gemm; }
+
+  /// Directly or through moves: it lies in memory as float already, so that a view would be a pass of its own.
+  [[nodiscard]] bool from_input(ValueId v) const {
+    const Node& n = g_.producer(v);
+    if (n.op == Op::input) return true;
+    return is_alias(n) && from_input(n.inputs[0]);
+  }
+
+  /// The scale by which `v` may be read, if any, after the user's rules about tensors.
+  std::optional<float> range_of(ValueId v, std::string& why) {
+    const ir::Value& value = g_.value(v);
+    for (const PrecisionRule& rule : options_.precisions) {
+      if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
+        why =
+            fmt::format("tensor \"{}\" is kept {} by the rule \"{}={}\"", value.name, rule.precision, rule.pattern, rule.precision);
+        return std::nullopt;
+      }
+    }
+    if (!value.range) why = fmt::format("tensor \"{}\" has no range", value.name);
+    return value.range;
+  }
+
+  /// A view stands for nothing in the model: it belongs to what makes the value, or else to what reads it.
+  [[nodiscard]] std::set<std::string> origin(ValueId v, NodeId reader) const {
+    const std::set<std::string>& made_by = g_.producer(v).origin;
+    return made_by.empty() ? g_.node(reader).origin : made_by;
+  }
+
+  bool read_through(NodeId id, std::size_t slot) {
+    const ValueId v = g_.node(id).inputs[slot];
+    if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
+    std::string why;
+    const auto scale = range_of(v, why);
+    if (!scale) return false;
+    auto& made = views_[{v, *scale}].id;
+    if (made == ir::kNone)
+      made = g_.add_quantizer(Op::view, v, ir::per_tensor(ir::DType::s8, *scale), g_.type(v), origin(v, id), g_.value(v).name);
+    edits_.push_back({{id, slot}, made});
+    return true;
+  }
+
+  void other(NodeId id, std::size_t slot) {
+    if (read_through(id, slot)) report_.others.insert(name_of(g_.node(id)));
+  }
+
+  const PrecisionRule* rule_for(const Node& n) const {
+    for (const PrecisionRule& rule : options_.precisions) {
+      for (const std::string& name : n.origin) {
+        if (matches(rule.pattern, name)) return &rule;
+      }
+    }
+    return nullptr;
+  }
+
+  Status weighted(NodeId id, const Node& n) {
+    const std::string name = name_of(n);
+    const PrecisionRule* rule = rule_for(n);
+    const bool demanded = ir::classify_anchor(g_, grids_, id).integer;
+    if (demanded) {
+      if (rule != nullptr && rule->precision != "int8") {
+        return fail(ErrorKind::usage,
+                    fmt::format("precision: the rule \"{}={}\" asks {} of node \"{}\", but QuantizeLinear and DequantizeLinear "
+                                "around it demand int8\n  remove the pairs from the model, or the rule",
+                                rule->pattern, rule->precision, rule->precision, name));
+      }
+      ++report_.demanded_layers;
+      report_.demanded.insert(n.origin.begin(), n.origin.end());
+      return {};
+    }
+    std::string why;
+    if (rule != nullptr && rule->precision != "int8") {
+      why = fmt::format("kept {} by the rule \"{}={}\"", rule->precision, rule->pattern, rule->precision);
+    } else if (!options_.allowed.contains("int8")) {
+      why = "int8 is not among the allowed types";
+    } else if (choices_.keep_float.contains(name)) {
+      const auto given = choices_.why.find(name);
+      why = given == choices_.why.end() ? "float32 was measured faster" : given->second;
+    } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
+      why = fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+    } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
+      read_through(id, 0);
+      code_weights(id, n);
+      ++report_.int8_layers;
+      report_.layers.insert(name);
+      if (bfloat16_allowed() && why_no_bfloat16(n).empty()) report_.may_bfloat16.insert(name);
+      report_.permitted.insert(n.origin.begin(), n.origin.end());
+      return {};
+    }
+    if (rule != nullptr && rule->precision == "int8") {
+      return fail(ErrorKind::usage,
+                  fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
+                              "or remove the rule",
+                              rule->pattern, name, why));
+    }
+    OCTAVO_TRY(const bool small, bfloat16(id, n, name, rule));
+    ++(small ? report_.bfloat16_layers : report_.float_layers);
+    if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
+    for (const std::string& origin : n.origin) report_.why_float[origin] = why;
+    return {};
+  }
+
+  [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
+
+  [[nodiscard]] std::string why_no_bfloat16(const Node& n) const {
+    if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
+      return fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+    if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
+      return fmt::format("its input \"{}\" is not a float32 activation", g_.value(n.inputs[0]).name);
+    return "";
+  }
+
+  /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so.
+  Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
+    std::string why;
+    const std::string& data = g_.value(n.inputs[0]).name;
+    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(),
+                                        [&](const PrecisionRule& r) { return !data.empty() && matches(r.pattern, data); });
+    if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
+    if (rule != nullptr && rule->precision == "float32") return false;
+    if (rule != nullptr && rule->precision == "bfloat16") {
+      why = fmt::format("asked for by the rule \"{}={}\"", rule->pattern, rule->precision);
+    } else if (!bfloat16_allowed()) {
+      return false;
+    } else if (!options_.allowed.contains("float32")) {
+      why = "float32 is not among the allowed types";
+    } else if (choices_.bfloat16.contains(name)) {
+      why = "bfloat16 was measured faster";
+    }
+    const std::string impossible = why_no_bfloat16(n);
+    if (impossible.empty()) report_.may_bfloat16.insert(name);
+    if (why.empty()) return false;
+    if (!impossible.empty()) {
+      if (rule == nullptr) return false;
+      return fail(ErrorKind::usage,
+                  fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule", rule->pattern,
+                              rule->precision, name, impossible));
+    }
+    mark_narrow(g_.node(id));
+    for (const std::string& origin : n.origin) report_.bfloat16[origin] = why;
+    return true;
+  }
+
+  void code_weights(NodeId id, const Node& n) {
+    const ValueId w = n.inputs[1];
+    if (g_.producer(w).quantizer) return;  // coded already: demanded
+    const ValueId coded = g_.add_quantizer(Op::view, w, quant::weight_quantizer(g_, n), g_.type(w), n.origin, g_.value(w).name);
+    edits_.push_back({{id, std::size_t{1}}, coded});
+  }
+
+  Graph& g_;
+  const PlanOptions& options_;
+  const PermitChoices& choices_;
+  ir::Grids grids_;
+  Grouping grouping_;
+  std::vector<NodeId> order_;
+  struct View {
+    ValueId id = ir::kNone;
+  };
+  std::map<std::pair<ValueId, float>, View> views_;
+  std::vector<std::pair<std::pair<NodeId, std::size_t>, ValueId>> edits_;
+  PermitReport report_;
+};
+
+}  // namespace
+
+PermitReport set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
+  PermitReport report;
+  std::set<std::string> unmatched;
+  for (const auto& [name, scale] : ranges) {
+    unmatched.insert(name);
+    if (!std::isnormal(scale) || scale < 0) report.unusable.push_back(name);
+  }
+  for (const NodeId id : g.order()) {
+    for (const ValueId v : g.node(id).outputs) {
+      const auto found = ranges.find(g.value(v).name);
+      if (found == ranges.end()) continue;
+      unmatched.erase(found->first);
+      if (std::isnormal(found->second) && found->second > 0) g.value(v).range = found->second;
+    }
+  }
+  report.unmatched.assign(unmatched.begin(), unmatched.end());
+  return report;
+}
+
+Result<PermitReport> permit(Graph& g, const PlanOptions& options, const PermitChoices& choices) {
+  return Permitter(g, options, choices).run();
+}
+
+}  // namespace octavo::plan

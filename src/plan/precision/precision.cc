@@ -1,0 +1,397 @@
+#include "plan/precision/precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "plan/advice/node_times.h"
+#include "plan/precision/error_limit.h"
+#include "plan/precision/permit_error.h"
+#include "plan/search/margins.h"
+#include "plan/search/price.h"
+
+namespace octavo::plan {
+namespace {
+
+using Names = std::set<std::string>;
+
+constexpr std::size_t kMostUnits = 256;  // of --max-error
+constexpr std::size_t kMostTrials = 16;  // layers tried in bfloat16 one by one, where all together do not pay
+
+class Chooser {
+ public:
+  explicit Chooser(const PrecisionWork& work)
+      : work_(work),
+        options_(work.options),
+        pricer_(work.providers, work.costs),
+        wide_(!options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16" : "float32") {}
+
+  Result<Precisions> run() {
+    OCTAVO_TRY(out_.form, work_.form({}));
+    OCTAVO_CHECK(demanded_kernels());
+    const PermitReport& made = out_.form.permitted;
+    if (options_.max_error && !(made.permitted.empty() && made.others.empty() && made.bfloat16.empty()))
+      OCTAVO_CHECK(keep_within_error());
+    OCTAVO_TRY(out_.searched, search(out_.form.graph, work_.providers, options_, work_.costs));
+    const PermitReport& report = out_.form.permitted;
+    const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
+    if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
+      OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
+      OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
+      if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
+    }
+    for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
+    out_.searched.decisions.insert(out_.searched.decisions.end(), inner_.begin(), inner_.end());
+    return std::move(out_);
+  }
+
+ private:
+  /// Takes back what `choose` chose if the whole plan, run, is not faster for it.
+  Status confirmed(const std::function<Status()>& choose) {
+    const Precisions before = out_;  // constants are shared
+    const PermitChoices choices_before = choices_;
+    const auto decisions_before = decisions_;
+    changed_ = false;
+    OCTAVO_CHECK(choose());
+    if (!changed_) return {};
+    Realized was = before.searched.best, is = out_.searched.best;
+    OCTAVO_CHECK(work_.finish(was));
+    OCTAVO_CHECK(work_.finish(is));
+    OCTAVO_TRY(const auto times, work_.costs.compare(was.plan, is.plan));
+    if (!times || times->second < kWhole * times->first) return {};
+    out_ = before;
+    choices_ = choices_before;
+    const auto take_back = [&](region::Decision& d, const std::string& chosen) {
+      if (d.chosen == chosen) return;
+      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
+                             times->second * 1e6, times->first * 1e6);
+      d.chosen = chosen;
+    };
+    for (auto& [node, d] : decisions_) {
+      const auto had = decisions_before.find(node);
+      take_back(d, had == decisions_before.end() ? d.answers[0].name : had->second.chosen);
+    }
+    for (region::Decision& d : inner_) take_back(d, d.answers[0].name);
+    return {};
+  }
+
+  /// What a rule or the allowed types demand in bfloat16 must have a kernel: nothing slower is taken for it silently.
+  Status demanded_kernels() {
+    if (out_.form.permitted.bfloat16.empty()) return {};
+    OCTAVO_TRY(const Realized made, realize(out_.form.graph, {}, work_.providers, options_));
+    for (const region::Region& r : made.plan.regions) {
+      if (r.precision != "bfloat16") continue;
+      const std::string why = why_no_kernel(r, made.plan, work_.providers);
+      if (why.empty()) continue;
+      return fail(ErrorKind::unsupported,
+                  fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can: {}\n  allow float32 "
+                              "as well, or drop the rule that asks for bfloat16",
+                              r.name, why));
+    }
+    return {};
+  }
+
+  region::Decision& decision(const std::string& node) {
+    region::Decision& d = decisions_[node];
+    d.kind = "precision";
+    d.where = node;
+    d.onnx_nodes = {node};
+    return d;
+  }
+
+  Result<double> error(const ir::Graph& g) {
+    if (!meter_) {
+      OCTAVO_TRY(ir::Graph exact, work_.exact());
+      OCTAVO_TRY(meter_, ErrorMeter::of(std::move(exact)));
+    }
+    return meter_->error(g);
+  }
+  /// Empty, or why a cheaper form is not taken.
+  Result<std::string> beyond_error(const ir::Graph& g) {
+    if (!options_.max_error) return std::string();
+    OCTAVO_TRY(const double e, error(g));
+    if (e <= *options_.max_error) return std::string();
+    return fmt::format("costs less, but the outputs' error becomes {:.4g}, above --max-error {}", e, *options_.max_error);
+  }
+
+  Result<Realized> plan_of(const PermitChoices& choices) {
+    OCTAVO_TRY(const Form form, work_.form(choices));
+    return realize(form.graph, {}, work_.providers, options_);
+  }
+
+  Status keep_within_error() {
+    Names nodes = out_.form.permitted.layers;
+    nodes.insert(out_.form.permitted.others.begin(), out_.form.permitted.others.end());
+    if (!options_.allowed.contains(wide_)) {
+      OCTAVO_TRY(const double all, error(out_.form.graph));
+      if (all <= *options_.max_error) return {};
+      return fail(ErrorKind::usage,
+                  fmt::format("--max-error {}: with every permitted layer in int8 an output differs by {:.4g} of its "
+                              "largest magnitude (seeded inputs)\n  allow float32 as well, or a larger error",
+                              *options_.max_error, all));
+    }
+    const auto form_with = [&](const Names& in_float) {
+      PermitChoices c;
+      c.keep_float = in_float;
+      return work_.form(c);
+    };
+    OCTAVO_TRY(const Realized integer, realize(out_.form.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const Form float_form, form_with(nodes));
+    OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const NodeTimes integers, node_times(pricer_, integer.plan, nodes, false));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes, false));
+    const auto seconds = [](const NodeTimes& t, const std::string& node) { return t.contains(node) ? t.at(node) : -1.0; };
+    std::vector<ErrorUnit> units;
+    const std::vector<std::string> order = in_order(nodes);
+    const std::size_t each = (order.size() + kMostUnits - 1) / kMostUnits;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i % each == 0) units.emplace_back();
+      units.back().nodes.insert(order[i]);
+      const double a = seconds(integers, order[i]), b = seconds(floats, order[i]);
+      if (a >= 0 && b >= 0) units.back().gain += b - a;
+    }
+    OCTAVO_TRY(const ErrorLimit found, limit_error(units, *options_.max_error, [&](const Names& in_float) -> Result<double> {
+                 OCTAVO_TRY(const Form form, form_with(in_float));
+                 return error(form.graph);
+               }));
+    if (found.kept.empty()) return {};
+    for (const std::size_t u : found.kept) {
+      for (const std::string& node : units[u].nodes) {
+        const std::string why = fmt::format(
+            "kept {} for --max-error {}: in int8 {} changes the outputs by {:.4g} of their "
+            "largest magnitude",
+            wide_, *options_.max_error, units[u].nodes.size() == 1 ? "it alone" : "it with its neighbours", units[u].alone);
+        choices_.keep_float.insert(node);
+        choices_.why[node] = why;
+        region::Decision& d = decision(node);
+        d.answers = {{"int8", seconds(integers, node), fmt::format("permitted; error {:.4g}", units[u].alone)},
+                     {wide_, seconds(floats, node), ""}};
+        d.chosen = wide_;
+        d.reason = fmt::format("{} ({:.4g} with every permitted layer in int8, {:.4g} as chosen; {} evaluations)", why,
+                               found.before, found.after, found.evaluations);
+      }
+    }
+    OCTAVO_TRY(out_.form, work_.form(choices_));
+    return {};
+  }
+
+  /// The names in the graph's order.
+  [[nodiscard]] std::vector<std::string> in_order(const Names& names) const {
+    std::vector<std::string> out;
+    Names left = names;
+    for (const ir::NodeId id : out_.form.graph.order()) {
+      for (const std::string& origin : out_.form.graph.node(id).origin) {
+        if (left.erase(origin) > 0) out.push_back(origin);
+      }
+    }
+    out.insert(out.end(), left.begin(), left.end());
+    return out;
+  }
+
+  /// Takes a form if its plan costs less by `margin` seconds and keeps --max-error; otherwise says why not.
+  Result<std::string> try_choices(PermitChoices trial, double margin) {
+    OCTAVO_TRY(Form changed, work_.form(trial));
+    OCTAVO_TRY(Searched found, search(changed.graph, work_.providers, options_, work_.costs));
+    if (found.best_seconds >= out_.searched.best_seconds - margin)
+      return std::string("costs less alone, but not with what it needs around it");
+    OCTAVO_TRY(std::string refused, beyond_error(changed.graph));
+    if (!refused.empty()) return refused;
+    changed_ = true;
+    choices_ = std::move(trial);
+    out_.searched = std::move(found);
+    out_.form = std::move(changed);
+    return std::string();
+  }
+
+  // Candidate precision:  conv(view(x)) that a range permits  <==>  conv(x) in float32  <==>  conv(bf16(x)) in bfloat16
+  //   Why    a range permits int8, it does not demand it: where float32 is faster with all that it needs around it, it stays. Where
+  //          bfloat16 is allowed it halves the bytes of float32 and doubles the products an instruction.
+  //   Exact  not bit for bit: the permitted view, or data and weights in bfloat16, are one rounding each, which --max-error bounds.
+  //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never asked of a layer that Q/DQ nodes make int8.
+  //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
+  //          wins there is a plan tried with it. Default: int8 where a range permits it, else float32.
+  Status choose_float(const Names nodes) {
+    if (nodes.empty() || !options_.allowed.contains(wide_)) return {};
+    PermitChoices none = choices_;
+    none.keep_float.insert(nodes.begin(), nodes.end());
+    OCTAVO_TRY(const Realized as_float, plan_of(none));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes));
+    OCTAVO_TRY(const NodeTimes integers, node_times(pricer_, out_.searched.defaults.plan, nodes));
+    for (const auto& [node, seconds] : integers) {
+      const auto other = floats.find(node);
+      if (other == floats.end()) continue;
+      region::Decision& d = decision(node);
+      if (d.answers.size() < 3) {  // not asked about bfloat16
+        d.chosen = "int8";
+        d.reason = "permitted, and not more than 2 % slower";
+        d.answers = {{"int8", seconds, "permitted"}, {wide_, other->second, ""}};
+      }
+      if (other->second >= seconds * kPart) continue;
+      PermitChoices trial = choices_;
+      trial.keep_float.insert(node);
+      trial.why[node] = fmt::format("{} was measured faster", wide_);
+      OCTAVO_TRY(const std::string refused, try_choices(std::move(trial), (1 - kPart) * seconds));
+      if (!refused.empty()) {
+        d.reason = fmt::format("{} {}", wide_, refused);
+        continue;
+      }
+      d.chosen = wide_;
+      d.reason = fmt::format("permitted, but {} is faster", wide_);
+    }
+    return {};
+  }
+
+  Status choose_bfloat16() {
+    if (!options_.allowed.contains("bfloat16") || !options_.allowed.contains("float32")) return {};
+    Names nodes;
+    for (const std::string& n : out_.form.permitted.may_bfloat16) {
+      if (!out_.form.permitted.bfloat16.contains(n)) nodes.insert(n);
+    }
+    if (nodes.empty()) return {};
+    PermitChoices floats_only = choices_, small = choices_;
+    floats_only.keep_float.insert(nodes.begin(), nodes.end());
+    small.keep_float = floats_only.keep_float;
+    small.bfloat16 = nodes;
+    OCTAVO_TRY(const Realized as_float, plan_of(floats_only));
+    OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes));
+    OCTAVO_TRY(const NodeTimes now, node_times(pricer_, out_.searched.defaults.plan, nodes));
+    OCTAVO_TRY(Realized as_small, plan_of(small));
+    std::map<std::string, std::string> impossible;
+    for (const region::Region& r : as_small.plan.regions) {
+      if (r.precision != "bfloat16") continue;
+      const std::string why = why_no_kernel(r, as_small.plan, work_.providers);
+      for (const std::string& node : r.onnx_nodes) {
+        if (!why.empty() && nodes.contains(node)) impossible[node] = why;
+      }
+    }
+    for (const auto& [node, why] : impossible) small.bfloat16.erase(node);
+    if (!impossible.empty() && !small.bfloat16.empty()) {
+      OCTAVO_TRY(as_small, plan_of(small));
+    }
+    NodeTimes smalls;
+    if (!small.bfloat16.empty()) {
+      OCTAVO_TRY(smalls, node_times(pricer_, as_small.plan, small.bfloat16));
+    }
+    struct Gain {
+      std::string node;
+      double seconds, of;
+    };
+    std::vector<Gain> gains;
+    for (const std::string& node : nodes) {
+      const bool integer = out_.form.permitted.layers.contains(node);
+      const bool limited = decisions_.contains(node);  // --max-error forbids int8: its answer and its error stay in the list
+      const auto current = now.find(node), plain = floats.find(node);
+      const auto half = smalls.find(node);
+      if (current == now.end() || plain == floats.end()) continue;
+      if (half == smalls.end() && !impossible.contains(node)) continue;
+      region::Decision& d = decision(node);
+      if (!limited) {
+        d.answers.clear();
+        if (integer) d.answers.push_back({"int8", current->second, "permitted"});
+        d.answers.push_back({"float32", plain->second, ""});
+        d.chosen = d.answers[0].name;
+        d.reason = integer ? "permitted, and not more than 2 % slower" : "float32 is not more than 2 % slower";
+      }
+      if (half == smalls.end()) {
+        d.answers.push_back({"bfloat16", -1, "not possible: " + impossible[node]});
+        if (!limited && !integer) d.reason = "no kernel here computes it in bfloat16";
+        continue;
+      }
+      d.answers.push_back({"bfloat16", half->second, "data and weights rounded to bfloat16"});
+      const double least = integer ? std::min(current->second, plain->second) : current->second;
+      if (half->second < least * kPart) {
+        gains.push_back({node, current->second - half->second, current->second});
+      }
+    }
+    // Neighbours share tensors, so all together first; then one by one, the largest gain first.
+    std::stable_sort(gains.begin(), gains.end(), [](const Gain& a, const Gain& b) { return a.seconds > b.seconds; });
+    const auto with = [&](const Names& more) {
+      PermitChoices trial = choices_;
+      for (const std::string& node : more) {
+        trial.bfloat16.insert(node);
+        trial.keep_float.insert(node);
+        trial.why.emplace(node, "bfloat16 was measured faster");  // --max-error may have said why already
+      }
+      return trial;
+    };
+    const auto taken = [&](const std::string& node, const std::string& refused) {
+      region::Decision& d = decisions_[node];
+      if (refused.empty()) d.chosen = "bfloat16";
+      d.reason = refused.empty() ? "allowed, and faster by more than 2 %" : "bfloat16 " + refused;
+    };
+    Names all;
+    double sum = 0;
+    for (const Gain& g : gains) all.insert(g.node), sum += g.of;
+    if (all.empty()) return {};
+    OCTAVO_TRY(std::string refused, try_choices(with(all), (1 - kPart) * sum));
+    for (const std::string& node : all) taken(node, refused);
+    if (refused.empty() || all.size() == 1) return {};
+    for (std::size_t i = 0; i < std::min(kMostTrials, gains.size()); ++i) {
+      OCTAVO_TRY(refused, try_choices(with({gains[i].node}), (1 - kPart) * gains[i].of));
+      taken(gains[i].node, refused);
+    }
+    return {};
+  }
+
+  // Candidate inner-view:  f(conv(x))  <==>  f(view(conv(x))), where the range of the convolution's result permits it
+  //   Why    an activation behind a view is a table of 256 entries instead of arithmetic.
+  //   Exact  not bit for bit: one more rounding, as Q/DQ between a convolution and its activation demands; --max-error bounds it.
+  //   Needs  a range of the convolution's result (docs/implicit.md), and an activation in its epilogue.
+  //   Order  after precision. All are priced in one plan; those that pay are taken together. Default: arithmetic.
+  Status choose_inner() {
+    PermitChoices all = choices_;
+    all.all_inner = true;
+    OCTAVO_TRY(const Form every, work_.form(all));
+    const Names& nodes = every.permitted.inner;
+    if (nodes.empty()) return {};
+    OCTAVO_TRY(const Realized realized, realize(every.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const NodeTimes tables, node_times(pricer_, realized.plan, nodes));
+    OCTAVO_TRY(const NodeTimes arithmetic, node_times(pricer_, out_.searched.defaults.plan, nodes));
+    PermitChoices chosen = choices_;
+    for (const auto& [node, seconds] : arithmetic) {
+      const auto other = tables.find(node);
+      if (other == tables.end()) continue;
+      region::Decision d;
+      d.kind = "inner-view";
+      d.where = node;
+      d.onnx_nodes = {node};
+      d.answers = {{"activation in float", seconds, ""},
+                   {"activation through the range of its input", other->second, "one more rounding"}};
+      d.chosen = d.answers[0].name;
+      d.reason = "not more than 2 % cheaper than the default";
+      if (other->second < seconds * kPart) chosen.inner.insert(node);
+      inner_.push_back(std::move(d));
+    }
+    if (chosen.inner.empty()) return {};
+    const Names asked = chosen.inner;
+    OCTAVO_TRY(const std::string refused, try_choices(std::move(chosen), 0));
+    for (region::Decision& d : inner_) {
+      if (!asked.contains(d.where)) continue;
+      d.reason = refused.empty() ? "permitted, and cheaper by more than 2 %" : refused;
+      if (refused.empty()) d.chosen = d.answers[1].name;
+    }
+    return {};
+  }
+
+  const PrecisionWork& work_;
+  const PlanOptions& options_;
+  Pricer pricer_;
+  PermitChoices choices_;
+  bool changed_ = false;
+  std::string wide_;  ///< what a permitted layer is without int8
+  std::optional<ErrorMeter> meter_;
+  std::map<std::string, region::Decision> decisions_;  ///< precision, by node
+  std::vector<region::Decision> inner_;
+  Precisions out_;
+};
+
+}  // namespace
+
+Result<Precisions> choose_precisions(const PrecisionWork& work) {
+  return Chooser(work).run();
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,294 @@
+#include "plan/regions/anchor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/half.h"
+#include "plan/candidates/narrow.h"
+#include "plan/layout/layout.h"
+#include "plan/layout/place.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Grids;
+using ir::Node;
+using ir::Op;
+using ir::ValueId;
+using region::TensorRef;
+
+// 8-bit weights as s8 codes with their zero points (u8 weights are shifted by 128).
+ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
+  const ir::Quantizer q = ir::as_s8(*c.quantizer);
+  const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
+  ir::Tensor out(ir::DType::s8, c.payload.shape());
+  const auto to = out.mutable_data<std::int8_t>();
+  const auto shifted = [&](const auto& from) {
+    std::transform(from.begin(), from.end(), to.begin(), [&](auto code) { return static_cast<std::int8_t>(code + shift); });
+  };
+  if (c.payload.dtype() == ir::DType::u8) {
+    shifted(c.payload.data<std::uint8_t>());
+  } else {
+    shifted(c.payload.data<std::int8_t>());
+  }
+  zero = q.zero_point;
+  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
+  return out;
+}
+
+// gemm weights [K,N] as convolution weights [N,K,1,1].
+template <class T>
+ir::Tensor transposed_weights(const ir::Tensor& w) {
+  const std::int64_t k = w.shape()[0], n = w.shape()[1];
+  ir::Tensor out(w.dtype(), {n, k, 1, 1});
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      out.mutable_data<T>()[static_cast<std::size_t>(j * k + i)] = w.data<T>()[static_cast<std::size_t>(i * n + j)];
+    }
+  }
+  return out;
+}
+
+// Weights that `narrow` rounded, in their own type.
+ir::Tensor bf16_of(const ir::Tensor& w) {
+  ir::Tensor out(ir::DType::bf16, w.shape());
+  const auto from = w.data<float>();
+  std::transform(from.begin(), from.end(), out.mutable_data<std::uint16_t>().begin(), f32_to_bf16);
+  return out;
+}
+
+TensorRef constant_ref(const AnchorReader& reader, const ir::Tensor& t, const std::string& name) {
+  TensorRef r;
+  r.buffer = reader.constant(t, name);
+  r.dtype = t.dtype();
+  r.dims = t.shape();
+  r.strides = ir::dense_strides(t.shape());
+  r.value = name;
+  return r;
+}
+
+Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
+                      EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
+  const Node& n = g.node(id);
+  const ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
+  const Repr repr = kind.integer ? Repr::codes : Repr::raw;
+  const bool narrow = is_narrow(n) && !kind.integer;
+  const ValueId data = held(g, n.inputs[0]);
+  OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(data, repr) : reader.read_channel_last(data, repr));
+  inputs.push_back(data);
+  stage.anchor.op = n.op;
+  stage.anchor.attrs = n.attrs;
+  stage.anchor.inputs.push_back(x);
+  stage.anchor.integer = kind.integer;
+  const Node& w = g.producer(n.inputs[1]);
+  const bool constant_weights = w.op == Op::constant;
+  if (!constant_weights) {
+    OCTAVO_TRY(TensorRef weights, reader.read(n.inputs[1], Repr::raw));
+    stage.anchor.inputs.push_back(weights);
+    inputs.push_back(n.inputs[1]);
+    const bool bias = n.inputs.size() > 2 && n.inputs[2] != ir::kNone;
+    if (bias) {
+      OCTAVO_TRY(TensorRef b, reader.read(n.inputs[2], Repr::raw));
+      stage.anchor.inputs.push_back(b);
+      inputs.push_back(n.inputs[2]);
+    }
+    builder.set_acc_float(n.outputs[0]);
+    builder.may_be_nan = true;
+    region.precision = "float32";
+    region.reason = fmt::format("float32 because the weights \"{}\" are not a constant", g.value(n.inputs[1]).name);
+    return {};
+  }
+  ir::Tensor weights;
+  if (kind.integer) {
+    weights = weight_codes(w, stage.anchor.weight_zero);
+  } else {
+    weights = w.quantizer ? decoded(w) : w.payload.to_f32();
+  }
+  if (narrow) weights = bf16_of(weights);
+  if (n.op == Op::gemm && narrow) {
+    weights = transposed_weights<std::uint16_t>(weights);
+  } else if (n.op == Op::gemm) {
+    weights = kind.integer ? transposed_weights<std::int8_t>(weights) : transposed_weights<float>(weights);
+  }
+  stage.anchor.weights = constant_ref(reader, weights, g.value(n.inputs[1]).name);
+  if (w.quantizer) {
+    ir::Quantizer q = kind.integer ? ir::as_s8(*w.quantizer) : *w.quantizer;
+    if (n.op == Op::gemm && !q.per_tensor()) q.axis = 1 - q.axis;  // the weights were transposed
+    stage.anchor.weights->quantizer = q;
+  }
+  if (kind.integer) {
+    builder.set_acc_weighted(n, kind);
+    region.precision = "int8";
+    const std::string grid =
+        kind.x.per_tensor() ? ir::to_string(ir::as_u8(kind.x)) : fmt::format("u8 with {} scales, one a channel", kind.x.entries());
+    region.reason = fmt::format("int8: input on {}, weights {} {}", grid, ir::name_of(kind.w.type),
+                                kind.w.per_tensor() ? "per tensor" : "per channel");
+  } else {
+    builder.set_acc_float_bias(n);
+    builder.may_be_nan = true;
+    region.precision = narrow ? "bfloat16" : "float32";
+    region.reason = narrow ? "bfloat16: data and weights rounded to it, sums in float32" : "float32: " + kind.why_float;
+  }
+  if (narrow) unmark(stage.anchor.attrs);
+  return {};
+}
+
+// Elements in each averaging window (one number when all windows are whole).
+ir::Tensor window_counts(const Graph& g, const Node& n) {
+  const ir::Shape& in = g.type(n.inputs[0]).shape;
+  const ir::Shape& out = g.type(n.outputs[0]).shape;
+  const auto kernel = ir::get_ints(n.attrs, "kernel");
+  const auto strides = ir::get_ints(n.attrs, "strides");
+  const auto pads = ir::get_ints(n.attrs, "pads");
+  auto dilations = ir::get_ints(n.attrs, "dilations");
+  if (dilations.empty()) dilations.assign(kernel.size(), 1);
+  const bool include = ir::get_int(n.attrs, "count_include_pad") != 0;
+  ir::Shape shape(out.size(), 1);
+  std::vector<std::vector<std::int64_t>> per_dim(kernel.size());
+  for (std::size_t d = 0; d < kernel.size(); ++d) {
+    const std::int64_t extent = in[d + 2], begin_pad = pads.empty() ? 0 : pads[d],
+                       end_pad = pads.empty() ? 0 : pads[kernel.size() + d];
+    for (std::int64_t o = 0; o < out[d + 2]; ++o) {
+      std::int64_t n_valid = 0;
+      for (std::int64_t k = 0; k < kernel[d]; ++k) {
+        const std::int64_t i = o * (strides.empty() ? 1 : strides[d]) - begin_pad + k * dilations[d];
+        const bool inside = i >= 0 && i < extent;
+        const bool padded = i >= -begin_pad && i < extent + end_pad;
+        n_valid += include ? padded : inside;
+      }
+      per_dim[d].push_back(n_valid);
+    }
+    shape[d + 2] = out[d + 2];
+  }
+  ir::Tensor counts(ir::DType::f32, shape);
+  bool equal = true;
+  const auto data = counts.mutable_data<float>();
+  for (std::int64_t i = 0; i < counts.size(); ++i) {
+    std::int64_t rest = i, product = 1;
+    for (std::size_t d = kernel.size(); d-- > 0;) {
+      product *= per_dim[d][static_cast<std::size_t>(rest % shape[d + 2])];
+      rest /= shape[d + 2];
+    }
+    data[static_cast<std::size_t>(i)] = static_cast<float>(product);
+    equal = equal && data[static_cast<std::size_t>(i)] == data[0];
+  }
+  return equal ? ir::Tensor::scalar<float>(data[0]) : counts;
+}
+
+}  // namespace
+
+Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
+                    EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
+  const Node& n = g.node(id);
+  if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm) {
+    return lower_weighted(g, grids, id, reader, stage, builder, inputs, region);
+  }
+  stage.anchor.op = n.op;
+  stage.anchor.attrs = n.attrs;
+  const bool image = n.op == Op::max_pool || n.op == Op::avg_pool;
+  for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+    const ValueId v = n.inputs[slot];
+    if (v == ir::kNone) continue;
+    const Repr repr = g.is_constant(v) ? Repr::raw : anchor_input(g, grids, id, slot);
+    OCTAVO_TRY(TensorRef r, image && slot == 0 ? reader.read_channel_last(v, repr) : reader.read(v, repr));
+    stage.anchor.inputs.push_back(r);
+    inputs.push_back(v);
+  }
+  if (n.op == Op::gather && g.is_constant(n.inputs[1]) && g.type(n.inputs[1]).shape.size() == 1 &&
+      g.type(n.inputs[1]).shape[0] <= 8192) {  // kernels are made for them
+    std::vector<std::int64_t> indices = g.payload(n.inputs[1]).as_ints();
+    const std::int64_t extent = g.type(n.inputs[0]).shape[static_cast<std::size_t>(ir::get_int(n.attrs, "axis"))];
+    for (std::int64_t& i : indices) i += i < 0 ? extent : 0;
+    stage.anchor.attrs["indices"] = std::move(indices);
+  }
+  const auto q = inputs.empty() ? std::nullopt : code_quantizer(g, grids, n.inputs[0]);
+  const bool codes = !stage.anchor.inputs.empty() && stage.anchor.inputs[0].quantizer.has_value() &&
+                     stage.anchor.inputs[0].dtype == ir::DType::u8 && q;
+  stage.anchor.integer = codes;
+  region.precision =
+      codes ? "int8"
+            : std::string(ir::name_of(g.type(n.outputs[0]).dtype) == "f32" ? "float32" : ir::name_of(g.type(n.outputs[0]).dtype));
+  if (codes && n.op == Op::avg_pool) {
+    builder.set_acc_sum(n, *q, window_counts(g, n));
+    region.reason = "int8: exact integer sum of the codes";
+  } else if (codes && (n.op == Op::reduce_mean || n.op == Op::reduce_sum)) {
+    const std::int64_t window =
+        ir::count(g.type(n.inputs[0]).shape) / std::max<std::int64_t>(1, ir::count(g.type(n.outputs[0]).shape));
+    const float divisor = n.op == Op::reduce_mean ? static_cast<float>(window) : 1.0F;  // dividing by 1 changes nothing
+    builder.set_acc_sum(n, *q, ir::Tensor::scalar<float>(divisor));
+    region.reason = "int8: exact integer sum of the codes";
+  } else if (codes) {
+    if (n.op == Op::pad && ir::get_text(n.attrs, "mode", "constant") == "constant") {
+      stage.anchor.attrs["value_code"] = static_cast<std::int64_t>(
+          ir::quantize_one(static_cast<float>(ir::get_float(n.attrs, "value")), q->scale[0], q->zero_point[0], 0, 255, q->arith));
+    }
+    builder.set_acc_codes(n.outputs[0], *q);
+    region.reason = fmt::format("int8: {} selects or moves codes of one grid", ir::name_of(n.op));
+  } else {
+    region.reason = fmt::format("{}: the input of {} is not on an 8-bit grid that it keeps", region.precision, ir::name_of(n.op));
+    if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
+      builder.set_acc_float(n.outputs[0]);
+      builder.may_be_nan = true;
+    }
+  }
+  return {};
+}
+
+void adapt_rank(region::Stage& stage) {
+  const Op op = stage.anchor.op;
+  // Weights computed at run time: the operator is evaluated as it is, in its own rank.
+  const bool weighted = stage.anchor.weights.has_value();
+  const bool pool = op == Op::max_pool || op == Op::avg_pool;
+  const std::size_t rank = stage.space.size();
+  if (op == Op::gemm && weighted && rank == 2) {
+    const auto widen = [](TensorRef& r) {
+      for (int i = 0; i < 2; ++i) {
+        r.dims.push_back(1);
+        r.strides.push_back(r.strides.empty() ? 0 : r.dims[1] * r.strides[1]);
+      }
+    };
+    for (TensorRef& r : stage.anchor.inputs) widen(r);
+    for (auto& o : stage.operands) {
+      o.ref.dims.insert(o.ref.dims.end(), {1, 1});
+      o.ref.strides.insert(o.ref.strides.end(), {0, 0});
+    }
+    for (TensorRef& r : stage.stores) widen(r);
+    stage.space.insert(stage.space.end(), {1, 1});
+    stage.anchor.op = Op::conv;
+    stage.anchor.attrs = {{"strides", std::vector<std::int64_t>{1, 1}},
+                          {"pads", std::vector<std::int64_t>{0, 0, 0, 0}},
+                          {"dilations", std::vector<std::int64_t>{1, 1}},
+                          {"group", std::int64_t{1}}};
+    return;
+  }
+  if (!(weighted || pool) || rank != 3) return;
+  const auto widen = [](TensorRef& r) {
+    r.dims.insert(r.dims.begin() + 2, 1);
+    r.strides.insert(r.strides.begin() + 2, r.dims[3] * r.strides[2]);
+  };
+  for (TensorRef& r : stage.anchor.inputs) widen(r);
+  for (auto& o : stage.operands) {
+    o.ref.dims.insert(o.ref.dims.begin() + 2, 1);
+    o.ref.strides.insert(o.ref.strides.begin() + 2, 0);
+  }
+  for (TensorRef& r : stage.stores) widen(r);
+  stage.space.insert(stage.space.begin() + 2, 1);
+  if (stage.anchor.weights) {
+    TensorRef& w = *stage.anchor.weights;
+    w.dims.insert(w.dims.begin() + 2, 1);
+    w.strides.insert(w.strides.begin() + 2, w.dims[3]);
+  }
+  for (const auto& [key, filler] :
+       {std::pair<const char*, std::int64_t>{"kernel", 1}, {"strides", 1}, {"dilations", 1}, {"output_padding", 0}}) {
+    auto v = ir::get_ints(stage.anchor.attrs, key);
+    if (v.empty()) continue;
+    v.insert(v.begin(), filler);
+    stage.anchor.attrs[key] = v;
+  }
+  auto pads = ir::get_ints(stage.anchor.attrs, "pads");
+  if (pads.size() == 2) stage.anchor.attrs["pads"] = std::vector<std::int64_t>{0, pads[0], 0, pads[1]};
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,191 @@
+#include "plan/regions/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/candidates/narrow.h"
+
+namespace octavo::plan {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+bool program_type(ir::DType t) {
+  return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16 || ir::is_int8(t);
+}
+
+/// Pad, nearest resizing, gather and the like as soon as their operand is there, everything else in the graph's order. An add
+/// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
+/// last.
+std::vector<NodeId> moves_first(const Graph& g) {
+  const auto moves = [&](const Node& n) {  // or joins its only producer's group whenever it comes
+    if (ir::has_trait(n.op, ir::kMove)) return !ir::has_trait(n.op, ir::kAnchor);
+    return in_program(g, n) && std::count_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !g.is_constant(v); }) == 1;
+  };
+  std::vector<bool> done(static_cast<std::size_t>(g.node_capacity()), false);
+  std::vector<NodeId> out;
+  const auto emit = [&](NodeId id, const auto& self) -> void {
+    done[static_cast<std::size_t>(id)] = true;
+    out.push_back(id);
+    for (const ValueId v : g.node(id).outputs) {
+      for (const auto& [user, slot] : g.users(v)) {
+        const Node& u = g.node(user);
+        if (done[static_cast<std::size_t>(user)] || u.dead || !moves(u)) continue;
+        const bool ready = std::all_of(u.inputs.begin(), u.inputs.end(), [&](ValueId in) {
+          return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)];
+        });
+        if (ready) self(user, self);
+      }
+    }
+  };
+  for (const NodeId id : g.order()) {
+    if (!done[static_cast<std::size_t>(id)]) emit(id, emit);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_alias(const Node& node) {
+  switch (node.op) {
+    case Op::transpose:
+    case Op::reshape:
+    case Op::expand:
+    case Op::concat: return true;
+    case Op::slice: {
+      const auto steps = ir::get_ints(node.attrs, "steps");
+      return std::all_of(steps.begin(), steps.end(), [](std::int64_t s) { return s > 0; });
+    }
+    default: return false;
+  }
+}
+
+namespace {
+
+bool read_as_codes(const Graph& g, const ir::Grids& grids, ValueId v) {
+  if (g.output_uses(v) > 0) return false;
+  const auto& users = g.users(v);
+  return std::all_of(users.begin(), users.end(), [&](const auto& use) {
+    const Node& n = g.node(use.first);
+    if (is_alias(n)) return n.op != Op::concat && read_as_codes(g, grids, n.outputs[0]);
+    if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm)
+      return use.second == 0 && ir::classify_anchor(g, grids, use.first).integer;
+    return in_program(g, n);
+  });
+}
+
+}  // namespace
+
+bool is_code_source(const Graph& g, const Node& node) {
+  if (node.op != Op::dequantize || !node.quantizer->per_tensor() || node.quantizer->type != ir::DType::u8) return false;
+  if (!ir::injective(*node.quantizer) || g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
+  ValueId source = node.inputs[0];
+  while (is_alias(g.producer(source)) && g.producer(source).op != Op::concat) source = g.producer(source).inputs[0];
+  return g.producer(source).op == Op::input && read_as_codes(g, ir::find_grids(g), node.outputs[0]);
+}
+
+bool in_program(const Graph& g, const Node& node) {
+  switch (node.op) {
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::where:
+    case Op::mod:
+    case Op::quantize_rt:
+    case Op::dequantize_rt: return false;
+    case Op::dequantize: return g.type(node.inputs[0]).dtype == ir::DType::u8 || g.type(node.inputs[0]).dtype == ir::DType::s8;
+    case Op::quantize: return ir::is_int8(node.quantizer->type);
+    case Op::cast:
+      return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
+             ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
+    default: break;
+  }
+  if (!ir::has_trait(node.op, ir::kPointwise)) return false;
+  if (node.op == Op::pow && !(g.is_constant(node.inputs[1]) && ir::count(g.type(node.inputs[1]).shape) == 1)) return false;
+  if (g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return g.type(v).dtype == ir::DType::f32; });
+}
+
+Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::set<NodeId>& apart) {
+  Grouping out;
+  out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
+  out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
+  out.notes.assign(static_cast<std::size_t>(g.node_capacity()), "");
+  const bool fuse = !disabled.contains("fuse-epilogue");
+  for (const NodeId id : moves_first(g)) {
+    const Node& n = g.node(id);
+    if (n.op == Op::input || n.op == Op::constant) continue;
+    int latest = -1, direct = -1;
+    for (const ValueId v : n.inputs) {
+      if (v == ir::kNone) continue;
+      latest = std::max(latest, out.depends[static_cast<std::size_t>(v)]);
+      const int producer_group = out.of_node[static_cast<std::size_t>(g.value(v).producer)];
+      direct = std::max(direct, producer_group);
+    }
+    if (is_alias(n) || is_code_source(g, n) || is_held(n)) {
+      for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = latest;
+      continue;
+    }
+    const ir::Shape& space = g.type(n.outputs[0]).shape;
+    int group = -1;
+    if (in_program(g, n)) {
+      std::string& note = out.notes[static_cast<std::size_t>(id)];
+      if (direct < 0) {
+        note = "its operands are network inputs, constants or moved tensors";
+      } else if (!fuse) {
+        note = "fuse-epilogue is switched off";
+      } else if (apart.contains(id)) {
+        note = "a pass of its own was measured cheaper";
+      } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
+        note = fmt::format("the producing region computes {}, this node {}",
+                           ir::to_string(out.groups[static_cast<std::size_t>(direct)].space), ir::to_string(space));
+      } else {
+        bool ready = true;
+        for (const ValueId v : n.inputs) {
+          if (v == ir::kNone || g.is_constant(v)) continue;
+          const bool inside = out.of_node[static_cast<std::size_t>(g.value(v).producer)] == direct;
+          if (!inside && out.depends[static_cast<std::size_t>(v)] >= direct) {
+            ready = false;
+            note = fmt::format("operand \"{}\" is only ready after the producing region", g.value(v).name);
+          }
+        }
+        const Group& target = out.groups[static_cast<std::size_t>(direct)];
+        const Node* anchor = target.anchor == ir::kNone ? nullptr : &g.node(target.anchor);
+        if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32) {
+          ready = false;
+          note = "the producing operator has a result that is not float";
+        }
+        if (ready && anchor && anchor->outputs.size() > 1) {
+          ready = false;
+          note = "the producing operator has several results, which it writes itself";
+        }
+        if (ready) group = direct;
+      }
+    }
+    if (group < 0) {
+      group = static_cast<int>(out.groups.size());
+      out.groups.push_back({});
+      out.groups.back().space = space;
+      if (!in_program(g, n)) out.groups.back().anchor = id;
+    } else {
+      out.notes[static_cast<std::size_t>(id)].clear();
+    }
+    Group& target = out.groups[static_cast<std::size_t>(group)];
+    if (target.anchor != id) target.nodes.push_back(id);
+    out.of_node[static_cast<std::size_t>(id)] = group;
+    for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = group;
+  }
+  return out;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,86 @@
+#include "plan/search/price.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/search/margins.h"
+#include "region/key.h"
+
+namespace octavo::plan {
+namespace {
+
+void elect_by_estimates(Ballot& b) {
+  const region::Provider* first = nullptr;
+  for (std::size_t i = 0; i < b.offers.size(); ++i) {
+    if (!b.offers[i].refusal.empty() || (first && b.by[i] != first)) continue;
+    first = b.by[i];
+    if (b.winner < 0 || b.offers[i].cost < b.offers[static_cast<std::size_t>(b.winner)].cost) b.winner = static_cast<int>(i);
+  }
+  b.why = "first of the preferred provider's offers by its estimate";
+}
+
+void elect_by_times(Ballot& b) {
+  double least = -1;
+  for (const TacticTime& t : b.times) {
+    if (t.seconds >= 0 && (least < 0 || t.seconds < least)) least = t.seconds;
+  }
+  if (least < 0) return elect_by_estimates(b);
+  for (std::size_t i = 0; i < b.times.size() && b.winner < 0; ++i) {
+    if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * (2 - kPart)) b.winner = static_cast<int>(i);
+  }
+  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? "fastest" : "preferred, within 2 % of the fastest";
+}
+
+}  // namespace
+
+Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std::vector<const region::Provider*>& providers,
+                    Costs& costs) {
+  Ballot b;
+  for (const region::Provider* p : providers) {
+    for (region::Offer& o : p->offers(r, plan)) {
+      b.offers.push_back(std::move(o));
+      b.by.push_back(p);
+    }
+  }
+  OCTAVO_TRY(b.times, costs.price(r, plan, b.offers));
+  if (const auto pin = costs.pinned(r, plan)) {
+    const auto found = std::find_if(b.offers.begin(), b.offers.end(),
+                                    [&](const region::Offer& o) { return o.tactic == *pin && o.refusal.empty(); });
+    if (found == b.offers.end()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("region \"{}\": the timing cache pins tactic \"{}\", which does not apply\n  key: {}", r.name, *pin,
+                              region::key(r, plan)));
+    }
+    b.winner = static_cast<int>(found - b.offers.begin());
+    b.why = "pinned in the timing cache";
+    for (const TacticTime& t : b.times) {
+      if (t.seconds >= 0 && (b.price < 0 || t.seconds < b.price)) b.price = t.seconds;
+    }
+    return b;
+  }
+  if (costs.source() == "estimates") {
+    elect_by_estimates(b);
+  } else {
+    elect_by_times(b);
+  }
+  if (b.winner >= 0) b.price = b.times[static_cast<std::size_t>(b.winner)].seconds;
+  return b;
+}
+
+Result<std::vector<Pricer::Item>> Pricer::price(const region::Plan& plan) {
+  std::vector<Item> out;
+  for (const region::Region& r : plan.regions) {
+    const std::string key = region::key(r, plan);
+    auto found = known_.find(key);
+    if (found == known_.end()) {
+      OCTAVO_TRY(const Ballot b, vote(r, plan, providers_, costs_));
+      if (b.winner < 0) return fail(ErrorKind::unsupported, fmt::format("no tactic can run region \"{}\"", r.name));
+      found = known_.emplace(key, b.price).first;
+    }
+    out.push_back({fmt::format("{} -> {}", key, r.graph_outputs.empty() ? ir::kNone : r.graph_outputs[0]), found->second});
+  }
+  return out;
+}
+
+}  // namespace octavo::plan
