@@ -4,7 +4,7 @@ the same convolution (8 bits, scales per channel, bias and Relu; its own formats
 Octavo's regions and oneDNN's layers are timed in turns, one thread; figures are medians over rounds of each one's median. oneDNN does less: the
 epilogues of Octavo's regions may hold residual additions with scales of their own, tables, and second stages.
 
---write puts the tables into docs/layers.md.
+--write puts the tables into docs/lab/layers.md.
 
 usage: layers.py MODEL.onnx|ENGINE.octavo... [--rounds N] [--json FILE] [--octavo COMMAND] [--layer-bench COMMAND]
 """
@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=50, help="of the network, a round")
     parser.add_argument("--json", type=pathlib.Path, help="the same as JSON")
-    parser.add_argument("--write", action="store_true", help="write docs/layers.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/layers.md")
     parser.add_argument("--cache", type=pathlib.Path, help="timing cache for models that are not built yet")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="core to measure on")
     parser.add_argument("--octavo", default=twins.octavo_command())
@@ -141,7 +141,7 @@ def main():
             print(text(results[-1]), flush=True)
     if args.write:
         head = TEXT.format(machine=peer_report.machine([]), rounds=args.rounds)
-        (twins.ROOT / "docs/layers.md").write_text(head + "\n".join(text(r) for r in results), encoding="utf-8")
+        (twins.ROOT / "docs/lab/layers.md").write_text(head + "\n".join(text(r) for r in results), encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Explicit models against their implicit twins: the parity table of the README and docs/parity.md (docs/parity-method.md says what it shows).
+"""Explicit models against their implicit twins: the parity table of the README and docs/lab/parity.md (docs/lab/parity-method.md says what it shows).
 
 For each network, placement style and thread count both are built with one timing cache, frozen before any engine that is measured is built.
 Equal plan hashes are the answer; otherwise pairs of processes take turns, and the 95 % interval of the median ratio explicit / twin is shown;
@@ -9,7 +9,7 @@ styles with the reference. Results are kept in --json, so that a run can be take
 usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs N]     measures here
        parity.py --prepare DIR [--nets A,B] [--wheels DIR]      one folder that another machine can measure from (bundle.py says what it needs)
        parity.py --run DIR [--json FILE] [--minutes M]          measures there; again with the same --json: the rest
-       parity.py --write --json FILE                            docs/parity.md and the README from the results
+       parity.py --write --json FILE                            docs/lab/parity.md and the README from the results
 """
 import argparse
 import collections

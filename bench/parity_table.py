@@ -1,4 +1,4 @@
-"""docs/parity.md and the README's table from the results of bench/parity.py."""
+"""docs/lab/parity.md and the README's summary from the results of bench/parity.py."""
 import sys
 
 import networks
@@ -108,7 +108,7 @@ def checks_table(results, nets):
 TEXT = """# Explicit models against their implicit twins
 
 Written by `bench/parity.py --write` from one run on {machine}; pairs of processes took turns on {jobs} cores at a time, each pair on
-cores of its own; effort {effort}; `docs/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
+cores of its own; effort {effort}; `docs/lab/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
 of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that
 take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says what the placement demands: *roundings* inside
 regions, and tensors that are kept in *float32* beside their codes, because somebody reads them without a pair. *Without them the twin's plan*:
@@ -123,7 +123,7 @@ explicit style of all seven.
 ## What the placements demand
 
 Cells whose interval lies above {limit}: the roundings inside regions and the tensors kept in float32 beside their codes; how many cost time
-(`docs/parity-method.md` says how that is seen); the regions that differ without those, with and without, each region timed alone; and whole runs,
+(`docs/lab/parity-method.md` says how that is seen); the regions that differ without those, with and without, each region timed alone; and whole runs,
 each beside the twin that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings
 --build-without`), not measured where the engine without all of them (`--build-without-all`) is the twin's plan; and that one, where it is, or where the
 other was not measured or does not reach {limit}.
@@ -160,18 +160,18 @@ def count(results, nets, styles, threads):
 
 
 def write(kept, nets, styles, threads):
-    """docs/parity.md, and the README's table."""
+    """docs/lab/parity.md, and the README's summary."""
     results = kept["results"]
     main = main_table(results, nets, styles, threads)
     text = TEXT.format(limit=LIMIT, main=main, count=count(results, nets, styles, threads), roundings=roundings_table(results, nets, styles, threads), checks=checks_table(results, nets),
                        **{k: kept[k] for k in ("machine", "effort", "pairs", "jobs")})
-    (twins.ROOT / "docs/parity.md").write_text(text, encoding="utf-8")
+    (twins.ROOT / "docs/lab/parity.md").write_text(text, encoding="utf-8")
     readme = twins.ROOT / "README.md"
     begin, end = "<!-- parity:begin -->", "<!-- parity:end -->"
     content = readme.read_text(encoding="utf-8")
     if begin in content and end in content:
         head, rest = content.split(begin, 1)
         where = f"{kept['machine']}, effort {kept['effort']}, pairs of processes in turns on {kept['jobs']} cores at a time:"
-        readme.write_text(f"{head}{begin}\n{where}\n\n{main}\n\n{count(results, nets, styles, threads)}\n{end}" + rest.split(end, 1)[1], encoding="utf-8")
+        readme.write_text(f"{head}{begin}\n{where} {count(results, nets, styles, threads)}\n{end}" + rest.split(end, 1)[1], encoding="utf-8")
     else:
-        print(f"README.md has no {begin} ... {end}: only docs/parity.md was written", file=sys.stderr)
+        print(f"README.md has no {begin} ... {end}: only docs/lab/parity.md was written", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What peers.py found, as text: docs/performance.md, the README's table and docs/performance.svg."""
+"""What peers.py found, as text: docs/lab/performance.md, the README's table and docs/lab/performance.svg."""
 import importlib.metadata
 import re
 import statistics
@@ -216,24 +216,28 @@ def picture(f):
     return chart.bars("8-bit inference on one core", note, groups, list(NAMES.values()))
 
 
+README_ROWS = (("resnet50", "residual"), ("mobilenet_v2", "residual"), ("yolov8n", "outputs"), ("yolov8n", "inputs"), ("unet", "residual"))
+
+
 def readme_table(f):
+    """One thread, batch 1, the five rows of README_ROWS; the page has all of them."""
     rows = []
     for (net, form, t, b), times in f.ms.items():
-        if form in COUNTED or "octavo" not in times or len(times) < 2 or (t, b) not in ((1, 1), (2, 8)):
+        if (net, form) not in README_ROWS or "octavo" not in times or len(times) < 2 or (t, b) != (1, 1):
             continue
         best, any_form = min(ms for e, ms in times.items() if e != "octavo"), f.fastest_form(net, t, b)
-        rows.append([TITLES.get(net, net), form, f"{t} / {b}", *(f"{times[e] / b:.3f}" if e in times else "–" for e in NAMES),
+        rows.append([TITLES.get(net, net), form, *(f"{times[e] / b:.3f}" if e in times else "–" for e in NAMES),
                      f"{best / times['octavo']:.2f}", f"{any_form[0] / times['octavo']:.2f}"])
-    return table(["network", "form", "threads / batch", *(f"{n}, ms" for n in NAMES.values()), "faster peer ÷ Octavo", "fastest peer on any form ÷ Octavo"], rows)
+    return table(["network", "placement", *(f"{n}, ms" for n in NAMES.values()), "faster peer ÷ Octavo", "fastest peer on any form ÷ Octavo"], rows)
 
 
 def write(results, real, name):
-    """docs/performance.md (what stands behind its mark is kept), the picture and the README's table; docs/performance-real.md; or, with a name,
-    docs/performance-NAME.md."""
-    f, docs = Found(results), twins.ROOT / "docs"
+    """docs/lab/performance.md (what stands behind its mark is kept), the picture and the README's table; docs/lab/performance-real.md; or, with a name,
+    docs/lab/performance-NAME.md."""
+    f, docs = Found(results), twins.ROOT / "docs/lab"
     if real:
         said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; medians over rounds ({f.rounds}), "
-                "as docs/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
+                "as docs/lab/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
                 "unquantized file. *Aim*: not below the faster peer.\n")
         (docs / "performance-real.md").write_text(said + text(results, True), encoding="utf-8")
         return

@@ -1,4 +1,4 @@
-"""Octavo beside ONNX Runtime and OpenVINO on this machine: docs/performance.md, the README's table and its picture.
+"""Octavo beside ONNX Runtime and OpenVINO on this machine: docs/lab/performance.md, the README's table and its picture.
 
 The networks have the shapes of the real ones and seeded weights; each is written as symmetric int8 Q/DQ models in several placements, as the
 uint8 model that suits the peers, and in float (for OpenVINO in bfloat16 too). Every measurement is a process of its own; the engines take
@@ -260,7 +260,7 @@ def arguments():
     parser.add_argument("--steady", type=float, metavar="X", help="leave out what took more than X times the fastest of its kind: for hosts that share a core's units")
     parser.add_argument("--real", action="store_true", help="the trained models of the test data")
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md, docs/performance.svg and the README's table")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/performance.md, docs/lab/performance.svg and the README's table")
     parser.add_argument("--name", help="with --write: docs/performance-NAME.md instead, and nothing else")
     parser.add_argument("--models", type=pathlib.Path, default=twins.ROOT / "build/peers", help="where models and engines are kept")
     parser.add_argument("--json", type=pathlib.Path, help="where results are kept (default: in --models)")

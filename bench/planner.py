@@ -6,7 +6,7 @@ search won. "implicit" is the float model with the ranges of style everywhere, "
 
 usage: planner.py [--nets A,B] [--forms residual,outputs,implicit,batch8] [--threads 1,2] [--pairs 30] [--jobs N] [--effort 2] [--baseline 0]
        planner.py --run DIR ...       in a folder that parity.py --prepare made
-       planner.py --write --json F    docs/planner-gains.md from the results
+       planner.py --write --json F    docs/lab/planner-gains.md from the results
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ import parity
 import twins
 
 FORMS = ("residual", "outputs", "implicit", "batch8")
-PAGE = twins.ROOT / "docs/planner-gains.md"
+PAGE = twins.ROOT / "docs/lab/planner-gains.md"
 
 
 def batched(args, net, images):

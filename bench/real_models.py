@@ -1,4 +1,4 @@
-"""Compiles and runs the real models of the test data, and writes docs/real-models.md.
+"""Compiles and runs the real models of the test data, and writes docs/lab/real-models.md.
 
 For each model: its final outputs against ONNX Runtime without optimizations, beside what ONNX Runtime's own optimizations change; top-1 on
 labelled pictures; the share of the work in vector kernels; and `octavo check` (each region against the reference) on one picture.
@@ -145,7 +145,7 @@ def main():
     parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--limit", type=int, help="at most so many pictures a model")
     parser.add_argument("--no-check", action="store_true")
-    parser.add_argument("--write", action="store_true", help="write docs/real-models.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/real-models.md")
     parser.add_argument("--work", type=pathlib.Path, default=real_data.ROOT / "build/real_models")
     parser.add_argument("--octavo", default=os.environ.get("OCTAVO", str(real_data.ROOT / "build/release/bin/octavo")))
     args = parser.parse_args()
@@ -168,7 +168,7 @@ def main():
             failures += [f"{name}: {p}" for p in problems]
             print("\n".join(f"  PROBLEM {p}" for p in problems), end="\n" if problems else "", flush=True)
     if args.write:
-        (real_data.ROOT / "docs/real-models.md").write_text(TEXT + "\n".join(lines) + "\n", encoding="utf-8")
+        (real_data.ROOT / "docs/lab/real-models.md").write_text(TEXT + "\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(lines) - 2} models, {len(failures)} problems")
     sys.exit(1 if failures else 0)
 

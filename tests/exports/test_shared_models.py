@@ -1,4 +1,4 @@
-"""Every file of the test data's models: built at effort 0, run on pictures, and compared with ONNX Runtime by the rules of docs/real-models.md."""
+"""Every file of the test data's models: built at effort 0, run on pictures, and compared with ONNX Runtime by the rules of docs/lab/real-models.md."""
 import os
 import pathlib
 import sys

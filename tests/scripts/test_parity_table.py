@@ -49,16 +49,17 @@ def test_the_documents(tmp_path, monkeypatch):
                "net/implicit/1": {**FAST, "fastest": "residual"},
                "net/residual/check": {"equal": 5, "within": 0, "unjudged": 0, "differ": 0, "regions": 5, "twin_regions": 5, "passes": []},
                "net/outputs/check": {"equal": 4, "within": 0, "unjudged": 0, "differ": 1, "regions": 5, "twin_regions": 5, "passes": [{"kind": "copy"}]}}
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/lab").mkdir(parents=True)
     (tmp_path / "README.md").write_text("before\n<!-- parity:begin -->\nold\n<!-- parity:end -->\nafter\n")
     monkeypatch.setattr(twins, "ROOT", tmp_path)
     kept = {"results": results, "machine": "a machine", "effort": 2, "pairs": 30, "jobs": 8}
     parity_table.write(json.loads(json.dumps(kept)), ["net"], ["residual", "outputs", "conv-act", "everywhere"], [1, 2])
-    page, readme = (tmp_path / "docs/parity.md").read_text(), (tmp_path / "README.md").read_text()
+    page, readme = (tmp_path / "docs/lab/parity.md").read_text(), (tmp_path / "README.md").read_text()
     assert "Of 3 cells 1 are the same plan, 0 have an interval" in page and "1 reach it without what the placement demands" in page and "0 without all that it demands (0 of both are the twin's plan then), 1 do not, 1 failed" in page
     assert "1 of 1 within 1.02. Builds" in page and "equals the reference: 1 of 2" in page
     assert "| net, outputs, 1 | 3 roundings | 2 | 90.0, 30.0 us | 1.060 ms | 1.000 ms | 1.060 ms | 1.000 ms | – | – | `q0`, `d0`; `q1`, `d1` |" in page
     assert "| net, everywhere, 1 | 3 roundings | 0 | – | 1.060 ms | 1.000 ms | – | – | 1.050 ms | 1.010 ms | – |" in page
     assert "| net | outputs | 4 | 0 | 0 | 1 | 5 | 5 | 1 copy |" in page
     assert readme.startswith("before\n<!-- parity:begin -->\n") and readme.endswith("<!-- parity:end -->\nafter\n") and "old" not in readme
-    assert "| net | 1 | same plan, 1.00 ms |" in readme and "a machine" in readme
+    assert "Of 3 cells 1 are the same plan" in readme and "a machine" in readme
+    assert "| net | 1 | same plan, 1.00 ms |" in page

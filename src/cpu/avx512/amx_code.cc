@@ -258,7 +258,7 @@ void looped_epilogue(Code& c, Emitter& emitter, const Tile& tile, int columns, c
 constexpr std::int64_t kLongEpilogue = 7;
 
 /// The same in straight-line code, with the next tile's passes in between; rsi stays. Where the epilogue is long a pass is stored
-/// right behind its products: that is still early for the loads of the instructions that follow (docs/kernels.md). Else behind
+/// right behind its products: that is still early for the loads of the instructions that follow (docs/lab/kernels.md). Else behind
 /// the epilogue's part: the products are what is waited for.
 void epilogue(Emitter& emitter, const Tile& tile, const std::vector<AmxTile::Pass>& passes, bool loops, bool among) {
   emitter.begin(tile, 0, true);

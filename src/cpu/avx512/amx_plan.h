@@ -1,4 +1,4 @@
-// What AMX asks of a convolution's geometry. Measured on a 4 GHz Emerald Rapids core (docs/kernels.md): a product of two tiles
+// What AMX asks of a convolution's geometry. Measured on a 4 GHz Emerald Rapids core (docs/lab/kernels.md): a product of two tiles
 // takes as many clocks as the pixel tile has rows (9 at least), whatever the depth; a load 8 clocks from L1, 21 from L2 and 54 if
 // its rows cross cache lines.
 #pragma once

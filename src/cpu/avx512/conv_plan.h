@@ -103,7 +103,7 @@ inline constexpr std::int64_t kNearWeights = 48 << 10;
 inline constexpr std::int64_t kPixelsBehind = 1000;
 inline constexpr int kPixelsOfOneVector = 8;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
-/// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/kernels.md).
+/// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/lab/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
 
 /// Where the products are computed: vpdpbusd on registers, or AMX tiles (amx_plan.h).

@@ -89,7 +89,7 @@ std::size_t emit_interleave(Code& c, ConstantPool& pool, int vectors, int tail) 
 namespace {
 
 /// The dots of a tile: pixels row by row, pixel r * columns + k. args.x: the interleaved strip; table column 0: the tile's first
-/// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/kernels.md).
+/// column in it. Not pipelined with the epilogue as short convolutions are: measured, it gains nothing here (docs/lab/kernels.md).
 void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Tile& t) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kTable]);

@@ -140,7 +140,7 @@ class Emitter {
   };
 
   /// Vectors that are evaluated in step, instruction by instruction: a long program is a chain of dependent instructions, and the
-  /// scheduler holds only so many that wait (docs/kernels.md).
+  /// scheduler holds only so many that wait (docs/lab/kernels.md).
   static constexpr int kLanes = 6;
   /// (group, member) of groups_.
   struct Member {

@@ -1,5 +1,5 @@
 // Short reductions: while one tile's epilogue runs, the next tile's dots run between its instructions, in a second set of
-// accumulators. The out-of-order window alone does not reach that far (docs/kernels.md).
+// accumulators. The out-of-order window alone does not reach that far (docs/lab/kernels.md).
 #pragma once
 
 #include <functional>

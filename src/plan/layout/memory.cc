@@ -14,7 +14,7 @@ namespace octavo::plan {
 void plan_memory(region::Plan& plan) {
   constexpr std::int64_t kSlack = 64;
   // Large buffers begin at the same place of a page. A kernel reads a residual a few pixels ahead of what it stores: where the two
-  // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/kernels.md).
+  // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/lab/kernels.md).
   constexpr std::int64_t kPage = 4096, kLarge = 64 << 10;
   struct Life {
     int first = std::numeric_limits<int>::max(), last = -1;
