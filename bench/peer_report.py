@@ -32,7 +32,8 @@ AGREE = """
 
 rms(outputs − reference) / rms(reference), the reference being ONNX Runtime without optimizations, one seeded input. No two engines round the same
 way between layers: a value that lies on a tie falls to either side, and behind a few such values every sum differs a little. So the measure
-of agreement is what the peers' own optimizations change: Octavo agrees where its difference is at most 1.25 times the larger of theirs.
+of agreement is what the other engines' optimizations change: an engine agrees where its difference is at most 1.25 times the largest of the
+others' (or 2e-5). Infinities and NaN must stand in the same places as in the reference; where the reference is all zeros, so must the outputs be.
 
 """
 START = """
@@ -59,25 +60,62 @@ def table(head, rows):
     return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(r) + " |" for r in rows)])
 
 
+def difference(ours, reference):
+    """The largest rms(ours - reference) / rms(reference) of all outputs, dictionaries of float64 arrays. Infinite where an output is missing or has
+    another size, where one of the two is not finite and the other is or differs, and where the reference is all zeros and ours is not."""
+    import numpy as np
+
+    worst = 0.0
+    for name, expected in reference.items():
+        if name not in ours or ours[name].size != expected.size:
+            return float("inf")
+        a, b = ours[name].reshape(-1), expected.reshape(-1)
+        finite = np.isfinite(b)
+        if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+            return float("inf")
+        error, size = (float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0 for x in (a[finite] - b[finite], b[finite]))
+        if error > 0:
+            worst = max(worst, error / size if size > 0 else float("inf"))
+    return worst
+
+
+def agreeing(found):
+    """{engine: whether its difference is at most 1.25 times the largest finite one of the others, or 2e-5}; None where it is finite and no other
+    engine's is, so that nothing can be judged."""
+    out = {}
+    for engine, own in found.items():
+        others = [v for e, v in found.items() if e != engine and v != float("inf")]
+        out[engine] = None if not others and 2e-5 < own < float("inf") else own <= 1.25 * max([2e-5, *others])
+    return out
+
+
+def steady_rounds(times, limit):
+    """The rounds that count, of {engine: [milliseconds of each round]}: those in which no engine took more than `limit` times its own fastest.
+    A round counts for all engines or for none."""
+    rounds = range(max(map(len, times.values()), default=0))
+    if not limit:
+        return list(rounds)
+    return [i for i in rounds if all(i >= len(v) or v[i] <= limit * min(v) for v in times.values())]
+
+
 class Found:
-    """Results, by median. `results["steady"]`: without the rounds in which an engine took more than so many times its fastest."""
+    """Results, by median. `results["steady"]`: without the rounds in which any engine took more than so many times its fastest."""
 
     def __init__(self, results):
         self.raw = results
         limit = results.get("steady")
         self.left_out = self.counted = 0
 
-        def median(values):
-            kept = [v for v in values if not limit or v <= limit * min(values)]
-            self.left_out += len(values) - len(kept)
-            self.counted += len(values)
-            return statistics.median(kept)
-
         self.ms = {}  # (net, form, threads, batch) -> {engine: milliseconds a run}
         for key, times in results["times"].items():
             net, form, config = key.split(" ")
             threads, batch = map(int, config.split("x"))
-            self.ms[net, form, threads, batch] = {e: median(v) for e, v in times.items() if v}
+            kept = steady_rounds(times, limit)
+            medians = {e: [v[i] for i in kept if i < len(v)] for e, v in times.items()}
+            self.ms[net, form, threads, batch] = {e: statistics.median(v) for e, v in medians.items() if v}
+            rounds = max(map(len, times.values()), default=0)
+            self.left_out += rounds - len(kept)
+            self.counted += rounds
         self.peak = {int(t): max(v) for t, v in results["peaks"].items()}
         self.typical = {int(t): statistics.median([p for p in v if not limit or p * limit >= max(v)]) for t, v in results["peaks"].items()}
         counts = {}  # configuration -> rounds
@@ -85,8 +123,8 @@ class Found:
             counts[key.split(" ")[2]] = max([counts.get(key.split(" ")[2], 0), *map(len, times.values())])
         self.rounds = ", ".join(f"{n} with {c.replace('x', ' thread(s), batch ')}" for c, n in counts.items())
         if limit:
-            self.rounds += (f"; {self.left_out} of {self.counted} measurements took more than {limit} times the fastest of their kind and are left out: "
-                            "the host gives the core's units to others at times")
+            self.rounds += (f"; {self.left_out} of {self.counted} rounds are left out for all engines, because one of them took more than {limit} times its "
+                            "fastest: the host gives the core's units to others at times")
 
     def bound(self, net, threads):
         """roofline.bounds of one image, or None."""
@@ -164,9 +202,12 @@ def agree_text(results):
     rows = []
     for key, found in results["agree"].items():
         net, form = key.split(" ")
-        theirs = max([v for e, v in found.items() if e != "octavo"], default=0)
-        verdict = "yes" if found["octavo"] <= 1.25 * max(theirs, 2e-5) else "**no**"
-        rows.append([TITLES.get(net, net), form, *(f"{found[e]:.1e}" if e in found else "–" for e in NAMES), verdict])
+        verdicts = agreeing(found)
+        cells = [f"{found[e]:.1e}" if e in found else "–" for e in NAMES]
+        wrong = [NAMES[e] for e in NAMES if verdicts.get(e) is False]
+        unjudged = [NAMES[e] for e in NAMES if e in verdicts and verdicts[e] is None]
+        said = [*(["**no**: " + ", ".join(wrong)] if wrong else []), *(["not judged: " + ", ".join(unjudged)] if unjudged else [])]
+        rows.append([TITLES.get(net, net), form, *cells, "; ".join(said) or "yes"])
     return AGREE + table(["network", "form", *NAMES.values(), "agrees"], rows) + "\n" if rows else ""
 
 

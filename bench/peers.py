@@ -132,7 +132,7 @@ def measure(args, case, engine, threads, batch):
 
 
 def agree(args, case):
-    """{engine: rms(outputs - reference) / rms(reference)}, the reference being ONNX Runtime without optimizations."""
+    """{engine: peer_report.difference of its outputs}, the reference being ONNX Runtime without optimizations."""
     import numpy as np
 
     folder = args.models / "engines"
@@ -141,7 +141,7 @@ def agree(args, case):
     def outputs(name, command):
         files[name] = folder / f"{name}.npz"
         twins.run(command + [files[name]])
-        return {k: np.nan_to_num(v.astype(np.float64)) for k, v in np.load(files[name]).items()}
+        return {k: v.astype(np.float64) for k, v in np.load(files[name]).items()}
 
     script = [sys.executable, pathlib.Path(peer.__file__)]
     tail = [case.path, "-s", 0, "--inputs", feeds]
@@ -155,13 +155,7 @@ def agree(args, case):
         except RuntimeError as error:
             print(f"{case.path}: {engine} cannot run it: {last_line(error)}", file=sys.stderr)
 
-    def rms(x):
-        return float(np.sqrt(np.mean(np.square(x))))
-
-    def difference(ours):
-        return max(rms(ours[k].reshape(-1) - plain[k].reshape(-1)) / max(rms(plain[k]), 1e-30) for k in plain if k in ours)
-
-    return {engine: difference(ours) for engine, ours in found.items()}
+    return {engine: peer_report.difference(ours, plain) for engine, ours in found.items()}
 
 
 def start_of(args, case):
@@ -257,7 +251,7 @@ def arguments():
     parser.add_argument("--forms", type=lambda t: t.split(","), help="only these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="a process")
-    parser.add_argument("--steady", type=float, metavar="X", help="leave out what took more than X times the fastest of its kind: for hosts that share a core's units")
+    parser.add_argument("--steady", type=float, metavar="X", help="leave out the rounds in which some engine took more than X times its fastest, for all engines alike: for hosts that share a core's units")
     parser.add_argument("--real", action="store_true", help="the trained models of the test data")
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
     parser.add_argument("--write", action="store_true", help="write docs/lab/performance.md, docs/lab/performance.svg and the README's table")

@@ -67,7 +67,25 @@ def test_verdicts():
     near["times"]["resnet50 residual 1x1"]["openvino"] = [1.3]
     assert cells(peer_report.text(near, False), "residual")[6] == "1.10"
     agreement = peer_report.agree_text(results(2.0))
-    assert cells(agreement, "residual")[-1] == "yes" and cells(agreement, "uint8")[-1] == "**no**"
+    assert cells(agreement, "residual")[-1] == "yes" and cells(agreement, "uint8")[-1] == "**no**: Octavo"
+
+
+@pytest.mark.parametrize("found, disagree", [
+    ({"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, []), ({"octavo": 0.05, "ort": 0.01, "openvino": 0.02}, ["octavo"]),
+    ({"octavo": 0.01, "ort": 0.01, "openvino": 0.5}, ["openvino"]), ({"octavo": float("inf"), "ort": 0.01}, ["octavo"]),
+    ({"octavo": 0.01, "ort": float("inf"), "openvino": 0.01}, ["ort"]), ({"octavo": 1e-5, "ort": 0.0}, [])])
+def test_every_engine_is_judged(found, disagree):
+    assert [e for e, good in peer_report.agreeing(found).items() if good is False] == disagree
+
+
+def test_differences_see_zeros_and_what_is_not_finite():
+    np = pytest.importorskip("numpy")
+    nan, inf, one = np.array([1.0, np.nan]), np.array([1.0, np.inf]), np.array([3.0, 4.0])
+    assert peer_report.difference({"y": one * 1.01}, {"y": one}) == pytest.approx(0.01)
+    assert peer_report.difference({"y": nan}, {"y": nan}) == 0 and peer_report.difference({"y": inf}, {"y": inf}) == 0
+    for ours, reference in ((one, nan), (nan, one), (nan, inf), (-inf, inf), (one, one * 0), (one[:1], one)):
+        assert peer_report.difference({"y": ours}, {"y": reference}) == float("inf")
+    assert peer_report.difference({}, {"y": one}) == float("inf") and peer_report.difference({"y": one * 0}, {"y": one * 0}) == 0
 
 
 def test_layers_are_read_from_keys():
@@ -84,10 +102,11 @@ def test_the_picture_is_well_formed():
     assert [round(float(b.get("width")) * 2.2 / 2.0 / chart.WIDTH, 3) for b in bars] == [1, 0.222, 0.870, 1, 1.1]  # the longest: 2.2 / 2.0
 
 
-def test_steady_leaves_out_what_the_host_slowed():
+def test_steady_leaves_out_rounds_for_all_engines():
     results = {"times": {"resnet50 residual 1x1": {"octavo": [5.0, 12.0, 5.2], "openvino": [7.0, 7.2, 16.0]}}, "peaks": {"1": [4000, 1600]}, "work": {}}
     f = peer_report.Found(results | {"steady": 1.5})
-    assert f.ms["resnet50", "residual", 1, 1] == {"octavo": 5.1, "openvino": 7.1}
-    assert (f.left_out, f.counted, f.typical[1]) == (2, 6, 4000) and "2 of 6 measurements" in f.rounds
+    assert f.ms["resnet50", "residual", 1, 1] == {"octavo": 5.0, "openvino": 7.0}  # the other two rounds go for both engines
+    assert (f.left_out, f.counted, f.typical[1]) == (2, 3, 4000) and "2 of 3 rounds" in f.rounds
     plain = peer_report.Found(results)
     assert plain.ms["resnet50", "residual", 1, 1] == {"octavo": 5.2, "openvino": 7.2} and plain.left_out == 0
+    assert peer_report.steady_rounds({"octavo": [5.0, 5.1], "ort": [9.0]}, 1.5) == [0, 1]  # an engine that failed once
