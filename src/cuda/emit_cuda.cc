@@ -12,6 +12,10 @@ using program::Instr;
 using program::Op;
 using program::Program;
 
+constexpr std::string_view kPrelude =
+#include "cuda/prelude.inc"
+    ;
+
 std::string_view c_type(char type) {
   return type == 'i' ? "int" : "float";
 }
@@ -56,7 +60,7 @@ std::string immediate_of(const Instr& instr, std::string_view name) {
 std::string tables_of(const Program& p, std::string_view name) {
   std::string out;
   for (std::size_t k = 0; k < p.tables.size(); ++k) {
-    out += fmt::format("__constant__ unsigned char {}_table{}[256] = {{", name, k);
+    out += fmt::format("OCTAVO_TABLE {}_table{}[256] = {{", name, k);
     for (std::size_t i = 0; i < p.tables[k].size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", p.tables[k][i]);
     out += "};\n";
   }
@@ -132,40 +136,14 @@ std::string_view expression(Op op) {
 }
 
 std::string emit_prelude() {
-  // Comparisons are written in PTX: the compiler turns `a < b ? a : b` with a constant into min.f32, which orders -0 below 0 and
-  // drops NaNs, where the operation is defined to give b (seen on an H200 with CUDA 13.0).
-  std::string selects;
-  for (const char* test : {"gt", "lt", "eq"}) {
-    selects += fmt::format(
-        "__device__ __forceinline__ float octavo_{0}(float a, float b, float c, float d) {{ float r; "
-        "asm(\"{{.reg .pred p; setp.{0}.f32 p, %1, %2; selp.f32 %0, %3, %4, p;}}\" : \"=f\"(r) : \"f\"(a), \"f\"(b), \"f\"(c), "
-        "\"f\"(d)); return r; }}\n",
-        test);
-  }
-  return selects + fmt::format(R"(struct OctavoArray {{ unsigned long long base; long long strides[4]; }};
+  return std::string(kPrelude) + fmt::format(R"(struct OctavoArray {{ unsigned long long base; long long strides[4]; }};
 struct OctavoArgs {{ long long dims[4]; OctavoArray acc; OctavoArray arrays[{}]; }};
 struct OctavoIndex {{ long long i[4]; }};
-__device__ __forceinline__ long long octavo_at(const OctavoArray& a, const OctavoIndex& x) {{
+OCTAVO_DEVICE long long octavo_at(const OctavoArray& a, const OctavoIndex& x) {{
   return x.i[0] * a.strides[0] + x.i[1] * a.strides[1] + x.i[2] * a.strides[2] + x.i[3] * a.strides[3];
 }}
-__device__ __forceinline__ unsigned short octavo_f16_bits(float v) {{
-  unsigned short h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
-  return h;
-}}
-__device__ __forceinline__ float octavo_f16_value(unsigned short h) {{
-  float v;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(h));
-  return v;
-}}
-__device__ __forceinline__ unsigned short octavo_bf16_bits(float v) {{
-  const unsigned b = (unsigned)__float_as_int(v);
-  if ((b & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((b >> 16) | 0x40u);
-  return (unsigned short)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
-}}
-__device__ __forceinline__ float octavo_bf16_value(unsigned short h) {{ return __int_as_float((int)((unsigned)h << 16)); }}
 )",
-                               kMaxArrays);
+                                             kMaxArrays);
 }
 
 std::string emit_function(const Program& p, std::string_view name) {
@@ -185,7 +163,7 @@ std::string emit_function(const Program& p, std::string_view name) {
     body += fmt::format("  const {} v{} = {};\n", c_type(program::info(instr.op).result), i, value);
   }
   for (std::size_t j = 0; j < p.outputs.size(); ++j) body += fmt::format("  r{} = v{};\n", j, p.outputs[j].value);
-  return tables_of(p, name) + fmt::format("__device__ __forceinline__ void {}({}) {{\n{}}}\n", name, parameters, body);
+  return tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
 }
 
 std::string emit_kernel(const KernelSpec& spec) {
@@ -203,8 +181,8 @@ std::string emit_kernel(const KernelSpec& spec) {
     call += fmt::format(", r{}", j);
     stores += "  " + store_text(p.outputs[j].type, fmt::format("a.arrays[{}]", kinds.size() + j), fmt::format("r{}", j)) + "\n";
   }
-  return emit_function(p, function) + fmt::format(R"(extern "C" __global__ void {}(const OctavoArgs a) {{
-  long long flat = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  return emit_function(p, function) + fmt::format(R"(OCTAVO_KERNEL(256, 1) {}(const OctavoArgs a) {{
+  long long flat = (long long)octavo_block() * 256 + octavo_thread();
   if (flat >= a.dims[0] * a.dims[1] * a.dims[2] * a.dims[3]) return;
   OctavoIndex i;
   for (int d = 3; d >= 0; --d) {{

@@ -17,12 +17,12 @@ namespace octavo::cuda {
 /// The right-hand side for one operation, "$0".."$3" standing for its operands and "$k" for its immediate; empty for sources.
 [[nodiscard]] std::string_view expression(program::Op op);
 
-/// Helpers that the other pieces of text use, once in front of them: conversions to 16-bit floats, the argument structures.
+/// Text that stands once in front of the other pieces: prelude.inc (everything that is not plain C++) and the argument structures.
 [[nodiscard]] std::string emit_prelude();
 
-/// `__device__ __forceinline__ void NAME(T acc, T0 x0, ..., R0& r0, ...)`: T is int or float by the accumulator that the program
+/// `OCTAVO_DEVICE void NAME(T acc, T0 x0, ..., R0& r0, ...)`: T is int or float by the accumulator that the program
 /// reads (int if none), Tk by how operand k is loaded (operands that are never loaded are left out), Rj int or float before the
-/// narrowing store. Tables become constant memory named NAME_tableK. `p` must verify.
+/// narrowing store. Tables become arrays in global memory named NAME_tableK. `p` must verify.
 [[nodiscard]] std::string emit_function(const program::Program& p, std::string_view name);
 
 /// A program to run over a strided space. operand_types[k]: how operand k is stored (u8, s8, s32 for load_i; f32, f16, bf16 for
@@ -32,7 +32,7 @@ struct KernelSpec {
   program::Program program;
   std::vector<ir::DType> operand_types;
 };
-/// The function and `extern "C" __global__ void NAME(Args)`: one thread an element of a space of four dimensions, arrays addressed
+/// The function and `OCTAVO_KERNEL(256, 1) NAME(Args)`: one thread an element of a space of four dimensions, arrays addressed
 /// by element strides as in region::TensorRef. Args is laid out as struct `Args` below, with operands before stores. Simple on
 /// purpose: it shows that the function computes the right bits; convolution kernels inline the same function behind their
 /// accumulators.

@@ -33,7 +33,7 @@ TEST(EmitCuda, TextOfASmallProgram) {
       program::parse("operands 2; v0 = acc_i; v1 = i2f v0; v2 = load_f 1; v3 = fma v1 v2 v2; v4 = round v3; store0 f32 v4");
   ASSERT_TRUE(p);
   EXPECT_EQ(emit_function(*p, "f"),
-            "__device__ __forceinline__ void f(int acc, float x1, float& r0) {\n"
+            "OCTAVO_DEVICE void f(int acc, float x1, float& r0) {\n"
             "  const int v0 = acc;\n"
             "  const float v1 = __int2float_rn(v0);\n"
             "  const float v2 = x1;\n"
