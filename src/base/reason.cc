@@ -1,0 +1,72 @@
+#include "base/reason.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kNames[] = {
+#define OCTAVO_CAUSE(name, fields) #name,
+#include "base/causes.def"
+};
+
+}  // namespace
+
+double detail::shortest(float value) {
+  const std::string text = fmt::format("{}", value);
+  double out = value;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return out;
+}
+
+std::string_view name_of(Cause cause) {
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+std::optional<Cause> find_cause(std::string_view name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<Cause>(found - std::begin(kNames));
+}
+
+bool well_formed(const Reason& reason) {
+  if (static_cast<std::size_t>(reason.cause) >= kCauses || reason.values.size() != field_count(reason.cause)) return false;
+  for (std::size_t i = 0; i < reason.values.size(); ++i) {
+    const Value& v = reason.values[i];
+    switch (field_of(reason.cause, i).kind) {
+      case ValueKind::integer:
+        if (!std::holds_alternative<std::int64_t>(v)) return false;
+        break;
+      case ValueKind::number:
+      case ValueKind::ratio:
+      case ValueKind::seconds:
+        if (!std::holds_alternative<double>(v)) return false;
+        break;
+      case ValueKind::text:
+      case ValueKind::name:
+        if (!std::holds_alternative<std::string>(v)) return false;
+        break;
+      case ValueKind::names:
+        if (!std::holds_alternative<std::vector<std::string>>(v)) return false;
+        break;
+    }
+  }
+  return true;
+}
+
+bool has(const Reasons& reasons, Cause cause) {
+  return std::any_of(reasons.begin(), reasons.end(), [&](const Reason& r) { return r.cause == cause; });
+}
+
+void add(Reasons& reasons, std::optional<Reason> reason) {
+  if (reason) reasons.push_back(*std::move(reason));
+}
+
+void add(Reasons& reasons, const Reasons& more) {
+  reasons.insert(reasons.end(), more.begin(), more.end());
+}
+
+}  // namespace octavo

@@ -1,0 +1,64 @@
+#include "report/sentences.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace octavo::report {
+namespace {
+
+struct Sentence {
+  Cause cause;
+  std::string_view text;
+};
+constexpr Sentence kSentences[] = {
+#define OCTAVO_SENTENCE(cause, text) {Cause::cause, text},
+#include "report/sentences.def"
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < std::size(kSentences); ++i) {
+    if (kSentences[i].cause != static_cast<Cause>(i)) return false;
+  }
+  return std::size(kSentences) == kCauses;
+}
+static_assert(in_order(), "report/sentences.def has one sentence for each cause of base/causes.def, in the same order");
+
+std::string shown(ValueKind kind, const Value& v) {
+  if (const auto* i = std::get_if<std::int64_t>(&v)) return fmt::format("{}", *i);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&v)) return fmt::format("{}", fmt::join(*list, ", "));
+  if (const auto* s = std::get_if<std::string>(&v)) return kind == ValueKind::name ? fmt::format("\"{}\"", *s) : *s;
+  const double d = std::get<double>(v);
+  if (kind == ValueKind::seconds) return fmt::format("{:.4g} us", d * 1e6);
+  return kind == ValueKind::ratio ? fmt::format("{:.4g}", d) : fmt::format("{}", d);
+}
+
+}  // namespace
+
+std::string_view sentence_of(Cause cause) {
+  return kSentences[static_cast<std::size_t>(cause)].text;
+}
+
+std::string sentence(const Reason& reason) {
+  const std::string_view text = sentence_of(reason.cause);
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t open = text.find('{', at), close = text.find('}', open);
+    out += text.substr(at, open - at);
+    if (open == std::string_view::npos) break;
+    const std::string_view name = text.substr(open + 1, close - open - 1);
+    for (std::size_t i = 0; i < reason.values.size(); ++i) {
+      const Field field = field_of(reason.cause, i);
+      if (field.name == name) out += shown(field.kind, reason.values[i]);
+    }
+    at = close + 1;
+  }
+  return out;
+}
+
+std::string sentences(const Reasons& reasons) {
+  std::string out;
+  for (const Reason& r : reasons) out += (out.empty() ? "" : "; ") + sentence(r);
+  return out;
+}
+
+}  // namespace octavo::report

@@ -1,0 +1,56 @@
+// Every cause has a sentence that names each of its fields, and no other.
+#include "report/sentences.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace octavo::report {
+namespace {
+
+std::set<std::string> placeholders(std::string_view text) {
+  std::set<std::string> out;
+  for (std::size_t open = text.find('{'); open != std::string_view::npos; open = text.find('{', open + 1))
+    out.emplace(text.substr(open + 1, text.find('}', open) - open - 1));
+  return out;
+}
+
+TEST(Sentences, NameTheFieldsOfTheirCause) {
+  std::set<std::string_view> seen;
+  for (std::size_t c = 0; c < kCauses; ++c) {
+    const auto cause = static_cast<Cause>(c);
+    std::set<std::string> fields;
+    for (std::size_t i = 0; i < field_count(cause); ++i) fields.emplace(field_of(cause, i).name);
+    EXPECT_EQ(fields.size(), field_count(cause)) << name_of(cause) << " has two fields of one name";
+    EXPECT_EQ(placeholders(sentence_of(cause)), fields) << name_of(cause);
+    EXPECT_FALSE(sentence_of(cause).empty() || sentence_of(cause).ends_with('.')) << name_of(cause);
+    EXPECT_TRUE(seen.insert(sentence_of(cause)).second) << name_of(cause) << " says what another cause says";
+    EXPECT_EQ(find_cause(name_of(cause)), cause);
+  }
+  EXPECT_FALSE(find_cause("no such cause"));
+}
+
+/// What can be an estimate, or be forced, may not be said to be measured: such a sentence takes the source of its times as a value.
+TEST(Sentences, SayMeasuredOnlyOfWhatIs) {
+  for (std::size_t c = 0; c < kCauses; ++c) {
+    const auto cause = static_cast<Cause>(c);
+    const bool of_measurements = cause == Cause::measured_region_by_region || cause == Cause::whole_plan_of_measured_slower;
+    EXPECT_TRUE(of_measurements || sentence_of(cause).find("measured") == std::string_view::npos) << name_of(cause);
+  }
+}
+
+TEST(Sentences, PutValuesInTheirPlaces) {
+  EXPECT_EQ(sentence(because<Cause::tensor_kept_by_rule>("r1", "float32", "r*")),
+            "not int8: tensor \"r1\" is kept float32 by the rule \"r*=float32\"");
+  EXPECT_EQ(sentence(because<Cause::values_below_zero>(-0.1F)), "the values go down to -0.1");
+  EXPECT_EQ(sentence(because<Cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
+            "\"slices\" was cheaper by parts, but the whole plan was not: 2.5 us against 1000 us");
+  const Reasons two{because<Cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<Cause::int8_demanded>()};
+  EXPECT_EQ(sentences(two), "epilogue in registers: view, add; int8 is demanded by the model's Q/DQ");
+  EXPECT_TRUE(well_formed(two[0]));
+  EXPECT_FALSE(well_formed({Cause::epilogue_fused, {}}));
+  EXPECT_FALSE(well_formed({Cause::epilogue_fused, {std::int64_t{1}}}));
+}
+
+}  // namespace
+}  // namespace octavo::report
