@@ -1,0 +1,331 @@
+#include "cuda/emulation/block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "cuda/emulation/fiber.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr std::size_t kWarp = 32;
+constexpr std::size_t kMaxParameters = 24;
+
+struct Copy {
+  std::byte* to;
+  const std::byte* from;
+  int bytes, source_bytes;
+  Range* range;
+};
+
+struct Thread {
+  enum class State { ready, barrier, collective, done };
+  State state = State::ready;
+  OctavoThread ids{};
+  int barrier = 0, barrier_threads = 0, line = 0;
+  unsigned mask = 0;
+  void* mine = nullptr;                  ///< for the collective
+  std::vector<Copy> open;                ///< cp.asyncs since the last commit
+  std::deque<std::vector<Copy>> groups;  ///< committed, oldest first
+};
+
+class Runner {
+ public:
+  Runner(const HostKernel& kernel, const Grid& grid, const std::vector<void*>& parameters, GlobalMemory& memory)
+      : kernel_(kernel),
+        grid_(grid),
+        memory_(memory),
+        count_(static_cast<std::size_t>(grid.threads[0]) * static_cast<std::size_t>(grid.threads[1]) *
+               static_cast<std::size_t>(grid.threads[2])),
+        threads_(count_),
+        fibers_(count_),
+        dynamic_memory_(grid.dynamic_shared + 256) {
+    std::copy(parameters.begin(), parameters.end(), parameters_.begin());
+    auto* dynamic = dynamic_memory_.data();
+    dynamic += (128 - reinterpret_cast<std::uintptr_t>(dynamic) % 128) % 128;
+    dynamic_ = std::make_unique<Range>("the dynamic shared memory", dynamic, grid.dynamic_shared, true, true);
+    static_ = std::make_unique<Range>("the static shared memory", kernel.static_shared_begin,
+                                      static_cast<std::size_t>(kernel.static_shared_end - kernel.static_shared_begin), true, true);
+    hooks_.dynamic_shared = dynamic;
+    hooks_.access = [](const void* p, unsigned n, int write, int aligned) { running->access(p, n, write != 0, aligned != 0); };
+    hooks_.atomic = [](const void* p, unsigned n) { running->atomic(p, n); };
+    hooks_.barrier = [](int id, int n, int line) { running->barrier(id, n, line); };
+    hooks_.collective = [](unsigned mask, int line, void* mine, void (*f)(void**)) { running->collective(mask, line, mine, f); };
+    hooks_.warp_barrier = [] { ++running->mine().warp_interval; };
+    hooks_.copy_async = [](void* to, const void* from, int n, int m) { running->copy_async(to, from, n, m); };
+    hooks_.commit = [] { running->commit(); };
+    hooks_.wait = [](int n) { running->wait(n); };
+    hooks_.trap = [](const char* text) { running->stop(text); };
+  }
+
+  std::string run(unsigned seed) {
+    running = this;
+    *kernel_.hooks = &hooks_;
+    const auto blocks = static_cast<std::size_t>(grid_.blocks[0]) * static_cast<std::size_t>(grid_.blocks[1]) *
+                        static_cast<std::size_t>(grid_.blocks[2]);
+    released_.assign(blocks, -1);
+    for (Range& r : memory_.ranges()) r.forget();
+    std::vector<std::size_t> order(blocks);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (seed != 0) std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+    for (const std::size_t b : order) {
+      run_block(b);
+      if (!error_.empty()) break;
+    }
+    *kernel_.hooks = nullptr;
+    running = nullptr;
+    return error_;
+  }
+
+ private:
+  struct Now {
+    int warp_interval = 0;
+  };
+
+  void run_block(std::size_t block) {
+    block_ = static_cast<int>(block);
+    interval_ = 0;
+    warp_intervals_.assign(count_, Now{});
+    for (Range* r : {dynamic_.get(), static_.get()}) {
+      r->forget();
+      std::memset(r->data(), 0xCD, r->bytes());
+    }
+    const auto x = static_cast<std::size_t>(grid_.blocks[0]), y = static_cast<std::size_t>(grid_.blocks[1]);
+    const auto tx = static_cast<std::size_t>(grid_.threads[0]), ty = static_cast<std::size_t>(grid_.threads[1]);
+    const auto index = [](std::size_t a, std::size_t b, std::size_t c) {
+      return OctavoIndex3{static_cast<unsigned>(a), static_cast<unsigned>(b), static_cast<unsigned>(c)};
+    };
+    for (std::size_t t = 0; t < count_; ++t) {
+      threads_[t] = Thread{};
+      threads_[t].ids = {index(t % tx, t / tx % ty, t / tx / ty), index(block % x, block / x % y, block / x / y),
+                         index(tx, ty, static_cast<std::size_t>(grid_.threads[2])),
+                         index(x, y, static_cast<std::size_t>(grid_.blocks[2]))};
+      fibers_.start(t, [](std::size_t i) { running->thread_main(i); });
+    }
+    while (error_.empty()) {
+      bool moved = false, left = false;
+      for (std::size_t t = 0; t < count_ && error_.empty(); ++t) {
+        left = left || threads_[t].state != Thread::State::done;
+        if (threads_[t].state != Thread::State::ready) continue;
+        current_ = t;
+        hooks_.thread = &threads_[t].ids;
+        fibers_.resume(t);
+        moved = true;
+      }
+      if (!left) return;
+      if (error_.empty() && !open_barriers() && !moved) diagnose();
+    }
+  }
+
+  void thread_main(std::size_t t) {
+    using Entry = void (*)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                           void*, void*, void*, void*, void*, void*, void*, void*, void*);
+    const auto& p = parameters_;  // more than it takes do no harm: the caller cleans up
+    reinterpret_cast<Entry>(kernel_.entry)(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13],
+                                           p[14], p[15], p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23]);
+    threads_[t].state = Thread::State::done;
+    fibers_.leave();
+  }
+
+  Moment now() { return {block_, static_cast<int>(current_), interval_, warp_intervals_[current_ / kWarp].warp_interval}; }
+  Now& mine() { return warp_intervals_[current_ / kWarp]; }
+
+  /// The thread will not go on.
+  void stop(std::string text) {
+    if (error_.empty()) error_ = std::move(text);
+    fibers_.leave();
+  }
+
+  Range* find(const void* p) {
+    for (Range* r : {dynamic_.get(), static_.get()}) {
+      if (r->holds(p, 1)) return r;
+    }
+    return memory_.reserves(p) ? memory_.find(p) : nullptr;
+  }
+
+  Range* range_of(const void* p, unsigned n, const char* doing) {
+    Range* r = find(p);
+    if (r != nullptr && r->holds(p, n)) return r;
+    const auto* at = static_cast<const std::byte*>(p);
+    const auto who = fmt::format("block {} thread {} {} {} bytes", block_, current_, doing, n);
+    if (r != nullptr) {
+      stop(fmt::format("{} at byte {} of {}, which has {}", who, at - r->data(), r->name(), r->bytes()));
+    } else {
+      stop(fmt::format("{} at an address of no buffer ({} bytes behind the dynamic shared memory's beginning)", who,
+                       at - dynamic_->data()));
+    }
+    return nullptr;
+  }
+
+  void access(const void* p, unsigned n, bool write, bool aligned) {
+    const auto* at = static_cast<const std::byte*>(p);
+    if (fibers_.on_stack(p)) return;
+    const bool is_static = at >= kernel_.static_shared_begin && at < kernel_.static_shared_end;
+    if (!is_static && at >= kernel_.image_begin && at < kernel_.image_end) {  // tables; code writes to none
+      if (write) stop(fmt::format("block {} thread {} writes {} bytes behind a static shared array", block_, current_, n));
+      return;
+    }
+    if (at >= reinterpret_cast<std::byte*>(&hooks_) && at < reinterpret_cast<std::byte*>(&hooks_ + 1)) return;
+    const auto* first = reinterpret_cast<const std::byte*>(threads_.data());
+    if (at >= first && at < first + threads_.size() * sizeof(Thread)) return;  // threadIdx and its like
+    Range* r = range_of(p, n, write ? "writes" : "reads");
+    if (r == nullptr) return;
+    const auto offset = static_cast<std::size_t>(at - r->data());
+    const auto where = reinterpret_cast<std::uintptr_t>(p);
+    if (aligned && where % n != 0)
+      return stop(fmt::format("block {} thread {} {} {} bytes at byte {} of {}, which is not aligned", block_, current_,
+                              write ? "writes" : "reads", n, offset, r->name()));
+    std::string wrong = write ? r->write(offset, n, now(), released_) : r->read(offset, n, now(), released_);
+    if (!wrong.empty()) stop(std::move(wrong));
+  }
+
+  void atomic(const void* p, unsigned n) {
+    Range* r = range_of(p, n, "changes");
+    if (r == nullptr) return;
+    std::string wrong = r->atomic(static_cast<std::size_t>(static_cast<const std::byte*>(p) - r->data()), n, now());
+    released_[static_cast<std::size_t>(block_)] = interval_;
+    if (!wrong.empty()) stop(std::move(wrong));
+  }
+
+  void barrier(int id, int threads, int line) {
+    Thread& t = threads_[current_];
+    t.state = Thread::State::barrier;
+    t.barrier = id;
+    t.barrier_threads = threads == 0 ? static_cast<int>(count_) : threads;
+    t.line = line;
+    fibers_.leave();
+  }
+
+  /// Opens the barriers that all of their threads have come to. Named barriers order their own threads, which the checks treat as
+  /// an order of all: only barrier 0 is known to be of the whole block.
+  bool open_barriers() {
+    bool opened = false;
+    for (int id = 0; id < 16; ++id) {
+      std::vector<Thread*> waiting;
+      for (Thread& t : threads_) {
+        if (t.state == Thread::State::barrier && t.barrier == id) waiting.push_back(&t);
+      }
+      if (waiting.empty() || static_cast<int>(waiting.size()) < waiting[0]->barrier_threads) continue;
+      for (const Thread* t : waiting) {
+        if (t->line == waiting[0]->line) continue;
+        error_ = fmt::format("block {}: threads wait at different barriers of the text, at lines {} and {}", block_,
+                             waiting[0]->line, t->line);
+        return true;
+      }
+      for (Thread* t : waiting) t->state = Thread::State::ready;
+      ++interval_;
+      opened = true;
+    }
+    return opened;
+  }
+
+  void collective(unsigned mask, int line, void* mine, void (*together)(void**)) {
+    Thread& t = threads_[current_];
+    t.state = Thread::State::collective;
+    t.line = line;
+    t.mask = mask;
+    t.mine = mine;
+    const std::size_t first = current_ / kWarp * kWarp;
+    void* lanes[kWarp] = {};
+    bool all = (mask >> (current_ - first) & 1U) != 0;
+    for (std::size_t l = 0; l < kWarp && first + l < count_; ++l) {
+      const Thread& other = threads_[first + l];
+      if ((mask >> l & 1U) == 0) continue;
+      all = all && other.state == Thread::State::collective && other.line == line && other.mask == mask;
+      lanes[l] = other.mine;
+    }
+    if (!all) return fibers_.leave();
+    together(lanes);
+    for (std::size_t l = 0; l < kWarp && first + l < count_; ++l) {
+      if ((mask >> l & 1U) != 0) threads_[first + l].state = Thread::State::ready;
+    }
+  }
+
+  void copy_async(void* to, const void* from, int bytes, int source_bytes) {
+    const auto n = static_cast<unsigned>(bytes);
+    if (source_bytes > 0) access(from, static_cast<unsigned>(source_bytes), false, false);
+    if (reinterpret_cast<std::uintptr_t>(from) % n != 0 || reinterpret_cast<std::uintptr_t>(to) % n != 0)
+      return stop(
+          fmt::format("block {} thread {}: a cp.async of {} bytes between addresses that are not aligned", block_, current_, n));
+    access(to, n, true, false);
+    Range* r = range_of(to, n, "copies");
+    if (r == nullptr) return;
+    if (!r->shared()) return stop(fmt::format("block {} thread {}: a cp.async to {}", block_, current_, r->name()));
+    r->copying(static_cast<std::size_t>(static_cast<std::byte*>(to) - r->data()), n);
+    threads_[current_].open.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, source_bytes, r});
+  }
+
+  void commit() {
+    Thread& t = threads_[current_];
+    t.groups.push_back(std::move(t.open));
+    t.open.clear();
+  }
+
+  void wait(int groups) {
+    Thread& t = threads_[current_];
+    while (static_cast<int>(t.groups.size()) > groups) {
+      for (const Copy& c : t.groups.front()) {
+        std::memcpy(c.to, c.from, static_cast<std::size_t>(c.source_bytes));
+        std::memset(c.to + c.source_bytes, 0, static_cast<std::size_t>(c.bytes - c.source_bytes));
+        c.range->copied(static_cast<std::size_t>(c.to - c.range->data()), static_cast<std::size_t>(c.bytes), now());
+      }
+      t.groups.pop_front();
+    }
+  }
+
+  /// Nothing can go on: says who waits where.
+  void diagnose() {
+    std::string text;
+    std::size_t done = 0;
+    for (const Thread& t : threads_) done += t.state == Thread::State::done;
+    std::vector<std::string> seen;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Thread& t = threads_[i];
+      if (t.state == Thread::State::done) continue;
+      std::string where =
+          fmt::format("at a {} in line {}", t.state == Thread::State::barrier ? "barrier" : "warp's operation", t.line);
+      if (std::find(seen.begin(), seen.end(), where) != seen.end()) continue;
+      text += fmt::format("{}thread {} waits {}", text.empty() ? "" : ", ", i, where);
+      seen.push_back(std::move(where));
+    }
+    error_ = fmt::format("block {} cannot go on: {}; {} of {} threads have ended", block_, text, done, count_);
+  }
+
+  static Runner* running;
+  const HostKernel& kernel_;
+  const Grid& grid_;
+  GlobalMemory& memory_;
+  std::size_t count_;
+  std::vector<Thread> threads_;
+  Fibers fibers_;
+  std::vector<std::byte> dynamic_memory_;
+  std::array<void*, kMaxParameters> parameters_{};
+  std::unique_ptr<Range> dynamic_, static_;
+  OctavoHooks hooks_{};
+  std::vector<int> released_;
+  std::vector<Now> warp_intervals_;  ///< a warp each
+  int block_ = 0, interval_ = 0;
+  std::size_t current_ = 0;
+  std::string error_;
+};
+
+Runner* Runner::running = nullptr;
+
+}  // namespace
+
+std::string run_grid(const HostKernel& kernel, const Grid& grid, const std::vector<void*>& parameters, GlobalMemory& memory,
+                     unsigned seed) {
+  if (parameters.size() > kMaxParameters) return fmt::format("{} parameters, at most {}", parameters.size(), kMaxParameters);
+  for (int k = 0; k < 3; ++k) {
+    if (grid.blocks[static_cast<std::size_t>(k)] < 1 || grid.threads[static_cast<std::size_t>(k)] < 1) return "an empty grid";
+  }
+  return Runner(kernel, grid, parameters, memory).run(seed);
+}
+
+}  // namespace octavo::testing

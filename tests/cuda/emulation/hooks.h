@@ -1,0 +1,31 @@
+// What a kernel compiled for the host calls, and what it reads of the thread that runs. Plain C structures: both sides include this.
+#pragma once
+
+struct OctavoIndex3 {
+  unsigned x, y, z;
+};
+
+/// The CUDA thread that runs now.
+struct OctavoThread {
+  OctavoIndex3 thread, block, block_dim, grid_dim;
+};
+
+struct OctavoHooks {
+  const OctavoThread* thread;  ///< of the running fiber
+  void* dynamic_shared;
+  /// Before each access of memory. `aligned`: the instruction faults unless the address is a multiple of `bytes`.
+  void (*access)(const void* address, unsigned bytes, int write, int aligned);
+  /// Before an atomic operation on global or shared memory.
+  void (*atomic)(const void* address, unsigned bytes);
+  /// __syncthreads (id 0) or a named barrier of `threads` threads; `line` tells barriers of the text apart.
+  void (*barrier)(int id, int threads, int line);
+  /// Waits until all lanes of `mask` have come to this line; the last one calls `together` with each lane's `mine` (null: not there).
+  void (*collective)(unsigned mask, int line, void* mine, void (*together)(void** lanes));
+  /// After a __syncwarp: what lanes wrote before it may be read by the others.
+  void (*warp_barrier)(void);
+  /// cp.async of `bytes` bytes, of which the first `source_bytes` are copied and the others zero.
+  void (*copy_async)(void* shared, const void* global, int bytes, int source_bytes);
+  void (*commit)(void);
+  void (*wait)(int groups);  ///< all but the latest `groups` groups of this thread are complete
+  void (*trap)(const char* message);
+};

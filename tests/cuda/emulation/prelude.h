@@ -1,0 +1,185 @@
+// The host's form of the functions that every text may use: the names and meanings of src/cuda/prelude.inc.
+#pragma once
+
+#define OCTAVO_DEVICE static inline
+#define OCTAVO_TABLE static const unsigned char
+#define OCTAVO_KERNEL(threads, blocks) extern "C" __global__ void
+#define OCTAVO_SHARED(name) unsigned char* const name = (unsigned char*)octavo_hooks->dynamic_shared
+#define OCTAVO_UNROLL
+#define OCTAVO_NO_UNROLL
+
+OCTAVO_DEVICE int octavo_thread() {
+  return (int)threadIdx.x;
+}
+OCTAVO_DEVICE int octavo_block() {
+  return (int)blockIdx.x;
+}
+OCTAVO_DEVICE int octavo_block_y() {
+  return (int)blockIdx.y;
+}
+OCTAVO_DEVICE int octavo_blocks() {
+  return (int)gridDim.x;
+}
+#define octavo_barrier() __syncthreads()
+OCTAVO_DEVICE void octavo_wait_for_previous() {}
+OCTAVO_DEVICE void octavo_let_next_start() {}
+
+template <int bytes, bool near_copy>
+OCTAVO_DEVICE void octavo_copy_async(void* shared, const void* global) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
+  octavo_hooks->copy_async(shared, global, bytes, bytes);
+}
+OCTAVO_DEVICE void octavo_copy_commit() {
+  octavo_hooks->commit();
+}
+template <int groups>
+OCTAVO_DEVICE void octavo_copy_wait() {
+  octavo_hooks->wait(groups);
+}
+
+struct OctavoMatrices {
+  const void* row;
+  unsigned* r;
+  int count;
+};
+OCTAVO_UNCHECKED static void octavo_matrices_together(void** lanes) {
+  for (int l = 0; l < 32; ++l) {
+    auto* mine = (OctavoMatrices*)lanes[l];
+    if (mine == nullptr) return octavo_hooks->trap("ldmatrix without all lanes of the warp");
+    for (int k = 0; k < mine->count; ++k) {
+      const auto* row = (const unsigned char*)((OctavoMatrices*)lanes[8 * k + l / 4])->row;
+      __builtin_memcpy(&mine->r[k], row + l % 4 * 4, 4);
+    }
+  }
+}
+template <int count>
+OCTAVO_UNCHECKED static void octavo_matrices_at(int line, unsigned (&r)[count], const void* row) {
+  if (octavo_lane() < 8 * count) octavo_hooks->access(row, 16, 0, 1);
+  unsigned values[count];  // r may be where other lanes' rows are named
+  OctavoMatrices m{row, values, count};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_matrices_together);
+  for (int k = 0; k < count; ++k) r[k] = values[k];
+}
+#define octavo_load_matrices(r, row) octavo_matrices_at(__LINE__, r, row)
+
+struct OctavoMma {
+  int* c;
+  const unsigned* a;
+  unsigned b[2];
+};
+// c[16][8] += a[16][32] b[32][8]. Lane l holds, with g = l / 4 and t = l % 4: of a, bytes 4t..4t+3 (a0, a1) and 16+4t.. (a2, a3) of
+// rows g (a0, a2) and g + 8 (a1, a3); of b, rows 4t..4t+3 (b0) and 16+4t.. (b1) of column g; of c, columns 2t and 2t+1 of rows g
+// (c0, c1) and g + 8 (c2, c3).
+OCTAVO_UNCHECKED static void octavo_mma_together(void** lanes) {
+  signed char b[8][32];
+  for (int l = 0; l < 32; ++l) {
+    auto* m = (OctavoMma*)lanes[l];
+    if (m == nullptr) return octavo_hooks->trap("mma without all lanes of the warp");
+    for (int k = 0; k < 2; ++k) __builtin_memcpy(&b[l / 4][16 * k + l % 4 * 4], &m->b[k], 4);
+  }
+  for (int row = 0; row < 16; ++row) {
+    unsigned char a[32];
+    for (int t = 0; t < 4; ++t) {
+      const auto* m = (OctavoMma*)lanes[row % 8 * 4 + t];
+      __builtin_memcpy(&a[4 * t], &m->a[row / 8], 4);
+      __builtin_memcpy(&a[16 + 4 * t], &m->a[2 + row / 8], 4);
+    }
+    for (int column = 0; column < 8; ++column) {
+      int sum = 0;
+      for (int k = 0; k < 32; ++k) sum += (int)a[k] * (int)b[column][k];
+      int& c = ((OctavoMma*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2];
+      c = (int)((unsigned)c + (unsigned)sum);
+    }
+  }
+}
+OCTAVO_UNCHECKED static void octavo_mma_at(int line, int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  OctavoMma m{c, a, {b0, b1}};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_mma_together);
+}
+#define octavo_mma_u8s8(c, a, b0, b1) octavo_mma_at(__LINE__, c, a, b0, b1)
+
+OCTAVO_DEVICE int octavo_dot4_u8s8(unsigned a, unsigned b, int c) {
+  for (int i = 0; i < 4; ++i) c += (int)(a >> (8 * i) & 255) * (int)(signed char)(b >> (8 * i));
+  return c;
+}
+OCTAVO_DEVICE unsigned octavo_permute(unsigned low, unsigned high, unsigned selector) {
+  return __byte_perm(low, high, selector);
+}
+#define octavo_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
+
+template <int bytes>
+OCTAVO_DEVICE void octavo_read(unsigned* r, const void* p) {
+  if (bytes == 16) {
+    const uint4 v = *(const uint4*)p;
+    r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
+  } else if (bytes == 8) {
+    const uint2 v = *(const uint2*)p;
+    r[0] = v.x, r[1] = v.y;
+  } else if (bytes == 4) {
+    r[0] = *(const unsigned*)p;
+  } else if (bytes == 2) {
+    r[0] = *(const unsigned short*)p;
+  } else {
+    r[0] = *(const unsigned char*)p;
+  }
+}
+template <int bytes>
+OCTAVO_DEVICE void octavo_write(void* p, const unsigned* r) {
+  if (bytes == 16) {
+    *(uint4*)p = make_uint4(r[0], r[1], r[2], r[3]);
+  } else if (bytes == 8) {
+    *(uint2*)p = make_uint2(r[0], r[1]);
+  } else if (bytes == 4) {
+    *(unsigned*)p = r[0];
+  } else if (bytes == 2) {
+    *(unsigned short*)p = (unsigned short)r[0];
+  } else {
+    *(unsigned char*)p = (unsigned char)r[0];
+  }
+}
+OCTAVO_DEVICE void octavo_atomic_add(int* p, int v) {
+  atomicAdd(p, v);
+}
+OCTAVO_DEVICE int octavo_atomic_next(int* p) {
+  return atomicAdd(p, 1);
+}
+OCTAVO_DEVICE int octavo_read_shared_sum(const int* p) {
+  return *p;
+}
+OCTAVO_DEVICE void octavo_fence() {}
+
+OCTAVO_DEVICE unsigned octavo_pack_bytes(int low, int high, int a, int b, int c, int d) {
+  const auto byte = [&](int v) { return (unsigned)(v < low ? low : v > high ? high : v) & 255u; };
+  return byte(a) | byte(b) << 8 | byte(c) << 16 | byte(d) << 24;
+}
+OCTAVO_DEVICE unsigned octavo_pack_u8(int a, int b, int c, int d) {
+  return octavo_pack_bytes(0, 255, a, b, c, d);
+}
+OCTAVO_DEVICE unsigned octavo_pack_s8(int a, int b, int c, int d) {
+  return octavo_pack_bytes(-128, 127, a, b, c, d);
+}
+
+OCTAVO_DEVICE float octavo_gt(float a, float b, float c, float d) {
+  return a > b ? c : d;
+}
+OCTAVO_DEVICE float octavo_lt(float a, float b, float c, float d) {
+  return a < b ? c : d;
+}
+OCTAVO_DEVICE float octavo_eq(float a, float b, float c, float d) {
+  return a == b ? c : d;
+}
+
+OCTAVO_DEVICE unsigned short octavo_f16_bits(float v) {
+  return __builtin_bit_cast(unsigned short, (_Float16)v);
+}
+OCTAVO_DEVICE float octavo_f16_value(unsigned short h) {
+  return (float)__builtin_bit_cast(_Float16, h);
+}
+OCTAVO_DEVICE unsigned short octavo_bf16_bits(float v) {
+  const unsigned b = (unsigned)__float_as_int(v);
+  if ((b & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((b >> 16) | 0x40u);
+  return (unsigned short)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+OCTAVO_DEVICE float octavo_bf16_value(unsigned short h) {
+  return __int_as_float((int)((unsigned)h << 16));
+}
