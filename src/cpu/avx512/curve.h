@@ -1,13 +1,15 @@
-// A smooth activation and the rounding behind it as one piecewise polynomial, proven vector by vector.
+// A smooth activation and the rounding behind it as one piecewise polynomial with an error window. The window is sampled, not proven.
 //
 //   written:  code = clamp(round(steps(f(x))) + zero),  x = scale[c] * acc + bias[c],  f: a SiLU, tanh, GELU, ... in floats
 //   computed: z = p(t), t = m[c] * acc + b[c] clamped to 16 intervals; p approximates 65536 * (code before rounding + 1/2)
 //
-// Why: f is some 25 dependent instructions, the polynomial 10. Exact: z is an integer whose bits 16 to 23 are the code unless the
-// value lies within z's error of a place where codes change, and then the low 16 bits of z are less than `window`. Such a group of
-// up to 64 codes (1 to 3 of 100) is computed again as written, in a routine of its own. The error is bounded by comparison with the
-// oracle at some thousand places (noise of the written floats included), with a margin, plus what rounding m, b and t can do to a
-// channel. Only functions that are known are replaced: between those places they do nothing unexpected.
+// Why    f is some 25 dependent instructions, the polynomial is 10.
+// Exact  where the error of z stays below the window: z is an integer whose bits 16 to 23 are the code unless the value lies within
+//        z's error of a place where codes change, and then the low 16 bits of z are less than `window`. Such a group of up to 64
+//        codes (1 to 3 of 100) is computed again as written, in a routine of its own.
+// Bound  the error is the largest one found by comparison with the oracle at some thousand arguments, rounding noise of the written
+//        floats included, times a safety factor, plus what rounding m, b and t can do to a channel. That is a sample: no proof
+//        covers the arguments in between. Only functions that are known to be smooth are replaced.
 #pragma once
 
 #include <array>
