@@ -38,16 +38,9 @@ const std::vector<const MovingLaw*>& moving_laws() {
 
 const std::vector<const rewrite::Rule*>& laws() {
   static const std::vector<const rewrite::Rule*> list = [] {
-    std::vector<const rewrite::Rule*> all{&pair_quantize_dequantize(),
-                                          &code_constant(),
-                                          &fold_coded_move(),
-                                          &spell_quantizer(),
-                                          &merge_view(),
-                                          &drop_relu(),
-                                          &drop_clip(),
-                                          &drop_requantize(),
-                                          &narrow_concat(),
-                                          &number_values()};
+    std::vector<const rewrite::Rule*> all{
+        &pair_quantize_dequantize(), &code_constant(), &fold_coded_move(), &spell_quantizer(), &merge_view(),   &drop_relu(),
+        &drop_leaky_relu(),          &drop_clip(),     &drop_requantize(), &narrow_concat(),   &number_values()};
     all.insert(all.end(), moving_laws().begin(), moving_laws().end());
     all.insert(all.end(), {&move_dequantize(), &move_recode(), &sink_quantize(), &view_before_quantize(), &merge_quantize()});
     return all;

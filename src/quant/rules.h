@@ -16,6 +16,7 @@ namespace octavo::quant {
 // Labels that change nothing.
 [[nodiscard]] const rewrite::Rule& merge_view();
 [[nodiscard]] const rewrite::Rule& drop_relu();
+[[nodiscard]] const rewrite::Rule& drop_leaky_relu();
 [[nodiscard]] const rewrite::Rule& drop_clip();
 [[nodiscard]] const rewrite::Rule& number_values();
 // Parts that nobody reads.

@@ -197,6 +197,8 @@ def microsoft(c):
     x, bias = {"x": c.real(2, 3, 8)}, {"b": c.real(8)}
     c.op("FastGelu", "FastGelu", x, bias, rel=1e-3, **ms)
     c.op("BiasGelu", "BiasGelu", x, bias, rel=1e-4, **ms)
+    c.op("QuickGelu", "QuickGelu", x, rel=1e-4, **ms)
+    c.op("QuickGelu_alpha", "QuickGelu", x, rel=1e-4, alpha=0.5, **ms)
     c.op("FusedMatMul", "FusedMatMul", {"a": c.real(2, 4, 3), "b": c.real(2, 5, 4)}, transA=1, transB=1, alpha=0.5, **ms)
     c.op("SkipLayerNormalization", "SkipLayerNormalization", {**x, "s": c.real(2, 3, 8)}, {"g": c.real(8), "beta": c.real(8), **bias}, epsilon=1e-3, rel=1e-4, **ms)
     c.op("SkipSimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", {**x, "s": c.real(2, 3, 8)}, {"g": c.real(8)}, epsilon=1e-3, rel=1e-4, **ms)

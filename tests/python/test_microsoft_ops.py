@@ -24,6 +24,7 @@ CASES = {
     "FusedMatMul": ([real(2, 3, 4), real(2, 5, 4)], {"transB": 1, "alpha": 0.5}, 1),
     "FastGelu": ([real(2, 5), real(5)], {}, 1),
     "BiasGelu": ([real(2, 5), real(5)], {}, 1),
+    "QuickGelu": ([real(2, 5)], {"alpha": 0.5}, 1),
     "SkipLayerNormalization": ([real(2, 3, 8), real(2, 3, 8), real(8), real(8), real(8)], {"epsilon": 0.001}, 1),
     "SkipSimplifiedLayerNormalization": ([real(2, 3, 8), real(2, 3, 8), real(8)], {"epsilon": 0.001}, 1),
     "MatMulIntegerToFloat": ([codes(np.uint8, 3, 40), codes(np.int8, 40, 6), np.float32(0.02), np.abs(real(6)) + 0.01, np.uint8(120),
