@@ -84,7 +84,7 @@ TEST(Ranges, HostileBytesAreReadOrRefused) {
 TEST(Ranges, EveryTableOfTheSharedFolderIsReadAndWrittenAgain) {
   const char* set = std::getenv("OCTAVO_TEST_DATA");
   const std::filesystem::path folder = std::filesystem::path(set != nullptr ? set : OCTAVO_SOURCE_DIR "/../shared") / "caches";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << folder;
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().string());

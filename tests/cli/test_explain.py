@@ -149,7 +149,7 @@ def test_what_costs_says_why(name, tmp_path):
     """Every copy, requantizing pass and float region: a reason, the nodes of the file that cause it, and a way out."""
     model = QDQ if name == "digits" else two_grids(tmp_path / "m.onnx") if name == "two grids" else DATA / f"models/{name}.onnx"
     if not model.exists():
-        pytest.skip("needs the test data")
+        pytest.skip("OCTAVO_TEST_DATA: the test data is not there")
     nodes = {n.name or f"{n.op_type}_{i}" for i, n in enumerate(onnx.load(model).graph.node)}
     text = octavo("explain", model, "--effort", 0, "--threads", 1, "--copies")
     if text.startswith("no copies"):

@@ -67,7 +67,7 @@ def export(model, folder):
 @pytest.mark.parametrize("model", [QDQ, DATA / "models/mobilenetv2_qdq_perchannel_s8.onnx"], ids=["digits", "mobilenet"])
 def test_layers_and_profile_join(model, tmp_path):
     if not model.exists():
-        pytest.skip("needs the test data")
+        pytest.skip("OCTAVO_TEST_DATA: the test data is not there")
     graph, profile = export(model, tmp_path)
     joined = read(graph, profile)
     convolutions = [(layer, r) for layer, r in joined if layer["ParameterType"] == "Convolution"]

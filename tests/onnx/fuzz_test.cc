@@ -200,7 +200,7 @@ TEST(Fuzz, RealModels) {
   const char* set = std::getenv("OCTAVO_TEST_DATA");
   const std::filesystem::path folder =
       (set ? std::filesystem::path(set) : std::filesystem::path(OCTAVO_SOURCE_DIR) / "../shared") / "models";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no test data in " << folder;
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << folder;
   const std::uint64_t rounds = number_from("OCTAVO_FUZZ_ROUNDS", 400);
   for (const char* file : {"tinycnn_cifar_qoperator.onnx", "tinycnn_cifar_fp32.onnx", "yunet_120x160.onnx"}) {
     std::ifstream in(folder / file, std::ios::binary);

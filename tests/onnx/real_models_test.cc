@@ -38,7 +38,7 @@ std::filesystem::path models() {
 
 TEST_P(RealModel, Imports) {
   const std::filesystem::path path = models() / GetParam().file;
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no test data: " << path;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
   ImportOptions options;
   if (path.filename() == "ppocrv3_det_op14.onnx") options.shapes["x"] = {1, 3, 64, 96};
   const auto m = import_file(path.string(), options);
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(All, RealModel, ::testing::ValuesIn(kModels), [](const 
 
 TEST(RealModels, FaststyleIsRefusedByName) {
   const std::filesystem::path path = models() / "faststyle_candy.onnx";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no test data: " << path;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
   const auto m = import_file(path.string());
   ASSERT_FALSE(m);
   EXPECT_EQ(static_cast<int>(m.error().kind), static_cast<int>(ErrorKind::unsupported));
