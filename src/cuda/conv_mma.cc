@@ -1,0 +1,313 @@
+#include "cuda/conv_mma.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/conv_shape.h"
+#include "cuda/epilogue.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kText =
+#include "cuda/conv.inc"
+    ;
+
+std::int64_t up(std::int64_t v, std::int64_t to) {
+  return (v + to - 1) / to * to;
+}
+std::int64_t parts(std::int64_t v, std::int64_t of) {
+  return (v + of - 1) / of;
+}
+
+/// What follows from shape and tile.
+struct Layout {
+  ConvTile tile;
+  std::int64_t chunks = 4, steps = 1, tiles_m = 1, tiles_n = 1, items = 1, threads = 128;
+  std::int64_t shared = 0, workspace = 0, counters = 0, grid = 1;
+};
+
+Layout layout_of(const ConvShape& s, ConvTile t, const Target& target) {
+  Layout l;
+  l.chunks = t.k / 16;
+  l.steps = parts(s.taps() * s.tap_chunks(), l.chunks);
+  t.splits = static_cast<int>(std::clamp<std::int64_t>(t.splits, 1, l.steps));
+  t.splits = static_cast<int>(parts(l.steps, parts(l.steps, t.splits)));  // every split has a step
+  l.tile = t;
+  l.tiles_m = parts(s.pixels(), t.m), l.tiles_n = parts(s.out_channels, t.n);
+  l.items = l.tiles_m * l.tiles_n * t.splits;
+  l.threads = 32 * t.warps_m * t.warps_n;
+  const std::int64_t a = std::int64_t{t.m} * t.k, b = std::int64_t{t.n} * t.k;
+  l.shared = (t.resident ? l.steps * b : 0) + t.stages * (a + (t.resident ? 0 : b)) + (t.splits > 1 ? 16 : 0);
+  if (t.splits > 1) {
+    l.counters = up(4 * l.tiles_m * l.tiles_n, 256);
+    l.workspace = l.counters + 4 * l.tiles_m * l.tiles_n * t.m * t.n;
+  }
+  l.grid = std::min<std::int64_t>(l.items, std::int64_t{target.multiprocessors} * t.blocks);
+  if (l.grid < l.items) l.grid = std::max<std::int64_t>(l.grid / l.tiles_n, 1) * l.tiles_n;
+  return l;
+}
+
+/// Empty, or why the tile does not fit.
+std::string why_not_tile(const Layout& l, const Target& target) {
+  const ConvTile& t = l.tile;
+  const auto power = [](int v) { return v > 0 && (v & (v - 1)) == 0; };
+  if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
+    return fmt::format("a tile of {}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n);
+  const int run = t.n / t.warps_n / 4;
+  if (run != 4 && run != 8 && run != 16) return fmt::format("{} channels a warp", t.n / t.warps_n);
+  if (t.k != 32 && t.k != 64 && t.k != 128) return fmt::format("steps of {} bytes", t.k);
+  if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512) return fmt::format("a tile of {}x{}", t.m, t.n);
+  if (t.m / t.warps_m * (t.n / t.warps_n) / 32 > 128) return "more than 128 sums a thread";
+  if (l.threads > 1024 || t.blocks < 1 || t.stages < 2 || t.stages > 8)
+    return fmt::format("{} threads, {} stages", l.threads, t.stages);
+  if (t.resident && t.splits > 1) return "a resident filter with split depth";
+  if (l.shared * t.blocks + 1024 * t.blocks > target.shared_bytes + 1024)
+    return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, l.shared);
+  return "";
+}
+
+/// What a multiprocessor of an H100 does in a clock: multiplications at a warp tile's rate, bytes from L2, instructions.
+double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Target& target) {
+  const ConvTile& t = l.tile;
+  constexpr double kClock = 1.7e9, kMacs = 2793, kBytesFromL2 = 20, kMemory = 2.8e12, kEpilogue = 14.0 / 128;
+  const double warp_m = static_cast<double>(t.m) / t.warps_m, warp_n = static_cast<double>(t.n) / t.warps_n;
+  const double depth = static_cast<double>(parts(l.steps, t.splits)) * t.k;
+  // ldmatrix reads a row of both operands for every product: 128 bytes a clock
+  const double products = std::max(t.m * depth * t.n / kMacs * 1.1, t.m * depth * t.n * (1 / warp_m + 1 / warp_n) / 128);
+  const double copied = depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
+  const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 ? 2 : 1);
+  const double rounds = static_cast<double>(parts(l.items, std::min<std::int64_t>(l.grid, target.multiprocessors)));
+  const double overlapped = t.blocks > 1 ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
+                                         : std::max(products, copied) + program;
+  const double latency = 900 + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 1500 : 0);
+  const double busy = rounds * overlapped + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
+  return std::max(busy / kClock, traffic / kMemory) + 1.5e-6;
+}
+
+std::string define(const ConvShape& s, const Layout& l, std::int64_t fill_at) {
+  const ConvTile& t = l.tile;
+  std::string out;
+  const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
+  out += fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
+  out += fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + l.chunks > 32 ? "long long" : "int");
+  number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
+  number("kChannels", s.channels), number("kOutChannels", s.out_channels), number("kPixels", s.pixels());
+  number("kKernelH", s.kernel_h), number("kKernelW", s.kernel_w), number("kStrideH", s.stride_h), number("kStrideW", s.stride_w);
+  number("kDilationH", s.dilation_h), number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top),
+      number("kPadLeft", s.pad_left);
+  out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+  number("kFillCode", s.fill), number("kPiece", std::max(s.piece, 4)), number("kTapChunks", s.tap_chunks());
+  out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
+                     t.resident, t.near_copy);
+  number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);
+  number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", l.steps), number("kBlocksPerProcessor", t.blocks);
+  number("kFillAt", fill_at), number("kCounterBytes", l.counters);
+  return out;
+}
+
+/// The filter as shared memory holds it, step after step for each tile of channels.
+ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l) {
+  const ConvTile& t = l.tile;
+  ir::Tensor out(ir::DType::s8, {l.tiles_n * l.steps * t.n * t.k});
+  auto* to = out.mutable_data<std::int8_t>().data();
+  const int warp_n = t.n / t.warps_n, run = warp_n / 4;
+  const std::int64_t bytes = s.tap_bytes(), taps = s.taps();
+  for (std::int64_t tile = 0; tile < l.tiles_n; ++tile) {
+    for (std::int64_t step = 0; step < l.steps; ++step) {
+      for (int row = 0; row < t.n; ++row) {
+        const int in_warp = row % warp_n;
+        const std::int64_t channel = tile * t.n + row / warp_n * warp_n + in_warp % 8 / 2 * run + in_warp / 8 * 2 + in_warp % 2;
+        if (channel >= s.out_channels) continue;
+        for (int chunk = 0; chunk < l.chunks; ++chunk) {
+          const std::int64_t global = step * l.chunks + chunk, tap = global / s.tap_chunks(), byte = global % s.tap_chunks() * 16;
+          if (tap >= taps) continue;
+          const int turn = l.chunks == 8 ? row & 7 : l.chunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
+          std::int8_t* at = to + ((tile * l.steps + step) * t.n + row) * t.k + 16 * (chunk ^ turn);
+          std::memcpy(at, &w.values[static_cast<std::size_t>((channel * taps + tap) * bytes + byte)],
+                      static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+class ConvMma final : public Family {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
+  [[nodiscard]] bool about(const region::Region& r) const override {
+    return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer;
+  }
+  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    ConvShape s;
+    return why_not(r, plan, target, s);
+  }
+  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
+                                                  const Target& target) const override {
+    ConvShape s;
+    if (!why_not(r, plan, target, s).empty()) return {};
+    double traffic = static_cast<double>(s.batch * s.image + s.out_channels * s.taps() * s.tap_bytes());
+    for (const auto& o : r.stages[0].stores)
+      traffic += static_cast<double>(ir::count(o.dims)) * static_cast<double>(ir::size_of(o.dtype));
+    for (const auto& o : r.stages[0].operands) {
+      if (o.ref.strides[3] != 0)
+        traffic += static_cast<double>(ir::count(o.ref.dims)) * static_cast<double>(ir::size_of(o.ref.dtype));
+    }
+    std::vector<Candidate> out;
+    for (const Layout& l : layouts(s, target)) out.push_back({spell(l.tile), seconds_of(s, l, traffic, target)});
+    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return out;
+  }
+  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
+                                        const Target& target) const override {
+    ConvShape s;
+    if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
+    OCTAVO_TRY(const ConvTile tile, parse_conv_tile(parameters));
+    const Layout l = layout_of(s, tile, target);
+    if (auto why = why_not_tile(l, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
+    const ConvWeights weights = read_weights(r, plan, s);
+    const std::int64_t padded = l.tiles_n * tile.n, fill_at = padded * 4, constants_at = fill_at + 16;
+    EpilogueShape shape;
+    shape.rows = tile.m / tile.warps_m / 8, shape.run = tile.n / tile.warps_n / 4;
+    shape.padded_channels = padded, shape.takes_bias = true, shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
+    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
+    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
+
+    ir::Tensor constants(ir::DType::u8, {constants_at + static_cast<std::int64_t>(e.constants.size())});
+    std::byte* to = constants.mutable_bytes().data();
+    for (std::size_t c = 0; c < weights.start.size(); ++c) {
+      const std::uint32_t start =
+          static_cast<std::uint32_t>(weights.start[c]) + (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c]));
+      std::memcpy(to + 4 * c, &start, 4);
+    }
+    std::memset(to + fill_at, s.fill, 16);
+    if (!e.constants.empty()) std::memcpy(to + constants_at, e.constants.data(), e.constants.size());
+
+    KernelText out;
+    std::string text(kText);
+    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
+    replace("@NAME@", "octavo_conv");
+    replace("@PARAMETERS@",
+            "const unsigned char* x, const unsigned char* weights, const unsigned char* constants, unsigned char* workspace" +
+                e.parameters);
+    replace("@POINTERS@", e.pointers);
+    out.text = define(s, l, fill_at) + e.text + text;
+    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+    Launch launch;
+    launch.function = "octavo_conv";
+    launch.grid = {static_cast<int>(l.grid), 1, 1};
+    launch.block = {static_cast<int>(l.threads), 1, 1};
+    launch.shared_bytes = l.shared;
+    launch.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset},
+                         {Parameter::Kind::constant, 0, 0},
+                         {Parameter::Kind::constant, 1, 0},
+                         {Parameter::Kind::workspace, 0, 0}};
+    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    out.launches.push_back(std::move(launch));
+    out.constants = {pack(s, weights, l), std::move(constants)};
+    out.workspace_bytes = l.workspace;
+    return out;
+  }
+
+ private:
+  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
+    if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
+    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+    if (s.groups != 1) return fmt::format("{} groups", s.groups);
+    if (s.piece < 4) {
+      if (s.pixel != s.channels || s.dilation_w != 1)
+        return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);
+      s.packed_rows = true, s.flat = false;
+    }
+    if (s.taps() > 48) return fmt::format("a kernel of {}x{}", s.kernel_h, s.kernel_w);
+    return "";
+  }
+
+  /// Every tile worth a try, pruned by shape.
+  static std::vector<Layout> layouts(const ConvShape& s, const Target& target) {
+    struct Base {
+      int m, n, warps_m, warps_n, blocks;
+    };
+    static constexpr Base kBases[] = {{128, 128, 2, 2, 2}, {128, 256, 2, 4, 1}, {256, 128, 4, 2, 1}, {256, 64, 4, 1, 2},
+                                      {128, 64, 2, 1, 3},  {128, 64, 4, 1, 3},  {128, 64, 2, 2, 3},  {64, 256, 1, 4, 2},
+                                      {64, 128, 2, 2, 3},  {64, 64, 2, 2, 4},   {64, 64, 2, 1, 4},   {128, 32, 4, 1, 4},
+                                      {256, 32, 8, 1, 2},  {32, 64, 1, 2, 4},   {32, 32, 1, 2, 6},   {32, 128, 1, 4, 3},
+                                      {128, 16, 4, 1, 4},  {64, 32, 2, 1, 6},   {16, 64, 1, 4, 4},   {16, 128, 1, 4, 3}};
+    std::vector<Layout> out;
+    for (const Base& b : kBases) {
+      if (b.n > 2 * s.out_channels && b.n > 32) continue;
+      if (b.m > 2 * s.pixels() && b.m > 32) continue;
+      for (const int k : {32, 64, 128}) {
+        const std::int64_t steps = parts(s.taps() * s.tap_chunks(), k / 16);
+        if ((k == 32) != (s.taps() * s.tap_chunks() <= 2) && s.tap_chunks() != 2 && k == 32) continue;
+        if (k == 128 && s.taps() * s.tap_chunks() < 8) continue;
+        for (const int splits : {1, 2, 4, 8, 16}) {
+          if (splits > 1 &&
+              (splits > steps || parts(s.pixels(), b.m) * parts(s.out_channels, b.n) * splits > 2LL * target.multiprocessors))
+            continue;
+          for (const bool resident : {false, true}) {
+            for (const int stages : {2, 3, 4}) {
+              ConvTile t{b.m, b.n, k, b.warps_m, b.warps_n, stages, splits, b.blocks, resident, s.taps() > 1 && !s.packed_rows};
+              Layout l = layout_of(s, t, target);
+              while (l.tile.blocks > 1 && !why_not_tile(l, target).empty()) {
+                --t.blocks;
+                l = layout_of(s, t, target);
+              }
+              if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
+              if (resident && (l.shared > 100 * 1024 || l.items < 2 * l.grid)) continue;
+              out.push_back(l);
+            }
+          }
+        }
+      }
+    }
+    if (out.empty()) out.push_back(layout_of(s, {32, 32, 64, 1, 2, 2, 1, 2, false, false}, target));
+    return out;
+  }
+};
+
+}  // namespace
+
+Parameters spell(const ConvTile& t) {
+  return {{"tile", fmt::format("{}x{}x{}", t.m, t.n, t.k)},
+          {"warps", fmt::format("{}x{}", t.warps_m, t.warps_n)},
+          {"stages", std::to_string(t.stages)},
+          {"splits", std::to_string(t.splits)},
+          {"blocks", std::to_string(t.blocks)},
+          {"filter", t.resident ? "resident" : "streamed"},
+          {"copies", t.near_copy ? "near" : "far"}};
+}
+
+Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
+  ConvTile t;
+  const auto get = [&](const char* name) {
+    const auto it = parameters.find(name);
+    return it == parameters.end() ? std::string() : it->second;
+  };
+  const std::string filter = get("filter"), copies = get("copies");
+  const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&
+                       std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
+                       std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 &&
+                       std::sscanf(get("splits").c_str(), "%d", &t.splits) == 1 &&
+                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
+  t.resident = filter == "resident", t.near_copy = copies == "near";
+  const bool positive = t.m > 0 && t.n > 0 && t.k >= 32 && t.warps_m > 0 && t.warps_n > 0 && t.splits > 0 && t.blocks > 0;
+  if (!numbers || !positive || (filter != "resident" && filter != "streamed") || (copies != "near" && copies != "far") ||
+      spell(t) != parameters) {
+    std::string all;
+    for (const auto& [name, value] : parameters) all += fmt::format("{}{}={}", all.empty() ? "" : " ", name, value);
+    return fail(ErrorKind::bad_input, fmt::format("conv.u8s8.mma: parameters \"{}\" are not a tile", all));
+  }
+  return t;
+}
+
+const Family& conv_mma_family() {
+  static const ConvMma family;
+  return family;
+}
+
+}  // namespace octavo::cuda

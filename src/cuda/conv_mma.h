@@ -1,0 +1,23 @@
+// The family "conv.u8s8.mma": int8 convolutions as implicit matrix products on tensor cores (conv.inc).
+#pragma once
+
+#include "cuda/family.h"
+
+namespace octavo::cuda {
+
+[[nodiscard]] const Family& conv_mma_family();
+
+/// Settings of the kernel, as its parameters spell them.
+struct ConvTile {
+  int m = 128, n = 128, k = 64;  ///< "tile": pixels x channels x bytes of depth a step
+  int warps_m = 2, warps_n = 2;  ///< "warps"
+  int stages = 3;                ///< "stages": steps of depth in shared memory
+  int splits = 1;                ///< "splits": blocks that share a tile's depth
+  int blocks = 2;                ///< "blocks": per multiprocessor
+  bool resident = false;         ///< "filter": "resident" or "streamed"
+  bool near_copy = false;        ///< "copies": "near" (through L1) or "far"
+};
+[[nodiscard]] Parameters spell(const ConvTile& tile);
+[[nodiscard]] Result<ConvTile> parse_conv_tile(const Parameters& parameters);
+
+}  // namespace octavo::cuda

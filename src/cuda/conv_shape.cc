@@ -1,0 +1,102 @@
+#include "cuda/conv_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace octavo::cuda {
+namespace {
+
+std::vector<std::int64_t> ints(const ir::Attrs& attrs, const char* name, std::vector<std::int64_t> otherwise) {
+  auto v = ir::get_ints(attrs, name);
+  return v.empty() ? otherwise : v;
+}
+
+std::int64_t weight_zero(const region::Anchor& a, std::int64_t channel) {
+  const auto& z = a.weight_zero;
+  return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
+}
+
+/// Calls f(channel, channel of the group, row, column, weight less its zero point).
+template <class F>
+void each_weight(const region::Anchor& a, const region::Plan& plan, F f) {
+  const region::TensorRef& w = *a.weights;
+  const auto* data = plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset;
+  for (std::int64_t o = 0; o < w.dims[0]; ++o) {
+    const std::int64_t zero = weight_zero(a, o);
+    for (std::int64_t c = 0; c < w.dims[1]; ++c) {
+      for (std::int64_t y = 0; y < w.dims[2]; ++y) {
+        for (std::int64_t x = 0; x < w.dims[3]; ++x) {
+          const auto at = o * w.strides[0] + c * w.strides[1] + y * w.strides[2] + x * w.strides[3];
+          f(o, c, y, x, static_cast<std::int64_t>(static_cast<std::int8_t>(data[at])) - zero);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape) {
+  if (region.stages.size() != 1) return fmt::format("{} stages", region.stages.size());
+  const region::Stage& s = region.stages[0];
+  const region::Anchor& a = s.anchor;
+  if (a.op != ir::Op::conv || !a.integer || !a.weights) return "not an integer convolution";
+  const region::TensorRef& x = a.inputs[0];
+  if (x.dims.size() != 4 || s.space.size() != 4) return fmt::format("an input of rank {}", x.dims.size());
+  if (x.dtype != ir::DType::u8 || a.weights->dtype != ir::DType::s8)
+    return fmt::format("{} activations and {} weights", ir::name_of(x.dtype), ir::name_of(a.weights->dtype));
+  if (!x.quantizer || !x.quantizer->per_tensor()) return "activations that are not quantized per tensor";
+  if (plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data.empty()) return "weights that are no constant of the plan";
+  if (ir::count(s.space) == 0) return "an empty result";
+  const auto strides = ints(a.attrs, "strides", {1, 1}), pads = ints(a.attrs, "pads", {0, 0, 0, 0}),
+             dilations = ints(a.attrs, "dilations", {1, 1});
+  shape.batch = x.dims[0], shape.in_h = x.dims[2], shape.in_w = x.dims[3];
+  shape.groups = ir::get_int(a.attrs, "group", 1);
+  shape.channels = a.weights->dims[1];
+  shape.out_channels = s.space[1], shape.out_h = s.space[2], shape.out_w = s.space[3];
+  shape.kernel_h = a.weights->dims[2], shape.kernel_w = a.weights->dims[3];
+  shape.stride_h = strides[0], shape.stride_w = strides[1];
+  shape.dilation_h = dilations[0], shape.dilation_w = dilations[1];
+  shape.pad_top = pads[0], shape.pad_left = pads[1];
+  shape.image = x.strides[0], shape.row = x.strides[2], shape.pixel = x.strides[3];
+  // Strides of dimensions with one element say nothing.
+  if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;
+  if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
+  if (shape.batch == 1) shape.image = shape.in_h * shape.row;
+  shape.fill = x.quantizer->zero_point[0];
+  if (shape.fill < 0 || shape.fill > 255) return fmt::format("a zero point of {}", shape.fill);
+  if (x.dims[1] > 1 && x.strides[1] != 1) return fmt::format("channels {} bytes apart", x.strides[1]);
+  if (shape.pixels() > INT32_MAX / 2) return fmt::format("{} pixels", shape.pixels());
+  const bool plain = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 && shape.stride_w == 1 &&
+                     shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w;
+  shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.image == shape.in_h * shape.row;
+  std::int64_t common = 16;
+  for (const std::int64_t v : {shape.channels, x.offset, shape.image, shape.row, shape.pixel}) common = std::gcd(common, v);
+  shape.piece = static_cast<int>(common);
+  bool fits = true;
+  each_weight(a, plan, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
+  if (!fits) return "weights that leave 8 bits once their zero point is subtracted";
+  return "";
+}
+
+ConvWeights read_weights(const region::Region& region, const region::Plan& plan, const ConvShape& shape) {
+  const region::Anchor& a = region.stages[0].anchor;
+  const std::int64_t bytes = shape.tap_bytes(), taps = shape.taps();
+  ConvWeights out;
+  out.values.resize(static_cast<std::size_t>(shape.out_channels * taps * bytes));
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(shape.out_channels)), sizes(sums.size());
+  each_weight(a, plan, [&](std::int64_t o, std::int64_t c, std::int64_t y, std::int64_t x, std::int64_t w) {
+    const std::int64_t tap = shape.packed_rows ? y : y * shape.kernel_w + x, byte = shape.packed_rows ? x * shape.channels + c : c;
+    out.values[static_cast<std::size_t>((o * taps + tap) * bytes + byte)] = static_cast<std::int8_t>(w);
+    sums[static_cast<std::size_t>(o)] += w;
+    sizes[static_cast<std::size_t>(o)] += std::abs(w);
+  });
+  for (const std::int64_t sum : sums) out.start.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(-shape.fill * sum)));
+  for (const std::int64_t size : sizes) out.largest_sum = std::max(out.largest_sum, 255.0 * static_cast<double>(size));
+  return out;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,39 @@
+// An int8 convolution as a matrix product, read off a region: what kernels need to know, in bytes and elements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/family.h"
+
+namespace octavo::cuda {
+
+struct ConvShape {
+  std::int64_t batch = 1, in_h = 1, in_w = 1, channels = 1;  ///< channels: of one group
+  std::int64_t out_channels = 1, out_h = 1, out_w = 1, groups = 1;
+  std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  std::int64_t image = 0, row = 0, pixel = 0;  ///< strides of the activations, bytes
+  int fill = 0;                                ///< the zero point's code: what pixels outside the image hold
+  int piece = 16;            ///< bytes that every run of channels can be copied by; below 4 only where rows are packed
+  bool packed_rows = false;  ///< a kernel row's bytes are neighbours in memory, and its taps count as one
+  bool flat = false;         ///< 1x1 without strides over dense rows: pixel p is at p * pixel
+  [[nodiscard]] std::int64_t pixels() const { return batch * out_h * out_w; }
+  [[nodiscard]] std::int64_t taps() const { return packed_rows ? kernel_h : kernel_h * kernel_w; }
+  [[nodiscard]] std::int64_t tap_bytes() const { return packed_rows ? kernel_w * channels : channels; }
+  [[nodiscard]] std::int64_t tap_chunks() const { return (tap_bytes() + 15) / 16; }  ///< of 16 bytes
+  [[nodiscard]] bool wide_offsets() const { return batch * image > INT32_MAX || pixels() * out_channels * 4 > INT32_MAX; }
+};
+
+/// A stage with an integer conv of rank 4: fills `shape`. Returns why kernels cannot take it, with the values; empty: they can.
+[[nodiscard]] std::string read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape);
+
+/// Weights less their zero points, [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
+struct ConvWeights {
+  std::vector<std::int8_t> values;
+  std::vector<std::int32_t> start;  ///< one a channel: -zx * sum of its weights
+  double largest_sum = 0;           ///< bound of |sum (x - zx) * w| over channels
+};
+[[nodiscard]] ConvWeights read_weights(const region::Region& region, const region::Plan& plan, const ConvShape& shape);
+
+}  // namespace octavo::cuda

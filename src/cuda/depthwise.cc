@@ -1,0 +1,187 @@
+#include "cuda/depthwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/conv_shape.h"
+#include "cuda/epilogue.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kText =
+#include "cuda/depthwise.inc"
+    ;
+
+struct Split {
+  int rows = 4, columns = 2, threads = 128;
+};
+
+std::int64_t words_of(const ConvShape& s, const Split& t) {
+  return ((t.columns - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1 + 3) / 4;
+}
+
+/// Registers of weights and sums, about.
+std::int64_t registers_of(const ConvShape& s, const Split& t) {
+  return s.kernel_h * t.columns * words_of(s, t) * 4 + t.rows * t.columns * 4;
+}
+
+std::string why_not_split(const ConvShape& s, const Split& t) {
+  if (t.rows < 1 || t.rows > 16 || t.columns < 1 || t.columns > 8 || t.threads < 32 || t.threads > 512 || t.threads % 32 != 0)
+    return fmt::format("{}x{} pixels a thread, {} threads", t.rows, t.columns, t.threads);
+  if (registers_of(s, t) > 180) return fmt::format("{} registers for weights and sums", registers_of(s, t));
+  return "";
+}
+
+Parameters spell(const Split& t) {
+  return {{"rows", std::to_string(t.rows)}, {"columns", std::to_string(t.columns)}, {"threads", std::to_string(t.threads)}};
+}
+
+Result<Split> parse(const Parameters& parameters) {
+  Split t;
+  const auto get = [&](const char* name) {
+    const auto it = parameters.find(name);
+    return it == parameters.end() ? 0 : std::atoi(it->second.c_str());
+  };
+  t.rows = get("rows"), t.columns = get("columns"), t.threads = get("threads");
+  if (spell(t) != parameters)
+    return fail(ErrorKind::bad_input, "conv.u8s8.depthwise: parameters are rows, columns and threads, numbers all");
+  return t;
+}
+
+class Depthwise final : public Family {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.depthwise"; }
+  [[nodiscard]] bool about(const region::Region& r) const override {
+    return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer &&
+           ir::get_int(r.stages[0].anchor.attrs, "group", 1) > 1;
+  }
+  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
+    ConvShape s;
+    return why_not(r, plan, s);
+  }
+  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
+                                                  const Target& target) const override {
+    ConvShape s;
+    if (!why_not(r, plan, s).empty()) return {};
+    double bytes = static_cast<double>(s.batch * s.image);
+    for (const auto& o : r.stages[0].stores)
+      bytes += static_cast<double>(ir::count(o.dims)) * static_cast<double>(ir::size_of(o.dtype));
+    std::vector<Candidate> out;
+    for (const int rows : {1, 2, 4, 7, 8}) {
+      for (const int columns : {1, 2, 4}) {
+        for (const int threads : {64, 128, 256}) {
+          const Split t{rows, columns, threads};
+          if (!why_not_split(s, t).empty() || rows > 2 * s.out_h || columns > 2 * s.out_w) continue;
+          const double in_rows =
+              (rows - 1) * static_cast<double>(s.stride_h) + static_cast<double>((s.kernel_h - 1) * s.dilation_h) + 1;
+          const double span = 4.0 * static_cast<double>(words_of(s, t));
+          const double instructions = in_rows * span * 4 + rows * columns * 4 * (1.5 * static_cast<double>(s.kernel_h) + 14) +
+                                      static_cast<double>(s.kernel_h * columns * words_of(s, t)) + 60;
+          const double items = static_cast<double>(s.batch * ((s.out_h + rows - 1) / rows) * ((s.out_w + columns - 1) / columns)) *
+                               static_cast<double>(s.out_channels) / 4;
+          const double waves = std::max(1.0, items / (target.multiprocessors * 128.0 * 2));
+          const double busy = std::max(instructions * waves * 2 * 1.3, instructions * 4.0) / 1.7e9;
+          out.push_back({spell(t), std::max(busy, bytes / 2.8e12) + 2e-6 + (threads == 128 ? 0 : 1e-9)});
+        }
+      }
+    }
+    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return out;
+  }
+  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
+                                        const Target&) const override {
+    ConvShape s;
+    if (auto why = why_not(r, plan, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + why);
+    OCTAVO_TRY(const Split t, parse(parameters));
+    if (auto why = why_not_split(s, t); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + why);
+    const ConvWeights w = read_weights(r, plan, s);
+    EpilogueShape shape;
+    shape.rows = t.rows * t.columns, shape.run = 4, shape.padded_channels = s.out_channels, shape.takes_bias = true;
+    shape.accumulator = std::min(w.largest_sum, 2147483648.0);
+    const std::int64_t constants_at = (s.out_channels * 4 + 15) / 16 * 16;
+    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
+    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + e.refusal);
+
+    ir::Tensor constants(ir::DType::u8, {constants_at + static_cast<std::int64_t>(e.constants.size())});
+    std::byte* to = constants.mutable_bytes().data();
+    for (std::size_t c = 0; c < w.start.size(); ++c) {
+      const std::uint32_t start =
+          static_cast<std::uint32_t>(w.start[c]) + (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c]));
+      std::memcpy(to + 4 * c, &start, 4);
+    }
+    if (!e.constants.empty()) std::memcpy(to + constants_at, e.constants.data(), e.constants.size());
+    const std::int64_t words = words_of(s, t), c4 = s.out_channels * 4;
+    ir::Tensor packed(ir::DType::s8, {s.kernel_h * t.columns * words * c4});
+    auto* p = packed.mutable_data<std::int8_t>().data();
+    for (std::int64_t c = 0; c < s.out_channels; ++c) {
+      for (std::int64_t y = 0; y < s.kernel_h; ++y) {
+        for (std::int64_t column = 0; column < t.columns; ++column) {
+          for (std::int64_t k = 0; k < s.kernel_w; ++k) {
+            const std::int64_t at = column * s.stride_w + k * s.dilation_w;
+            p[((y * t.columns + column) * words + at / 4) * c4 + c * 4 + at % 4] =
+                w.values[static_cast<std::size_t>((c * s.kernel_h + y) * s.kernel_w + k)];
+          }
+        }
+      }
+    }
+
+    KernelText out;
+    std::string text(kText);
+    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
+    replace("@NAME@", "octavo_depthwise");
+    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
+    replace("@POINTERS@", e.pointers);
+    out.text = define(s, t) + e.text + text;
+    const std::int64_t items =
+        s.batch * ((s.out_h + t.rows - 1) / t.rows) * ((s.out_w + t.columns - 1) / t.columns) * (s.out_channels / 4);
+    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+    Launch launch;
+    launch.function = "octavo_depthwise";
+    launch.grid = {static_cast<int>((items + t.threads - 1) / t.threads), 1, 1};
+    launch.block = {t.threads, 1, 1};
+    launch.parameters = {
+        {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
+    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    out.launches.push_back(std::move(launch));
+    out.constants = {std::move(packed), std::move(constants)};
+    return out;
+  }
+
+ private:
+  static std::string why_not(const region::Region& r, const region::Plan& plan, ConvShape& s) {
+    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+    if (s.channels != 1 || s.groups != s.out_channels)
+      return fmt::format("{} groups of {} channels for {}", s.groups, s.channels, s.out_channels);
+    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+    if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || x.offset % 4 != 0)
+      return fmt::format("{} channels in pixels of {} bytes from byte {} on", s.out_channels, s.pixel, x.offset);
+    if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_split(s, {1, 1, 64}).empty())
+      return fmt::format("a kernel of {}x{}", s.kernel_h, s.kernel_w);
+    return "";
+  }
+
+  static std::string define(const ConvShape& s, const Split& t) {
+    std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
+    const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
+    number("kBatch", s.batch), number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
+    number("kOutChannels", s.out_channels), number("kKernelH", s.kernel_h), number("kKernelW", s.kernel_w);
+    number("kStrideH", s.stride_h), number("kStrideW", s.stride_w), number("kDilationH", s.dilation_h);
+    number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top), number("kPadLeft", s.pad_left), number("kFillCode", s.fill);
+    number("kOutRows", t.rows), number("kOutColumns", t.columns), number("kThreads", t.threads);
+    out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& depthwise_family() {
+  static const Depthwise family;
+  return family;
+}
+
+}  // namespace octavo::cuda

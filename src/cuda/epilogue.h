@@ -1,0 +1,40 @@
+// A stage's program behind the sums of a thread: runs of neighbouring channels for several pixels.
+//
+// The text declares kRows and kRun, struct OctavoPointers (operands and stores), struct OctavoFetched (operands read ahead), and
+//   octavo_fetch(fetched, pointers, pixel, channel)            reads what is worth reading before the sums are complete
+//   octavo_finish(sums, fetched, pointers, pixel, channel)     runs the program and stores
+// pixel[i]: index of the i-th pixel in the stage's space without its channels (batch, row, column), -1: none. channel: the first of
+// kRun channels, a multiple of kRun; those beyond the space are left out. Operands and stores are read and written in the widest
+// vectors that their strides allow.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda/family.h"
+#include "region/region.h"
+
+namespace octavo::cuda {
+
+struct EpilogueShape {
+  int rows = 1;                       ///< pixels of a thread
+  int run = 4;                        ///< channels of a thread: 4, 8 or 16
+  std::int64_t padded_channels = 0;   ///< entries of a packed channel constant
+  bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
+  double accumulator = 2147483648.0;  ///< bound of |acc|
+};
+
+struct Epilogue {
+  std::string text;
+  std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"
+  std::string pointers;              ///< "constants, operand0, ..., store0": what OctavoPointers is made from
+  std::vector<Parameter> arguments;  ///< of those parameters
+  std::vector<std::byte> constants;  ///< channel constants, to stand `constants_at` bytes behind the parameter "constants"
+  std::vector<std::int32_t> bias;    ///< one a channel: what the program no longer adds; empty: nothing
+  std::string refusal;               ///< why the stage cannot be written like this, with the values; empty: it is
+};
+/// Stage of rank 4 with a program and at least one store. `constants_at` is a multiple of 16.
+[[nodiscard]] Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
+                                     std::int64_t constants_at);
+
+}  // namespace octavo::cuda
