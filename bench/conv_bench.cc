@@ -78,14 +78,14 @@ class Bench {
   std::string prepare(std::string_view tactic_part) {
     const auto& provider = cpu::avx512_provider();
     for (const auto& offer : provider.offers(region_, plan_)) {
-      if (offer.tactic.find(tactic_part) == std::string::npos) continue;
+      if (offer.tactic.name().find(tactic_part) == std::string::npos) continue;
       if (!offer.refusal.empty()) return offer.refusal;
       region_.tactic = offer.tactic;
     }
-    if (region_.tactic.empty()) return "no such tactic";
-    auto packed = provider.pack(region_, plan_, region_.tactic);
-    if (!packed) return packed.error().message;
-    for (const auto& t : *packed) {
+    if (region_.tactic.none()) return "no such tactic";
+    auto made = provider.compile(region_, plan_, region_.tactic);
+    if (!made) return made.error().message;
+    for (const auto& t : made->constants) {
       packed_.push_back(copy(t.bytes()));
       region_.packed.push_back(static_cast<region::BufferId>(plan_.buffers.size()));
       region::Buffer b;
@@ -95,7 +95,7 @@ class Bench {
     }
     std::vector<const std::byte*> at;
     for (const auto& p : packed_) at.push_back(aligned(p));
-    auto kernel = provider.instantiate(region_, plan_, at);
+    auto kernel = region::as_host_kernel(provider.load(region_, plan_, {at, {}, {}}));
     if (!kernel) return kernel.error().message;
     kernel_ = std::move(*kernel);
     scratch_.resize(kernel_->scratch_bytes() + 64);
@@ -107,7 +107,7 @@ class Bench {
     const region::Worker worker{0, 1, const_cast<std::byte*>(aligned(scratch_))};
     kernel_->run(memory_[static_cast<std::size_t>(copy_index) % memory_.size()], 0, kernel_->tasks(), worker);
   }
-  [[nodiscard]] const std::string& tactic() const { return region_.tactic; }
+  [[nodiscard]] std::string tactic() const { return region_.tactic.name(); }
 
  private:
   static const std::byte* aligned(const std::vector<std::byte>& v) {
@@ -261,7 +261,7 @@ class Bench {
   std::vector<std::vector<std::byte>> storage_;
   std::vector<region::Memory> memory_;
   std::vector<std::byte> scratch_;
-  std::unique_ptr<region::Kernel> kernel_;
+  std::unique_ptr<region::HostKernel> kernel_;
 };
 
 std::vector<Layer> layers() {

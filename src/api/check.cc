@@ -227,7 +227,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     RegionCheck r;
     r.region = i;
     r.name = plan.regions[i].name;
-    r.tactic = plan.regions[i].tactic;
+    r.tactic = plan.regions[i].tactic.name();
     borders.push_back(border_of(plan.regions[i]));
     for (const auto* list : {&borders.back().in, &borders.back().out}) {
       for (const Crossing& c : *list) {

@@ -52,7 +52,7 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.name = r.name;
     layer.kind = kind_of(r);
     layer.onnx_nodes = r.onnx_nodes;
-    layer.tactic = r.tactic;
+    layer.tactic = r.tactic.name();
     layer.precision = r.precision;
     layer.reason = r.reason;
     for (std::size_t s = 0; s < r.stages.size(); ++s) {

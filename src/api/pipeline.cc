@@ -79,9 +79,7 @@ Status Measuring::keep(const PipelineOptions& build) const {
 }
 
 std::string device_of(const region::Plan& plan) {
-  const bool reference = std::any_of(plan.regions.begin(), plan.regions.end(),
-                                     [](const region::Region& r) { return r.tactic.starts_with("reference."); });
-  return reference ? "reference" : "cpu";
+  return plan.regions.empty() ? "cpu" : plan.regions.front().tactic.provider;
 }
 
 Status check_options(const PipelineOptions& options) {

@@ -73,7 +73,8 @@ void print_regions(const region::Plan& plan, const engine::Profile& profile) {
   fmt::print("{:>4}  {:>10}  {:>6}  {}\n", "#", "median us", "share", "region (tactic)");
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const double t = profile.regions[i].median;
-    fmt::print("{:>4}  {:>10.1f}  {:>5.1f}%  {} ({})\n", i, t * 1e6, 100 * t / sum, plan.regions[i].name, plan.regions[i].tactic);
+    fmt::print("{:>4}  {:>10.1f}  {:>5.1f}%  {} ({})\n", i, t * 1e6, 100 * t / sum, plan.regions[i].name,
+               plan.regions[i].tactic.name());
   }
 }
 
@@ -100,7 +101,7 @@ void restore_constants(const region::Region& r, const engine::Engine& engine, re
 }
 
 /// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
-Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const std::string& planned) {
+Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
   OCTAVO_TRY(const auto providers, api::providers("cpu"));
   std::vector<tune::Candidate> candidates;
   std::vector<region::Offer> refused;
@@ -117,10 +118,10 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
   fmt::print("{}, {} thread{}\n  {}\n", r.name, plan.threads, plan.threads == 1 ? "" : "s", r.key);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string time = seconds[i] < 0 ? "cannot be made" : fmt::format("{:.2f} us", seconds[i] * 1e6);
-    fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic, candidates[i].tactic == planned ? "  (in the plan)" : "");
+    fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic.name(), candidates[i].tactic == planned ? "  (in the plan)" : "");
   }
   if (o.model.verbose) {
-    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic, offer.refusal);
+    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic.name(), offer.refusal);
   }
   return 0;
 }
@@ -135,7 +136,7 @@ Result<int> bench_key(const Options& o, const engine::Engine& engine) {
                                               o.model.path, o.model.path));
   }
   region::Region r = *at;
-  r.tactic.clear();
+  r.tactic = {};
   r.packed.clear();
   restore_constants(r, engine, plan);
   return bench_region(o, r, plan, at->tactic);
@@ -149,7 +150,7 @@ Result<int> bench_key(const Options& o) {
     return fail(ErrorKind::usage, fmt::format("--region-key: {}\n  give the model as well: octavo bench MODEL --region-key KEY",
                                               plan.error().message));
   }
-  return bench_region(o, plan->regions[0], *plan, "");
+  return bench_region(o, plan->regions[0], *plan, {});
 }
 
 Result<int> bench(const Options& o) {

@@ -35,9 +35,8 @@ Place place_of(const api::Built& built, const std::string& node) {
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const region::Region& r = regions[i];
     if (!r.onnx_nodes.contains(node)) continue;
-    const bool slow = r.tactic.starts_with("reference.") || r.tactic.starts_with("cpu.reference");
-    return {api::device_of(built.engine->plan()), r.precision, r.tactic + (slow ? " (reference code: slow)" : ""),
-            static_cast<int>(i)};
+    return {api::device_of(built.engine->plan()), r.precision,
+            r.tactic.name() + (r.tactic.reference ? " (reference code: slow)" : ""), static_cast<int>(i)};
   }
   return {"-", "", "part of other nodes' layers", -1};
 }

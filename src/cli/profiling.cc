@@ -31,7 +31,7 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
     const double t = std::max(layers[i].median, 1e-9);
     fmt::print("{:>4} {:>10.1f} {:>6.1f}% {:>9.1f} {:>9.1f}  {} ({})\n", i, t * 1e6, 100 * t / std::max(sum, 1e-9),
                static_cast<double>(c.macs) / t / 1e9, static_cast<double>(c.bytes) / t / 1e9, plan.regions[i].name,
-               plan.regions[i].tactic);
+               plan.regions[i].tactic.name());
   }
   std::vector<double> whole;
   for (const auto& r : runs) whole.push_back(r.end - r.start);

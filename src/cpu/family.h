@@ -14,16 +14,17 @@
 
 #include "cpu/access.h"
 #include "cpu/isa.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu {
 
-using region::Kernel;
+using Kernel = region::HostKernel;
 using region::Memory;
 using region::Offer;
 using region::Plan;
 using region::Region;
 using region::Stage;
+using region::Tactic;
 using region::Worker;
 using Packed = std::span<const std::byte* const>;
 
@@ -36,17 +37,25 @@ using Packed = std::span<const std::byte* const>;
 class Family {
  public:
   virtual ~Family() = default;
-  /// Tactic names start with this: "cpu.pointwise.block".
+  /// What Tactic::family begins with: "pointwise.block".
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// The name for one region, where it says more than name() does (always name() first).
-  [[nodiscard]] virtual std::string name_for(const Region&, const Plan&) const { return std::string(name()); }
-  /// Whether `tactic` is this family's name for the region.
-  [[nodiscard]] virtual bool matches(std::string_view tactic, const Region& region, const Plan& plan, Isa isa) const {
-    return tactic == (per_isa() ? fmt::format("{}.{}", name_for(region, plan), octavo::cpu::name_of(isa)) : name_for(region, plan));
-  }
-  /// The kinds of regions this family is about; for others it is silent. `why`: why a region of its kind is refused; empty: taken.
+  /// Of one region, where it says more than name() does (always name() first).
+  [[nodiscard]] virtual std::string name_for(const Region&) const { return std::string(name()); }
+  /// The tactics of the parts that the family would choose on this machine; none for a family whose tactics have no parts.
+  [[nodiscard]] virtual std::vector<Tactic> parts_for(const Region&, const Plan&) const { return {}; }
+  /// Raised when packing or arithmetic changes (Tactic::version).
+  [[nodiscard]] virtual int version() const { return 1; }
+  /// Capabilities beside the instruction set of a family that is made for several.
+  [[nodiscard]] virtual std::vector<std::string> required() const { return {}; }
+  /// Tactic::reference, Tactic::forwards_stages.
+  [[nodiscard]] virtual bool reference() const { return false; }
+  [[nodiscard]] virtual bool forwards_stages() const { return false; }
+  /// The kinds of regions this family is about; for others it is silent.
   [[nodiscard]] virtual bool about(const Region& region) const = 0;
+  /// Why a region of its kind is refused, by what it is alone; empty: taken.
   [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
+  /// Why no parts can be chosen for it on this machine; empty: they can, or there are none.
+  [[nodiscard]] virtual std::string why_no_parts(const Region&, const Plan&) const { return {}; }
   /// Estimated seconds on one thread.
   [[nodiscard]] virtual double cost(const Region& region, const Plan& plan, Isa isa) const = 0;
   /// False: compiled once, for any processor.
@@ -66,10 +75,27 @@ class Family {
                                                                     Packed packed) const = 0;
 };
 
+/// A tactic of an engine file is the one that this version makes of its parameters. Errors: `unsupported` for another version of the
+/// family, `bad_engine` for anything else that differs.
+[[nodiscard]] Status check_tactic(const Tactic& stored, const Tactic& own);
+
 /// The constants that a region has (Region::packed, `packed` of them) are those that its tactic makes. `bad_engine` names the
 /// region, the constant and both sizes. `more`: further ones may follow.
 [[nodiscard]] Status check_packed(const Region& region, const Plan& plan, std::size_t packed, std::span<const std::int64_t> bytes,
                                   bool more = false);
+
+/// The CPU provider of each part of a tactic for `stages` stages. Error: `bad_engine` when there are not as many, or nobody knows one.
+[[nodiscard]] Result<std::vector<const region::Provider*>> providers_of(const std::vector<Tactic>& parts, std::size_t stages);
+
+/// The parameter of tactics that divide by multiplying where that gives the same bits: quicker where slow_division(). Fixed when the
+/// tactic is offered, so that an engine computes in one way wherever it runs.
+inline constexpr std::string_view kDivision = "division", kMultiply = "multiply";
+[[nodiscard]] inline bool multiplies(const Tactic& t) {
+  const auto found = t.parameters.find(std::string(kDivision));
+  return found != t.parameters.end() && found->second == kMultiply;
+}
+/// Has the region a division that may be one by a constant?
+[[nodiscard]] bool divides(const Region& region);
 
 /// The levels that block kernels are compiled for, best first.
 inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};

@@ -16,6 +16,7 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512vnni", "amx"};
+constexpr std::string_view kVbmi = "avx512vbmi", kBf16 = "avx512bf16";
 
 struct Features {
   Isa isa = Isa::portable;
@@ -117,6 +118,28 @@ std::string why_not(Isa isa) {
   if (!cap) return cap.error().message;
   if (isa > detected_isa()) return fmt::format("needs {}, this processor has {}", name_of(isa), name_of(detected_isa()));
   if (isa > *cap) return fmt::format("needs {}, OCTAVO_CPU allows {}", name_of(isa), name_of(*cap));
+  return {};
+}
+
+std::string capabilities() {
+  std::string out(name_of(best_isa()));
+  if (has_vbmi()) out += fmt::format(" {}", kVbmi);
+  if (has_bf16()) out += fmt::format(" {}", kBf16);
+  return out;
+}
+
+std::string why_lacking(const std::vector<std::string>& required) {
+  for (const std::string& name : required) {
+    if (const auto isa = find_isa(name)) {
+      if (std::string why = why_not(*isa); !why.empty()) return why;
+      continue;
+    }
+    const bool vbmi = name == kVbmi, bf16 = name == kBf16;
+    if (!vbmi && !bf16) return fmt::format("needs {}, which this version knows nothing of", name);
+    if (vbmi ? has_vbmi() : has_bf16()) continue;
+    if (std::string why = why_not(Isa::avx512vnni); !why.empty()) return fmt::format("needs {}: {}", name, why);
+    return fmt::format("needs {}, this processor has {}", name, capabilities());
+  }
   return {};
 }
 

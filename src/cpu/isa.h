@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -26,6 +27,11 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 [[nodiscard]] bool has_bf16();  ///< AVX512_BF16
 /// Dividing 16 floats occupies the divider for 16 clocks (Intel; 5 on AMD), whatever the cap.
 [[nodiscard]] bool slow_division();
+/// The names of capabilities in Tactic::required: those of the levels, and of the extensions "avx512vbmi" and "avx512bf16".
+/// Why a tactic that requires these cannot be run now: "needs avx512vbmi, this processor has avx512vnni". Empty: it can.
+[[nodiscard]] std::string why_lacking(const std::vector<std::string>& required);
+/// What tactics may require here: "avx512vnni avx512vbmi".
+[[nodiscard]] std::string capabilities();
 /// Why `isa` cannot be used now: the processor lacks it, the cap forbids it, or the cap is unknown. Empty: it can.
 [[nodiscard]] std::string why_not(Isa isa);
 

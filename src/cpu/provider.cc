@@ -1,6 +1,7 @@
 #include "cpu/provider.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -34,30 +35,82 @@ const std::vector<const Family*>& families_for(const Region& r) {
   return stores_nothing(r) ? nothing : families();
 }
 
-std::string tactic_name(const Family& f, const Region& r, const Plan& plan, Isa isa) {
-  return f.per_isa() ? fmt::format("{}.{}", f.name_for(r, plan), name_of(isa)) : f.name_for(r, plan);
+/// The family's tactic for a level. What the tactic says of itself follows from the family, the level and the parts, on any machine.
+Tactic tactic_of(const Family& f, const Region& r, Isa isa, std::vector<Tactic> parts) {
+  Tactic t;
+  t.provider = "cpu";
+  t.family = f.per_isa() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
+  t.version = f.version();
+  t.required = region::required_by(parts);
+  if (f.per_isa() && isa != Isa::portable) t.required.emplace_back(name_of(isa));
+  for (std::string& name : f.required()) t.required.push_back(std::move(name));
+  t.vector = parts.empty() ? f.vector(f.per_isa() ? isa : Isa::avx512)
+                           : std::all_of(parts.begin(), parts.end(), [](const Tactic& p) { return p.vector; });
+  t.reference = f.reference();
+  t.forwards_stages = f.forwards_stages();
+  t.parts = std::move(parts);
+  return t;
 }
 
 struct Found {
   const Family* family;
   Isa isa;
 };
-Result<Found> find_tactic(const Region& r, const Plan& plan, std::string_view tactic) {
+Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
   for (const Family* f : families_for(r)) {
     if (!f->about(r)) continue;
     for (const Isa isa : kBlockIsas) {
-      if (f->matches(tactic, r, plan, isa)) return Found{f, f->per_isa() ? isa : Isa::portable};
+      const Tactic own = tactic_of(*f, r, isa, f->packs_parts() ? tactic.parts : std::vector<Tactic>());
+      if (own.family != tactic.family) continue;
+      OCTAVO_CHECK(check_tactic(tactic, own));
+      return Found{f, f->per_isa() ? isa : Isa::portable};
     }
   }
   return fail(ErrorKind::unsupported,
-              fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic));
+              fmt::format("region \"{}\": no tactic \"{}\" for this kind of region in this build", r.name, tactic.name()));
 }
 
 }  // namespace
 
+Status check_tactic(const Tactic& stored, const Tactic& own) {
+  if (stored == own) return {};
+  if (stored.version != own.version) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", stored.name(),
+                            stored.version, own.version));
+  }
+  if (stored.name() != own.name())
+    return fail(ErrorKind::bad_engine, fmt::format("tactic {}: for this region it is {}", stored.name(), own.name()));
+  return fail(ErrorKind::bad_engine,
+              fmt::format("tactic {}: what it says to require ({}), or to be, is not what it is (it requires {})", stored.name(),
+                          fmt::join(stored.required, ", "),
+                          own.required.empty() ? "nothing" : fmt::format("{}", fmt::join(own.required, ", "))));
+}
+
+bool divides(const Region& region) {
+  return std::any_of(region.stages.begin(), region.stages.end(), [](const Stage& s) {
+    return std::any_of(s.program.code.begin(), s.program.code.end(),
+                       [](const program::Instr& i) { return i.op == program::Op::div; });
+  });
+}
+
+Result<std::vector<const region::Provider*>> providers_of(const std::vector<Tactic>& parts, std::size_t stages) {
+  if (parts.size() != stages)
+    return fail(ErrorKind::bad_engine, fmt::format("a tactic of {} parts for {} stages", parts.size(), stages));
+  std::vector<const region::Provider*> out;
+  for (const Tactic& part : parts) {
+    const auto found =
+        std::find_if(providers().begin(), providers().end(), [&](const region::Provider* p) { return p->knows(part); });
+    if (found == providers().end())
+      return fail(ErrorKind::bad_engine, fmt::format("part \"{}\" is not a tactic of the CPU", part.name()));
+    out.push_back(*found);
+  }
+  return out;
+}
+
 Status check_packed(const Region& region, const Plan& plan, std::size_t packed, std::span<const std::int64_t> bytes, bool more) {
   const auto bad = [&](const std::string& what) {
-    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic \"{}\": {}", region.name, region.tactic, what));
+    return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic \"{}\": {}", region.name, region.tactic.name(), what));
   };
   if (region.packed.size() != packed || packed < bytes.size() || (!more && packed != bytes.size()))
     return bad(fmt::format("{} packed constants, needs {}{}", packed, more ? "at least " : "", bytes.size()));
@@ -74,18 +127,24 @@ class CpuProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "cpu"; }
 
+  bool knows(const Tactic& tactic) const override {
+    if (tactic.provider != name()) return false;
+    return std::none_of(providers().begin(), providers().end(),
+                        [&](const region::Provider* p) { return p != this && p->knows(tactic); });
+  }
+
   std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     for (const Family* f : families_for(region)) {
       if (!f->about(region)) continue;
-      const std::string refusal = f->why_not(region, plan);
+      std::string refusal = f->why_not(region, plan);
+      if (refusal.empty()) refusal = f->why_no_parts(region, plan);
       for (const Isa isa : kBlockIsas) {
         Offer o;
-        o.tactic = tactic_name(*f, region, plan, isa);
+        o.tactic = tactic_of(*f, region, isa, refusal.empty() ? f->parts_for(region, plan) : std::vector<Tactic>());
         o.refusal = refusal;
-        if (o.refusal.empty() && f->per_isa()) o.refusal = why_not_here(isa);
+        if (o.refusal.empty()) o.refusal = why_not_here(f->per_isa() ? isa : Isa::portable, o.tactic);
         if (o.refusal.empty()) o.cost = f->cost(region, plan, isa);
-        o.vector = f->per_isa() ? f->vector(isa) : f->vector(Isa::avx512);
         out.push_back(std::move(o));
         if (!f->per_isa()) break;
       }
@@ -93,38 +152,41 @@ class CpuProvider final : public region::Provider {
     return out;
   }
 
-  Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan, std::string_view tactic) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, plan, tactic));
+  Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
+    OCTAVO_TRY(const Found found, find_tactic(region, tactic));
     Region named = region;
     named.tactic = tactic;
-    OCTAVO_TRY(std::vector<ir::Tensor> packed, found.family->pack(named, plan, found.isa));
+    region::Artifact made;
+    OCTAVO_TRY(made.constants, found.family->pack(named, plan, found.isa));
     OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(named, plan, found.isa));
+    const auto& packed = made.constants;
     bool same = packed.size() == bytes.size() || (found.family->packs_parts() && packed.size() > bytes.size());
     for (std::size_t i = 0; same && i < bytes.size(); ++i) same = static_cast<std::int64_t>(packed[i].bytes().size()) == bytes[i];
-    if (!same) return fail(ErrorKind::internal, fmt::format("packing for {}: not the sizes that loading expects", tactic));
-    return packed;
+    if (!same) return fail(ErrorKind::internal, fmt::format("packing for {}: not the sizes that loading expects", tactic.name()));
+    return made;
   }
 
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& region, const Plan& plan, Packed packed) const override {
-    OCTAVO_TRY(const Found found, find_tactic(region, plan, region.tactic));
-    const std::string refusal = found.family->per_isa() ? why_not_here(found.isa) : std::string();
-    if (!refusal.empty()) {
+  Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
+                                               const region::ArtifactView& artifact) const override {
+    OCTAVO_TRY(const Found found, find_tactic(region, region.tactic));
+    if (const std::string why = why_not_here(found.isa, region.tactic); !why.empty()) {
       return fail(ErrorKind::unsupported,
                   fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
-                              region.tactic, refusal));
+                              region.tactic.name(), why));
     }
     if (const std::string why = found.family->why_not(region, plan); !why.empty()) {
-      return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic, why));
+      return fail(ErrorKind::unsupported,
+                  fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic.name(), why));
     }
     OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(region, plan, found.isa));
-    OCTAVO_CHECK(check_packed(region, plan, packed.size(), bytes, found.family->packs_parts()));
-    return found.family->instantiate(region, plan, found.isa, packed);
+    OCTAVO_CHECK(check_packed(region, plan, artifact.constants.size(), bytes, found.family->packs_parts()));
+    return found.family->instantiate(region, plan, found.isa, artifact.constants);
   }
 
  private:
-  static std::string why_not_here(Isa isa) {
+  static std::string why_not_here(Isa isa, const Tactic& tactic) {
     if (kernel_table(isa) == nullptr) return fmt::format("this build has no {} kernels", name_of(isa));
-    return why_not(isa);
+    return why_lacking(tactic.required);
   }
 };
 

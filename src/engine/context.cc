@@ -32,13 +32,13 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
   const std::size_t scratch_total = c->scratch_stride_ * static_cast<std::size_t>(c->pool_->size());
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->pool_->size()), static_cast<std::size_t>(plan.images)) : 1;
-  const std::size_t arena_stride = round_up(static_cast<std::size_t>(plan.arena_bytes));
+  const std::size_t arena_stride = round_up(static_cast<std::size_t>(plan.devices[region::kHost].arena_bytes));
   try {
     c->arena_ = AlignedBytes(lanes * arena_stride);
     c->scratch_ = AlignedBytes(scratch_total);
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} and scratch of {} bytes", lanes,
-                                           plan.arena_bytes, scratch_total));
+                                           plan.devices[region::kHost].arena_bytes, scratch_total));
   }
   c->kept_.resize(static_cast<std::size_t>(c->pool_->size()));
   c->memory_.resize(lanes);
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
 const std::byte* Context::read_after(std::size_t region, int worker, int workers) const {
   const std::size_t regions = engine_->plan().regions.size();
   for (std::size_t k = 1; k <= 2; ++k) {
-    const region::Kernel& next = engine_->kernel((region + k) % regions);
+    const region::HostKernel& next = engine_->kernel((region + k) % regions);
     const int active = std::min(next.tasks(), workers);
     if (worker >= active) continue;
     const std::byte* at = next.first_read(ThreadPool::first_task(next.tasks(), worker, active));
@@ -99,7 +99,7 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
 }
 
 void Context::run_region(std::size_t index) {
-  const region::Kernel* const kernel = &engine_->kernel(index);
+  const region::HostKernel* const kernel = &engine_->kernel(index);
   ++region_run_;
   // Captures go to the workers as they are: few words, and nothing on this stack.
   pool_->run(kernel->tasks(), [this, kernel, index](int begin, int end, int worker) {
@@ -125,7 +125,7 @@ void Context::run_image(std::int64_t image, int worker, const Observer* observer
   region::Worker alone{0, 1, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, nullptr};
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (observer != nullptr && observer->before) observer->before(i, memory);
-    const region::Kernel& kernel = engine_->kernel(i);
+    const region::HostKernel& kernel = engine_->kernel(i);
     alone.ahead = ahead_[i];
     kernel.run(memory, 0, kernel.tasks(), alone);
     if (observer != nullptr && observer->after) observer->after(i, memory);

@@ -17,20 +17,11 @@ namespace {
 
 using region::BufferKind;
 
-/// The parts of tactic names that name what a processor must have: "cpu.conv.u8s8.avx512vnni.jit" -> avx512vnni. For people:
-/// whether this machine can run a tactic is decided by its provider.
-std::vector<std::string> required_isa(const region::Plan& plan) {
-  std::set<std::string> found;
-  for (const region::Region& r : plan.regions) {
-    std::string_view rest = r.tactic;
-    while (!rest.empty()) {
-      const std::size_t dot = std::min(rest.find('.'), rest.size());
-      const std::string_view part = rest.substr(0, dot);
-      if (part.starts_with("avx") || part.starts_with("amx") || part.starts_with("sm_")) found.emplace(part);
-      rest.remove_prefix(std::min(dot + 1, rest.size()));
-    }
-  }
-  return {found.begin(), found.end()};
+/// What a machine must have to run all regions, each name once.
+std::vector<std::string> required_by(const region::Plan& plan) {
+  std::set<std::string> all;
+  for (const region::Region& r : plan.regions) all.insert(r.required.begin(), r.required.end());
+  return {all.begin(), all.end()};
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -40,14 +31,9 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The provider that lists the tactic for this region, taken or refused: a refusal is repeated, with its reason, by `instantiate`.
-const region::Provider* find_provider(const Providers& providers, const region::Region& region, const region::Plan& plan) {
-  for (const region::Provider* p : providers) {
-    for (const region::Offer& o : p->offers(region, plan)) {
-      if (o.tactic == region.tactic) return p;
-    }
-  }
-  return nullptr;
+const region::Provider* find_provider(const Providers& providers, const region::Tactic& tactic) {
+  const auto found = std::find_if(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(tactic); });
+  return found == providers.end() ? nullptr : *found;
 }
 
 /// Kernels that a thread is worth starting for, and as many as are started.
@@ -66,7 +52,7 @@ Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Pr
   e->plan_hash_ = region::plan_hash(e->plan_);
   OCTAVO_CHECK(e->adopt_constants());
   OCTAVO_CHECK(region::verify(e->plan_));
-  OCTAVO_CHECK(e->instantiate(providers, "new engine"));
+  OCTAVO_CHECK(e->load_kernels(providers, "new engine"));
   return e;
 }
 
@@ -100,7 +86,7 @@ Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, cons
   std::shared_ptr<Engine> e(new Engine);
   OCTAVO_TRY(e->file_, MappedFile::open(path));
   OCTAVO_CHECK(e->read(e->file_->bytes(), path));
-  OCTAVO_CHECK(e->instantiate(providers, fmt::format("engine \"{}\"", path)));
+  OCTAVO_CHECK(e->load_kernels(providers, fmt::format("engine \"{}\"", path)));
   return e;
 }
 
@@ -152,7 +138,7 @@ Status Engine::read(std::span<const std::byte> file, const std::string& name) {
 
 /// The arena and what callers pass are held against the machine's memory: kernels are made for sizes that can exist.
 Status Engine::fits(const std::string& name) const {
-  double needed = static_cast<double>(plan_.arena_bytes) * plan_.lanes;
+  double needed = static_cast<double>(plan_.devices[region::kHost].arena_bytes) * plan_.lanes;
   for (const region::Buffer& b : plan_.buffers) {
     if (b.kind == BufferKind::input || b.kind == BufferKind::output)
       needed += static_cast<double>(b.bytes) * static_cast<double>(plan_.images);
@@ -162,30 +148,32 @@ Status Engine::fits(const std::string& name) const {
   return fail(ErrorKind::bad_engine,
               fmt::format("engine \"{}\": it needs {:.0f} MiB (arena {} bytes, the rest inputs and outputs), this process may use "
                           "{:.0f} MiB",
-                          name, needed / (1 << 20), plan_.arena_bytes, most / (1 << 20)));
+                          name, needed / (1 << 20), plan_.devices[region::kHost].arena_bytes, most / (1 << 20)));
 }
 
-Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& providers, std::size_t i, std::string_view who) const {
+Result<std::unique_ptr<region::HostKernel>> Engine::kernel_for(const Providers& providers, std::size_t i,
+                                                               std::string_view who) const {
   const region::Region& r = plan_.regions[i];
-  const region::Provider* provider = find_provider(providers, r, plan_);
+  const region::Provider* provider = find_provider(providers, r.tactic);
   if (provider == nullptr) {
     std::vector<std::string_view> names;
     for (const region::Provider* p : providers) names.push_back(p->name());
-    return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name, r.tactic,
-                                fmt::join(names, ", ")));
+    return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name,
+                                r.tactic.name(), fmt::join(names, ", ")));
   }
   std::vector<const std::byte*> packed;
   for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
-  auto kernel = provider->instantiate(r, plan_, packed);
+  const auto code = r.code < 0 ? std::span<const std::byte>() : constant(r.code);
+  auto kernel = region::as_host_kernel(provider->load(r, plan_, {packed, code, r.launch}));
   if (!kernel) {
     return fail(kernel.error().kind,
-                fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic, kernel.error().message));
+                fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic.name(), kernel.error().message));
   }
   return std::move(*kernel);
 }
 
 /// Kernels are made on several cores: for generated ones it is most of what loading takes.
-Status Engine::instantiate(const Providers& providers, std::string_view who) {
+Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   const int cores = available_cores(), regions = static_cast<int>(plan_.regions.size());
   core_load_ = std::make_shared<CoreLoad>(cores);
   kernels_.resize(plan_.regions.size());
@@ -207,7 +195,7 @@ Status Engine::instantiate(const Providers& providers, std::string_view who) {
 
 Status Engine::save(const std::string& path) const {
   const std::string plan_json = region::to_json(plan_);
-  const nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_isa(plan_)}};
+  const nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_by(plan_)}};
   const std::string summary_json = summary.dump();
   std::vector<Section> sections = {{SectionKind::plan, 0, as_bytes(plan_json)}, {SectionKind::summary, 0, as_bytes(summary_json)}};
   if (!graph_text_.empty()) sections.push_back({SectionKind::graph, 0, as_bytes(graph_text_)});

@@ -12,6 +12,7 @@
 #include "engine/aligned.h"
 #include "engine/file.h"
 #include "engine/thread_pool.h"
+#include "region/host_kernel.h"
 #include "region/provider.h"
 #include "region/region.h"
 
@@ -24,8 +25,8 @@ using Providers = std::vector<const region::Provider*>;
 class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
-  /// the engine was built or loaded) and instantiates one kernel a region, on several cores, with the first
-  /// provider whose offers name its tactic. `graph_text` is kept for `explain`. The providers are not used after the call.
+  /// the engine was built or loaded) and loads one kernel a region, on several cores, by the provider
+  /// that knows its tactic. `graph_text` is kept for `explain`. The providers are not used after the call.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
@@ -38,7 +39,7 @@ class Engine {
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
   [[nodiscard]] const std::string& plan_hash() const { return plan_hash_; }
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
-  [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
+  [[nodiscard]] const region::HostKernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Bytes of a constant buffer; empty for others.
   [[nodiscard]] std::span<const std::byte> constant(region::BufferId id) const { return constants_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const std::shared_ptr<CoreLoad>& core_load() const { return core_load_; }
@@ -48,16 +49,16 @@ class Engine {
   [[nodiscard]] Status adopt_constants();
   [[nodiscard]] Status read(std::span<const std::byte> file, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
-  [[nodiscard]] Status instantiate(const Providers& providers, std::string_view who);
-  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
-                                                                   std::string_view who) const;
+  [[nodiscard]] Status load_kernels(const Providers& providers, std::string_view who);
+  [[nodiscard]] Result<std::unique_ptr<region::HostKernel>> kernel_for(const Providers& providers, std::size_t region,
+                                                                       std::string_view who) const;
 
   region::Plan plan_;
   std::string plan_hash_, graph_text_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines
   std::unique_ptr<MappedFile> file_;                   ///< loaded engines
-  std::vector<std::unique_ptr<const region::Kernel>> kernels_;
+  std::vector<std::unique_ptr<const region::HostKernel>> kernels_;
   std::shared_ptr<CoreLoad> core_load_;
 };
 

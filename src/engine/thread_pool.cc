@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "engine/float_environment.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::engine {
 namespace {

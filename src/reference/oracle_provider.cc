@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "program/program.h"
 #include "reference/evaluate.h"
+#include "region/host_kernel.h"
 #include "region/store_results.h"
 
 namespace octavo::reference {
@@ -90,7 +91,7 @@ ir::Tensor gather(const Memory& m, const TensorRef& r, bool as_codes = false) {
   return out;
 }
 
-class Oracle final : public region::Kernel {
+class Oracle final : public region::HostKernel {
  public:
   explicit Oracle(const region::Region& r) : region_(r) {}
   void run(const Memory& memory, int, int, const region::Worker&) const override {
@@ -295,20 +296,28 @@ class Oracle final : public region::Kernel {
 class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "reference"; }
-  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"reference.region", "", 1.0, false}};
+  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override { return {{tactic(), "", 1.0}}; }
+  Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+    return region::Artifact{};
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-    return std::vector<ir::Tensor>{};
-  }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
-                                                      std::span<const std::byte* const>) const override {
-    if (r.tactic != "reference.region")
-      return fail(ErrorKind::bad_engine, "tactic \"" + r.tactic + "\" is not one of the reference's");
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan&,
+                                               const region::ArtifactView&) const override {
+    if (r.tactic != tactic())
+      return fail(ErrorKind::bad_engine, "tactic \"" + r.tactic.name() + "\" is not one of the reference's");
     if (!r.packed.empty())  // a region with packed constants may leave its weights empty
       return fail(ErrorKind::bad_engine,
                   "the reference takes no packed constants, the region has " + std::to_string(r.packed.size()));
     return std::make_unique<Oracle>(r);
+  }
+
+ private:
+  static region::Tactic tactic() {
+    region::Tactic t;
+    t.provider = "reference";
+    t.family = "region";
+    t.vector = false;
+    t.reference = true;
+    return t;
   }
 };
 

@@ -28,7 +28,8 @@ class Reader {
     p.threads = static_cast<int>(integer(j, "threads", 1, 1 << 16));
     p.images = integer(j, "images", 1, 1 << 20);
     p.lanes = static_cast<int>(integer(j, "lanes", 1, 1 << 16));
-    p.arena_bytes = integer(j, "arena_bytes", 0, kMaxBytes);
+    p.devices.clear();
+    each(j, "devices", [&](const json& e) { p.devices.push_back({text(e, "name"), integer(e, "arena_bytes", 0, kMaxBytes)}); });
     each(j, "inputs", [&](const json& e) { p.inputs.push_back(binding(e)); });
     each(j, "outputs", [&](const json& e) { p.outputs.push_back(binding(e)); });
     each(j, "buffers", [&](const json& e) { p.buffers.push_back(buffer(e)); });
@@ -193,13 +194,50 @@ class Reader {
     each(j, "stores", [&](const json& e) { s.stores.push_back(tensor(e)); });
     return s;
   }
+  std::vector<std::string> texts(const json& j, const char* key) {
+    std::vector<std::string> out;
+    each(j, key, [&](const json& e) { e.is_string() ? out.push_back(e.get<std::string>()) : complain("not a text"); });
+    return out;
+  }
+  /// The fields that identify the tactic must have a spelling that reads back to them: nothing else is in caches and messages.
+  Tactic tactic(const json& j, int depth) {
+    Tactic t;
+    if (depth > 8) return complain("tactics nest too deep"), t;
+    t.provider = text(j, "provider");
+    t.family = text(j, "family");
+    t.version = static_cast<int>(integer(j, "version", 1, std::numeric_limits<int>::max()));
+    const json* parameters = field(j, "parameters");
+    if (parameters != nullptr && !parameters->is_object()) return complain("\"parameters\" is not an object"), t;
+    if (parameters != nullptr) {
+      for (const auto& [key, value] : parameters->items()) {
+        if (!value.is_string()) return complain(fmt::format("parameter \"{}\" is not a text", key)), t;
+        t.parameters.emplace(key, value.get<std::string>());
+      }
+    }
+    each(j, "parts", [&](const json& e) { t.parts.push_back(tactic(e, depth + 1)); });
+    t.required = texts(j, "required");
+    t.vector = boolean(j, "vector");
+    t.reference = boolean(j, "reference");
+    t.stores_in_place = boolean(j, "stores_in_place");
+    t.forwards_stages = boolean(j, "forwards_stages");
+    t.workspace_bytes = integer(j, "workspace_bytes", 0, kMaxBytes);
+    if (depth > 1 || failed() || (t.none() && t.provider.empty())) return t;
+    const auto read = parse_tactic(t.name());
+    if (!read) return complain(read.error().message), t;
+    if (read->name() != t.name()) complain(fmt::format("tactic \"{}\" is not spelled as it is read", t.name()));
+    return t;
+  }
   Region region(const json& j) {
     Region r;
     constexpr auto kMaxId = std::numeric_limits<std::int32_t>::max();
     r.name = text(j, "name");
     each(j, "stages", [&](const json& e) { r.stages.push_back(stage(e)); });
-    r.tactic = text(j, "tactic");
+    r.device = static_cast<DeviceId>(integer(j, "device", 0, kMaxId));
+    if (const json* t = field(j, "tactic")) r.tactic = tactic(*t, 1);
     r.packed = integers<BufferId>(j, "packed", 0, kMaxId);
+    r.code = static_cast<BufferId>(integer(j, "code", -1, kMaxId));
+    r.launch = text(j, "launch");
+    r.required = texts(j, "required");
     each(j, "onnx_nodes",
          [&](const json& e) { e.is_string() ? void(r.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
     r.precision = text(j, "precision");
@@ -250,6 +288,8 @@ class Reader {
     if (found == detail::kKinds.end()) return complain(fmt::format("\"{}\" is not a kind of buffer", kind)), b;
     b.kind = static_cast<BufferKind>(found - detail::kKinds.begin());
     b.bytes = integer(j, "bytes", 0, kMaxBytes);
+    if (has(j, "space")) b.space = static_cast<DeviceId>(integer(j, "space", 0, std::numeric_limits<DeviceId>::max()));
+    if (has(j, "alignment")) b.alignment = integer(j, "alignment", 64, 1 << 20);
     if (b.kind == BufferKind::arena) b.arena_offset = integer(j, "arena_offset", 0, kMaxBytes);
     if (b.kind == BufferKind::input || b.kind == BufferKind::output)
       b.binding = static_cast<int>(integer(j, "binding", 0, std::numeric_limits<int>::max()));

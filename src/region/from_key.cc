@@ -277,8 +277,8 @@ class Reader {
     }
     if (kind == BufferKind::arena) {
       constexpr std::int64_t kSlack = 64;
-      b.arena_offset = plan_.arena_bytes + kSlack;
-      plan_.arena_bytes += (b.bytes + 63) / 64 * 64 + 2 * kSlack;
+      b.arena_offset = plan_.devices[kHost].arena_bytes + kSlack;
+      plan_.devices[kHost].arena_bytes += (b.bytes + 63) / 64 * 64 + 2 * kSlack;
     }
     t.buffer = static_cast<BufferId>(plan_.buffers.size());
     plan_.buffers.push_back(std::move(b));

@@ -4,7 +4,7 @@ namespace octavo::region {
 
 std::set<BufferId> kept_from_memory(const Region& r) {
   std::set<BufferId> kept;
-  if (r.independent || !r.tactic.starts_with("cpu.staged.bands(")) return kept;
+  if (r.independent || !r.tactic.forwards_stages) return kept;
   const auto named = [&](BufferId id) {
     int n = 0;
     for (const Stage& s : r.stages) {

@@ -78,6 +78,8 @@ std::string plan_hash(const Plan& plan) {
   d.number(static_cast<std::int64_t>(plan.buffers.size()));
   for (const Buffer& b : plan.buffers) {
     d.number(static_cast<std::int64_t>(b.kind));
+    d.number(b.space);
+    d.number(b.alignment);
     d.number(b.bytes);
     d.number(b.kind == BufferKind::arena ? b.arena_offset : b.binding);
     if (b.kind == BufferKind::constant && !b.data.empty()) {
@@ -90,10 +92,16 @@ std::string plan_hash(const Plan& plan) {
     d.number(static_cast<std::int64_t>(r.stages.size()));
     d.number(r.independent ? 1 : 0);
     for (const Stage& s : r.stages) d.stage(s);
-    d.word(r.tactic);
+    d.number(r.device);
+    d.word(r.tactic.name());
     d.list(r.packed);
+    d.number(r.code);
+    d.word(r.launch);
   }
-  d.number(plan.arena_bytes);
+  for (const DeviceUse& u : plan.devices) {
+    d.word(u.name);
+    d.number(u.arena_bytes);
+  }
   d.number(plan.threads);
   if (plan.images > 1) {
     d.number(plan.images);

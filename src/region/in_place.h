@@ -3,16 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <string_view>
 
 #include "region/region.h"
 
 namespace octavo::region {
-
-/// Kernels that read every element of an operand before they store the result of that element, and never after.
-[[nodiscard]] inline bool reads_before_it_stores(std::string_view tactic) {
-  return tactic == "cpu.conv.u8s8.avx512vnni.jit" || tactic == "cpu.conv.u8s8.amx";
-}
 
 /// Are the elements of both in the same places of their buffers?
 [[nodiscard]] inline bool same_places(const TensorRef& a, const TensorRef& b) {
@@ -26,7 +20,7 @@ namespace octavo::region {
 /// May buffer `to`, which this region stores, be the same bytes as buffer `from`, an operand that nothing reads later? Both tensors
 /// have their elements in the same places.
 [[nodiscard]] inline bool in_place(const Region& r, BufferId from, BufferId to) {
-  if (r.stages.size() != 1 || !reads_before_it_stores(r.tactic)) return false;
+  if (r.stages.size() != 1 || !r.tactic.stores_in_place) return false;
   const Stage& s = r.stages.front();
   const auto names = [&](const TensorRef& t) { return t.buffer == from || t.buffer == to; };
   if (std::any_of(s.anchor.inputs.begin(), s.anchor.inputs.end(), names)) return false;

@@ -60,6 +60,22 @@ json stage(const Stage& s) {
           {"stores", tensors(s.stores)}};
 }
 
+json tactic(const Tactic& t) {
+  json parts = json::array();
+  for (const Tactic& part : t.parts) parts.push_back(tactic(part));
+  return {{"provider", t.provider},
+          {"family", t.family},
+          {"version", t.version},
+          {"parameters", t.parameters},
+          {"parts", parts},
+          {"required", t.required},
+          {"vector", t.vector},
+          {"reference", t.reference},
+          {"stores_in_place", t.stores_in_place},
+          {"forwards_stages", t.forwards_stages},
+          {"workspace_bytes", t.workspace_bytes}};
+}
+
 json region(const Region& r) {
   json stages = json::array(), alternatives = json::array();
   for (const Stage& s : r.stages) stages.push_back(stage(s));
@@ -68,8 +84,12 @@ json region(const Region& r) {
   }
   return {{"name", r.name},
           {"stages", stages},
-          {"tactic", r.tactic},
+          {"device", r.device},
+          {"tactic", tactic(r.tactic)},
           {"packed", r.packed},
+          {"code", r.code},
+          {"launch", r.launch},
+          {"required", r.required},
           {"reason", r.reason},
           {"onnx_nodes", r.onnx_nodes},
           {"precision", r.precision},
@@ -103,6 +123,8 @@ json decision(const Decision& d) {
 
 json buffer(const Buffer& b) {
   json out{{"kind", detail::name_of(b.kind)}, {"bytes", b.bytes}, {"name", b.name}};
+  if (b.space != kHost) out["space"] = b.space;
+  if (b.alignment != Buffer().alignment) out["alignment"] = b.alignment;
   if (b.kind == BufferKind::arena) out["arena_offset"] = b.arena_offset;
   if (b.binding >= 0) out["binding"] = b.binding;
   return out;
@@ -118,7 +140,8 @@ std::string to_json(const Plan& plan) {
   json buffers = json::array(), regions = json::array();
   for (const Buffer& b : plan.buffers) buffers.push_back(buffer(b));
   for (const Region& r : plan.regions) regions.push_back(region(r));
-  json decisions = json::array();
+  json decisions = json::array(), devices = json::array();
+  for (const DeviceUse& d : plan.devices) devices.push_back({{"name", d.name}, {"arena_bytes", d.arena_bytes}});
   for (const Decision& d : plan.decisions) decisions.push_back(decision(d));
   const json out{{"format", detail::kFormat},
                  {"model_name", plan.model_name},
@@ -126,7 +149,7 @@ std::string to_json(const Plan& plan) {
                  {"outputs", bindings(plan.outputs)},
                  {"buffers", buffers},
                  {"regions", regions},
-                 {"arena_bytes", plan.arena_bytes},
+                 {"devices", devices},
                  {"decisions", decisions},
                  {"cost_source", plan.cost_source},
                  {"threads", plan.threads},

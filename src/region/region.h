@@ -12,16 +12,21 @@
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
 #include "program/program.h"
+#include "region/tactic.h"
 
 namespace octavo::region {
 
 using BufferId = std::int32_t;
 
+/// A device, and the memory space it has: an index into Plan::devices. 0 is the host: its threads and its memory.
+using DeviceId = std::int32_t;
+inline constexpr DeviceId kHost = 0;
+
 enum class BufferKind : std::uint8_t { input, output, constant, arena };
 
 /// A run of bytes. Arena buffers get `arena_offset` from the memory planner; constants live in the engine file (64-byte aligned, at least
 /// 64 readable bytes after the end); inputs and outputs belong to the caller and are exactly `bytes` long.
-/// Arena buffers are 64-byte aligned and have at least 64 readable and writable bytes before and after them.
+/// Arena buffers begin at multiples of `alignment` and have at least 64 readable and writable bytes before and after them.
 struct Buffer {
   BufferKind kind = BufferKind::arena;
   std::int64_t bytes = 0;
@@ -29,6 +34,8 @@ struct Buffer {
   int binding = -1;               ///< input/output only: index into Plan::inputs / Plan::outputs
   ir::Tensor data;                ///< constant only, while planning (engine files store the bytes in a section of their own)
   std::string name;               ///< for people
+  DeviceId space = kHost;         ///< whose memory the bytes are in
+  std::int64_t alignment = 64;    ///< a power of two; of arena_offset
 };
 
 /// A strided window into a buffer. `dims` are logical (ONNX order: N, C, H, W); element (i0, i1, ...) is at byte
@@ -93,11 +100,15 @@ struct Alternative {
 struct Region {
   std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
-  std::string tactic;                ///< chosen; empty before
-  std::vector<BufferId> packed;      ///< constant buffers made by the tactic's pack step, in its own order
-  std::set<std::string> onnx_nodes;  ///< provenance
-  std::string precision;             ///< "int8", "float32", "int8->float32", "move", ...
-  std::string reason;                ///< why these nodes are one region, why this precision
+  DeviceId device = kHost;
+  Tactic tactic;                      ///< chosen; none() before
+  std::vector<BufferId> packed;       ///< constant buffers made by Provider::compile (Artifact::constants), in its own order
+  BufferId code = -1;                 ///< Artifact::code, a constant buffer in host memory; -1: none
+  std::string launch;                 ///< Artifact::launch
+  std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
+  std::set<std::string> onnx_nodes;   ///< provenance
+  std::string precision;              ///< "int8", "float32", "int8->float32", "move", ...
+  std::string reason;                 ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
   bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
   double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
@@ -131,13 +142,19 @@ struct Decision {
   std::set<std::string> onnx_nodes;
 };
 
+/// A device of a plan. The engine is given devices of these names.
+struct DeviceUse {
+  std::string name;              ///< "host", "cuda"
+  std::int64_t arena_bytes = 0;  ///< of the arena in its memory
+};
+
 struct Plan {
   std::string model_name;
   std::vector<Binding> inputs, outputs;
   std::vector<Buffer> buffers;
-  std::vector<Region> regions;  ///< in execution order
-  std::int64_t arena_bytes = 0;
-  int threads = 1;  ///< built for, within one run of the regions; works on any number
+  std::vector<Region> regions;                           ///< in execution order
+  std::vector<DeviceUse> devices{DeviceUse{"host", 0}};  ///< the host first; Buffer::space and Region::device are indices
+  int threads = 1;                                       ///< built for, within one run of the regions; works on any number
   /// The regions compute one image; a run of the plan runs them so often. Bindings are of all images: image i is the i-th of `images`
   /// equal parts of the caller's memory, and the buffers of bindings are one part.
   std::int64_t images = 1;
@@ -150,6 +167,9 @@ struct Plan {
 [[nodiscard]] inline int threads_of(const Plan& plan) {
   return plan.images > 1 ? plan.lanes : plan.threads;
 }
+
+/// Does the region do nothing but copy one buffer between the memories of the host and of its device?
+[[nodiscard]] bool is_transfer(const Region& region, const Plan& plan);
 
 /// JSON without constant bytes, keys sorted, floats shortest round-trip: deterministic. `from_json` verifies everything (indices, ranges,
 /// that every strided access stays inside its buffer, programs) and never trusts its input.

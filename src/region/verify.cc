@@ -15,6 +15,8 @@ namespace {
 using Wide = __int128;  // strides and extents come from files: products of two of them stay exact
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 31;
+constexpr std::size_t kMostDevices = 16;
+constexpr std::int64_t kMostAlignment = 1 << 20;
 
 tl::unexpected<Error> bad(std::string what) {
   return fail(ErrorKind::internal, std::move(what));
@@ -40,7 +42,7 @@ class Verifier {
     if (plan_.threads < 1) return bad(fmt::format("the plan is for {} threads", plan_.threads));
     if (plan_.images < 1 || plan_.lanes < 1 || plan_.lanes > plan_.images)
       return bad(fmt::format("{} images, {} at a time", plan_.images, plan_.lanes));
-    if (plan_.arena_bytes < 0 || plan_.arena_bytes > kMaxBytes) return bad(fmt::format("arena of {} bytes", plan_.arena_bytes));
+    OCTAVO_CHECK(devices());
     OCTAVO_CHECK(bindings(plan_.inputs, "input"));
     OCTAVO_CHECK(bindings(plan_.outputs, "output"));
     for (std::size_t i = 0; i < plan_.regions.size(); ++i) {
@@ -55,6 +57,51 @@ class Verifier {
   }
 
  private:
+  Status devices() const {
+    if (plan_.devices.empty() || plan_.devices.size() > kMostDevices)
+      return bad(fmt::format("{} devices, needs 1 to {}", plan_.devices.size(), kMostDevices));
+    std::set<std::string> names;
+    for (const DeviceUse& d : plan_.devices) {
+      if (d.name.empty() || !names.insert(d.name).second) return bad(fmt::format("device \"{}\" has no name of its own", d.name));
+      if (d.arena_bytes < 0 || d.arena_bytes > kMaxBytes) return bad(fmt::format("arena of {} bytes", d.arena_bytes));
+    }
+    return {};
+  }
+  [[nodiscard]] bool is_device(DeviceId d) const { return d >= 0 && static_cast<std::size_t>(d) < plan_.devices.size(); }
+  [[nodiscard]] const Buffer& buffer_of(BufferId id) const { return plan_.buffers[static_cast<std::size_t>(id)]; }
+
+  /// Everything that a region names is in the memory of its device. A transfer has one end there and one in the host's memory.
+  Status spaces(const Region& r) const {
+    if (!is_device(r.device)) return bad(fmt::format("device {} of {}", r.device, plan_.devices.size()));
+    if (is_transfer(r, plan_)) return {};
+    const auto check = [&](const TensorRef& t, std::string_view what) -> Status {
+      const DeviceId space = buffer_of(t.buffer).space;
+      if (space == r.device) return {};
+      return bad(fmt::format("{} is in the memory of device {}, the region runs on device {}", what, space, r.device));
+    };
+    for (const Stage& s : r.stages) {
+      for (const TensorRef& t : s.anchor.inputs) OCTAVO_CHECK(check(t, "an input"));
+      for (const Operand& o : s.operands) OCTAVO_CHECK(check(o.ref, "an operand"));
+      for (const TensorRef& t : s.stores) OCTAVO_CHECK(check(t, "a store"));
+      if (s.anchor.weights && r.packed.empty()) OCTAVO_CHECK(check(*s.anchor.weights, "the weights"));
+    }
+    return {};
+  }
+
+  Status artifact(const Region& r) const {
+    const auto constant = [&](BufferId id) {
+      return id >= 0 && static_cast<std::size_t>(id) < plan_.buffers.size() && buffer_of(id).kind == BufferKind::constant;
+    };
+    for (const BufferId id : r.packed) {
+      if (!constant(id)) return bad(fmt::format("packed buffer {} is not a constant", id));
+      if (buffer_of(id).space != r.device) return bad(fmt::format("packed buffer {} is not in the region's memory", id));
+    }
+    if (r.code == -1) return {};
+    if (!constant(r.code) || buffer_of(r.code).space != kHost)
+      return bad(fmt::format("code buffer {} is not a constant in host memory", r.code));
+    return {};
+  }
+
   Status bindings(const std::vector<Binding>& list, std::string_view kind) const {
     for (const Binding& b : list) {
       const std::string what = fmt::format("{} \"{}\"", kind, b.name);
@@ -73,6 +120,9 @@ class Verifier {
     const Buffer& b = plan_.buffers[i];
     const auto at = [&](std::string what) { return bad(fmt::format("buffer {} \"{}\": {}", i, b.name, what)); };
     if (b.bytes < 0 || b.bytes > kMaxBytes) return at(fmt::format("{} bytes", b.bytes));
+    if (!is_device(b.space)) return at(fmt::format("in the memory of device {}, there are {}", b.space, plan_.devices.size()));
+    if (b.alignment < 64 || b.alignment > kMostAlignment || (b.alignment & (b.alignment - 1)) != 0)
+      return at(fmt::format("alignment {} is not a power of two from 64 to {}", b.alignment, kMostAlignment));
     switch (b.kind) {
       case BufferKind::input:
       case BufferKind::output: {
@@ -91,13 +141,15 @@ class Verifier {
           return at(fmt::format("says {} bytes, holds {}", b.bytes, b.data.bytes().size()));
         }
         return {};
-      case BufferKind::arena:
+      case BufferKind::arena: {
         if (uses_[i].last < 0) return {};  // the memory planner gives a place to what is used
-        if (b.arena_offset < 64 || b.arena_offset % 64 != 0 || b.arena_offset > plan_.arena_bytes - b.bytes - 64) {
-          return at(fmt::format("{} bytes at {} of an arena of {}: must be 64-byte aligned with 64 bytes before and after it",
-                                b.bytes, b.arena_offset, plan_.arena_bytes));
+        const std::int64_t arena = plan_.devices[static_cast<std::size_t>(b.space)].arena_bytes;
+        if (b.arena_offset < 64 || b.arena_offset % b.alignment != 0 || b.arena_offset > arena - b.bytes - 64) {
+          return at(fmt::format("{} bytes at {} of an arena of {}: must be {}-byte aligned with 64 bytes before and after it",
+                                b.bytes, b.arena_offset, arena, b.alignment));
         }
         return {};
+      }
     }
     return at("unknown kind");
   }
@@ -396,13 +448,8 @@ class Verifier {
         if (reads) return bad("a stage of independent stages reads a buffer that one of them stores to");
       }
     }
-    for (const BufferId id : r.packed) {
-      if (id < 0 || static_cast<std::size_t>(id) >= plan_.buffers.size() ||
-          plan_.buffers[static_cast<std::size_t>(id)].kind != BufferKind::constant) {
-        return bad(fmt::format("packed buffer {} is not a constant", id));
-      }
-    }
-    return {};
+    OCTAVO_CHECK(spaces(r));
+    return artifact(r);
   }
 
   const Plan& plan_;
@@ -416,6 +463,16 @@ class Verifier {
 };
 
 }  // namespace
+
+bool is_transfer(const Region& r, const Plan& plan) {
+  if (r.device == kHost || r.stages.size() != 1) return false;
+  const Stage& s = r.stages.front();
+  if (s.anchor.op != ir::Op::reshape || !s.program.outputs.empty() || s.anchor.inputs.size() != 1 || s.stores.size() != 1)
+    return false;
+  const auto space = [&](const TensorRef& t) { return plan.buffers[static_cast<std::size_t>(t.buffer)].space; };
+  const DeviceId from = space(s.anchor.inputs[0]), to = space(s.stores[0]);
+  return (from == kHost && to == r.device) || (from == r.device && to == kHost);
+}
 
 Status verify(const Plan& plan) {
   if (auto status = Verifier(plan).run(); !status) {

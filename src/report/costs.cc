@@ -58,15 +58,11 @@ Costs costs_of(const region::Region& region) {
   return costs;
 }
 
-bool is_vector(std::string_view tactic) {
-  return tactic.find("portable") == std::string_view::npos && tactic.find("reference") == std::string_view::npos;
-}
-
 Totals totals_of(const region::Plan& plan) {
   Totals t;
   for (const auto& region : plan.regions) {
     const Costs c = costs_of(region);
-    const bool vector = is_vector(region.tactic);
+    const bool vector = region.tactic.vector;
     ++t.regions;
     t.int8_regions += region.precision.starts_with("int8") ? 1 : 0;
     t.float_regions += region.precision.starts_with("float") || region.precision.starts_with("bfloat") ? 1 : 0;

@@ -18,10 +18,6 @@ struct Costs {
 };
 [[nodiscard]] Costs costs_of(const region::Region& region);
 
-/// False for tactics in portable C++ and for the reference evaluator: "cpu.pool.portable", "cpu.reference.conv",
-/// "reference.region".
-[[nodiscard]] bool is_vector(std::string_view tactic);
-
 /// Sums over a plan. `*_vector` is the part that vector kernels do.
 struct Totals {
   int regions = 0, int8_regions = 0, float_regions = 0;  ///< by Region::precision, bfloat16 as float; "move" and others: neither

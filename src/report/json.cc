@@ -52,7 +52,7 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"plan_hash", plan_hash},
               {"threads", region::threads_of(plan)},
               {"images", plan.images},
-              {"arena_bytes", plan.arena_bytes},
+              {"arena_bytes", plan.devices[region::kHost].arena_bytes},
               {"totals",
                {{"regions", t.regions},
                 {"int8_regions", t.int8_regions},
@@ -83,12 +83,12 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"name", r.name},
               {"onnx_nodes", r.onnx_nodes},
               {"precision", r.precision},
-              {"tactic", r.tactic},
+              {"tactic", r.tactic.name()},
               {"key", r.key},
               {"reason", r.reason},
               {"macs", costs.macs},
               {"bytes", costs.bytes},
-              {"vector", is_vector(r.tactic)},
+              {"vector", r.tactic.vector},
               {"stages", json::array()},
               {"alternatives", json::array()}};
     if (r.seconds >= 0) j["seconds"] = r.seconds;

@@ -63,9 +63,9 @@ std::string summary(const region::Plan& plan) {
       t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, region::threads_of(plan),
       region::threads_of(plan) == 1 ? "" : "s",
       plan.images > 1 ? fmt::format(", {} images one by one, {} at a time", plan.images, plan.lanes) : "",
-      amount(plan.arena_bytes * plan.lanes, "B"), percent(t.int8_macs_vector, t.int8_macs), amount(t.int8_macs, "int8 MAC"),
-      percent(t.float_macs_vector, t.float_macs), amount(t.float_macs, "float MAC"), percent(t.bytes_vector, t.bytes),
-      amount(t.bytes, "B moved"));
+      amount(plan.devices[region::kHost].arena_bytes * plan.lanes, "B"), percent(t.int8_macs_vector, t.int8_macs),
+      amount(t.int8_macs, "int8 MAC"), percent(t.float_macs_vector, t.float_macs), amount(t.float_macs, "float MAC"),
+      percent(t.bytes_vector, t.bytes), amount(t.bytes, "B moved"));
 }
 
 std::string table(const region::Plan& plan) {
@@ -76,15 +76,15 @@ std::string table(const region::Plan& plan) {
   };
   for (const auto& r : plan.regions) {
     widen(precision, r.precision.size());
-    widen(tactic, r.tactic.size());
+    widen(tactic, r.tactic.name().size());
     widen(nodes, nodes_of(r).size());
   }
   std::string out = fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", "#", "precision", precision, "tactic", tactic, "ONNX nodes",
                                 nodes, "reason");
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const auto& r = plan.regions[i];
-    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic, tactic, nodes_of(r), nodes,
-                       r.reason);
+    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic.name(), tactic, nodes_of(r),
+                       nodes, r.reason);
   }
   return out + summary(plan);
 }
@@ -97,7 +97,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     if (!out.empty()) out += '\n';
     out += fmt::format("region {}: {}\n", i, r.name);
     line(out, "precision", r.precision);
-    line(out, "tactic", fmt::format("{} ({})", r.tactic, is_vector(r.tactic) ? "vector kernel" : "portable code"));
+    line(out, "tactic", fmt::format("{} ({})", r.tactic.name(), r.tactic.vector ? "vector kernel" : "portable code"));
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, plan.cost_source == "measured" ? "measured" : "an estimate"));
     line(out, "reason", r.reason);

@@ -205,8 +205,8 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
   json j = {{"Name", name},
             {"Inputs", json::array()},
             {"Outputs", json::array()},
-            {"TacticName", r.tactic},
-            {"TacticValue", fmt::format("0x{:016x}", hash64(r.tactic))},
+            {"TacticName", r.tactic.name()},
+            {"TacticValue", fmt::format("0x{:016x}", hash64(r.tactic.name()))},
             {"OctavoPrecision", r.precision},
             {"OctavoReason", r.reason},
             {"OctavoKey", r.key}};

@@ -1,7 +1,6 @@
 // Times of tactics, taken by running them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -11,7 +10,7 @@
 namespace octavo::tune {
 
 struct Candidate {
-  std::string tactic;
+  region::Tactic tactic;
   const region::Provider* provider = nullptr;
 };
 

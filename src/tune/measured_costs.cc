@@ -17,9 +17,8 @@ double seconds_each(int effort) {
 constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
 
 /// Kernels without vectors, and the evaluator: timed only when nothing else runs the region.
-bool slow(std::string_view tactic) {
-  return tactic.starts_with("reference.") || tactic.starts_with("cpu.reference.") ||
-         tactic.find(".portable") != std::string_view::npos;
+bool slow(const region::Tactic& tactic) {
+  return tactic.reference || !tactic.vector;
 }
 
 }  // namespace
@@ -42,22 +41,19 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   }
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (!offers[i].refusal.empty()) continue;
-    if (const Timing* t = cache_.find(where, key, offers[i].tactic); t && t->seconds >= 0) {
+    const std::string name = offers[i].tactic.name();
+    if (const Timing* t = cache_.find(where, key, name); t && t->seconds >= 0) {
       times[i] = {t->seconds, "cache"};
       continue;
     }
-    const bool wanted = pin && *pin == offers[i].tactic;
+    const bool wanted = pin && *pin == name;
     if (!wanted && slow(offers[i].tactic) && fast) continue;
     if (!wanted && options_.effort <= 2 && least > 0 && offers[i].cost > kLeftOut * least) continue;
-    for (const region::Provider* p : providers_) {
-      const auto own = p->offers(region, plan);
-      if (std::any_of(own.begin(), own.end(),
-                      [&](const region::Offer& o) { return o.tactic == offers[i].tactic && o.refusal.empty(); })) {
-        missing.push_back({offers[i].tactic, p});
-        slots.push_back(i);
-        break;
-      }
-    }
+    const auto by =
+        std::find_if(providers_.begin(), providers_.end(), [&](const region::Provider* p) { return p->knows(offers[i].tactic); });
+    if (by == providers_.end()) continue;
+    missing.push_back({offers[i].tactic, *by});
+    slots.push_back(i);
   }
   if (!missing.empty() && options_.strict) {
     return fail(
@@ -65,17 +61,18 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
         fmt::format(
             "strict timing: the timing cache has no time for tactic {} of region \"{}\"\n  key: {} | {} threads\n  build once "
             "without strict timing to measure it, or merge a cache that has it",
-            missing[0].tactic, region.name, key, plan.threads));
+            missing[0].tactic.name(), region.name, key, plan.threads));
   }
   if (!missing.empty()) {
     OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
     for (std::size_t k = 0; k < missing.size(); ++k) {
       if (seconds[k] < 0) continue;
-      remember(where, key, missing[k].tactic, seconds[k]);
-      times[slots[k]] = {cache_.find(where, key, missing[k].tactic)->seconds, "measured"};
+      const std::string name = missing[k].tactic.name();
+      remember(where, key, name, seconds[k]);
+      times[slots[k]] = {cache_.find(where, key, name)->seconds, "measured"};
     }
   }
-  for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic, times[i]);
+  for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
   answered_[{plan.threads, key}] = times;
   return times;
 }

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "region/artifact.h"
+
 namespace octavo::tune {
 namespace {
 
@@ -41,8 +43,8 @@ class Cutter {
     Buffer b = from_.buffers[static_cast<std::size_t>(id)];
     if (b.kind == BufferKind::arena) {
       constexpr std::int64_t kSlack = 64;
-      b.arena_offset = out.arena_bytes + kSlack;
-      out.arena_bytes += (b.bytes + 63) / 64 * 64 + 2 * kSlack;
+      b.arena_offset = out.devices[region::kHost].arena_bytes + kSlack;
+      out.devices[region::kHost].arena_bytes += (b.bytes + 63) / 64 * 64 + 2 * kSlack;
     }
     if (b.kind == BufferKind::input) {
       out.inputs.push_back(from_.inputs[static_cast<std::size_t>(b.binding)]);
@@ -71,15 +73,8 @@ Result<Plan> one_region(const Region& region, const Plan& plan, const region::Pr
     r.alternatives.clear();
     std::map<BufferId, BufferId> constants;
     cutter.adopt(r, constants);
-    OCTAVO_TRY(auto packed, provider.pack(r, cutter.out, r.tactic));
-    for (ir::Tensor& t : packed) {
-      Buffer b;
-      b.kind = BufferKind::constant;
-      b.bytes = static_cast<std::int64_t>(t.bytes().size());
-      b.data = std::move(t);
-      cutter.out.buffers.push_back(std::move(b));
-      r.packed.push_back(static_cast<BufferId>(cutter.out.buffers.size() - 1));
-    }
+    OCTAVO_TRY(region::Artifact made, provider.compile(r, cutter.out, r.tactic));
+    region::keep_artifact(std::move(made), r, cutter.out);
     cutter.out.regions.push_back(std::move(r));
   }
   return std::move(cutter.out);

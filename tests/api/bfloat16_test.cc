@@ -100,7 +100,7 @@ TEST_P(Bfloat16Model, EveryLayerByRule) {
   EXPECT_EQ(built->permitted.float_layers, 0);
   for (const region::Region& r : built->engine->plan().regions) {
     if (r.precision != "bfloat16") continue;
-    EXPECT_EQ(r.tactic, "cpu.conv.bf16.onednn") << r.name;
+    EXPECT_EQ(r.tactic.name(), "cpu.conv.bf16.onednn") << r.name;
     EXPECT_TRUE(r.reason.starts_with("asked for by the rule \"*=bfloat16\"; bfloat16: ")) << r.reason;
   }
   const auto inputs = random_inputs(built->engine->plan(), 1);

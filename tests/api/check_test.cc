@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "api/pipeline.h"
+#include "region/host_kernel.h"
 
 namespace octavo::api {
 namespace {
@@ -19,27 +20,28 @@ class Saboteur final : public region::Provider {
   Saboteur(const region::Provider& real, std::string region, region::TensorRef victim)
       : real_(real), region_(std::move(region)), victim_(std::move(victim)) {}
   std::string_view name() const override { return real_.name(); }
+  bool knows(const region::Tactic& t) const override { return real_.knows(t); }
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override { return real_.offers(r, p); }
-  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view t) const override {
-    return real_.pack(r, p, t);
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
+    return real_.compile(r, p, t);
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
-                                                      std::span<const std::byte* const> packed) const override {
-    OCTAVO_TRY(auto kernel, real_.instantiate(r, p, packed));
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
+                                               const region::ArtifactView& artifact) const override {
+    OCTAVO_TRY(auto kernel, region::as_host_kernel(real_.load(r, p, artifact)));
     if (r.name != region_) return kernel;
     return std::make_unique<Kernel>(std::move(kernel), victim_);
   }
 
  private:
-  struct Kernel final : region::Kernel {
-    Kernel(std::unique_ptr<region::Kernel> k, const region::TensorRef& v) : real(std::move(k)), victim(v) {}
+  struct Kernel final : region::HostKernel {
+    Kernel(std::unique_ptr<region::HostKernel> k, const region::TensorRef& v) : real(std::move(k)), victim(v) {}
     std::size_t scratch_bytes() const override { return real->scratch_bytes(); }
     void run(const region::Memory& m, int, int, const region::Worker& w) const override {
       real->run(m, 0, real->tasks(), w);
       std::byte* at = m.at(victim) + static_cast<std::ptrdiff_t>(ir::size_of(victim.dtype)) - 1;
       *at = *at == std::byte{7} ? std::byte{9} : std::byte{7};
     }
-    std::unique_ptr<region::Kernel> real;
+    std::unique_ptr<region::HostKernel> real;
     const region::TensorRef& victim;
   };
   const region::Provider& real_;

@@ -33,7 +33,7 @@ std::uint64_t setting(const char* name, std::uint64_t fallback) {
 
 std::string listing(const region::Plan& plan) {
   std::string out;
-  for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic + "] " + r.reason + "\n";
+  for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic.name() + "] " + r.reason + "\n";
   return out;
 }
 

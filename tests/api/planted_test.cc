@@ -5,6 +5,7 @@
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "reference/oracle_provider.h"
+#include "region/host_kernel.h"
 #include "support/feeds.h"
 #include "support/placement.h"
 #include "support/run_plan.h"
@@ -57,26 +58,26 @@ bool plant_wrong_offset(region::Plan& plan) {
 // A convolution that pads with code 0 where the real number 0 (the zero point) is meant.
 class WrongPadding final : public region::Provider {
  public:
-  std::string_view name() const override { return "wrong"; }
-  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"reference.region", "", 1.0, false}};
+  std::string_view name() const override { return "reference"; }
+  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
+    return reference::oracle_provider().offers(r, p);
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-    return std::vector<ir::Tensor>{};
+  Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+    return region::Artifact{};
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& plan,
-                                                      std::span<const std::byte* const> packed) const override {
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
+                                               const region::ArtifactView& artifact) const override {
     region::Region changed = r;
     region::Stage& s = changed.stages[0];
     if (s.anchor.op == ir::Op::conv && s.anchor.integer) {
       // The same sum over a padded copy of the input, as a kernel would make it, filled with the wrong byte.
       return std::make_unique<Padded>(s);
     }
-    return reference::oracle_provider().instantiate(r, plan, packed);
+    return reference::oracle_provider().load(r, plan, artifact);
   }
 
  private:
-  struct Padded final : region::Kernel {
+  struct Padded final : region::HostKernel {
     explicit Padded(const region::Stage& stage) : s(stage) {}
     void run(const region::Memory& m, int, int, const region::Worker&) const override {
       const region::TensorRef& x = s.anchor.inputs[0];
@@ -101,14 +102,14 @@ class WrongPadding final : public region::Provider {
         }
       }
       region::Region r;
-      r.tactic = "reference.region";
+      r.tactic = reference::oracle_provider().offers({}, {}).front().tactic;
       r.stages.push_back(s);
       region::Memory memory = m;
       wide.buffer = static_cast<region::BufferId>(memory.base.size());
       memory.base.push_back(copy.data());
       r.stages[0].anchor.inputs[0] = wide;
       r.stages[0].anchor.attrs["pads"] = std::vector<std::int64_t>{0, 0, 0, 0};
-      auto kernel = reference::oracle_provider().instantiate(r, plan, {});
+      auto kernel = region::as_host_kernel(reference::oracle_provider().load(r, plan, {}));
       (*kernel)->run(memory, 0, 1, {});
     }
     region::Stage s;

@@ -139,9 +139,9 @@ TEST(Stages, AShortcutsConvolutionIsReadInTheEpilogue) {
             ASSERT_TRUE(p) << where << "\n" << p.error().message;
             ASSERT_TRUE(region::verify(p->plan)) << where << "\n" << region::verify(p->plan).error().message;
             EXPECT_EQ(by_epilogue(p->plan), *how == 'd' || size / stride < 2 ? 0 : 1) << where << " " << how;
-            if (*how == 'f') arena = p->plan.arena_bytes;
+            if (*how == 'f') arena = p->plan.devices[0].arena_bytes;
             if (*how == 'd' && size / stride > 1) {
-              EXPECT_LT(arena, p->plan.arena_bytes) << where << ": it has no place in memory";
+              EXPECT_LT(arena, p->plan.devices[0].arena_bytes) << where << ": it has no place in memory";
             }
             for (const region::Region& r : p->plan.regions) longest = std::max(longest, r.independent ? 0 : r.stages.size());
             const auto got = testing::run_plan(p->plan, cpu::providers(), feeds, threads % 2 == 0);

@@ -31,7 +31,7 @@ bool is_edge(const region::Region& r, const region::Plan& plan) {
 
 std::string reasons(const region::Plan& plan) {
   std::string out;
-  for (const region::Region& r : plan.regions) out += r.name + " [" + r.precision + ", " + r.tactic + "] " + r.reason + "\n";
+  for (const region::Region& r : plan.regions) out += r.name + " [" + r.precision + ", " + r.tactic.name() + "] " + r.reason + "\n";
   for (const region::Decision& d : plan.decisions) {
     out += d.kind + " at " + d.where + ": " + d.chosen + ", " + d.reason + "\n";
     for (const auto& a : d.answers) out += "    " + a.name + ": " + std::to_string(a.seconds * 1e6) + " us " + a.note + "\n";

@@ -160,40 +160,44 @@ class EmulatedTiles final : public cpu::avx512::Tiles {
   }
 };
 
+/// The provider's tactics, computed on emulated tiles: offered as if the processor had them.
 class Provider final : public region::Provider {
  public:
-  [[nodiscard]] std::string_view name() const override { return "cpu.amx.emulated"; }
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
 
   [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     for (const auto tactic : {kConv, kTransposed}) {
       ConvPlan conv;
       Offer& o = out.emplace_back();
-      o.tactic = tactic;
-      o.refusal = make(region, plan, tactic, conv);
+      o.tactic = *region::parse_tactic(tactic);
+      o.tactic.stores_in_place = tactic == kConv;
+      o.refusal = make(region, plan, o.tactic, conv);
       o.cost = conv.seconds;
     }
     return out;
   }
-  [[nodiscard]] Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan,
-                                                     std::string_view tactic) const override {
+  [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan,
+                                                 const region::Tactic& tactic) const override {
     ConvPlan conv;
     if (const auto why = make(region, plan, tactic, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
-    return cpu::avx512::pack_conv(region, plan, conv);
+    region::Artifact made;
+    OCTAVO_TRY(made.constants, cpu::avx512::pack_conv(region, plan, conv));
+    return made;
   }
-  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const Region& region, const Plan& plan,
-                                                                    std::span<const std::byte* const> packed) const override {
+  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
+                                                             const region::ArtifactView& artifact) const override {
     static const EmulatedTiles tiles;
     ConvPlan conv;
     if (const auto why = make(region, plan, region.tactic, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
-    return cpu::avx512::make_conv(region, std::move(conv), packed, cpu::has_vbmi(), tiles);
+    return cpu::avx512::make_conv(region, std::move(conv), artifact.constants, cpu::has_vbmi(), tiles);
   }
 
  private:
-  static std::string make(const Region& region, const Plan& plan, std::string_view tactic, ConvPlan& conv) {
+  static std::string make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
     if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return why;
-    if (auto why = cpu::avx512::plan_conv(region, plan, cpu::has_vbmi(), conv, Dots::amx); !why.empty()) return why;
-    return conv.shape.transposed == (tactic == kTransposed) ? "" : "the tactic is for the other kind of convolution";
+    if (auto why = cpu::avx512::plan_conv(region, plan, cpu::avx512::Target::here(), conv, Dots::amx); !why.empty()) return why;
+    return conv.shape.transposed == (tactic.name() == kTransposed) ? "" : "the tactic is for the other kind of convolution";
   }
 };
 

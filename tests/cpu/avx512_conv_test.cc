@@ -366,15 +366,16 @@ TEST_P(GeneratedConv, StaysInsideTheCallersBuffers) {
     p.outputs.push_back({p.push(Op::add_i, p.push(Op::acc_i), p.load(Op::load_i, 2)), DType::s32});
     st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output), s.nhwc(DType::s32, st.space, BufferKind::output)};
     for (const auto& offer : provider().offers(s.region(), s.plan())) {
-      if ((offer.tactic.find("amx") != std::string::npos) != (GetParam() != Way::vnni)) continue;
+      if ((offer.tactic.family.find("amx") != std::string::npos) != (GetParam() != Way::vnni)) continue;
       if (offer.refusal.find("needs a") == 0) GTEST_SKIP() << offer.refusal;
       if (!offer.refusal.empty()) continue;
       s.region().tactic = offer.tactic;
-      auto packed = provider().pack(s.region(), s.plan(), offer.tactic);
-      ASSERT_TRUE(packed) << packed.error().message;
+      auto made = provider().compile(s.region(), s.plan(), offer.tactic);
+      ASSERT_TRUE(made) << made.error().message;
+      const auto& packed = made->constants;
       std::vector<const std::byte*> at;
-      for (const auto& t : *packed) at.push_back(t.bytes().data());
-      auto kernel = provider().instantiate(s.region(), s.with_packed(*packed), at);
+      for (const auto& t : packed) at.push_back(t.bytes().data());
+      auto kernel = region::as_host_kernel(provider().load(s.region(), s.with_packed(packed), {at, {}, {}}));
       ASSERT_TRUE(kernel) << kernel.error().message;
       region::Memory expected, actual;
       auto copy = s.memory;
@@ -395,7 +396,7 @@ TEST_P(GeneratedConv, StaysInsideTheCallersBuffers) {
       for (const auto& store : st.stores) {
         const auto bytes = static_cast<std::size_t>(s.plan().buffers[static_cast<std::size_t>(store.buffer)].bytes);
         ASSERT_EQ(std::memcmp(expected.at(store), actual.at(store), bytes), 0)
-            << offer.tactic << ", seed " << seed << ": " << text(k);
+            << offer.tactic.name() << ", seed " << seed << ": " << text(k);
       }
     }
   }
@@ -405,7 +406,7 @@ TEST_P(GeneratedConv, RefusesWithReasons) {
   Conv k;
   const auto reason = [](Scene& s) {
     for (const auto& offer : provider().offers(s.region(), s.plan())) {
-      if (offer.tactic == tactic(false)) return offer.refusal;
+      if (offer.tactic.name() == tactic(false)) return offer.refusal;
     }
     return std::string("none");
   };

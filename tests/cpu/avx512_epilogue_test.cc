@@ -31,16 +31,18 @@ class WithoutVbmi final : public region::Provider {
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
     return cpu::avx512_provider().offers(r, p);
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view) const override {
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic&) const override {
     cpu::avx512::ConvPlan conv;
-    if (const auto why = cpu::avx512::plan_conv(r, p, false, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
-    return cpu::avx512::pack_conv(r, p, conv);
+    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    region::Artifact made;
+    OCTAVO_TRY(made.constants, cpu::avx512::pack_conv(r, p, conv));
+    return made;
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
-                                                      std::span<const std::byte* const> packed) const override {
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
+                                               const region::ArtifactView& artifact) const override {
     cpu::avx512::ConvPlan conv;
-    if (const auto why = cpu::avx512::plan_conv(r, p, false, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
-    return cpu::avx512::make_conv(r, std::move(conv), packed, false);
+    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    return cpu::avx512::make_conv(r, std::move(conv), artifact.constants, false);
   }
 };
 

@@ -247,10 +247,11 @@ TEST_P(FormsOfConv, ConvolutionsOfEveryForm) {
         if (round == 2) k.h = 66, k.w = 64;  // tiles enough for straight code of any length
         build(s, k);
         EXPECT_RUNS(s.compare(provider, tactic));
-        const auto packed = provider.pack(s.region(), s.plan(), tactic);
-        ASSERT_TRUE(packed) << packed.error().message;
-        if (packed->size() < 4) continue;
-        const auto form = (*packed)[3].data<std::int32_t>()[0];  // of the first block
+        const auto made = provider.compile(s.region(), s.plan(), s.region().tactic);
+        ASSERT_TRUE(made) << made.error().message;
+        const auto& packed = made->constants;
+        if (packed.size() < 4) continue;
+        const auto form = packed[3].data<std::int32_t>()[0];  // of the first block
         EXPECT_EQ(form == 0, bias == 2) << "a sum that may wrap has no shorter form, any other has one; seed " << s.seed();
         ++blocks.at(static_cast<std::size_t>(form));
       }

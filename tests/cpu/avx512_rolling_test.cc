@@ -14,10 +14,10 @@ constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.rolling";
 
 /// How many of the blocks are requantized by one fma: of all.
 std::pair<int, int> lines(Scene& s) {
-  const auto packed = cpu::avx512_provider().pack(s.region(), s.plan(), kTactic);
-  EXPECT_TRUE(packed && packed->size() == 3);
+  const auto made = cpu::avx512_provider().compile(s.region(), s.plan(), s.region().tactic);
+  EXPECT_TRUE(made && made->constants.size() == 3);
   const auto c = s.stage().space[1];
-  const auto flags = (*packed)[2].data<std::int32_t>();
+  const auto flags = made->constants[2].data<std::int32_t>();
   std::pair<int, int> n{0, 0};
   for (std::int64_t first = 0; first < c; first += 64, ++n.second) n.first += flags[static_cast<std::size_t>(first / 16)];
   return n;
@@ -189,7 +189,7 @@ TEST(Avx512Rolling, Refusals) {
     }
     const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 4U);
-    ASSERT_EQ(offers[2].tactic, kTactic);
+    ASSERT_EQ(offers[2].tactic.name(), kTactic);
     if (offers[2].refusal.find("needs avx") == 0) GTEST_SKIP() << offers[2].refusal;
     EXPECT_EQ(offers[2].refusal, why);
   }

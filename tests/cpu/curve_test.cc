@@ -221,14 +221,14 @@ class OtherWindow final : public region::Provider {
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
     return provider_.offers(r, p);
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view t) const override {
-    auto packed = provider_.pack(r, p, t);
-    if (packed && packed->size() == 5) (*packed)[4].mutable_data<float>()[5 * 16] = window_;
-    return packed;
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
+    auto made = provider_.compile(r, p, t);
+    if (made && made->constants.size() == 5) made->constants[4].mutable_data<float>()[5 * 16] = window_;
+    return made;
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
-                                                      std::span<const std::byte* const> packed) const override {
-    return provider_.instantiate(r, p, packed);
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
+                                               const region::ArtifactView& artifact) const override {
+    return provider_.load(r, p, artifact);
   }
 
  private:
@@ -239,7 +239,7 @@ class OtherWindow final : public region::Provider {
 /// Blocks of the region that take the curve; -1: the plan has none.
 int blocks_with(Scene& s) {
   ConvPlan plan;
-  EXPECT_EQ(cpu::avx512::plan_conv(s.region(), s.plan(), true, plan), "");
+  EXPECT_EQ(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan), "");
   if (!plan.curve) return -1;
   auto packed = cpu::avx512::pack_conv(s.region(), s.plan(), plan);
   EXPECT_TRUE(packed);

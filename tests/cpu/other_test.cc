@@ -194,11 +194,13 @@ std::string against_reference(Scene& s, const std::string& tactic, float toleran
   const auto run = [&](const region::Provider& provider, const std::string& name,
                        std::vector<std::vector<std::byte>>& bytes) -> std::string {
     region::Region r = s.region();
-    r.tactic = name;
     for (const auto& o : provider.offers(r, s.plan())) {
-      if (o.tactic == name && !o.refusal.empty()) return (o.refusal.find("needs avx") == 0 ? "skip: " : "refused: ") + o.refusal;
+      if (!region::selects(*region::parse_tactic(name), o.tactic)) continue;
+      r.tactic = o.tactic;
+      if (!o.refusal.empty()) return (o.refusal.find("needs avx") == 0 ? "skip: " : "refused: ") + o.refusal;
     }
-    auto kernel = provider.instantiate(r, s.plan(), {});
+    if (r.tactic.none()) return "no tactic " + name;
+    auto kernel = region::as_host_kernel(provider.load(r, s.plan(), {}));
     if (!kernel) return kernel.error().message;
     region::Memory m;
     for (auto& b : bytes) m.base.push_back(b.data() + 64);
@@ -349,11 +351,11 @@ TEST(IsaCap, RefusesWithTheReason) {
   s.stage().stores = {s.tensor(DType::f32, {4})};
   setenv("OCTAVO_CPU", "portable", 1);
   const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
-  s.region().tactic = "cpu.pointwise.block.avx2";
-  const auto kernel = cpu::cpu_provider().instantiate(s.region(), s.plan(), {});
+  s.region().tactic = *region::parse_tactic("cpu.pointwise.block.avx2");
+  const auto kernel = cpu::cpu_provider().load(s.region(), s.plan(), {});
   unsetenv("OCTAVO_CPU");
   for (const auto& o : offers)
-    EXPECT_EQ(o.refusal.empty(), o.tactic == "cpu.pointwise.block.portable") << o.tactic << ": " << o.refusal;
+    EXPECT_EQ(o.refusal.empty(), o.tactic.name() == "cpu.pointwise.block.portable") << o.tactic.name() << ": " << o.refusal;
   EXPECT_FALSE(kernel);
 }
 

@@ -476,28 +476,30 @@ region::Plan Scene::with_packed(const std::vector<ir::Tensor>& packed) {
 std::string Scene::compare(const region::Provider& provider, const std::string& tactic, float tolerance, int ignored) {
   const std::string repeat = fmt::format(" (tactic {}, seed {}; repeat with --gtest_filter of this test)", tactic, seed_);
   bool known = false;
+  const auto wanted = region::parse_tactic(tactic);
+  if (!wanted) return wanted.error().message;
   for (const region::Offer& o : provider.offers(region_, plan_)) {
-    if (o.tactic != tactic) continue;
+    if (!region::selects(*wanted, o.tactic)) continue;
     known = true;
     if (o.refusal.find("needs avx") == 0 || o.refusal.find("needs amx") == 0) return "skip: " + tactic + " " + o.refusal;
     if (!o.refusal.empty()) return "refused: " + o.refusal + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;
+    region_.tactic = o.tactic;
   }
   if (!known) return "the provider does not offer the tactic" + repeat;
-  region_.tactic = tactic;
-  auto packed = provider.pack(region_, plan_, tactic);
-  if (!packed) return "pack: " + packed.error().message + repeat;
+  auto made = provider.compile(region_, plan_, region_.tactic);
+  if (!made) return "compile: " + made.error().message + repeat;
   std::vector<std::vector<std::byte>> packed_bytes;
   std::vector<const std::byte*> packed_at;
-  for (const ir::Tensor& t : *packed) {  // 64-byte aligned, 64 readable bytes after the end
+  for (const ir::Tensor& t : made->constants) {  // 64-byte aligned, 64 readable bytes after the end
     packed_bytes.emplace_back(t.bytes().size() + 128);
     auto* p = packed_bytes.back().data();
     p += (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64;
     std::memcpy(p, t.bytes().data(), t.bytes().size());
     packed_at.push_back(p);
   }
-  auto kernel = provider.instantiate(region_, with_packed(*packed), packed_at);
-  if (!kernel) return "instantiate: " + kernel.error().message + repeat;
+  auto kernel = region::as_host_kernel(provider.load(region_, with_packed(made->constants), {packed_at, {}, {}}));
+  if (!kernel) return "load: " + kernel.error().message + repeat;
   auto expected = memory, actual = memory;
   scalar_region(region_, addresses(expected));
   const region::Memory at = addresses(actual);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "region/provider.h"
+#include "region/host_kernel.h"
 #include "region/region.h"
 
 namespace octavo::testing {

@@ -137,8 +137,8 @@ TEST_P(StagedEpilogue, BandsEqualTheWhole) {
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U) << seed;
     EXPECT_EQ(offers[0].refusal, "") << seed;
-    ASSERT_EQ(offers[0].tactic.rfind("cpu.staged.bands(cpu.", 0), 0U) << offers[0].tactic;
-    EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic, 0, between), "") << "case " << seed - 2;
+    ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.bands(cpu.", 0), 0U) << offers[0].tactic.name();
+    EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, between), "") << "case " << seed - 2;
   }
 }
 
@@ -150,7 +150,7 @@ TEST(StagedEpilogues, EveryInstructionSet) {
       const int between = set_up(s, cases()[k]);
       const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
       ASSERT_EQ(offers.size(), 1U);
-      EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic, 0, between), "") << isa << " case " << k;
+      EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, between), "") << isa << " case " << k;
     }
     unsetenv("OCTAVO_CPU");
   }

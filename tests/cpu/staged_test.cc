@@ -67,7 +67,7 @@ TEST_P(Staged, BandsEqualTheWhole) {
     std::string tactic;
     for (const auto& o : cpu::cpu_provider().offers(s.region(), s.plan())) {
       EXPECT_EQ(o.refusal, "");
-      tactic = o.tactic;
+      tactic = o.tactic.name();
     }
     ASSERT_EQ(tactic.rfind("cpu.staged.bands(cpu.conv.u8s8.", 0), 0U) << tactic;
     // The tensor between the stages stays out of memory: it is not part of the comparison.
@@ -83,8 +83,8 @@ TEST(StagedBands, EveryInstructionSet) {
     set_up(s, {1, 1, 30, 120, 64, {3, 3}, {1, 1}, {1, 1, 1, 1}, {3, 3}, {2, 2}, {1, 1, 1, 1}});
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U);
-    EXPECT_NE(offers[0].tactic.find("cpu.conv.u8s8.block."), std::string::npos) << offers[0].tactic;
-    EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic, 0, s.stage().stores[0].buffer), "");
+    EXPECT_NE(offers[0].tactic.name().find("cpu.conv.u8s8.block."), std::string::npos) << offers[0].tactic.name();
+    EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, s.stage().stores[0].buffer), "");
     unsetenv("OCTAVO_CPU");
   }
 }

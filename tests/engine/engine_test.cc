@@ -88,19 +88,19 @@ TEST(Engine, BuffersAreAlignedWithSlack) {
 
 // The toy kernel allocates its interpreter's scratch (one vector a task range); the engine itself adds nothing.
 TEST(Engine, RunDoesNotAllocate) {
-  struct Quiet final : region::Kernel {
+  struct Quiet final : region::HostKernel {
     void run(const region::Memory&, int, int, const region::Worker&) const override {}
   };
   struct QuietProvider final : region::Provider {
     std::string_view name() const override { return "toy"; }
     std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-      return {{"toy.oracle", "", 0, false}};
+      return {{*region::parse_tactic("toy.oracle")}};
     }
-    Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-      return std::vector<ir::Tensor>{};
+    Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+      return region::Artifact{};
     }
-    Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region&, const region::Plan&,
-                                                        std::span<const std::byte* const>) const override {
+    Result<std::unique_ptr<region::Kernel>> load(const region::Region&, const region::Plan&,
+                                                 const region::ArtifactView&) const override {
       return std::make_unique<Quiet>();
     }
   } provider;
@@ -141,7 +141,7 @@ TEST(Engine, OfManyRegionsTheFirstThatFailsIsNamed) {
   region::Plan p = toy::plan();
   for (int i = 0; i < 60; ++i) p.regions.push_back(p.regions[1]);
   ASSERT_TRUE(Engine::create(p, toy::providers()));
-  for (const std::size_t broken : {17U, 18U, 40U, 61U}) p.regions[broken].tactic = "cuda.conv";
+  for (const std::size_t broken : {17U, 18U, 40U, 61U}) p.regions[broken].tactic = *region::parse_tactic("cuda.conv");
   for (int round = 0; round < 20; ++round) {
     const auto e = Engine::create(p, toy::providers());
     ASSERT_FALSE(e);
@@ -151,13 +151,13 @@ TEST(Engine, OfManyRegionsTheFirstThatFailsIsNamed) {
 
 TEST(Engine, UnknownTacticAndMissingInstructionsAreNamed) {
   region::Plan p = toy::plan();
-  p.regions[1].tactic = "cuda.conv";
+  p.regions[1].tactic = *region::parse_tactic("cuda.conv");
   auto e = Engine::create(p, toy::providers());
   ASSERT_FALSE(e);
   EXPECT_EQ(e.error().kind, ErrorKind::internal);
   EXPECT_EQ(e.error().message, "new engine: region 1 \"add\": no provider for tactic \"cuda.conv\" (providers: toy)");
   p = toy::plan();
-  p.regions[1].tactic = "toy.avx1024";
+  p.regions[1].tactic = *region::parse_tactic("toy.avx1024");
   e = Engine::create(p, toy::providers());
   ASSERT_FALSE(e);
   EXPECT_EQ(e.error().kind, ErrorKind::unsupported);

@@ -105,13 +105,23 @@ std::vector<Network> networks() {
   return out;
 }
 
-/// Every tactic of the networks, so that a region can be given another's.
-std::vector<std::string> tactics_of(const std::vector<Network>& all) {
-  std::set<std::string> names{"cpu.none", "", "cpu.staged()", "cpu.together()"};
+/// Every tactic of the networks, as in the plans' JSON, so that a region can be given another's; and families that nobody knows.
+struct Tactics {
+  std::vector<json> whole;
+  std::vector<std::string> families{"none", "", "staged", "together", "staged.bands"};
+};
+Tactics tactics_of(const std::vector<Network>& all) {
+  Tactics out;
+  std::set<std::string> seen;
   for (const Network& n : all) {
-    for (const region::Region& r : n.engine->plan().regions) names.insert(r.tactic);
+    const json plan = json::parse(region::to_json(n.engine->plan()));
+    for (const json& r : plan["regions"]) {
+      if (!seen.insert(r["tactic"].dump()).second) continue;
+      out.whole.push_back(r["tactic"]);
+      out.families.push_back(r["tactic"]["family"]);
+    }
   }
-  return {names.begin(), names.end()};
+  return out;
 }
 
 /// One engine file taken apart: the plan's JSON and the constants' bytes.
@@ -123,7 +133,7 @@ struct Parts {
 
 class Forger {
  public:
-  Forger(std::uint64_t seed, const std::vector<std::string>& tactics) : random_(seed), tactics_(tactics) {}
+  Forger(std::uint64_t seed, const Tactics& tactics) : random_(seed), tactics_(tactics) {}
 
   std::string forge(Parts& p) {
     const std::size_t edits = 1 + below(3);
@@ -160,7 +170,10 @@ class Forger {
     std::vector<std::pair<std::string, json*>> places;
     collect(p.plan, "", places);
     const auto& [path, at] = places[below(places.size())];
-    if (at->is_number_integer()) {
+    if (path.ends_with("/tactic") && below(2) == 0) {
+      *at = tactics_.whole[below(tactics_.whole.size())];
+      say(path + ": of another region");
+    } else if (at->is_number_integer()) {
       const std::int64_t to = extreme(at->get<std::int64_t>());
       say(fmt::format("{}: {} -> {}", path, at->dump(), to));
       *at = to;
@@ -187,7 +200,7 @@ class Forger {
   std::string text_for(const std::string& path, const std::string& was, const std::vector<std::pair<std::string, json*>>& places) {
     static const char* kTypes[] = {"f32", "u8", "s8", "s16", "s32", "s64", "bool", "f64", "f16", "bf16", "u16", "u64"};
     if (path.ends_with("/dtype") || path.ends_with("/type")) return kTypes[below(std::size(kTypes))];
-    if (path.ends_with("/tactic")) return tactics_[below(tactics_.size())];
+    if (path.ends_with("/family")) return tactics_.families[below(tactics_.families.size())];
     if (below(2) == 0) {  // a text of the same field elsewhere
       const std::string field = path.substr(path.rfind('/'));
       std::vector<const json*> same;
@@ -246,7 +259,7 @@ class Forger {
   }
 
   std::mt19937_64 random_;
-  const std::vector<std::string>& tactics_;
+  const Tactics& tactics_;
   std::string said_;
 };
 
@@ -293,7 +306,7 @@ class ForgedEngine : public ::testing::Test {
   static bool run(const std::shared_ptr<const Engine>& engine) {
     constexpr std::int64_t kMost = std::int64_t{1} << 24;
     const region::Plan& plan = engine->plan();
-    std::int64_t total = plan.arena_bytes;
+    std::int64_t total = plan.devices[region::kHost].arena_bytes;
     for (const region::Buffer& b : plan.buffers) total += b.bytes;
     for (std::size_t i = 0; i < plan.regions.size(); ++i) total += static_cast<std::int64_t>(engine->kernel(i).scratch_bytes());
     if (total > kMost) return false;
@@ -317,7 +330,7 @@ class ForgedEngine : public ::testing::Test {
 
   std::filesystem::path folder_;
   std::vector<Network> networks_;
-  std::vector<std::string> tactics_;
+  Tactics tactics_;
 };
 
 TEST_F(ForgedEngine, UntouchedPartsLoadAndRun) {
@@ -381,10 +394,10 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
         }
       }
       Parts p = good;
-      p.plan["regions"][r]["tactic"] = "cpu.conjured";
+      p.plan["regions"][r]["tactic"]["family"] = "conjured";
       // Also: what some tactics alone may do, store in an operand's place and keep what their stages hand on out of the arena.
       const std::string conjured = refusal(p);
-      EXPECT_TRUE(conjured.find("no provider for tactic \"cpu.conjured\"") != std::string::npos ||
+      EXPECT_TRUE(conjured.find("no tactic \"cpu.conjured") != std::string::npos ||
                   conjured.find("share bytes of the arena") != std::string::npos ||
                   conjured.find("bytes at 0 of an arena") != std::string::npos)
           << conjured;
@@ -393,7 +406,7 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
       EXPECT_NE(refusal(p), "loaded") << n.name << ", region " << r;
     }
     Parts p = good;
-    p.plan["arena_bytes"] = std::int64_t{1} << 47;
+    p.plan["devices"][0]["arena_bytes"] = std::int64_t{1} << 47;
     EXPECT_NE(refusal(p).find("this process may use"), std::string::npos) << refusal(p);
     p = good;
     p.plan["buffers"][0]["bytes"] = std::int64_t{1} << 40;

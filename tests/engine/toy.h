@@ -46,7 +46,7 @@ inline region::Plan plan(float weight = 3.0F) {
   p.buffers[3].data = ir::Tensor::of<float>({kColumns}, {weight, 2.0F, -1.0F, 0.5F, 0.0F});
   p.buffers[4].data = ir::Tensor::of<float>({kColumns}, {1.0F, -1.0F, 0.25F, 1e6F, 7.0F});
   p.buffers[2].arena_offset = 64;
-  p.arena_bytes = 256;
+  p.devices[0].arena_bytes = 256;
 
   const auto region = [&](program::Op op, region::BufferId from, region::BufferId constant, region::BufferId to, std::string name) {
     region::Stage s;
@@ -59,7 +59,7 @@ inline region::Plan plan(float weight = 3.0F) {
     region::Region r;
     r.name = std::move(name);
     r.stages = {s};
-    r.tactic = "toy.oracle";
+    r.tactic = *region::parse_tactic("toy.oracle");
     r.onnx_nodes = {r.name};
     r.precision = "float32";
     r.reason = "made by hand";
@@ -71,7 +71,7 @@ inline region::Plan plan(float weight = 3.0F) {
 }
 
 /// Runs regions without anchor, f32 only, one task a row.
-class OracleKernel final : public region::Kernel {
+class OracleKernel final : public region::HostKernel {
  public:
   explicit OracleKernel(const region::Stage& stage) : stage_(stage) {}
   int tasks() const override { return static_cast<int>(kRows); }
@@ -100,14 +100,15 @@ class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "toy"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"toy.avx1024", "this machine lacks toy.avx1024", 0.5, true}, {"toy.oracle", "", 1.0, false}};
+    return {{*region::parse_tactic("toy.avx1024"), "this machine lacks toy.avx1024", 0.5},
+            {*region::parse_tactic("toy.oracle"), "", 1.0}};
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-    return std::vector<ir::Tensor>{};
+  Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+    return region::Artifact{};
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& region, const region::Plan&,
-                                                      std::span<const std::byte* const>) const override {
-    if (region.tactic != "toy.oracle") return fail(ErrorKind::unsupported, "this machine lacks " + region.tactic);
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& region, const region::Plan&,
+                                               const region::ArtifactView&) const override {
+    if (region.tactic.name() != "toy.oracle") return fail(ErrorKind::unsupported, "this machine lacks " + region.tactic.name());
     return std::make_unique<OracleKernel>(region.stages[0]);
   }
 };

@@ -31,7 +31,7 @@ class Times final : public plan::Costs {
   }
   Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override {
     EXPECT_NE(region::plan_hash(first), region::plan_hash(second));
-    for (const region::Region& r : second.regions) EXPECT_NE(r.tactic, "") << r.name;
+    for (const region::Region& r : second.regions) EXPECT_FALSE(r.tactic.none()) << r.name;
     return whole_;
   }
   std::string_view source() const override { return "measured"; }
@@ -48,16 +48,16 @@ class NoBfloat16 final : public region::Provider {
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
     auto out = oracle_.offers(r, p);
     for (region::Offer& o : out) {
-      if (r.precision == "bfloat16") o = {"toy.bf16", "needs instructions that are not there", 0, false};
+      if (r.precision == "bfloat16") o = {*region::parse_tactic("toy.bf16"), "needs instructions that are not there", 0};
     }
     return out;
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& p, std::string_view t) const override {
-    return oracle_.pack(r, p, t);
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
+    return oracle_.compile(r, p, t);
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& p,
-                                                      std::span<const std::byte* const> packed) const override {
-    return oracle_.instantiate(r, p, packed);
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
+                                               const region::ArtifactView& artifact) const override {
+    return oracle_.load(r, p, artifact);
   }
 
  private:

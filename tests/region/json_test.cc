@@ -74,9 +74,9 @@ TEST(PlanJson, MistakesNameTheirPlace) {
       {"/threads", "0", "threads is 0, must be in 1..65536"},
       {"/threads", "\"2\"", "threads is not an integer"},
       {"/threads", "2.5", "threads is not an integer"},
-      {"/arena_bytes", "18446744073709551615", "arena_bytes is not an integer"},
-      {"/arena_bytes", "-1", "arena_bytes is -1"},
-      {"/arena_bytes", "null", "arena_bytes is not an integer"},
+      {"/devices/0/arena_bytes", "18446744073709551615", "arena_bytes is not an integer"},
+      {"/devices/0/arena_bytes", "-1", "arena_bytes is -1"},
+      {"/devices/0/arena_bytes", "null", "arena_bytes is not an integer"},
       {"/buffers", "{}", "\"buffers\" is not a list"},
       {"/buffers/1", "7", "buffers[1]: not an object"},
       {"/buffers/1/kind", "\"heap\"", "buffers[1]: \"heap\" is not a kind of buffer"},
@@ -187,7 +187,7 @@ TEST(PlanHash, DependsOnWhatRunsOnly) {
   })) << "a default, spelled";
 
   EXPECT_TRUE(differs([](Plan& p) { p.threads = 3; }));
-  EXPECT_TRUE(differs([](Plan& p) { p.arena_bytes += 64; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.devices[0].arena_bytes += 64; }));
   EXPECT_TRUE(differs([](Plan& p) { p.buffers[4].arena_offset += 64; }));
   EXPECT_TRUE(differs([](Plan& p) { p.inputs[0].quantizer->zero_point[0] = 4; }));
   EXPECT_TRUE(differs([](Plan& p) { p.outputs[0].type.dtype = ir::DType::f16; }));
@@ -195,7 +195,7 @@ TEST(PlanHash, DependsOnWhatRunsOnly) {
     p.buffers[2].data = p.buffers[2].data.clone();
     p.buffers[2].data.mutable_data<std::int8_t>()[287] = 6;
   })) << "one weight code";
-  EXPECT_TRUE(differs([](Plan& p) { p.regions[0].tactic += "x"; }));
+  EXPECT_TRUE(differs([](Plan& p) { p.regions[0].tactic.family += "x"; }));
   EXPECT_TRUE(differs([](Plan& p) { p.regions[0].packed.clear(); }));
   EXPECT_TRUE(differs([](Plan& p) { std::swap(p.regions[0], p.regions[1]); }));
   EXPECT_TRUE(differs([&](Plan& p) { stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1, 1, 1, 2}; }));

@@ -23,7 +23,7 @@ inline Plan toy_plan() {
   Plan p;
   p.model_name = "toy";
   p.threads = 2;
-  p.arena_bytes = 64 + 320 + 64;
+  p.devices[0].arena_bytes = 64 + 320 + 64;
   p.inputs = {{"x", {DType::u8, {1, 4, 6, 6}}, ir::per_tensor(DType::u8, 0.1F, 3)},
               {"r", {DType::f32, {1, 8, 3, 3}}, std::nullopt, {}, 0, {}}};
   p.outputs = {{"y", {DType::f32, {1, 8, 6, 6}}, std::nullopt, {}, 0, {}},
@@ -40,7 +40,7 @@ inline Plan toy_plan() {
 
   Region conv;
   conv.name = "conv + add";
-  conv.tactic = "cpu.conv.portable";
+  conv.tactic = *region::parse_tactic("cpu.conv.portable");
   conv.packed = {2};
   conv.onnx_nodes = {"Conv_0", "Add_1"};
   conv.precision = "int8";
@@ -74,7 +74,7 @@ inline Plan toy_plan() {
 
   Region copy;
   copy.name = "decode";
-  copy.tactic = "cpu.pointwise.portable";
+  copy.tactic = *region::parse_tactic("cpu.pointwise.portable");
   Stage c;
   c.space = {1, 8, 6, 6};
   c.operands = {{s.stores[0], {}}};

@@ -25,7 +25,7 @@ TEST(PlanVerify, CatchesEachBrokenInvariant) {
   const auto last = [](Plan& p) -> Stage& { return p.regions[1].stages[0]; };
   const Case cases[] = {
       {"for 0 threads", [](Plan& p) { p.threads = 0; }},
-      {"arena of -1 bytes", [](Plan& p) { p.arena_bytes = -1; }},
+      {"arena of -1 bytes", [](Plan& p) { p.devices[0].arena_bytes = -1; }},
       {"negative or too large",
        [](Plan& p) {
          p.inputs[0].type.shape = {1, -4, 6, 6};
@@ -141,7 +141,7 @@ TEST(PlanVerify, BuffersInUseTogetherShareNoBytes) {
   // Region 0 stores a and b, region 1 reads a into c, region 2 reads c: b and c never live together, a and c do in region 1.
   const auto plan_with = [](std::int64_t a, std::int64_t b, std::int64_t c) {
     Plan p;
-    p.arena_bytes = 1024;
+    p.devices[0].arena_bytes = 1024;
     p.buffers = {{BufferKind::arena, 128, a, -1, {}, "a"},
                  {BufferKind::arena, 128, b, -1, {}, "b"},
                  {BufferKind::arena, 128, c, -1, {}, "c"}};

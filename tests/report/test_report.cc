@@ -23,12 +23,12 @@ region::TensorRef ref(region::BufferId buffer, ir::DType type, ir::Shape dims, s
 region::Plan plan() {
   region::Plan p;
   p.model_name = "small.onnx";
-  p.arena_bytes = 1536;
+  p.devices[0].arena_bytes = 1536;
   region::Region conv;
   conv.name = "conv1 + relu1 + pool1";
   conv.onnx_nodes = {"conv1", "relu1", "pool1"};
   conv.precision = "int8";
-  conv.tactic = "cpu.conv.u8s8.avx512vnni.jit";
+  conv.tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit");
   conv.reason = "data and weights are 8-bit; pool1 fits in registers";
   conv.alternatives = {{"cpu.conv.u8s8.amx", "the processor has no AMX", -1}, {"cpu.conv.u8s8.avx2", "slower", 0.00025}};
   region::Stage first;
@@ -52,7 +52,7 @@ region::Plan plan() {
   up.name = "up";
   up.onnx_nodes = {"up"};
   up.precision = "float32";
-  up.tactic = "cpu.conv_transpose.portable";
+  up.tactic = *region::parse_tactic("cpu.conv_transpose.portable");
   up.reason = "\"pool1\" is read in float: no Q/DQ before up";
   region::Stage stage;
   stage.anchor.op = ir::Op::conv_transpose;

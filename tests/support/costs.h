@@ -18,7 +18,7 @@ class ArbitraryCosts : public plan::Costs {
                                               const std::vector<region::Offer>& offers) override {
     std::vector<plan::TacticTime> out;
     for (const region::Offer& o : offers) {
-      const std::string text = region::key(r, p) + o.tactic;
+      const std::string text = region::key(r, p) + o.tactic.name();
       const std::uint64_t h = hash64({reinterpret_cast<const std::byte*>(text.data()), text.size()}, seed_);
       out.push_back({o.refusal.empty() ? 1e-6 * static_cast<double>(1 + h % 1000) : -1, "measured"});
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "region/host_kernel.h"
+
 namespace octavo::testing {
 namespace {
 
@@ -16,7 +18,7 @@ std::byte* aligned(std::vector<std::byte>& v) {
 }  // namespace
 
 PlanMemory::PlanMemory(const region::Plan& plan, std::uint8_t fill) {
-  std::vector<std::byte> arena(static_cast<std::size_t>(plan.arena_bytes) + 2 * kSlack, std::byte{fill});
+  std::vector<std::byte> arena(static_cast<std::size_t>(plan.devices[region::kHost].arena_bytes) + 2 * kSlack, std::byte{fill});
   storage_.push_back(std::move(arena));
   std::byte* base = aligned(storage_[0]);
   for (const region::Buffer& b : plan.buffers) {
@@ -48,18 +50,10 @@ Status run_image(const region::Plan& plan, const std::vector<const region::Provi
     const region::Region& r = plan.regions[k];
     std::vector<const std::byte*> packed;
     for (const region::BufferId id : r.packed) packed.push_back(held.memory.base[static_cast<std::size_t>(id)]);
-    std::unique_ptr<region::Kernel> kernel;
-    std::string why;
-    for (const region::Provider* p : providers) {
-      const auto offers = p->offers(r, plan);
-      const bool has = std::any_of(offers.begin(), offers.end(),
-                                   [&](const region::Offer& o) { return o.tactic == r.tactic && o.refusal.empty(); });
-      if (!has) continue;
-      OCTAVO_TRY(kernel, p->instantiate(r, plan, packed));
-      break;
-    }
-    if (!kernel)
-      return fail(ErrorKind::internal, "no provider offers tactic \"" + r.tactic + "\" of region \"" + r.name + "\" any more");
+    const auto by = std::find_if(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(r.tactic); });
+    if (by == providers.end())
+      return fail(ErrorKind::internal, "no provider knows tactic \"" + r.tactic.name() + "\" of region \"" + r.name + "\"");
+    OCTAVO_TRY(const auto kernel, region::as_host_kernel((*by)->load(r, plan, {packed, {}, r.launch})));
     std::vector<std::byte> scratch(kernel->scratch_bytes() + 64);
     const auto address = (reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64;
     const region::Worker worker{0, 1, reinterpret_cast<std::byte*>(address)};

@@ -29,35 +29,31 @@ bool belongs(Tier tier, std::string_view tactic) {
 class TierProvider final : public region::Provider {
  public:
   explicit TierProvider(Tier tier) : tier_(tier) {}
-  std::string_view name() const override { return "tier"; }
+  std::string_view name() const override { return "cpu"; }
 
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     std::vector<region::Offer> out;
     for (const region::Provider* p : cpu::providers()) {
       std::vector<region::Offer> own = p->offers(r, plan);
-      std::erase_if(own, [&](const region::Offer& o) { return !belongs(tier_, o.tactic); });
+      std::erase_if(own, [&](const region::Offer& o) { return !belongs(tier_, o.tactic.name()); });
       const bool taken = std::any_of(own.begin(), own.end(), [](const region::Offer& o) { return o.refusal.empty(); });
       out.insert(out.end(), own.begin(), own.end());
       if (taken) break;  // as the planner does: the first provider that can
     }
     return out;
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region& r, const region::Plan& plan, std::string_view tactic) const override {
-    region::Region named = r;
-    named.tactic = std::string(tactic);
-    return owner(named, plan)->pack(r, plan, tactic);
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const region::Tactic& tactic) const override {
+    return owner(tactic)->compile(r, plan, tactic);
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan& plan,
-                                                      std::span<const std::byte* const> packed) const override {
-    return owner(r, plan)->instantiate(r, plan, packed);
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
+                                               const region::ArtifactView& artifact) const override {
+    return owner(r.tactic)->load(r, plan, artifact);
   }
 
  private:
-  static const region::Provider* owner(const region::Region& r, const region::Plan& plan) {
+  static const region::Provider* owner(const region::Tactic& tactic) {
     for (const region::Provider* p : cpu::providers()) {
-      for (const region::Offer& o : p->offers(r, plan)) {
-        if (o.tactic == r.tactic) return p;
-      }
+      if (p->knows(tactic)) return p;
     }
     return cpu::providers().back();
   }

@@ -104,7 +104,7 @@ TEST(MeasuredCosts, APinDecides) {
   const region::Region& r = conv2(before->engine->plan());
   std::string other;
   for (const auto& a : r.alternatives) {
-    if (a.tactic != r.tactic && a.reason.find("refused") == std::string::npos) other = a.tactic;
+    if (a.tactic != r.tactic.name() && a.reason.find("refused") == std::string::npos) other = a.tactic;
   }
   ASSERT_NE(other, "");
   auto cache = tune::TimingCache::read(o.timing.cache);
@@ -113,7 +113,7 @@ TEST(MeasuredCosts, APinDecides) {
   ASSERT_TRUE(cache->merge_into(o.timing.cache));
   const auto after = build(o);
   ASSERT_TRUE(after) << after.error().message;
-  EXPECT_EQ(conv2(after->engine->plan()).tactic, other);
+  EXPECT_EQ(conv2(after->engine->plan()).tactic.name(), other);
   EXPECT_NE(after->engine->plan_hash(), before->engine->plan_hash());
   bool said = false;
   for (const auto& a : conv2(after->engine->plan()).alternatives)
@@ -145,18 +145,18 @@ class Waiting final : public region::Provider {
  public:
   std::string_view name() const override { return "waiting"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"waiting.steady", "", 0, true}, {"waiting.spiky", "", 0, true}};
+    return {{*region::parse_tactic("waiting.steady")}, {*region::parse_tactic("waiting.spiky")}};
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-    return std::vector<ir::Tensor>();
+  Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+    return region::Artifact{};
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
-                                                      std::span<const std::byte* const>) const override {
-    return std::make_unique<Wait>(r.tactic == "waiting.spiky", runs_);
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan&,
+                                               const region::ArtifactView&) const override {
+    return std::make_unique<Wait>(r.tactic.family == "spiky", runs_);
   }
 
  private:
-  class Wait final : public region::Kernel {
+  class Wait final : public region::HostKernel {
    public:
     Wait(bool spiky, std::atomic<int>& runs) : spiky_(spiky), runs_(runs) {}
     void run(const region::Memory&, int, int, const region::Worker&) const override {
@@ -180,7 +180,9 @@ TEST(Measure, RunsThatLostTheCoreDoNotCount) {
   ASSERT_TRUE(built);
   const region::Plan& plan = built->engine->plan();
   const Waiting provider;
-  const auto times = tune::measure(plan.regions.at(0), plan, {{"waiting.steady", &provider}, {"waiting.spiky", &provider}}, 0.05);
+  const auto times = tune::measure(
+      plan.regions.at(0), plan,
+      {{*region::parse_tactic("waiting.steady"), &provider}, {*region::parse_tactic("waiting.spiky"), &provider}}, 0.05);
   ASSERT_TRUE(times) << times.error().message;
   ASSERT_EQ(times->size(), 2U);
   EXPECT_LT((*times)[1], (*times)[0]) << "a mean of the second is 115 us";
@@ -192,19 +194,19 @@ class Reading final : public region::Provider {
  public:
   std::string_view name() const override { return "reading"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{"reading", "", 0, true}};
+    return {{*region::parse_tactic("reading.all")}};
   }
-  Result<std::vector<ir::Tensor>> pack(const region::Region&, const region::Plan&, std::string_view) const override {
-    return std::vector<ir::Tensor>();
+  Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
+    return region::Artifact{};
   }
-  Result<std::unique_ptr<region::Kernel>> instantiate(const region::Region& r, const region::Plan&,
-                                                      std::span<const std::byte* const>) const override {
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan&,
+                                               const region::ArtifactView&) const override {
     return std::make_unique<Read>(r.stages[0].anchor.inputs.at(0), seen);
   }
   mutable std::vector<std::uint8_t> seen;
 
  private:
-  class Read final : public region::Kernel {
+  class Read final : public region::HostKernel {
    public:
     Read(region::TensorRef from, std::vector<std::uint8_t>& to) : from_(std::move(from)), to_(to) {}
     void run(const region::Memory& m, int, int, const region::Worker&) const override {
@@ -229,7 +231,7 @@ TEST(Measure, RegionsReadCodesThatVary) {
   ASSERT_NE(pool, plan.regions.end());
   ASSERT_EQ(plan.buffers[static_cast<std::size_t>(pool->stages[0].anchor.inputs.at(0).buffer)].kind, region::BufferKind::arena);
   const Reading provider;
-  const auto times = tune::measure(*pool, plan, {{"reading", &provider}}, 1e-3);
+  const auto times = tune::measure(*pool, plan, {{*region::parse_tactic("reading.all"), &provider}}, 1e-3);
   ASSERT_TRUE(times) << times.error().message;
   ASSERT_EQ(provider.seen.size(), 32U * 20 * 20);
   const auto [low, high] = std::ranges::minmax(provider.seen);

@@ -26,7 +26,7 @@ struct TaskItem {
   std::int64_t strip = 0;  ///< number of the phase, image and band
 };
 
-class ConvKernel final : public region::Kernel {
+class ConvKernel final : public region::HostKernel {
  public:
   ConvKernel(const region::Region& region, ConvPlan plan, std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles)
       : tiles_(tiles),
@@ -373,8 +373,8 @@ class ConvKernel final : public region::Kernel {
 
 }  // namespace
 
-Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                  std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles) {
+Result<std::unique_ptr<region::HostKernel>> make_conv(const region::Region& region, ConvPlan conv,
+                                                      std::span<const std::byte* const> packed, bool vbmi, const Tiles& tiles) {
   if (conv.forms || conv.curve) {  // packed constants come from a file
     const auto most = static_cast<std::int32_t>(conv.curve ? Form::line : Form::quotient);
     const auto* form_of = reinterpret_cast<const std::int32_t*>(packed[3]);

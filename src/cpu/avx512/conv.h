@@ -11,14 +11,14 @@
 
 #include "cpu/avx512/conv_plan.h"
 #include "cpu/avx512/tiles.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan,
                                                         const ConvPlan& conv);
-[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                                std::span<const std::byte* const> packed, bool vbmi,
-                                                                const Tiles& tiles = Tiles::native());
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_conv(const region::Region& region, ConvPlan conv,
+                                                                    std::span<const std::byte* const> packed, bool vbmi,
+                                                                    const Tiles& tiles = Tiles::native());
 
 }  // namespace octavo::cpu::avx512

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "cpu/avx512/conv_plan.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 namespace {

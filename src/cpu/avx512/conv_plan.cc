@@ -7,6 +7,7 @@
 
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/division.h"
+#include "cpu/family.h"
 #include "cpu/isa.h"
 
 namespace octavo::cpu::avx512 {
@@ -107,6 +108,15 @@ bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
 
 }  // namespace
 
+Target Target::here() {
+  return {has_vbmi(), slow_division()};
+}
+
+Target Target::of(const region::Tactic& t) {
+  const auto vbmi = t.parameters.find("vbmi");
+  return {vbmi != t.parameters.end() && vbmi->second == "1", cpu::multiplies(t)};
+}
+
 double ConvShape::macs() const {
   const std::int64_t pixels = transposed ? h * w : out_h * out_w;
   return static_cast<double>(n * pixels * o) * static_cast<double>(ic() * kh * kw);
@@ -201,7 +211,7 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
   return (y * ref.strides[2] + x * ref.strides[3]) * size;
 }
 
-std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& p, Dots dots) {
+std::string plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
   if (auto why = read_conv(region, p.shape); !why.empty()) return why;
   const auto& stage = region.stages.front();
@@ -211,7 +221,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
   p.zero = x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
-  if (auto why = lower(stage, p.batch_is_pixels, vbmi, p.epilogue); !why.empty()) return why;
+  if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue); !why.empty()) return why;
   p.bias_operand = take_bias(stage, plan, p.epilogue);
   p.images = p.batch_is_pixels ? 1 : s.n;
   p.merge = choose_merge(s);
@@ -251,13 +261,13 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, bo
   if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
   if (p.forms) p.written = p.epilogue;
   Curve curve;
-  if (vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
+  if (target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
     Requant channels;
     channels.scale = curve.scale, channels.bias = curve.bias;
     if (foldable(stage, plan, channels)) p.curve = std::move(curve);
   }
   fold_zero_points(p.epilogue);
-  p.multiplies = dots == Dots::amx || slow_division();
+  p.multiplies = dots == Dots::amx || target.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
   // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());

@@ -106,6 +106,16 @@ inline constexpr int kPixelsOfOneVector = 8;
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/lab/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
 
+/// What code is generated for, beside AVX-512 VNNI: fixed in the tactic's parameters when it is offered, so that packing (at build) and
+/// code generation (at load) agree on every machine.
+struct Target {
+  bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
+  bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
+  /// Of this machine; of a tactic.
+  [[nodiscard]] static Target here();
+  [[nodiscard]] static Target of(const region::Tactic& tactic);
+};
+
 /// Where the products are computed: vpdpbusd on registers, or AMX tiles (amx_plan.h).
 enum class Dots : std::uint8_t { vnni, amx };
 
@@ -169,7 +179,7 @@ inline constexpr int kMostThreads = 256;  ///< for which work is divided; more g
 void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads);
 
 /// Empty, or the refusal.
-[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, bool vbmi, ConvPlan& out,
+[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& out,
                                     Dots dots = Dots::vnni);
 
 /// Byte offset of pixel (row j, column k) of the phase's output grid in stream s, relative to the tensor's first element.

@@ -47,7 +47,7 @@ struct StripCode {
   const std::int32_t* table = nullptr;
 };
 
-class DepthwiseKernel final : public region::Kernel {
+class DepthwiseKernel final : public region::HostKernel {
  public:
   DepthwiseKernel(const region::Region& region, DepthwisePlan plan, std::span<const std::byte* const> packed, bool vbmi)
       : d_(std::move(plan)),
@@ -253,7 +253,7 @@ int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
   return std::clamp(24 / (static_cast<int>(tile_rows) * vectors), 1, 6);
 }
 
-std::string plan_depthwise(const region::Region& region, const region::Plan& plan, bool vbmi, DepthwisePlan& d) {
+std::string plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target, DepthwisePlan& d) {
   d = DepthwisePlan{};
   if (auto why = read_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
@@ -266,8 +266,8 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
       if (v != 1) return fmt::format("operand {} divides an index by {}", k, v);
     }
   }
-  if (auto why = lower(stage, false, vbmi, d.epilogue); !why.empty()) return why;
-  if (slow_division()) multiply_where_exact(d.epilogue);
+  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
+  if (target.multiply) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
   choose_rows(d);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
@@ -321,8 +321,8 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
-Result<std::unique_ptr<region::Kernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
-                                                       std::span<const std::byte* const> packed, bool vbmi) {
+Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
+                                                           std::span<const std::byte* const> packed, bool vbmi) {
   try {
     return std::make_unique<DepthwiseKernel>(region, std::move(d), packed, vbmi);
   } catch (const std::exception& e) {

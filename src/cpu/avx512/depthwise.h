@@ -15,7 +15,7 @@
 
 #include "cpu/avx512/conv_plan.h"
 #include "cpu/avx512/emitter.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 
@@ -44,11 +44,12 @@ struct DepthwisePlan {
   [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
 
-[[nodiscard]] std::string plan_depthwise(const region::Region& region, const region::Plan& plan, bool vbmi, DepthwisePlan& out);
+[[nodiscard]] std::string plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target,
+                                         DepthwisePlan& out);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan,
                                                              const DepthwisePlan& dw);
-[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_depthwise(const region::Region& region, DepthwisePlan dw,
-                                                                     std::span<const std::byte* const> packed, bool vbmi);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan dw,
+                                                                         std::span<const std::byte* const> packed, bool vbmi);
 
 /// What the interleaving function receives: `count` columns of four rows.
 struct InterleaveArgs {

@@ -10,7 +10,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-class GatherKernel final : public region::Kernel {
+class GatherKernel final : public region::HostKernel {
  public:
   GatherKernel(const region::Region& region, GatherPlan plan) : p_(std::move(plan)) {
     const region::Stage& s = region.stages.front();
@@ -124,12 +124,11 @@ std::int64_t GatherPlan::rows() const {
   return n;
 }
 
-std::string plan_gather(const region::Region& region, bool vbmi, GatherPlan& p) {
+std::string plan_gather(const region::Region& region, GatherPlan& p) {
   p = GatherPlan{};
   if (region.stages.size() != 1) return fmt::format("{} stages, one is covered", region.stages.size());
   const region::Stage& s = region.stages.front();
   if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return "not a gather";
-  if (!vbmi) return "the processor has no byte permutes (AVX512_VBMI)";
   if (!s.anchor.attrs.contains("indices")) return "the indices are not constant, or have other than one dimension";
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
@@ -176,7 +175,7 @@ std::string plan_gather(const region::Region& region, bool vbmi, GatherPlan& p) 
   return "";
 }
 
-Result<std::unique_ptr<region::Kernel>> make_gather(const region::Region& region, GatherPlan plan) {
+Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan) {
   try {
     return std::make_unique<GatherKernel>(region, std::move(plan));
   } catch (const std::exception& e) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cpu/avx512/emitter.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 
@@ -41,8 +41,8 @@ struct GatherPlan {
 };
 
 /// Empty, or why not.
-[[nodiscard]] std::string plan_gather(const region::Region& region, bool vbmi, GatherPlan& out);
-[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_gather(const region::Region& region, GatherPlan plan);
+[[nodiscard]] std::string plan_gather(const region::Region& region, GatherPlan& out);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan);
 
 struct GatherArgs {
   const std::byte* from = nullptr;

@@ -20,105 +20,145 @@ using ir::Op;
 using region::Offer;
 using region::Plan;
 using region::Region;
+using region::Tactic;
 
-constexpr std::string_view kConv = "cpu.conv.u8s8.avx512vnni.jit", kTransposed = "cpu.conv_transpose.u8s8.avx512vnni.jit",
-                           kDepthwise = "cpu.depthwise.u8s8.avx512vnni.jit", kRolling = "cpu.depthwise.u8s8.avx512vnni.rolling",
-                           kGather = "cpu.gather.avx512vbmi.jit", kConvAmx = "cpu.conv.u8s8.amx",
-                           kTransposedAmx = "cpu.conv_transpose.u8s8.amx";
+constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "conv_transpose.u8s8.avx512vnni.jit",
+                           kDepthwise = "depthwise.u8s8.avx512vnni.jit", kRolling = "depthwise.u8s8.avx512vnni.rolling",
+                           kGather = "gather.avx512vbmi.jit", kConvAmx = "conv.u8s8.amx",
+                           kTransposedAmx = "conv_transpose.u8s8.amx";
 
-constexpr bool on_tiles(std::string_view tactic) {
-  return tactic == kConvAmx || tactic == kTransposedAmx;
+constexpr bool on_tiles(std::string_view family) {
+  return family == kConvAmx || family == kTransposedAmx;
+}
+constexpr bool is_conv(std::string_view family) {
+  return family == kConv || family == kTransposed || on_tiles(family);
+}
+
+/// The family's tactic for code made for `target`.
+Tactic tactic_of(std::string_view family, const Target& target) {
+  Tactic t;
+  t.provider = "cpu";
+  t.family = family;
+  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : Isa::avx512vnni));
+  if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
+  if (target.vbmi) t.parameters.emplace("vbmi", "1");
+  if (target.multiply) t.parameters.emplace(kDivision, kMultiply);
+  t.stores_in_place = family == kConv || family == kConvAmx;
+  std::sort(t.required.begin(), t.required.end());
+  return t;
+}
+/// Parameters that make no difference to the code are not in the tactic, so that it runs wherever it can.
+Tactic tactic_of(std::string_view family, const Region& region, const Target& target, bool looks_up) {
+  return tactic_of(family, {target.vbmi && looks_up, target.multiply && !on_tiles(family) && divides(region)});
 }
 
 class Provider final : public region::Provider {
  public:
-  [[nodiscard]] std::string_view name() const override { return "cpu.avx512.jit"; }
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] bool knows(const Tactic& t) const override {
+    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || t.family == kRolling || t.family == kGather);
+  }
 
   [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     const Op op = region.stages.empty() ? Op::input : region.stages.front().anchor.op;
+    const Target target = Target::here();
     if (op == Op::conv || op == Op::conv_transpose) {
-      out.push_back(offer(region, plan, op == Op::conv ? kConv : kTransposed));
+      out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
     }
     if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
+      std::string why = why_lacking(tactic_of(kDepthwise, {}).required);
       DepthwisePlan dw;
-      Offer& o = out.emplace_back();
-      o.tactic = kDepthwise;
-      o.refusal = make_plan(region, plan, dw);
-      o.cost = dw.seconds;
+      if (why.empty()) why = plan_depthwise(region, plan, target, dw);
+      out.push_back(offer(tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
+      why = why_lacking(tactic_of(kRolling, {}).required);
       RollingPlan rolling;
-      Offer& p = out.emplace_back();
-      p.tactic = kRolling;
-      p.refusal = make_plan(region, plan, rolling);
-      p.cost = rolling.seconds;
+      if (why.empty()) why = plan_rolling(region, plan, target, rolling);
+      out.push_back(offer(tactic_of(kRolling, region, {target.vbmi, false}, !rolling.epilogue.tables.empty()), std::move(why),
+                          rolling.seconds));
     }
     if (op == Op::gather) {
+      std::string why = why_lacking(tactic_of(kGather, {}).required);
       GatherPlan gather;
-      Offer& o = out.emplace_back();
-      o.tactic = kGather;
-      o.refusal = make_plan(region, gather);
-      o.cost = gather.seconds;
+      if (why.empty()) why = plan_gather(region, gather);
+      out.push_back(offer(tactic_of(kGather, {}), std::move(why), gather.seconds));
     }
-    if (op == Op::conv || op == Op::conv_transpose) out.push_back(offer(region, plan, op == Op::conv ? kConvAmx : kTransposedAmx));
+    if (op == Op::conv || op == Op::conv_transpose) {
+      out.push_back(offer_conv(region, plan, op == Op::conv ? kConvAmx : kTransposedAmx));
+    }
     return out;
   }
 
-  [[nodiscard]] Result<std::vector<ir::Tensor>> pack(const Region& region, const Plan& plan,
-                                                     std::string_view tactic) const override {
-    if (tactic == kRolling) {
+  [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
+    OCTAVO_TRY(const Target target, target_of(region, tactic));
+    region::Artifact made;
+    if (tactic.family == kRolling) {
       RollingPlan rolling;
-      OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, rolling)));
-      return checked(pack_rolling(region, plan, rolling), packed_bytes(rolling));
-    }
-    if (tactic == kDepthwise) {
+      OCTAVO_CHECK(status(region, tactic, plan_rolling(region, plan, target, rolling)));
+      OCTAVO_TRY(made.constants, checked(pack_rolling(region, plan, rolling), packed_bytes(rolling)));
+    } else if (tactic.family == kDepthwise) {
       DepthwisePlan dw;
-      OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, dw)));
-      return checked(pack_depthwise(region, plan, dw), packed_bytes(dw));
-    }
-    if (tactic == kGather) {
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
+      OCTAVO_TRY(made.constants, checked(pack_depthwise(region, plan, dw), packed_bytes(dw)));
+    } else if (tactic.family == kGather) {
       GatherPlan gather;
-      OCTAVO_CHECK(status(region, tactic, make_plan(region, gather)));
-      return std::vector<ir::Tensor>{};
+      OCTAVO_CHECK(status(region, tactic, plan_gather(region, gather)));
+    } else {
+      ConvPlan conv;
+      OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic.family, target, conv)));
+      OCTAVO_TRY(made.constants, checked(pack_conv(region, plan, conv), packed_bytes(conv)));
     }
-    ConvPlan conv;
-    OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic, conv)));
-    return checked(pack_conv(region, plan, conv), packed_bytes(conv));
+    return made;
   }
 
-  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> instantiate(const Region& region, const Plan& plan,
-                                                                    std::span<const std::byte* const> packed) const override {
-    if (region.tactic == kRolling) {
+  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
+                                                             const region::ArtifactView& artifact) const override {
+    const Tactic& tactic = region.tactic;
+    const auto packed = artifact.constants;
+    OCTAVO_TRY(const Target target, target_of(region, tactic));
+    OCTAVO_CHECK(status(region, tactic, why_lacking(tactic.required)));
+    if (tactic.family == kRolling) {
       RollingPlan rolling;
-      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, rolling)));
+      OCTAVO_CHECK(status(region, tactic, plan_rolling(region, plan, target, rolling)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(rolling)));
       return make_rolling(region, std::move(rolling), packed);
     }
-    if (region.tactic == kDepthwise) {
+    if (tactic.family == kDepthwise) {
       DepthwisePlan dw;
-      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, dw)));
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
-      return make_depthwise(region, std::move(dw), packed, has_vbmi());
+      return make_depthwise(region, std::move(dw), packed, target.vbmi);
     }
-    if (region.tactic == kGather) {
+    if (tactic.family == kGather) {
       GatherPlan gather;
-      OCTAVO_CHECK(status(region, region.tactic, make_plan(region, gather)));
+      OCTAVO_CHECK(status(region, tactic, plan_gather(region, gather)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), {}));
       return make_gather(region, std::move(gather));
     }
     ConvPlan conv;
-    OCTAVO_CHECK(status(region, region.tactic, make_plan(region, plan, region.tactic, conv)));
+    OCTAVO_CHECK(status(region, tactic, make_plan(region, plan, tactic.family, target, conv)));
     OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(conv)));
-    return make_conv(region, std::move(conv), packed, has_vbmi());
+    return make_conv(region, std::move(conv), packed, target.vbmi);
   }
 
  private:
-  static Offer offer(const Region& region, const Plan& plan, std::string_view tactic) {
+  static Offer offer(Tactic tactic, std::string refusal, double seconds) {
+    if (auto why = why_lacking(tactic.required); !why.empty()) refusal = std::move(why);
+    return {std::move(tactic), std::move(refusal), seconds};
+  }
+  static Offer offer_conv(const Region& region, const Plan& plan, std::string_view family) {
     ConvPlan conv;
-    Offer o;
-    o.tactic = tactic;
-    o.refusal = make_plan(region, plan, tactic, conv);
-    o.cost = conv.seconds;
-    return o;
+    const Target target = Target::here();
+    if (auto why = why_lacking(tactic_of(family, {}).required); !why.empty()) return {tactic_of(family, {}), std::move(why)};
+    std::string why = make_plan(region, plan, family, target, conv);
+    return offer(tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), std::move(why), conv.seconds);
+  }
+  /// What the tactic's code is made for, if the tactic is one of this version's.
+  static Result<Target> target_of(const Region& region, const Tactic& tactic) {
+    const Target target = Target::of(tactic);
+    if (auto own = check_tactic(tactic, tactic_of(tactic.family, target)); !own)
+      return fail(own.error().kind, fmt::format("region \"{}\": {}", region.name, own.error().message));
+    return target;
   }
   /// Sizes of the packed constants: weights, initial accumulators; then lines and their flags.
   static std::vector<std::int64_t> packed_bytes(const ConvPlan& p) {
@@ -135,29 +175,17 @@ class Provider final : public region::Provider {
       return fail(ErrorKind::internal, "packing for generated code: not the sizes that loading expects");
     return packed;
   }
-  static std::string make_plan(const Region& region, const Plan& plan, std::string_view tactic, ConvPlan& conv) {
-    if (tactic != kConv && tactic != kTransposed && !on_tiles(tactic)) return "this provider has no such tactic";
-    if (auto why = why_not(on_tiles(tactic) ? Isa::amx : Isa::avx512vnni); !why.empty()) return why;
-    if (auto why = plan_conv(region, plan, has_vbmi(), conv, on_tiles(tactic) ? Dots::amx : Dots::vnni); !why.empty()) return why;
-    if (conv.shape.transposed != (tactic == kTransposed || tactic == kTransposedAmx))
+  static std::string make_plan(const Region& region, const Plan& plan, std::string_view family, const Target& target,
+                               ConvPlan& conv) {
+    if (!is_conv(family)) return "this provider has no such tactic";
+    if (auto why = plan_conv(region, plan, target, conv, on_tiles(family) ? Dots::amx : Dots::vnni); !why.empty()) return why;
+    if (conv.shape.transposed != (family == kTransposed || family == kTransposedAmx))
       return "the tactic is for the other kind of convolution";
     return "";
   }
-  static std::string make_plan(const Region& region, const Plan& plan, DepthwisePlan& dw) {
-    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
-    return plan_depthwise(region, plan, has_vbmi(), dw);
-  }
-  static std::string make_plan(const Region& region, const Plan& plan, RollingPlan& rolling) {
-    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
-    return plan_rolling(region, plan, has_vbmi(), rolling);
-  }
-  static std::string make_plan(const Region& region, GatherPlan& gather) {
-    if (auto why = why_not(Isa::avx512vnni); !why.empty()) return why;
-    return plan_gather(region, has_vbmi(), gather);
-  }
-  static Status status(const Region& region, std::string_view tactic, const std::string& why) {
+  static Status status(const Region& region, const Tactic& tactic, const std::string& why) {
     if (why.empty()) return {};
-    return fail(ErrorKind::unsupported, fmt::format("region \"{}\", tactic {}: {}", region.name, tactic, why));
+    return fail(ErrorKind::unsupported, fmt::format("region \"{}\", tactic {}: {}", region.name, tactic.name(), why));
   }
 };
 

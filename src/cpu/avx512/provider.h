@@ -5,7 +5,7 @@
 //   cpu.gather.avx512vbmi.jit               gather by constant indices along the innermost axis
 #pragma once
 
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu {
 

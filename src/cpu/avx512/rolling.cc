@@ -15,7 +15,7 @@ constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
 /// its result stay in L2 they are one band; what is farther away is read once for all blocks.
 constexpr std::int64_t kNearBytes = 1 << 20, kBandBytes = 1 << 17;
 
-class RollingKernel final : public region::Kernel {
+class RollingKernel final : public region::HostKernel {
  public:
   RollingKernel(const region::Region& region, RollingPlan plan, std::span<const std::byte* const> packed)
       : d_(std::move(plan)),
@@ -106,7 +106,7 @@ class RollingKernel final : public region::Kernel {
 
 }  // namespace
 
-std::string plan_rolling(const region::Region& region, const region::Plan& plan, bool vbmi, RollingPlan& d) {
+std::string plan_rolling(const region::Region& region, const region::Plan& plan, const Target& target, RollingPlan& d) {
   d = RollingPlan{};
   if (auto why = read_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
@@ -118,7 +118,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
     return fmt::format("strides {}x{}, needs 1x1 or 2x2", s.stride[0], s.stride[1]);
   if (s.pads[1] > d.first_columns()) return fmt::format("{} columns of padding, at most {}", s.pads[1], d.first_columns());
   const auto& stage = region.stages.front();
-  if (auto why = lower(stage, false, vbmi, d.epilogue); !why.empty()) return why;
+  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) return "the epilogue is not requantization alone: " + why;
   if (!foldable(stage, plan, d.requant)) return "scale or bias is computed at run time";
   if (d.epilogue.pack.sinks.size() > kRollingSinks)
@@ -202,8 +202,8 @@ Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const
   return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
 }
 
-Result<std::unique_ptr<region::Kernel>> make_rolling(const region::Region& region, RollingPlan d,
-                                                     std::span<const std::byte* const> packed) {
+Result<std::unique_ptr<region::HostKernel>> make_rolling(const region::Region& region, RollingPlan d,
+                                                         std::span<const std::byte* const> packed) {
   try {
     return std::make_unique<RollingKernel>(region, std::move(d), packed);
   } catch (const std::exception& e) {

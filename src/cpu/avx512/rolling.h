@@ -20,7 +20,7 @@
 
 #include "cpu/avx512/conv_plan.h"
 #include "cpu/avx512/emitter.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 
@@ -46,12 +46,13 @@ struct RollingPlan {
 };
 inline constexpr int kRollingSinks = 3;
 
-[[nodiscard]] std::string plan_rolling(const region::Region& region, const region::Plan& plan, bool vbmi, RollingPlan& out);
+[[nodiscard]] std::string plan_rolling(const region::Region& region, const region::Plan& plan, const Target& target,
+                                       RollingPlan& out);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const region::Plan& plan,
                                                            const RollingPlan& r);
 [[nodiscard]] std::vector<std::int64_t> packed_bytes(const RollingPlan& r);
-[[nodiscard]] Result<std::unique_ptr<region::Kernel>> make_rolling(const region::Region& region, RollingPlan r,
-                                                                   std::span<const std::byte* const> packed);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_rolling(const region::Region& region, RollingPlan r,
+                                                                       std::span<const std::byte* const> packed);
 
 /// One block over `steps` times `rows` output rows from y on. The function changes row, y, out and steps.
 struct RollingArgs {

@@ -334,7 +334,7 @@ class ConvKernel final : public Kernel {
 class ConvFamily final : public Family {
  public:
   explicit ConvFamily(bool integer) : integer_(integer) {}
-  std::string_view name() const override { return integer_ ? "cpu.conv.u8s8.block" : "cpu.conv.f32.block"; }
+  std::string_view name() const override { return integer_ ? "conv.u8s8.block" : "conv.f32.block"; }
 
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;

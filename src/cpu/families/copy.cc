@@ -221,7 +221,7 @@ class CopyKernel final : public Kernel {
 
 class CopyFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.copy.strided"; }
+  std::string_view name() const override { return "copy.strided"; }
   bool per_isa() const override { return false; }
 
   bool about(const Region& r) const override {

@@ -160,7 +160,7 @@ class DepthwiseKernel final : public Kernel {
 class DepthwiseFamily final : public Family {
  public:
   explicit DepthwiseFamily(bool integer) : integer_(integer) {}
-  std::string_view name() const override { return integer_ ? "cpu.depthwise.u8s8.block" : "cpu.depthwise.f32.block"; }
+  std::string_view name() const override { return integer_ ? "depthwise.u8s8.block" : "depthwise.f32.block"; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     if (r.stages.size() != 1 || a.op != ir::Op::conv || a.integer != integer_ || !a.weights || a.inputs.empty() ||

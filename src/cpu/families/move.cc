@@ -356,7 +356,7 @@ bool hands_on(const Stage& s) {
 
 class MoveFamily final : public Family {
  public:
-  explicit MoveFamily(Op op) : op_(op), name_("cpu.move." + std::string(ir::name_of(op))) {}
+  explicit MoveFamily(Op op) : op_(op), name_("move." + std::string(ir::name_of(op))) {}
   std::string_view name() const override { return name_; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {

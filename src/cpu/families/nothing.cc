@@ -14,7 +14,7 @@ class Nothing final : public Kernel {
 
 class NothingFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.nothing"; }
+  std::string_view name() const override { return "nothing"; }
   bool about(const Region& r) const override { return stores_nothing(r); }
   std::string why_not(const Region&, const Plan&) const override { return {}; }
   double cost(const Region&, const Plan&, Isa) const override { return 0; }

@@ -158,7 +158,7 @@ class PointwiseKernel final : public Kernel {
 
 class PointwiseFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.pointwise.block"; }
+  std::string_view name() const override { return "pointwise.block"; }
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.none() && !only(r).program.outputs.empty();
   }

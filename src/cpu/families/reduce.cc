@@ -172,7 +172,7 @@ class ReduceKernel final : public Kernel {
 
 class ReduceFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.reduce.block"; }
+  std::string_view name() const override { return "reduce.block"; }
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&

@@ -185,12 +185,11 @@ class ReferenceKernel final : public Kernel {
 
 class ReferenceFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.reference"; }
-  std::string name_for(const Region& r, const Plan&) const override {
-    return "cpu.reference." + std::string(ir::name_of(only(r).anchor.op));
-  }
+  std::string_view name() const override { return "reference"; }
+  std::string name_for(const Region& r) const override { return "reference." + std::string(ir::name_of(only(r).anchor.op)); }
   bool per_isa() const override { return false; }
   bool vector(Isa) const override { return false; }
+  bool reference() const override { return true; }
   bool about(const Region& r) const override {
     const Stage& s = only(r);
     // Integer sums (conv, pooling, reductions) are defined by the contract, not by a float operator: they have kernels of their

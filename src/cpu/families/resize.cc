@@ -167,7 +167,7 @@ class ResizeKernel final : public Kernel {
 
 class ResizeFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.resize_linear.block"; }
+  std::string_view name() const override { return "resize_linear.block"; }
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.op == ir::Op::resize_linear && only(r).anchor.inputs.size() == 1 &&
            !only(r).program.outputs.empty();

@@ -151,9 +151,9 @@ class SoftmaxKernel final : public Kernel {
 
 class SoftmaxFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.softmax.block"; }
-  std::string name_for(const Region& r, const Plan&) const override {
-    return only(r).anchor.op == ir::Op::log_softmax ? "cpu.log_softmax.block" : std::string(name());
+  std::string_view name() const override { return "softmax.block"; }
+  std::string name_for(const Region& r) const override {
+    return only(r).anchor.op == ir::Op::log_softmax ? "log_softmax.block" : std::string(name());
   }
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;

@@ -23,9 +23,9 @@ struct Row {
   double macs_per_cycle;  // for estimates
   ir::Op op = ir::Op::conv;
 };
-constexpr Row kRows[] = {{"cpu.conv.f32.onednn", ir::DType::f32, 28.0},
-                         {"cpu.conv.bf16.onednn", ir::DType::bf16, 52.0},
-                         {"cpu.conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
+constexpr Row kRows[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
+                         {"conv.bf16.onednn", ir::DType::bf16, 52.0},
+                         {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
 
 class OneDnnConv final : public Kernel {
  public:

@@ -160,7 +160,7 @@ class OneDnnMatmul final : public Kernel {
 
 class OneDnnMatmulFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.matmul.f32.onednn"; }
+  std::string_view name() const override { return "matmul.f32.onednn"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;

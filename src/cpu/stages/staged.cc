@@ -145,27 +145,31 @@ std::string refusal(const Region& r) {
 }
 
 struct Choice {
-  std::string tactic;
-  const region::Provider* provider = nullptr;
+  Tactic tactic;
   double seconds = 0;  // for all bands of an image
 };
-// The first provider's cheapest tactic that takes every height; `wanted` non-empty: that one.
-std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& schedule, std::size_t stage,
-                             std::string_view wanted) {
+// The first provider's cheapest tactic that takes every height.
+std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& schedule, std::size_t stage) {
   std::vector<Piece> pieces;
   for (const Slab& slab : slabs_of(r, schedule, stage)) pieces.push_back(piece_of(r, plan, stage, slab));
+  struct Taken {
+    std::size_t pieces = 0;
+    Choice choice;
+  };
   for (const region::Provider* p : providers()) {
-    std::map<std::string, std::pair<std::size_t, double>> taken;  // tactic -> pieces, seconds
+    std::map<std::string, Taken> taken;
     for (const Piece& piece : pieces) {
-      for (const Offer& o : p->offers(piece.region, piece.plan)) {
-        if (!o.refusal.empty() || (!wanted.empty() && o.tactic != wanted)) continue;
-        ++taken[o.tactic].first;
-        taken[o.tactic].second += o.cost;
+      for (Offer& o : p->offers(piece.region, piece.plan)) {
+        if (!o.refusal.empty()) continue;
+        Taken& t = taken[o.tactic.name()];
+        ++t.pieces;
+        t.choice.seconds += o.cost;
+        t.choice.tactic = std::move(o.tactic);
       }
     }
     std::optional<Choice> best;
-    for (const auto& [tactic, sum] : taken) {
-      if (sum.first == pieces.size() && (!best || sum.second < best->seconds)) best = Choice{tactic, p, sum.second};
+    for (auto& [name, t] : taken) {
+      if (t.pieces == pieces.size() && (!best || t.choice.seconds < best->seconds)) best = std::move(t.choice);
     }
     if (best) {
       std::size_t bands = 0;
@@ -177,23 +181,9 @@ std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& 
   return std::nullopt;
 }
 
-// The names in "cpu.staged.bands(a,b,c)".
-std::vector<std::string> parse(std::string_view tactic) {
-  std::vector<std::string> out;
-  const auto open = tactic.find('(');
-  if (open == std::string_view::npos || tactic.back() != ')') return out;
-  std::string_view list = tactic.substr(open + 1, tactic.size() - open - 2);
-  for (;;) {
-    const auto comma = list.find(',');
-    out.emplace_back(list.substr(0, comma));
-    if (comma == std::string_view::npos) return out;
-    list.remove_prefix(comma + 1);
-  }
-}
-
 class StagedKernel final : public Kernel {
  public:
-  using Kernels = std::map<Slab, std::unique_ptr<Kernel>>;
+  using Kernels = std::map<Slab, std::unique_ptr<region::HostKernel>>;
   StagedKernel(Region r, Schedule schedule, std::vector<Kernels> kernels)
       : region_(std::move(r)), stages_(region_.stages), schedule_(std::move(schedule)), kernels_(std::move(kernels)) {
     for (std::size_t k = 0; k < stages_.size(); ++k) {
@@ -257,7 +247,7 @@ class StagedKernel final : public Kernel {
       own.base.push_back(k + 1 < stages_.size() ? worker.scratch + between_at_[k] + (begin - rows.begin) * row_bytes_[k]
                                                 : at(r, begin));
     if (s.anchor.weights) own.base.push_back(memory.base[static_cast<std::size_t>(s.anchor.weights->buffer)]);
-    const Kernel& kernel = *kernels_[k].at(slab_of(v_[k], begin, rows.end));
+    const region::HostKernel& kernel = *kernels_[k].at(slab_of(v_[k], begin, rows.end));
     kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_, worker.ahead});
   }
 
@@ -285,7 +275,7 @@ class StagedKernel final : public Kernel {
 
 class StagedFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.staged.bands"; }
+  std::string_view name() const override { return "staged.bands"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     if (r.independent || r.stages.size() < 2) return false;
@@ -297,43 +287,36 @@ class StagedFamily final : public Family {
     }
     return true;
   }
-  std::string name_for(const Region& r, const Plan& plan) const override {
-    const auto chosen = choices(r, plan, {});
-    if (chosen.empty()) return std::string(name());
-    std::string list;
-    for (const Choice& c : chosen) list += (list.empty() ? "" : ",") + c.tactic;
-    return fmt::format("{}({})", name(), list);
+  bool forwards_stages() const override { return true; }
+  std::vector<Tactic> parts_for(const Region& r, const Plan& plan) const override {
+    std::vector<Tactic> parts;
+    for (Choice& c : choices(r, plan)) parts.push_back(std::move(c.tactic));
+    return parts;
   }
-  bool matches(std::string_view tactic, const Region&, const Plan&, Isa) const override {
-    return tactic.starts_with("cpu.staged.bands(");
-  }
-  std::string why_not(const Region& r, const Plan& plan) const override {
-    if (auto why = refusal(r); !why.empty()) return why;
-    const auto wanted = r.tactic.starts_with("cpu.staged.bands(") ? parse(r.tactic) : std::vector<std::string>{};
-    if (choices(r, plan, wanted).empty()) return "no tactic takes bands of one of the stages";
-    return "";
+  std::string why_not(const Region& r, const Plan&) const override { return refusal(r); }
+  std::string why_no_parts(const Region& r, const Plan& plan) const override {
+    return choices(r, plan).empty() ? "no tactic takes bands of one of the stages" : "";
   }
   double cost(const Region& r, const Plan& plan, Isa) const override {
     double sum = 0;
-    for (const Choice& c : choices(r, plan, {})) sum += c.seconds;
+    for (const Choice& c : choices(r, plan)) sum += c.seconds;
     return sum * static_cast<double>(r.stages.back().space[0]);
   }
 
   // packed[0]: s32 pairs (first, count) of the tensors behind it, for each height of each stage in order; equal tensors of a stage
   // are stored once.
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const auto chosen = choices(r, plan, parse(r.tactic));
-    if (chosen.empty())
-      return fail(ErrorKind::unsupported, fmt::format("packing for tactic \"{}\": no provider takes it", r.tactic));
+    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
     const Schedule schedule = schedule_of(r, plan.threads);
     std::vector<std::int32_t> table;
     std::vector<ir::Tensor> out{ir::Tensor()};
-    for (std::size_t k = 0; k < chosen.size(); ++k) {
+    for (std::size_t k = 0; k < made_by.size(); ++k) {
       std::vector<std::vector<ir::Tensor>> seen;
       std::vector<std::int32_t> first;
       for (const Slab& slab : slabs_of(r, schedule, k)) {
         const Piece piece = piece_of(r, plan, k, slab);
-        OCTAVO_TRY(auto packed, chosen[k].provider->pack(piece.region, piece.plan, chosen[k].tactic));
+        OCTAVO_TRY(auto made, made_by[k]->compile(piece.region, piece.plan, r.tactic.parts[k]));
+        std::vector<ir::Tensor>& packed = made.constants;
         const auto same = [&](const std::vector<ir::Tensor>& other) {
           return std::equal(packed.begin(), packed.end(), other.begin(), other.end(), ir::same_bytes);
         };
@@ -363,19 +346,14 @@ class StagedFamily final : public Family {
   bool packs_parts() const override { return true; }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
-    const auto names = parse(r.tactic);
-    if (names.size() != r.stages.size())
-      return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" for {} stages", r.tactic, r.stages.size()));
-    const auto chosen = choices(r, plan, names);
-    if (chosen.empty())
-      return fail(ErrorKind::unsupported, fmt::format("tactic \"{}\": one of its parts cannot run here", r.tactic));
+    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
     Schedule schedule = schedule_of(r, plan.threads);
     std::vector<StagedKernel::Kernels> kernels(r.stages.size());
     const auto* table = reinterpret_cast<const std::int32_t*>(packed[0]);
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
       for (const Slab& slab : slabs_of(r, schedule, k)) {
         Piece piece = piece_of(r, plan, k, slab);
-        piece.region.tactic = chosen[k].tactic;
+        piece.region.tactic = r.tactic.parts[k];
         const auto first = static_cast<std::size_t>(table[0]), count = static_cast<std::size_t>(table[1]);
         table += 2;
         if (first > packed.size() || count > packed.size() - first)
@@ -385,7 +363,8 @@ class StagedFamily final : public Family {
           piece.region.packed.push_back(static_cast<region::BufferId>(piece.plan.buffers.size()));
           piece.plan.buffers.push_back(plan.buffers[static_cast<std::size_t>(r.packed[i])]);
         }
-        OCTAVO_TRY(auto kernel, chosen[k].provider->instantiate(piece.region, piece.plan, packed.subspan(first, count)));
+        OCTAVO_TRY(auto kernel,
+                   region::as_host_kernel(made_by[k]->load(piece.region, piece.plan, {packed.subspan(first, count), {}, {}})));
         kernels[k].emplace(slab, std::move(kernel));
       }
     }
@@ -394,12 +373,12 @@ class StagedFamily final : public Family {
 
  private:
   /// One a stage, or none when a stage has no tactic.
-  static std::vector<Choice> choices(const Region& r, const Plan& plan, const std::vector<std::string>& wanted) {
+  static std::vector<Choice> choices(const Region& r, const Plan& plan) {
     if (!refusal(r).empty()) return {};
     const Schedule schedule = schedule_of(r, plan.threads);
     std::vector<Choice> out;
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
-      auto c = choose(r, plan, schedule, k, k < wanted.size() ? wanted[k] : "");
+      auto c = choose(r, plan, schedule, k);
       if (!c) return {};
       out.push_back(std::move(*c));
     }

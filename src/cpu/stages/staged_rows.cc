@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "region/handed_on.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::cpu::staged {
 

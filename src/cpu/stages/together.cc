@@ -19,17 +19,15 @@ Region part_of(const Region& r, std::size_t stage) {
 }
 
 struct Choice {
-  std::string tactic;
-  const region::Provider* provider = nullptr;
+  Tactic tactic;
   double seconds = 0;
 };
-/// The first provider's cheapest tactic; `wanted` non-empty: that one.
-std::optional<Choice> choose(const Region& part, const Plan& plan, std::string_view wanted) {
+/// The first provider's cheapest tactic.
+std::optional<Choice> choose(const Region& part, const Plan& plan) {
   for (const region::Provider* p : providers()) {
     std::optional<Choice> best;
-    for (const Offer& o : p->offers(part, plan)) {
-      if (!o.refusal.empty() || (!wanted.empty() && o.tactic != wanted)) continue;
-      if (!best || o.cost < best->seconds) best = Choice{o.tactic, p, o.cost};
+    for (Offer& o : p->offers(part, plan)) {
+      if (o.refusal.empty() && (!best || o.cost < best->seconds)) best = Choice{std::move(o.tactic), o.cost};
     }
     if (best) return best;
   }
@@ -38,7 +36,7 @@ std::optional<Choice> choose(const Region& part, const Plan& plan, std::string_v
 
 class TogetherKernel final : public Kernel {
  public:
-  explicit TogetherKernel(std::vector<std::unique_ptr<Kernel>> parts) : parts_(std::move(parts)) {
+  explicit TogetherKernel(std::vector<std::unique_ptr<region::HostKernel>> parts) : parts_(std::move(parts)) {
     for (const auto& p : parts_) {
       first_.push_back(tasks_);
       tasks_ += p->tasks();
@@ -57,7 +55,7 @@ class TogetherKernel final : public Kernel {
   }
 
  private:
-  std::vector<std::unique_ptr<Kernel>> parts_;
+  std::vector<std::unique_ptr<region::HostKernel>> parts_;
   std::vector<int> first_;
   int tasks_ = 0;
   std::size_t scratch_ = 0;
@@ -65,28 +63,23 @@ class TogetherKernel final : public Kernel {
 
 class TogetherFamily final : public Family {
  public:
-  std::string_view name() const override { return "cpu.together"; }
+  std::string_view name() const override { return "together"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
-  std::string name_for(const Region& r, const Plan& plan) const override {
-    const auto parts = choices(r, plan, {});
-    if (parts.size() != r.stages.size()) return std::string(name());
-    std::string list;
-    for (const Choice& c : parts) list += (list.empty() ? "" : ",") + c.tactic;
-    return fmt::format("{}({})", name(), list);
+  std::vector<Tactic> parts_for(const Region& r, const Plan& plan) const override {
+    std::vector<Tactic> parts;
+    for (Choice& c : choices(r, plan)) parts.push_back(std::move(c.tactic));
+    return parts;
   }
-  bool matches(std::string_view tactic, const Region&, const Plan&, Isa) const override {
-    return tactic.starts_with("cpu.together(");
+  std::string why_not(const Region& r, const Plan&) const override {
+    return r.stages.size() > 8 ? fmt::format("{} parts, at most 8", r.stages.size()) : "";
   }
-  std::string why_not(const Region& r, const Plan& plan) const override {
-    if (r.stages.size() > 8) return fmt::format("{} parts, at most 8", r.stages.size());
-    const auto wanted = r.tactic.empty() ? std::vector<std::string>{} : parse(r.tactic);
-    if (choices(r, plan, wanted).size() != r.stages.size()) return "no tactic takes one of the parts";
-    return "";
+  std::string why_no_parts(const Region& r, const Plan& plan) const override {
+    return choices(r, plan).size() == r.stages.size() ? "" : "no tactic takes one of the parts";
   }
   double cost(const Region& r, const Plan& plan, Isa) const override {
     double sum = 0, longest = 0;
-    for (const Choice& c : choices(r, plan, {})) {
+    for (const Choice& c : choices(r, plan)) {
       sum += c.seconds;
       longest = std::max(longest, c.seconds);
     }
@@ -95,13 +88,12 @@ class TogetherFamily final : public Family {
 
   // packed[0]: the count of the tensors of each part, which follow.
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
-    const auto parts = choices(r, plan, parse(r.tactic));
-    if (parts.size() != r.stages.size())
-      return fail(ErrorKind::unsupported, fmt::format("packing for tactic \"{}\": no provider takes it", r.tactic));
+    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
     std::vector<std::int32_t> counts;
     std::vector<ir::Tensor> out{ir::Tensor()};
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      OCTAVO_TRY(auto packed, parts[i].provider->pack(named(r, i, parts[i]), plan, parts[i].tactic));
+    for (std::size_t i = 0; i < made_by.size(); ++i) {
+      OCTAVO_TRY(auto made, made_by[i]->compile(part_of(r, i), plan, r.tactic.parts[i]));
+      std::vector<ir::Tensor>& packed = made.constants;
       counts.push_back(static_cast<std::int32_t>(packed.size()));
       std::move(packed.begin(), packed.end(), std::back_inserter(out));
     }
@@ -115,22 +107,20 @@ class TogetherFamily final : public Family {
   bool packs_parts() const override { return true; }
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
-    const auto names = parse(r.tactic);
-    const auto parts = choices(r, plan, names);
-    if (names.size() != r.stages.size() || parts.size() != r.stages.size())
-      return fail(ErrorKind::bad_engine, fmt::format("tactic \"{}\" for {} parts", r.tactic, r.stages.size()));
+    OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
     const auto* counts = reinterpret_cast<const std::int32_t*>(packed[0]);
     std::size_t at = 1;
     std::vector<std::unique_ptr<Kernel>> kernels;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t i = 0; i < made_by.size(); ++i) {
       const auto count = static_cast<std::size_t>(counts[i]);
       if (counts[i] < 0 || count > packed.size() - at)
         return fail(ErrorKind::bad_engine,
                     fmt::format("part {} has {} packed constants, {} are left", i, counts[i], packed.size() - at));
-      Region part = named(r, i, parts[i]);
+      Region part = part_of(r, i);
+      part.tactic = r.tactic.parts[i];
       const auto first = r.packed.begin() + static_cast<std::ptrdiff_t>(at);
       part.packed.assign(first, first + static_cast<std::ptrdiff_t>(count));
-      OCTAVO_TRY(auto kernel, parts[i].provider->instantiate(part, plan, packed.subspan(at, count)));
+      OCTAVO_TRY(auto kernel, region::as_host_kernel(made_by[i]->load(part, plan, {packed.subspan(at, count), {}, {}})));
       kernels.push_back(std::move(kernel));
       at += count;
     }
@@ -138,30 +128,10 @@ class TogetherFamily final : public Family {
   }
 
  private:
-  static Region named(const Region& r, std::size_t i, const Choice& c) {
-    Region part = part_of(r, i);
-    part.tactic = c.tactic;
-    return part;
-  }
-
-  /// The names in "cpu.together(a,b)"; parts never are staged themselves, so commas separate.
-  static std::vector<std::string> parse(std::string_view tactic) {
-    std::vector<std::string> out;
-    const auto open = tactic.find('('), close = tactic.rfind(')');
-    if (open == std::string_view::npos || close != tactic.size() - 1) return out;
-    std::string_view list = tactic.substr(open + 1, close - open - 1);
-    for (;;) {
-      const auto comma = list.find(',');
-      out.emplace_back(list.substr(0, comma));
-      if (comma == std::string_view::npos) return out;
-      list.remove_prefix(comma + 1);
-    }
-  }
-
-  static std::vector<Choice> choices(const Region& r, const Plan& plan, const std::vector<std::string>& wanted) {
+  static std::vector<Choice> choices(const Region& r, const Plan& plan) {
     std::vector<Choice> out;
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
-      auto c = choose(part_of(r, i), plan, i < wanted.size() ? wanted[i] : "");
+      auto c = choose(part_of(r, i), plan);
       if (!c) break;
       out.push_back(std::move(*c));
     }

@@ -29,7 +29,7 @@ std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return "";
-      if (o.tactic.find("bf16") != std::string::npos) why = o.tactic + ": " + o.refusal;
+      if (o.tactic.family.find("bf16") != std::string::npos) why = o.tactic.name() + ": " + o.refusal;
     }
   }
   return why;

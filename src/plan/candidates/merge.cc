@@ -73,7 +73,7 @@ std::optional<std::string> refusal(const Region& r, const Plan& plan, const std:
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return std::nullopt;
-      why = o.tactic + ": " + o.refusal;
+      why = o.tactic.name() + ": " + o.refusal;
     }
   }
   return why;

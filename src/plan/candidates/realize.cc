@@ -8,6 +8,7 @@
 #include "plan/regions/group.h"
 #include "plan/regions/lower.h"
 #include "plan/regions/provenance.h"
+#include "region/host_kernel.h"
 
 namespace octavo::plan {
 

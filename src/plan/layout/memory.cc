@@ -72,7 +72,7 @@ void plan_memory(region::Plan& plan) {
     Life life;
   };
   std::vector<Placed> placed;
-  plan.arena_bytes = 0;
+  plan.devices[region::kHost].arena_bytes = 0;
   for (const std::size_t i : order) {
     const std::int64_t unit = plan.buffers[i].bytes >= kLarge ? kPage : 64;
     const auto up = [&](std::int64_t bytes) { return (bytes + unit - 1) / unit * unit; };
@@ -89,7 +89,7 @@ void plan_memory(region::Plan& plan) {
     }
     plan.buffers[i].arena_offset = at + kSlack;
     placed.push_back({at, at + size, lives[i]});
-    plan.arena_bytes = std::max(plan.arena_bytes, at + size);
+    plan.devices[region::kHost].arena_bytes = std::max(plan.devices[region::kHost].arena_bytes, at + size);
   }
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     if (place_of[i] != i) plan.buffers[i].arena_offset = plan.buffers[place_of[i]].arena_offset;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plan/search/price.h"
+#include "region/artifact.h"
 #include "region/key.h"
 
 namespace octavo::plan {
@@ -23,14 +24,14 @@ std::vector<region::Alternative> heard(const Ballot& b) {
     const region::Offer& o = b.offers[i];
     const TacticTime& t = b.times[i];
     if (!o.refusal.empty()) {
-      out.push_back({o.tactic, "refused: " + o.refusal, -1});
+      out.push_back({o.tactic.name(), "refused: " + o.refusal, -1});
       continue;
     }
     const bool measured = t.source != "estimate" && t.seconds >= 0;
     const std::string time = t.seconds < 0
                                  ? "not timed at this effort"
                                  : fmt::format("{} {}", t.source == "estimate" ? "estimate" : "measured", micro(t.seconds));
-    out.push_back({o.tactic,
+    out.push_back({o.tactic.name(),
                    fmt::format("{}{}", static_cast<int>(i) == b.winner ? fmt::format("taken: {}, ", b.why) : "possible, ", time),
                    measured ? t.seconds : -1});
   }
@@ -56,17 +57,8 @@ Status choose_tactics(Plan& plan, const std::vector<const region::Provider*>& pr
     const auto winner = static_cast<std::size_t>(ballot.winner);
     r.tactic = ballot.offers[winner].tactic;
     r.seconds = ballot.times[winner].seconds;
-    OCTAVO_TRY(auto packed, ballot.by[winner]->pack(r, plan, r.tactic));
-    r.packed.clear();
-    for (ir::Tensor& t : packed) {
-      region::Buffer b;
-      b.kind = region::BufferKind::constant;
-      b.bytes = static_cast<std::int64_t>(t.bytes().size());
-      b.data = std::move(t);
-      b.name = r.name + " (packed)";
-      plan.buffers.push_back(std::move(b));
-      r.packed.push_back(static_cast<region::BufferId>(plan.buffers.size() - 1));
-    }
+    OCTAVO_TRY(region::Artifact made, ballot.by[winner]->compile(r, plan, r.tactic));
+    region::keep_artifact(std::move(made), r, plan);
     for (const Stage& s : r.stages) {
       for (const auto& in : s.anchor.inputs) need(in);
       for (const auto& o : s.operands) need(o.ref);

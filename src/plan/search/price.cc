@@ -46,7 +46,7 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std
   OCTAVO_TRY(b.times, costs.price(r, plan, b.offers));
   if (const auto pin = costs.pinned(r, plan)) {
     const auto found = std::find_if(b.offers.begin(), b.offers.end(),
-                                    [&](const region::Offer& o) { return o.tactic == *pin && o.refusal.empty(); });
+                                    [&](const region::Offer& o) { return o.tactic.name() == *pin && o.refusal.empty(); });
     if (found == b.offers.end()) {
       return fail(ErrorKind::usage,
                   fmt::format("region \"{}\": the timing cache pins tactic \"{}\", which does not apply\n  key: {}", r.name, *pin,

@@ -1,0 +1,12 @@
+// Artifacts inside plans: what Provider::compile made becomes constant buffers and fields of the region.
+#pragma once
+
+#include "region/provider.h"
+
+namespace octavo::region {
+
+/// Adds the artifact's constants to the plan, in the memory of the region's device, and its code, in host memory; fills Region::packed,
+/// code, launch and required. Region::tactic is the one that was compiled.
+void keep_artifact(Artifact made, Region& region, Plan& plan);
+
+}  // namespace octavo::region
