@@ -10,7 +10,7 @@
 
 #include "program/math.h"
 #include "reference/oracle_provider.h"
-#include "region/provider.h"
+#include "region/host_kernel.h"
 #include "region/region.h"
 
 namespace octavo::testing {
@@ -62,8 +62,8 @@ class ConvScene {
     region::Memory m;
     for (auto& b : memory) m.base.push_back(b.data());
     const region::Provider& oracle = reference::oracle_provider();
-    region.tactic = "reference.region";
-    const auto kernel = oracle.instantiate(region, plan, {});
+    region.tactic = oracle.offers(region, plan).front().tactic;
+    const auto kernel = region::as_host_kernel(oracle.load(region, plan, {}));
     (*kernel)->run(m, 0, 1, {});
   }
 
