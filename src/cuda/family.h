@@ -38,7 +38,7 @@ struct KernelText {
   std::string text;
   std::vector<Launch> launches;       ///< in order, on one stream
   std::vector<ir::Tensor> constants;  ///< packed for these kernels; uploaded once, 256-byte aligned
-  std::int64_t workspace_bytes = 0;   ///< device memory that is zero at first; kernels leave it zero after each run
+  std::int64_t workspace_bytes = 0;   ///< device memory of this region alone, zero before its first run
 };
 
 /// The GPU that kernels are made for.

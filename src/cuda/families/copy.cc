@@ -1,0 +1,114 @@
+// copy: regions that only move elements between strided tensors, any type: copies of a reshape, and programs that store what they
+// load. Words go in runs where both sides lie along memory. Where the two sides' innermost dimensions differ, tiles of 32 x 32 words
+// are turned through shared memory, so that both sides are read and written along memory.
+#include <algorithm>
+
+#include "cuda/families/words.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::int64_t kTile = 32;
+
+/// The stage as words: operand 0 to store 0.
+Result<Stage> moved(const Stage& s) {
+  const bool anchored = !s.anchor.none();
+  const region::TensorRef& from = anchored ? s.anchor.inputs[0] : s.operands[0].ref;
+  if (ir::size_of(from.dtype) != ir::size_of(s.stores[0].dtype))
+    return fail(ErrorKind::unsupported, fmt::format("copying {} to {}", ir::name_of(from.dtype), ir::name_of(s.stores[0].dtype)));
+  if (anchored && from.dims != s.space)
+    return fail(ErrorKind::unsupported,
+                fmt::format("copying {} to {} needs equal shapes", ir::to_string(from.dims), ir::to_string(s.space)));
+  Stage w = words_stage(s, from.dtype, true);
+  region::Operand o{as_words(from), anchored ? std::vector<std::int64_t>{} : s.operands[0].div};
+  if (!o.div.empty() && o.div.size() < w.space.size()) o.div.push_back(1);
+  w.operands = {std::move(o)};
+  return w;
+}
+
+/// The dimension of stride 1, of those that a tile pays for; -1: none.
+int along_memory(const region::TensorRef& r, const ir::Shape& space) {
+  for (std::size_t k = 0; k < space.size(); ++k) {
+    if (r.strides[k] == 1 && space[k] >= kTile / 2) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+Result<KernelText> turned(const Stage& s, int in, int out) {
+  const region::TensorRef &x = s.operands[0].ref, &y = s.stores[0];
+  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const char* type = size == 1 ? "unsigned char" : size == 2 ? "unsigned short" : "unsigned";
+  const std::int64_t rows = s.space[static_cast<std::size_t>(in)], columns = s.space[static_cast<std::size_t>(out)];
+  std::string outer, from = "0ll", to = "0ll";
+  std::int64_t others = 1;
+  for (std::size_t k = s.space.size(); k-- > 0;) {
+    if (static_cast<int>(k) == in || static_cast<int>(k) == out || s.space[k] == 1) continue;
+    outer += fmt::format("  const int i{0} = rest % {1}; rest /= {1};\n", k, s.space[k]);
+    from += fmt::format(" + i{} * {}ll", k, x.strides[k]);
+    to += fmt::format(" + i{} * {}ll", k, y.strides[k]);
+    others *= s.space[k];
+  }
+  const std::int64_t row_tiles = (rows + kTile - 1) / kTile, column_tiles = (columns + kTile - 1) / kTile;
+  KernelText t;
+  t.text = fmt::format(R"(OCTAVO_KERNEL(256, 1) octavo_turn(const unsigned char* x, unsigned char* y) {{
+  __shared__ {type} tile[32][33];
+  const int lane = octavo_thread() % 32, first = octavo_thread() / 32;
+  int rest = octavo_block();
+  const int a = rest % {row_tiles} * 32; rest /= {row_tiles};
+  const int b = rest % {column_tiles} * 32; rest /= {column_tiles};
+{outer}  const {type}* const from = (const {type}*)x + {from};
+  {type}* const to = ({type}*)y + {to};
+  for (int j = first; j < 32; j += 8) {{
+    if (a + lane < {rows} && b + j < {columns}) tile[j][lane] = from[(long long)(b + j) * {from_step}ll + (a + lane)];
+  }}
+  octavo_barrier();
+  for (int j = first; j < 32; j += 8) {{
+    if (a + j < {rows} && b + lane < {columns}) to[(long long)(a + j) * {to_step}ll + (b + lane)] = tile[lane][j];
+  }}
+}}
+)",
+                       fmt::arg("type", type), fmt::arg("row_tiles", row_tiles), fmt::arg("column_tiles", column_tiles),
+                       fmt::arg("outer", outer), fmt::arg("from", from), fmt::arg("to", to), fmt::arg("rows", rows),
+                       fmt::arg("columns", columns), fmt::arg("from_step", x.strides[static_cast<std::size_t>(out)]),
+                       fmt::arg("to_step", y.strides[static_cast<std::size_t>(in)]));
+  const std::int64_t blocks = row_tiles * column_tiles * others;
+  if (blocks >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "copying more than 2^31 tiles");
+  Launch l;
+  l.function = "octavo_turn";
+  l.grid = {static_cast<int>(blocks), 1, 1};
+  l.block = {256, 1, 1};
+  l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::buffer, y.buffer, y.offset}};
+  t.launches = {std::move(l)};
+  return t;
+}
+
+class CopyFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "copy"; }
+  bool about(const Region& r) const override {
+    if (!is_single(r) || only(r).stores.size() != 1) return false;
+    const Stage& s = only(r);
+    if (s.anchor.op == ir::Op::reshape) return s.program.outputs.empty();
+    const auto& code = s.program.code;  // one load, stored in the same type
+    return s.anchor.none() && s.operands.size() == 1 && code.size() == 1 && s.program.outputs.size() == 1 &&
+           (code[0].op == program::Op::load_i || code[0].op == program::Op::load_f) && s.operands[0].ref.dtype == s.stores[0].dtype;
+  }
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    OCTAVO_TRY(const Stage s, moved(only(r)));
+    const region::Operand& from = s.operands[0];
+    const int in = along_memory(from.ref, s.space), out = along_memory(s.stores[0], s.space);
+    const bool divided = std::any_of(from.div.begin(), from.div.end(), [](auto d) { return d != 1; });
+    if (in >= 0 && out >= 0 && in != out && !divided) return turned(s, in, out);
+    OCTAVO_TRY(const Elements elements, Elements::of(s, false));
+    return elements.emit({});
+  }
+};
+
+}  // namespace
+
+const Family& copy_family() {
+  static const CopyFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,71 @@
+// matmul: float matrix products of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
+#include "cuda/families/families.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::Op;
+
+class MatmulFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "matmul"; }
+  bool about(const Region& r) const override {
+    return is_single(r) && (only(r).anchor.op == Op::matmul || only(r).anchor.op == Op::gemm) && !only(r).program.outputs.empty();
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    std::vector<region::TensorRef> inputs = s.anchor.inputs;
+    if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
+    if (inputs.size() != 2 || s.anchor.integer)
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{} of {} {}inputs", ir::name_of(s.anchor.op), inputs.size(), s.anchor.integer ? "integer " : ""));
+    const std::size_t rank = s.space.size();
+    for (const region::TensorRef& x : inputs) {
+      if (!ir::is_float(x.dtype) || load_function(x.dtype).empty() || x.dims.size() < 2 || x.dims.size() > rank || rank < 2)
+        return fail(ErrorKind::unsupported,
+                    fmt::format("{} of {}{}", ir::name_of(s.anchor.op), ir::name_of(x.dtype), ir::to_string(x.dims)));
+    }
+    const auto offset = [&](const region::TensorRef& x, bool left) {
+      const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+      const std::size_t n = x.dims.size();
+      std::string at = left ? fmt::format("c{} * {}ll", rank - 2, x.strides[n - 2] * size)
+                            : fmt::format("c{} * {}ll", rank - 1, x.strides[n - 1] * size);
+      for (std::size_t k = 0; k + 2 < n; ++k) {
+        if (x.dims[k] != 1) at += fmt::format(" + c{} * {}ll", rank - n + k, x.strides[k] * size);
+      }
+      return at;
+    };
+    const region::TensorRef &a = inputs[0], &b = inputs[1];
+    AnchorText anchor;
+    anchor.inputs = inputs;
+    anchor.real = true;
+    anchor.body =
+        fmt::format(R"(  {{
+    const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
+    float a[1], b[1];
+    acc[0] = 0.0f;
+    for (int k = 0; k < {depth}; ++k) {{
+      {load_a}(a, left + k * {step_a}ll);
+      {load_b}(b, right + k * {step_b}ll);
+      acc[0] = __fmaf_rn(a[0], b[0], acc[0]);
+    }}
+  }}
+)",
+                    fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
+                    fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
+                    fmt::arg("step_a", a.strides.back() * static_cast<std::int64_t>(ir::size_of(a.dtype))),
+                    fmt::arg("step_b", b.strides[b.dims.size() - 2] * static_cast<std::int64_t>(ir::size_of(b.dtype))));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& matmul_family() {
+  static const MatmulFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

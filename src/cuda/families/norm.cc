@@ -1,0 +1,182 @@
+// norm: instance_norm, layer_norm and lrn of floats. The first two take mean and deviation of each row (a plane; the elements from
+// `axis` on) in a launch of their own, a block a row: sums in another order than the reference's.
+#include "cuda/families/families.h"
+#include "cuda/families/float_function.h"
+#include "program/math.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::Op;
+
+/// Sums over a row of `count` elements, whose offsets are `split` of its number and `steps` of the element's.
+constexpr const char* kStatistics = R"(OCTAVO_DEVICE float octavo_total(float mine, float* parts) {{
+  octavo_barrier();
+  parts[octavo_thread()] = mine;
+  octavo_barrier();
+  for (int half = 128; half > 0; half /= 2) {{
+    if (octavo_thread() < half) parts[octavo_thread()] = __fadd_rn(parts[octavo_thread()], parts[octavo_thread() + half]);
+    octavo_barrier();
+  }}
+  return parts[0];
+}}
+OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  __shared__ float parts[256];
+  unsigned row = (unsigned)octavo_block();
+  long long base = 0;
+{split}  float sum = 0.0f, squares = 0.0f, e[1];
+  for (unsigned i = (unsigned)octavo_thread(); i < {count}u; i += 256u) {{
+    unsigned rest = i;
+    long long at = base;
+{steps}    {load}(e, x0 + at);
+    sum = __fadd_rn(sum, e[0]);
+  }}
+  const float mean = __fdiv_rn(octavo_total(sum, parts), {n});
+  for (unsigned i = (unsigned)octavo_thread(); i < {count}u; i += 256u) {{
+    unsigned rest = i;
+    long long at = base;
+{steps}    {load}(e, x0 + at);
+    const float d = __fsub_rn(e[0], mean);
+    squares = __fmaf_rn(d, d, squares);
+  }}
+  squares = octavo_total(squares, parts);
+  if (octavo_thread() != 0) return;
+  float* const out = (float*)w + 2ll * (unsigned)octavo_block();
+  out[0] = mean;
+  out[1] = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(squares, {n}), {epsilon})));
+}}
+)";
+
+class NormFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "norm"; }
+  bool about(const Region& r) const override {
+    return is_single(r) && !only(r).program.outputs.empty() &&
+           (only(r).anchor.op == Op::instance_norm || only(r).anchor.op == Op::layer_norm || only(r).anchor.op == Op::lrn);
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    for (const region::TensorRef& x : s.anchor.inputs) {
+      if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
+        return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(s.anchor.op), ir::name_of(x.dtype)));
+    }
+    if (s.anchor.inputs[0].dims != s.space || s.space.size() < 2) return fail(ErrorKind::bad_engine, "a norm changes no shape");
+    return s.anchor.op == Op::lrn ? lrn(s) : rows(s);
+  }
+
+ private:
+  static std::string bytes_of(const region::TensorRef& x) { return std::to_string(ir::size_of(x.dtype)); }
+
+  static Result<KernelText> rows(const Stage& s) {
+    const region::TensorRef& x = s.anchor.inputs[0];
+    const auto rank = static_cast<std::int64_t>(s.space.size());
+    const bool instance = s.anchor.op == Op::instance_norm;
+    std::int64_t axis = instance ? 2 : ir::get_int(s.anchor.attrs, "axis", rank - 1);
+    if (axis < 0) axis += rank;
+    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    std::int64_t count = 1, number = 1;
+    std::string split, steps, row = "0", element;
+    for (std::size_t k = s.space.size(); k-- > 0;) {
+      element += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
+      if (s.space[k] == 1) continue;
+      if (static_cast<std::int64_t>(k) >= axis) {
+        steps += fmt::format("    at += (rest % {0}u) * {1}ll;\n    rest /= {0}u;\n", s.space[k], x.strides[k] * size);
+        count *= s.space[k];
+      } else {
+        split += fmt::format("  base += (row % {0}u) * {1}ll;\n  row /= {0}u;\n", s.space[k], x.strides[k] * size);
+        row += fmt::format(" + c{} * {}", k, number);
+        number *= s.space[k];
+      }
+    }
+    if (count >= (std::int64_t{1} << 31) || number >= (std::int64_t{1} << 31))
+      return fail(ErrorKind::unsupported, fmt::format("{} of more than 2^31 elements", ir::name_of(s.anchor.op)));
+    AnchorText anchor;
+    anchor.inputs = s.anchor.inputs;
+    anchor.real = true;
+    anchor.workspace_bytes = number * 8;
+    anchor.functions =
+        fmt::format(kStatistics, fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
+                    fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
+                    fmt::arg("epsilon", float_text(static_cast<float>(ir::get_float(s.anchor.attrs, "epsilon", 1e-5)))));
+    Launch l;
+    l.function = "octavo_rows";
+    l.grid = {static_cast<int>(number), 1, 1};
+    l.block = {256, 1, 1};
+    l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::workspace, 0, 0}};
+    anchor.before = {std::move(l)};
+    // Scale and bias: a channel each, or broadcast to the row's dimensions.
+    std::string parameters;
+    for (std::size_t k = 1; k < s.anchor.inputs.size(); ++k) {
+      const region::TensorRef& p = s.anchor.inputs[k];
+      std::string at = "0ll";
+      const std::size_t last = instance ? 2 : s.space.size();
+      for (std::size_t d = 0; d < p.dims.size(); ++d) {
+        if (p.dims[d] != 1)
+          at += fmt::format(" + c{} * {}ll", last - p.dims.size() + d,
+                            p.strides[d] * static_cast<std::int64_t>(ir::size_of(p.dtype)));
+      }
+      parameters += fmt::format("    float p{0}[1];\n    {1}(p{0}, x{0} + {2});\n", k, load_function(p.dtype), at);
+    }
+    const bool biased = s.anchor.inputs.size() > 2;
+    anchor.body = fmt::format(R"(  {{
+    const float* const row = (const float*)w + 2ll * ({row});
+    float e[1];
+    {load}(e, x0{element});
+{parameters}    const float normal = __fmul_rn(__fsub_rn(e[0], row[0]), row[1]);
+    acc[0] = {result};
+  }}
+)",
+                              fmt::arg("row", row), fmt::arg("load", load_function(x.dtype)), fmt::arg("element", element),
+                              fmt::arg("parameters", parameters),
+                              fmt::arg("result", biased ? "__fmaf_rn(normal, p1[0], p2[0])" : "__fmul_rn(normal, p1[0])"));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    return elements.emit(anchor);
+  }
+
+  static Result<KernelText> lrn(const Stage& s) {
+    const region::TensorRef& x = s.anchor.inputs[0];
+    const auto attr = [&](const char* key, double fallback) {
+      return static_cast<float>(ir::get_float(s.anchor.attrs, key, fallback));
+    };
+    const std::int64_t window = ir::get_int(s.anchor.attrs, "size"), before = (window - 1) / 2;
+    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    if (window < 1) return fail(ErrorKind::bad_engine, fmt::format("lrn over {} channels", window));
+    const float beta = attr("beta", 0.75);
+    std::string at = "0ll";
+    for (std::size_t k = 0; k < s.space.size(); ++k) {
+      if (k != 1) at += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
+    }
+    AnchorText anchor;
+    anchor.inputs = {x};
+    anchor.real = true;
+    anchor.functions = float_function("octavo_power", [&](auto& m, int v) { return program::pow(m, v, m.imm(beta)); });
+    anchor.body = fmt::format(R"(  {{
+    const unsigned char* const pixel = x0 + {at};
+    float e[1], squares = 0.0f;
+    for (int k = max(0, c1 - {before}); k <= min({last}, c1 + {after}); ++k) {{
+      {load}(e, pixel + k * {step}ll);
+      squares = __fmaf_rn(e[0], e[0], squares);
+    }}
+    {load}(e, pixel + c1 * {step}ll);
+    acc[0] = __fdiv_rn(e[0], octavo_power(__fmaf_rn({factor}, squares, {base})));
+  }}
+)",
+                              fmt::arg("at", at), fmt::arg("before", before), fmt::arg("after", window - 1 - before),
+                              fmt::arg("last", s.space[1] - 1), fmt::arg("load", load_function(x.dtype)),
+                              fmt::arg("step", x.strides[1] * size),
+                              fmt::arg("factor", float_text(attr("alpha", 1e-4) / static_cast<float>(window))),
+                              fmt::arg("base", float_text(attr("bias", 1.0))));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& norm_family() {
+  static const NormFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,105 @@
+// pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels. The accumulator of
+// an average of codes is the exact sum of (code - zero point), which the program divides.
+#include "cuda/families/families.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::DType;
+using ir::Op;
+using Ints = std::vector<std::int64_t>;
+
+struct Window {
+  Ints kernel, strides, pads, dilations;
+};
+
+Result<Window> window_of(const Stage& s) {
+  const auto& attrs = s.anchor.attrs;
+  const std::size_t spatial = s.space.size() < 3 ? 0 : s.space.size() - 2;
+  Window w{ir::get_ints(attrs, "kernel"), ir::get_ints(attrs, "strides"), ir::get_ints(attrs, "pads"),
+           ir::get_ints(attrs, "dilations")};
+  if (w.strides.empty()) w.strides.assign(spatial, 1);
+  if (w.pads.empty()) w.pads.assign(2 * spatial, 0);
+  if (w.dilations.empty()) w.dilations.assign(spatial, 1);
+  if (spatial == 0 || w.kernel.size() != spatial || w.strides.size() != spatial || w.pads.size() != 2 * spatial ||
+      w.dilations.size() != spatial)
+    return fail(ErrorKind::bad_engine,
+                fmt::format("{}: kernel, strides, pads or dilations do not have {} dimensions", ir::name_of(s.anchor.op), spatial));
+  return w;
+}
+
+class PoolFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "pool"; }
+  bool about(const Region& r) const override {
+    return is_single(r) && (only(r).anchor.op == Op::max_pool || only(r).anchor.op == Op::avg_pool) &&
+           only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    const region::TensorRef& x = s.anchor.inputs[0];
+    OCTAVO_TRY(const Window w, window_of(s));
+    const bool codes = x.dtype == DType::u8 && s.anchor.integer, max = s.anchor.op == Op::max_pool;
+    if (!codes && x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
+      return fail(ErrorKind::unsupported, fmt::format("pooling of {}", ir::name_of(x.dtype)));
+    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const std::size_t spatial = w.kernel.size();
+    // A coordinate, whether it is inside, and whether it is inside the padded image (for the average's divisor), a loop each.
+    std::string open, close, inside = "true", padded = "true";
+    std::string at = fmt::format("c0 * {}ll + c1 * {}ll", x.strides[0] * size, x.strides[1] * size);
+    std::int64_t taps = 1;
+    for (const std::int64_t k : w.kernel) taps *= k;
+    for (std::size_t d = 0; d < spatial; ++d) {
+      open += fmt::format("    {}\n    for (int t{} = 0; t{} < {}; ++t{}) {{\n", taps <= 9 ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL",
+                          d, d, w.kernel[d], d);
+      open +=
+          fmt::format("      const int p{} = c{} * {} - {} + t{} * {};\n", d, d + 2, w.strides[d], w.pads[d], d, w.dilations[d]);
+      inside += fmt::format(" && (unsigned)p{} < {}u", d, x.dims[d + 2]);
+      padded += fmt::format(" && p{} < {}", d, x.dims[d + 2] + w.pads[spatial + d]);
+      at += fmt::format(" + p{} * {}ll", d, x.strides[d + 2] * size);
+      close += "    }";
+    }
+    const char* type = codes ? "int" : "float";
+    const std::int32_t zero = codes && !max && x.quantizer ? x.quantizer->zero_point[0] : 0;
+    const char* start = !max ? (codes ? "0" : "0.0f") : codes ? "0" : "__int_as_float((int)0xff800000u)";
+    AnchorText anchor;
+    anchor.inputs = {x};
+    anchor.real = !codes;
+    const bool divides = !codes && !max, all = ir::get_int(s.anchor.attrs, "count_include_pad") != 0;
+    std::string fold = codes ? (max ? "e[v] > acc[v] ? e[v] : acc[v]" : fmt::format("acc[v] + (e[v] - {})", zero))
+                             : (max ? "octavo_gt(e[v], acc[v], e[v], acc[v])" : "__fadd_rn(acc[v], e[v])");
+    anchor.body = fmt::format(R"(  {{
+    OCTAVO_UNROLL
+    for (int v = 0; v < kRun; ++v) acc[v] = {start};
+    int counted = 0;
+{open}      {count}
+      if ({inside}) {{
+        {type} e[kRun];
+        {load}(e, x0 + {at});
+        OCTAVO_UNROLL
+        for (int v = 0; v < kRun; ++v) acc[v] = {fold};
+      }}
+{close}
+{divide}  }}
+)",
+                              fmt::arg("start", start), fmt::arg("open", open),
+                              fmt::arg("count", divides ? fmt::format("counted += {} ? 1 : 0;", all ? padded : inside) : ""),
+                              fmt::arg("inside", inside), fmt::arg("type", type), fmt::arg("load", load_function(x.dtype)),
+                              fmt::arg("at", at), fmt::arg("fold", fold), fmt::arg("close", close),
+                              fmt::arg("divide", divides ? "    OCTAVO_UNROLL\n    for (int v = 0; v < kRun; ++v) acc[v] = "
+                                                           "__fdiv_rn(acc[v], __int2float_rn(counted));\n"
+                                                         : "    (void)counted;\n"));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, 1, 1, s.space)}));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& pool_family() {
+  static const PoolFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,127 @@
+// reduce: maximum, minimum, sum, mean, product and Euclidean norm over any axes, of u8 codes and floats. Up to 256 threads share the
+// elements that meet in one run of results, and fold what they have through shared memory: the order of float sums is not the
+// reference's.
+#include <algorithm>
+
+#include "cuda/families/families.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::DType;
+using ir::Op;
+
+class ReduceFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "reduce"; }
+  bool about(const Region& r) const override {
+    if (!is_single(r) || only(r).anchor.inputs.size() != 1 || only(r).program.outputs.empty()) return false;
+    const Op op = only(r).anchor.op;
+    return op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_mean || op == Op::reduce_sum || op == Op::reduce_prod ||
+           op == Op::reduce_l2;
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    const region::TensorRef& x = s.anchor.inputs[0];
+    const Op op = s.anchor.op;
+    const bool codes = x.dtype == DType::u8 && s.anchor.integer;
+    const bool sums = op == Op::reduce_sum || op == Op::reduce_mean;
+    if (!codes && (!ir::is_float(x.dtype) || load_function(x.dtype).empty()))
+      return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(op), ir::name_of(x.dtype)));
+    if (codes && !sums && op != Op::reduce_max && op != Op::reduce_min)
+      return fail(ErrorKind::unsupported, fmt::format("{} of codes", ir::name_of(op)));
+    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto rank = static_cast<std::int64_t>(x.dims.size());
+    std::vector<char> reduced(x.dims.size(), 0);
+    const auto axes = ir::get_ints(s.anchor.attrs, "axes");
+    for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a < 0 ? a + rank : a)] = 1;
+    if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
+    const bool keep = s.space.size() == x.dims.size();
+    std::string first = "0ll", steps;
+    std::int64_t count = 1;
+    std::size_t next = 0, from = 0, along = 0;
+    for (std::size_t k = 0; k < x.dims.size(); ++k) {
+      const std::size_t at = keep ? k : next;
+      if (reduced[k] == 0 || keep) ++next;
+      if (reduced[k] != 0) {
+        count *= x.dims[k];
+        continue;
+      }
+      if (at >= s.space.size() || s.space[at] != x.dims[k])
+        return fail(ErrorKind::bad_engine,
+                    fmt::format("reducing {} does not give {}", ir::to_string(x.dims), ir::to_string(s.space)));
+      first += fmt::format(" + c{} * {}ll", at, x.strides[k] * size);
+      if (x.dims[k] > 1 && (x.strides[k] == 1 || along == 0)) from = k, along = at;
+    }
+    if (count == 0) return fail(ErrorKind::unsupported, "a reduction over no elements");
+    if (count >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "a reduction over more than 2^31 elements");
+    for (std::size_t k = x.dims.size(); k-- > 0;) {
+      if (reduced[k] == 0 || x.dims[k] == 1) continue;
+      steps += fmt::format("      at += (rest % {0}) * {1}ll;\n      rest /= {0};\n", x.dims[k], x.strides[k] * size);
+    }
+    // With few results, several threads share the elements of one. A power of two, so that results of a block are whole.
+    const std::int64_t results = ir::count(s.space);
+    std::int64_t shared = 1;
+    while (shared < 64 && results / 4 * shared < 65536 && shared * 8 < count) shared *= 2;
+    const char* type = codes ? "int" : "float";
+    const std::int32_t zero = codes && sums && x.quantizer ? x.quantizer->zero_point[0] : 0;
+    std::string start, fold, add;
+    switch (op) {
+      case Op::reduce_max:
+        start = codes ? "0" : "__int_as_float((int)0xff800000u)";
+        fold = codes ? "(e > a ? e : a)" : "octavo_gt(e, a, e, a)";
+        break;
+      case Op::reduce_min:
+        start = codes ? "255" : "__int_as_float((int)0x7f800000u)";
+        fold = codes ? "(e < a ? e : a)" : "octavo_lt(e, a, e, a)";
+        break;
+      case Op::reduce_prod: start = "1.0f", fold = "__fmul_rn(a, e)"; break;
+      case Op::reduce_l2: start = "0.0f", fold = "__fmaf_rn(e, e, a)", add = "__fadd_rn(a, e)"; break;
+      default:
+        start = codes ? "0" : "0.0f", fold = codes ? fmt::format("a + (e - {})", zero) : "__fadd_rn(a, e)",
+        add = codes ? "a + e" : fold;
+    }
+    if (add.empty()) add = fold;
+    std::string finish;
+    if (!codes && op == Op::reduce_mean)
+      finish = fmt::format("acc[v] = __fdiv_rn(acc[v], {});", float_text(static_cast<float>(count)));
+    if (op == Op::reduce_l2) finish = "acc[v] = __fsqrt_rn(acc[v]);";
+    AnchorText anchor;
+    anchor.inputs = {x};
+    anchor.real = !codes;
+    anchor.functions = fmt::format(
+        "OCTAVO_DEVICE {0} octavo_fold({0} a, {0} e) {{ return {1}; }}\nOCTAVO_DEVICE {0} octavo_add({0} a, {0} e) {{ return {2}; "
+        "}}\n",
+        type, fold, add);
+    anchor.shared = static_cast<int>(shared);
+    if (!finish.empty()) anchor.finish = fmt::format("  for (int v = 0; v < kRun; ++v) {}\n", finish);
+    anchor.body =
+        fmt::format(R"(  {{
+    OCTAVO_UNROLL
+    for (int v = 0; v < kRun; ++v) acc[v] = {start};
+    for (int i = share; i < {count}; i += {shared}) {{
+      long long at = {first};
+      int rest = i;
+{steps}      {type} e[kRun];
+      {load}(e, x0 + at);
+      OCTAVO_UNROLL
+      for (int v = 0; v < kRun; ++v) acc[v] = octavo_fold(acc[v], e[v]);
+    }}
+  }}
+)",
+                    fmt::arg("start", start), fmt::arg("count", count), fmt::arg("shared", shared), fmt::arg("first", first),
+                    fmt::arg("steps", steps), fmt::arg("type", type), fmt::arg("load", load_function(x.dtype)));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, from, along, s.space)}, 4));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& reduce_family() {
+  static const ReduceFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

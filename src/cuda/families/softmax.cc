@@ -1,0 +1,129 @@
+// softmax: softmax and log_softmax of floats along one axis, in two launches: the largest element and the sum of each row into the
+// workspace, then each result by itself. A short row is one thread's; a long one is a block's, which adds the exponentials in the
+// reference's order as long as they fit its shared memory. exp and log are the named functions of program/math.h.
+#include "cuda/families/families.h"
+#include "cuda/families/float_function.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::Op;
+
+constexpr std::int64_t kShortRow = 64, kLongestRow = 10240;
+
+// A thread a row.
+constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  unsigned rest = (unsigned)octavo_block() * 256u + (unsigned)octavo_thread();
+  if (rest >= {rows}u) return;
+  float* const out = (float*)w + 2ll * rest;
+  long long base = 0;
+{split}  float largest = __int_as_float((int)0xff800000u), sum = 0.0f, e[1];
+  for (int i = 0; i < {extent}; ++i) {{
+    {load}(e, x0 + base + i * {step}ll);
+    largest = octavo_gt(e[0], largest, e[0], largest);
+  }}
+  for (int i = 0; i < {extent}; ++i) {{
+    {load}(e, x0 + base + i * {step}ll);
+    sum = __fadd_rn(sum, octavo_exp(__fsub_rn(e[0], largest)));
+  }}
+  out[0] = largest;
+  out[1] = {sum};
+}}
+)";
+// A block a row.
+constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  __shared__ float row[{extent}], parts[256];
+  unsigned rest = (unsigned)octavo_block();
+  float* const out = (float*)w + 2ll * rest;
+  long long base = 0;
+{split}  float largest = __int_as_float((int)0xff800000u), sum = 0.0f, e[1];
+  for (int i = octavo_thread(); i < {extent}; i += 256) {{
+    {load}(e, x0 + base + i * {step}ll);
+    row[i] = e[0];
+    largest = octavo_gt(e[0], largest, e[0], largest);
+  }}
+  parts[octavo_thread()] = largest;
+  octavo_barrier();
+  for (int i = 0; i < 256; ++i) largest = octavo_gt(parts[i], largest, parts[i], largest);
+  for (int i = octavo_thread(); i < {extent}; i += 256) row[i] = octavo_exp(__fsub_rn(row[i], largest));
+  octavo_barrier();
+  if (octavo_thread() != 0) return;
+  for (int i = 0; i < {extent}; ++i) sum = __fadd_rn(sum, row[i]);
+  out[0] = largest;
+  out[1] = {sum};
+}}
+)";
+
+class SoftmaxFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "softmax"; }
+  bool about(const Region& r) const override {
+    return is_single(r) && (only(r).anchor.op == Op::softmax || only(r).anchor.op == Op::log_softmax) &&
+           only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    const region::TensorRef& x = s.anchor.inputs[0];
+    if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
+      return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(s.anchor.op), ir::name_of(x.dtype)));
+    const auto rank = static_cast<std::int64_t>(s.space.size());
+    std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
+    if (axis < 0) axis += rank;
+    if (x.dims != s.space || axis < 0 || axis >= rank)
+      return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));
+    const auto a = static_cast<std::size_t>(axis);
+    const std::int64_t extent = s.space[a], rows = ir::count(s.space) / extent;
+    if (extent > kLongestRow)
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{} over {} elements, at most {}", ir::name_of(s.anchor.op), extent, kLongestRow));
+    if (rows >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "softmax of more than 2^31 rows");
+    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    std::string split, base = "0ll", row = "0", element = "0ll";
+    std::int64_t step = 1;
+    for (std::size_t k = s.space.size(); k-- > 0;) {
+      element += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
+      if (k == a || s.space[k] == 1) continue;
+      split += fmt::format("  base += (rest % {0}u) * {1}ll;\n  rest /= {0}u;\n", s.space[k], x.strides[k] * size);
+      row += fmt::format(" + c{} * {}", k, step);
+      step *= s.space[k];
+    }
+    const bool log = s.anchor.op == Op::log_softmax, brief = extent <= kShortRow;
+    AnchorText anchor;
+    anchor.inputs = {x};
+    anchor.real = true;
+    anchor.workspace_bytes = rows * 8;
+    anchor.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
+                       float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); });
+    anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", rows), fmt::arg("split", split),
+                                    fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
+                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
+    Launch l;
+    l.function = "octavo_rows";
+    l.grid = {static_cast<int>(brief ? (rows + 255) / 256 : rows), 1, 1};
+    l.block = {256, 1, 1};
+    l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::workspace, 0, 0}};
+    anchor.before = {std::move(l)};
+    anchor.body = fmt::format(R"(  {{
+    const float* const row = (const float*)w + 2ll * ({row});
+    float e[1];
+    {load}(e, x0 + {element});
+    acc[0] = {result};
+  }}
+)",
+                              fmt::arg("row", row), fmt::arg("load", load_function(x.dtype)), fmt::arg("element", element),
+                              fmt::arg("result", log ? "__fsub_rn(__fsub_rn(e[0], row[0]), row[1])"
+                                                     : "__fdiv_rn(octavo_exp(__fsub_rn(e[0], row[0])), row[1])"));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& softmax_family() {
+  static const SoftmaxFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,108 @@
+#include "cuda/family_scene.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "reference/oracle_provider.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr std::size_t kGuard = 64;  // of Scene::memory, around each buffer
+
+double value(const std::byte* p, ir::DType t) {
+  ir::Tensor one(t, {});
+  std::memcpy(one.mutable_bytes().data(), p, ir::size_of(t));
+  return one.at(0);
+}
+
+/// Within the tolerance, or equal bytes.
+bool close(const std::byte* a, const std::byte* e, ir::DType t, float tolerance) {
+  if (std::memcmp(a, e, ir::size_of(t)) == 0) return true;
+  if (tolerance == 0 || !ir::is_float(t)) return false;
+  const double x = value(a, t), y = value(e, t);
+  if (std::isnan(x) && std::isnan(y)) return true;
+  const double step = t == ir::DType::bf16  ? std::max(std::abs(x), std::abs(y)) / 128
+                      : t == ir::DType::f16 ? std::abs(y) / 1024
+                                            : 0;
+  return std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y)) + step;
+}
+
+}  // namespace
+
+void reference_region(const region::Region& region, const region::Memory& memory) {
+  region::Region r = region;
+  r.tactic = "reference.region";
+  const auto kernel = reference::oracle_provider().instantiate(r, region::Plan{}, {});
+  if (kernel) (*kernel)->run(memory, 0, 1, region::Worker{});
+}
+
+std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters, float tolerance,
+                         const Edit& edit, const Truth& truth, const cuda::Target& target) {
+  const std::string repeat = fmt::format(" (family {}, seed {})", family.name(), scene.seed());
+  const region::Region& region = scene.region();
+  const region::Plan& plan = scene.plan();
+  if (!family.about(region)) return "the family is silent about the region" + repeat;
+  if (const std::string refusal = family.why_not(region, plan, target); !refusal.empty()) return "refused: " + refusal + repeat;
+  if (const auto all = family.candidates(region, plan, target); all.empty() || !(all[0].seconds > 0))
+    return "no candidate with an estimate" + repeat;
+  const auto kernels = family.emit(region, plan, parameters, target);
+  if (!kernels) return "emit: " + kernels.error().message + repeat;
+  const auto library = emulate(edit ? edit(kernels->text) : kernels->text);
+  if (!library) return library.error().message + "\n" + kernels->text + repeat;
+
+  GlobalMemory memory;
+  std::vector<std::byte*> buffers, constants;
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    const region::Buffer& buffer = plan.buffers[b];
+    const bool writable = buffer.kind == region::BufferKind::arena || buffer.kind == region::BufferKind::output;
+    buffers.push_back(
+        memory.allocate(fmt::format("buffer {} \"{}\"", b, buffer.name), static_cast<std::size_t>(buffer.bytes), writable));
+    std::memcpy(buffers.back(), scene.memory[b].data() + kGuard, static_cast<std::size_t>(buffer.bytes));
+  }
+  for (std::size_t k = 0; k < kernels->constants.size(); ++k) {
+    const auto bytes = kernels->constants[k].bytes();
+    constants.push_back(memory.allocate(fmt::format("packed constant {}", k), bytes.size(), false));
+    std::memcpy(constants.back(), bytes.data(), bytes.size());
+  }
+  std::byte* workspace = memory.allocate("the workspace", static_cast<std::size_t>(kernels->workspace_bytes), true);
+
+  auto expected = scene.memory;
+  region::Memory at;
+  for (auto& bytes : expected) at.base.push_back(bytes.data() + kGuard);
+  truth(region, at);
+
+  for (int run = 0; run < (kernels->workspace_bytes > 0 ? 2 : 1); ++run) {  // the second finds the workspace as the first left it
+    for (const cuda::Launch& launch : kernels->launches) {
+      const auto kernel = (*library)->find(launch.function);
+      if (!kernel) return kernel.error().message + repeat;
+      std::vector<void*> arguments;
+      for (const cuda::Parameter& p : launch.parameters) {
+        std::byte* base = p.kind == cuda::Parameter::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+                          : p.kind == cuda::Parameter::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
+                                                                      : workspace;
+        arguments.push_back(base + p.offset);
+      }
+      const Grid grid{launch.grid, launch.block, static_cast<std::size_t>(launch.shared_bytes)};
+      const std::string wrong = run_grid(*kernel, grid, arguments, memory, scene.seed());
+      if (!wrong.empty()) return wrong + repeat + "\n" + kernels->text;
+    }
+  }
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    ir::DType type = ir::DType::u8;
+    for (const region::TensorRef& s : region.stages.back().stores) {
+      if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;
+    }
+    const std::size_t size = ir::size_of(type);
+    for (std::size_t i = 0; i + size <= static_cast<std::size_t>(plan.buffers[b].bytes); i += size) {
+      if (close(buffers[b] + i, expected[b].data() + kGuard + i, type, tolerance)) continue;
+      return fmt::format("buffer {} element {}: {} instead of {}{}\n{}", b, i / size, value(buffers[b] + i, type),
+                         value(expected[b].data() + kGuard + i, type), repeat, kernels->text);
+    }
+  }
+  return "";
+}
+
+}  // namespace octavo::testing

@@ -1,0 +1,28 @@
+// A kernel family on one region, under emulation: what it wrote against what the contract in region/region.h says, element by
+// element.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cpu/scalar_region.h"
+#include "cuda/emulation/emulator.h"
+#include "cuda/family.h"
+
+namespace octavo::testing {
+
+/// Changes the text before it is compiled, to plant a mistake.
+using Edit = std::function<std::string(std::string)>;
+
+/// What a region's stores should hold; scalar_region by default.
+using Truth = std::function<void(const region::Region&, const region::Memory&)>;
+/// The reference evaluator's region: for anchors that scalar_region does not have.
+void reference_region(const region::Region& region, const region::Memory& memory);
+
+/// Runs the family's text for the scene's region with these parameters; every buffer lies alone, with nothing readable around it.
+/// "" or what is wrong: a refusal, a finding of the emulation, the first element that differs. `tolerance`: as Scene::compare.
+[[nodiscard]] std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters = {},
+                                       float tolerance = 0, const Edit& edit = {}, const Truth& truth = scalar_region,
+                                       const cuda::Target& target = {});
+
+}  // namespace octavo::testing
