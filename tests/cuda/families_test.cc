@@ -338,7 +338,7 @@ std::string against_reference(Scene& s, const cuda::Family& family, float tolera
 TEST_F(Families, SoftmaxOfShortAndLongRows) {
   std::uint32_t seed = 1;
   for (const ir::Op op : {ir::Op::softmax, ir::Op::log_softmax}) {
-    for (const std::int64_t axis : {1, 3, -1}) {
+    for (const std::int64_t axis : {1, 3}) {
       Scene s(seed++);
       s.stage().space = axis == 1 ? ir::Shape{2, 70, 2, 3} : ir::Shape{2, 8, 3, 5};
       s.stage().anchor.op = op;
@@ -376,7 +376,7 @@ TEST_F(Families, ResizeLinearAndCubic) {
       Scene s(seed++);
       s.stage().space = {1, 8, 7, 5};
       s.stage().anchor.op = op;
-      s.stage().anchor.attrs = {{"coordinate_mode", std::string(mode)}};
+      s.stage().anchor.attrs = {{"coordinate_mode", std::string(mode)}, {"scales", std::vector<double>{1, 1, 7.0 / 4, 5.0 / 6}}};
       s.stage().anchor.inputs = {s.nhwc(DType::f32, {1, 8, 4, 6}, BufferKind::input)};
       EXPECT_EQ(against_reference(s, cuda::resize_family(), 0), "") << mode;
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "reference/oracle_provider.h"
+#include "region/host_kernel.h"
 
 namespace octavo::testing {
 namespace {
@@ -34,8 +35,11 @@ bool close(const std::byte* a, const std::byte* e, ir::DType t, float tolerance)
 
 void reference_region(const region::Region& region, const region::Memory& memory) {
   region::Region r = region;
-  r.tactic = "reference.region";
-  const auto kernel = reference::oracle_provider().instantiate(r, region::Plan{}, {});
+  r.tactic = {};
+  r.tactic.provider = "reference";
+  const auto offers = reference::oracle_provider().offers(r, region::Plan{});
+  if (!offers.empty()) r.tactic = offers[0].tactic;
+  const auto kernel = region::as_host_kernel(reference::oracle_provider().load(r, region::Plan{}, {}));
   if (kernel) (*kernel)->run(memory, 0, 1, region::Worker{});
 }
 

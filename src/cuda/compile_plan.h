@@ -1,0 +1,24 @@
+// The kernels of a finished plan as machine code.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "region/region.h"
+
+namespace octavo::cuda {
+
+/// Machine code from a text without the prelude. Called by several threads.
+using Compiler = std::function<Result<std::string>(std::string_view text)>;
+
+/// NVRTC for an architecture ("sm_90a").
+[[nodiscard]] Compiler nvrtc_compiler(const std::string& architecture);
+
+/// Replaces the texts that the GPU's provider left as the regions' code by what `compile` makes of them: each text once, on `threads`
+/// threads; regions with equal code share one buffer. A plan without GPU regions stays as it is. Errors: the compiler's, naming the
+/// region.
+[[nodiscard]] Status compile_kernels(region::Plan& plan, const Compiler& compile, int threads);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,24 @@
+// NVIDIA GPUs as a device of plans: memory, and an executor that replays captured graphs on a stream.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "region/device.h"
+
+namespace octavo::cuda {
+
+/// The GPU's facts that kernels are made by and reports name.
+struct GpuFacts {
+  std::string name;          ///< "NVIDIA H100 80GB HBM3"
+  std::string architecture;  ///< "sm_90a"
+  int multiprocessors = 0;
+  std::int64_t shared_bytes = 0;  ///< that one block can use
+  std::int64_t memory_bytes = 0;
+};
+
+/// GPU number `ordinal`, opened when it is first asked for and kept. Errors: `unsupported` with the reason: no driver, no such GPU.
+[[nodiscard]] Result<const region::Device*> gpu(int ordinal = 0);
+[[nodiscard]] Result<GpuFacts> gpu_facts(int ordinal = 0);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,230 @@
+#include "cuda/provider.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cuda/conv_mma.h"
+#include "cuda/depthwise.h"
+#include "cuda/driver.h"
+#include "cuda/families/families.h"
+#include "cuda/gpu_kernel.h"
+
+namespace octavo::cuda {
+namespace {
+
+using region::Offer;
+using region::Tactic;
+
+constexpr std::string_view kProvider = "cuda", kSequence = "sequence", kTransfer = "transfer";
+
+/// In the order of preference where estimates are equal.
+const std::vector<const Family*>& families() {
+  static const std::vector<const Family*> list{&conv_mma_family(), &depthwise_family(), &copy_family(),   &pointwise_family(),
+                                               &move_family(),     &pool_family(),      &reduce_family(), &softmax_family(),
+                                               &norm_family(),     &resize_family(),    &matmul_family(), &direct_conv_family()};
+  return list;
+}
+
+std::vector<const Family*> families_for(const region::Region& r) {
+  if (nothing_family().about(r)) return {&nothing_family()};
+  std::vector<const Family*> out;
+  for (const Family* f : families()) {
+    if (f->about(r)) out.push_back(f);
+  }
+  return out;
+}
+
+/// One stage of a region as a region of its own.
+region::Region stage_alone(const region::Region& r, std::size_t stage) {
+  region::Region one;
+  one.name = r.name;
+  one.stages = {r.stages[stage]};
+  one.device = r.device;
+  return one;
+}
+
+class GpuProvider final : public region::Provider {
+ public:
+  explicit GpuProvider(Target target) : target_(std::move(target)) {}
+  std::string_view name() const override { return kProvider; }
+
+  std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
+    if (region::is_transfer(r, plan)) return {transfer(r)};
+    if (r.stages.size() > 1 && families_for(r).empty()) return {sequence(r, plan)};
+    std::vector<Offer> out;
+    for (const Family* f : families_for(r)) {
+      const std::string refusal = f->why_not(r, plan, target_);
+      if (!refusal.empty()) {
+        out.push_back({tactic_of(*f, {}), refusal, 0});
+        continue;
+      }
+      for (const Candidate& c : f->candidates(r, plan, target_)) out.push_back({tactic_of(*f, c.parameters), "", c.seconds});
+    }
+    if (out.empty()) {
+      Tactic none;
+      none.provider = kProvider;
+      none.family = ir::name_of(r.stages[0].anchor.op);
+      out.push_back(
+          {std::move(none), fmt::format("the GPU has no kernel for the operator {}", ir::name_of(r.stages[0].anchor.op)), 0});
+    }
+    return out;
+  }
+
+  Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
+    OCTAVO_TRY(RegionKernels kernels, kernels_of(r, plan, tactic));
+    region::Artifact made;
+    OCTAVO_TRY(made.launch, write_launches(kernels, r));
+    made.code = join_modules(kernels.texts);
+    made.constants = std::move(kernels.constants);
+    return made;
+  }
+
+  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
+                                               const region::ArtifactView& artifact) const override {
+    OCTAVO_CHECK(check_version(r.tactic));
+    OCTAVO_TRY(RegionKernels kernels, read_launches(artifact.launch, r));
+    OCTAVO_TRY(auto modules, split_modules(artifact.code));
+    for (const RegionKernels::Start& s : kernels.starts) {
+      if (static_cast<std::size_t>(s.module) >= modules.size())
+        return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
+      for (const Parameter& p : s.launch.parameters) {
+        const std::int64_t bytes =
+            p.kind == Parameter::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
+        if (p.offset < 0 || p.offset > bytes)
+          return fail(ErrorKind::bad_engine, fmt::format("a kernel's parameter {} bytes into {}", p.offset, bytes));
+      }
+    }
+    const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
+    return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
+  }
+
+ private:
+  Tactic tactic_of(const Family& f, const Parameters& parameters) const {
+    Tactic t;
+    t.provider = kProvider;
+    t.family = f.name();
+    t.version = f.version();
+    t.parameters = parameters;
+    t.required = {target_.architecture};
+    return t;
+  }
+
+  /// The executor copies: there is no kernel.
+  Offer transfer(const region::Region& r) const {
+    constexpr double kStart = 5e-6, kBytesPerSecond = 20e9;
+    Offer o;
+    o.tactic.provider = kProvider;
+    o.tactic.family = kTransfer;
+    o.tactic.required = {target_.architecture};
+    o.cost = kStart + static_cast<double>(ir::count(r.stages[0].space) *
+                                          static_cast<std::int64_t>(ir::size_of(r.stages[0].stores[0].dtype))) /
+                          kBytesPerSecond;
+    return o;
+  }
+
+  /// Stages one after the other, each by the family that its first offer names.
+  Offer sequence(const region::Region& r, const region::Plan& plan) const {
+    Offer o;
+    o.tactic.provider = kProvider;
+    o.tactic.family = kSequence;
+    o.tactic.required = {target_.architecture};
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      const auto all = offers(stage_alone(r, s), plan);
+      const Offer* best = nullptr;
+      for (const Offer& one : all) {
+        if (one.refusal.empty() && (best == nullptr || one.cost < best->cost)) best = &one;
+      }
+      if (best == nullptr) {
+        o.refusal = fmt::format("stage {}: {}", s, all.front().refusal);
+        return o;
+      }
+      o.cost += best->cost;
+      o.tactic.parts.push_back(best->tactic);
+    }
+    return o;
+  }
+
+  Result<const Family*> family_of(const region::Region& r, const Tactic& tactic) const {
+    for (const Family* f : families_for(r)) {
+      if (f->name() == tactic.family) return f;
+    }
+    return fail(ErrorKind::unsupported,
+                fmt::format("region \"{}\": no tactic \"{}\" for this kind of region", r.name, tactic.name()));
+  }
+
+  Result<RegionKernels> kernels_of(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const {
+    RegionKernels out;
+    const auto add = [&](KernelText one) {
+      const int module = static_cast<int>(out.texts.size());
+      for (Launch& l : one.launches) {
+        for (Parameter& p : l.parameters) {
+          if (p.kind == Parameter::Kind::constant) p.index += static_cast<std::int32_t>(out.constants.size());
+          if (p.kind == Parameter::Kind::workspace) p.offset += out.workspace_bytes;
+        }
+        out.starts.push_back({module, std::move(l)});
+      }
+      for (ir::Tensor& t : one.constants) out.constants.push_back(std::move(t));
+      out.workspace_bytes += (one.workspace_bytes + 255) / 256 * 256;
+      out.texts.push_back(std::move(one.text));
+    };
+    if (tactic.family == kTransfer) return out;
+    if (tactic.family != kSequence) {
+      OCTAVO_TRY(const Family* f, family_of(r, tactic));
+      OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
+      add(std::move(one));
+      return out;
+    }
+    if (tactic.parts.size() != r.stages.size())
+      return fail(ErrorKind::bad_engine, fmt::format("a sequence of {} parts for {} stages", tactic.parts.size(), r.stages.size()));
+    for (std::size_t s = 0; s < r.stages.size(); ++s) {
+      const region::Region one = stage_alone(r, s);
+      OCTAVO_TRY(const Family* f, family_of(one, tactic.parts[s]));
+      OCTAVO_TRY(KernelText text, f->emit(one, plan, tactic.parts[s].parameters, target_));
+      add(std::move(text));
+    }
+    return out;
+  }
+
+  static Status check_version(const Tactic& tactic) {
+    for (const Tactic& part : tactic.parts) OCTAVO_CHECK(check_version(part));
+    if (tactic.family == kSequence || tactic.family == kTransfer) return {};
+    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
+    const auto f = std::find_if(families().begin(), families().end(), same);
+    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
+    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
+    if (family->version() == tactic.version) return {};
+    return fail(ErrorKind::unsupported,
+                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", tactic.name(),
+                            tactic.version, family->version()));
+  }
+
+  Target target_;
+};
+
+}  // namespace
+
+std::unique_ptr<const region::Provider> make_provider(const Target& target) {
+  return std::make_unique<GpuProvider>(target);
+}
+
+const Target& target() {
+  static const Target found = [] {
+    Target t;
+    if (const char* named = std::getenv("OCTAVO_CUDA_ARCHITECTURE")) {
+      t.architecture = named;
+    } else if (const auto device = Device::open()) {
+      t.architecture = device->architecture();
+    }
+    return t;
+  }();
+  return found;
+}
+
+const region::Provider& provider() {
+  static const GpuProvider one(target());
+  return one;
+}
+
+}  // namespace octavo::cuda

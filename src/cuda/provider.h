@@ -1,0 +1,20 @@
+// The GPU's provider: what the families offer for a region, as tactics.
+#pragma once
+
+#include <memory>
+
+#include "cuda/family.h"
+#include "region/provider.h"
+
+namespace octavo::cuda {
+
+/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; compile_kernels
+/// (cuda/compile_plan.h) turns them into machine code when the plan is complete, equal texts once.
+[[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target);
+
+/// For the GPU of this machine; without one, for sm_90a, or what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"): engines can be built on
+/// machines that have no GPU.
+[[nodiscard]] const region::Provider& provider();
+[[nodiscard]] const Target& target();
+
+}  // namespace octavo::cuda
