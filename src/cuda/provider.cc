@@ -49,6 +49,7 @@ class GpuProvider final : public region::Provider {
  public:
   explicit GpuProvider(Target target) : target_(std::move(target)) {}
   std::string_view name() const override { return kProvider; }
+  std::string_view device() const { return kProvider; }  // NOLINT
 
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
