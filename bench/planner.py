@@ -61,7 +61,7 @@ def measure(args, net, form, threads):
         files.append(file)
     row = parity.compare(args, *files, threads)
     decisions = twins.plan_of(args, files[0])["decisions"]
-    row["taken"] = sorted({d["kind"] for d in decisions if d["answers"] and d["chosen"] != d["answers"][0]["name"]})
+    row["taken"] = sorted({d["choice"] for d in decisions if d["chosen"] != d["candidates"][0]["name"]})
     return row
 
 

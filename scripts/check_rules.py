@@ -9,6 +9,7 @@ import re
 import sys
 
 import rules_page
+import schema_page
 
 NAME = re.compile(r'std::string_view\s+name\(\)\s+const\s+(?:override|final)\s*\{\s*return\s+"([^"]+)"')
 
@@ -38,6 +39,8 @@ def main():
         if path.stem not in stems:
             problems.append(f"{path.relative_to(root)}: tests a rule that no file in src/*/rules defines")
     if problem := rules_page.problem_with(root):
+        problems.append(problem)
+    if (root / "src/base/causes.def").exists() and (problem := schema_page.problem_with(root)):
         problems.append(problem)
     print("\n".join(problems) if problems else f"{len(names)} rules: file, name, test and documentation agree")
     sys.exit(1 if problems else 0)

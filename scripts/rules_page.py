@@ -1,10 +1,11 @@
 """Writes the generated part of docs/rules.md from the sources: rules_page.py [ROOT] [--check]
 
 A law or float rule is a file src/<room>/rules/<name>.cc. Its opening comment is "// NAME:  EQUATION" and the fields Why, Exact, Needs, Order;
-its refusal texts are the literals that it refuses with, and those of the helpers in src/quant/moving.cc that it calls. What the planner fuses,
-weighs and places is described by comment blocks "// Fusion|Candidate|Placing NAME:  EQUATION" in src/plan, with the same fields; a field Says
-lists functions of the same file (.h or .cc) whose texts are the refusals. What is not written there is not on the page, and a field that is
-missing is an error. Text of the page outside the two marks is written by hand and kept.
+it refuses with the causes that it names (Cause::...), and with those of the helpers in src/quant/moving.cc that it calls; their sentences are
+those of src/report/sentences.def. What the planner fuses, chooses and places is described by comment blocks "// Fusion|Candidate|Placing NAME:
+EQUATION" in src/plan, with the same fields; a field Says lists functions of the same file (.h or .cc) whose causes are the refusals. Names,
+efforts and candidates of choices are those of src/plan/candidates/registry.cc. What is not written there is not on the page, and a field that
+is missing is an error. Text of the page outside the two marks is written by hand and kept.
 """
 import pathlib
 import re
@@ -61,15 +62,20 @@ def balanced(code, start, pair):
     raise Problem("unbalanced brackets")
 
 
-def texts_in(code):
-    """Sentences among the literals: {} becomes an ellipsis, a way out on a second line becomes a clause."""
-    out = []
-    for m in LITERAL.finditer(code):
-        text = "".join(re.findall(r'"((?:\\.|[^"\\\n])*)"', m.group(0)))
-        text = re.sub(r"\{[^{}]*\}", "…", text).replace('\\"', '"').replace("\\n", ";").strip("; ")
-        if re.search(r"[a-z]{2,} ", text) and not text.endswith(":"):
-            out.append(re.sub(r"\s+", " ", text))
+def sentences_of(root):
+    """{cause: its sentence with an ellipsis for each value}"""
+    path = root / "src/report/sentences.def"
+    if not path.exists():
+        return {}
+    out = {}
+    for cause, text in re.findall(r'^OCTAVO_SENTENCE\((\w+), "((?:\\.|[^"\\])*)"\)', path.read_text(), re.M):
+        out[cause] = re.sub(r"\{\w+\}", "…", text).replace('\\"', '"')
     return out
+
+
+def texts_in(code, sentences):
+    """The sentences of the causes that the code names, in its order."""
+    return unique(sentences[c] for c in re.findall(r"\bCause::(\w+)", code) if c in sentences)
 
 
 def body_of(code, function):
@@ -77,28 +83,15 @@ def body_of(code, function):
     return balanced(code, found.end() - 1, "{}") if found else None
 
 
-def refusals_in(code):
-    """Texts given to refuse, blocked_axis and unexpected, and returned by functions that give a reason."""
-    out = []
-    for m in re.finditer(r"\b(refuse|blocked_axis|unexpected(?:<std::string>)?)\s*\(", code):
-        before = "per-axis quantizer on axis …, " if m.group(1) == "blocked_axis" else ""
-        out += [before + t for t in texts_in(balanced(code, m.end() - 1, "()"))]
-    for m in re.finditer(r"std::optional<std::string>\s+(\w+)\(", code):
-        body = body_of(code, m.group(1)) or ""
-        out += [t for r in re.finditer(r"\breturn\b[^;]*;", body) for t in texts_in(r.group(0))]
-    return out
-
-
 def unique(texts):
     return list(dict.fromkeys(texts))
 
 
-def read_rules(root):
+def read_rules(root, sentences):
     """[(room, name, equation, fields, refusals)] of every rule file, by name."""
     moving = root / "src/quant/moving.cc"
     shared = uncommented(moving.read_text()) if moving.exists() else ""
-    helpers = {h: unique(refusals_in(body_of(shared, h) or "") + [t for r in re.finditer(r"\breturn\b[^;]*;", body_of(shared, h) or "")
-               for t in texts_in(r.group(0)) if "blocked_axis" not in r.group(0)]) for h in ("not_increasing", "push_select", "push_reduce")}
+    helpers = {h: texts_in(body_of(shared, h) or "", sentences) for h in ("not_increasing", "push_select", "push_reduce")}
     helpers["push_reduce"] += helpers["not_increasing"]
     out = []
     for path in sorted((root / "src").glob("*/rules/*.cc")):
@@ -111,7 +104,7 @@ def read_rules(root):
         inexact = re.search(r"bool\s+exact\(\)\s+const\s+override\s*\{\s*return\s+false", code) is not None
         if inexact == fields["Exact"].startswith("bit for bit"):
             raise Problem(f'{where}: exact() is {str(not inexact).lower()}, the comment says "Exact  {fields["Exact"][:40]}..."')
-        refusals = refusals_in(code)
+        refusals = texts_in(code, sentences)
         for helper, texts in helpers.items():
             if re.search(rf"\b{helper}\(", code):
                 refusals += texts
@@ -121,7 +114,7 @@ def read_rules(root):
     return out
 
 
-def read_blocks(root):
+def read_blocks(root, sentences):
     """[(kind, name, equation, fields, texts)] of the blocks in src/plan, by kind and name."""
     out = []
     for path in sorted((root / "src/plan").rglob("*.*")):
@@ -134,38 +127,49 @@ def read_blocks(root):
                 body = next((b for b in (body_of(uncommented(f.read_text()), function) for f in files) if b), None)
                 if body is None:
                     raise Problem(f"{where}: {kind} {name}: there is no function {function}")
-                texts += texts_in(body)
+                texts += texts_in(body, sentences)
             out.append((kind, name, equation.strip() + fields["Equation"], fields, unique(texts)))
     return sorted(out, key=lambda b: (("Fusion", "Candidate", "Placing").index(b[0]), b[1]))
 
 
-def check_switches(root, blocks):
-    """The planner's switches are the names that plan.cc accepts."""
-    plan = root / "src/plan/plan.cc"
-    if not plan.exists():
-        return
-    found = re.search(r"kFusions\[\] = \{([^}]*)\}", plan.read_text())
-    known, described = set(re.findall(r'"([^"]+)"', found.group(1))), {b[1] for b in blocks if b[0] != "Placing"}
-    for name in sorted(known ^ described):
-        raise Problem(f'--disable={name}: {"no comment block in src/plan describes it" if name in known else "src/plan/plan.cc does not know it"}')
+def read_registry(root):
+    """{choice: (decided by, effort, forceable, [candidates])} of src/plan/candidates/registry.cc."""
+    path = root / "src/plan/candidates/registry.cc"
+    if not path.exists():
+        return {}
+    entry = re.compile(r'\{"([a-z-]+)",\s*k(\w+),\s*(\d),\s*"([^"]*)",\s*(true|false),\s*\{\{((?:\s*\{"[^"]*",\s*"[^"]*"\},?)+)\s*\}\}\}')
+    code = re.sub(r"\{\{\{", "{{ {", path.read_text())
+    out = {}
+    for name, by, effort, needs, forced, candidates in entry.findall(code):
+        out[name] = (by, int(effort), needs, forced == "true", re.findall(r'\{"([^"]*)",\s*"([^"]*)"\}', candidates))
+    if not out:
+        raise Problem("src/plan/candidates/registry.cc: no entry is written as scripts/rules_page.py expects it")
+    return out
 
 
-def why_float(root):
+def check_switches(registry, blocks):
+    """The planner's choices are those of the registry."""
+    described = {b[1] for b in blocks if b[0] != "Placing"}
+    for name in sorted(set(registry) ^ described):
+        raise Problem(f'--disable={name}: {"no comment block in src/plan describes it" if name in registry else "registry.cc does not list it"}')
+
+
+def why_float(root, sentences):
     """Why a convolution or product stays float: ir::classify_anchor's reasons and those of permitted views."""
     out = []
-    for file, function, given_to in (
-        ("src/ir/classify.cc", "classify_anchor", r"\bno\((.*?)\);"),
-        ("src/plan/precision/permit.cc", "range_of", r"\bwhy =(.*?);"),
-        ("src/plan/precision/permit.cc", "weighted", r"\bwhy =(.*?);"),
+    for file, functions in (
+        ("src/ir/classify.cc", ("classify_anchor", "why_off_grid", "differing_parts")),
+        ("src/plan/precision/permit.cc", ("range_of", "weighted")),
     ):
         path = root / file
         if not path.exists():
             continue
-        body = body_of(uncommented(path.read_text()), function)
-        texts = [t for m in re.finditer(given_to, body or "", re.S) for t in texts_in(m.group(1))]
-        if not texts:
-            raise Problem(f"{file}: {function} gives no reasons; scripts/rules_page.py looks for {given_to}")
-        out += texts
+        code = uncommented(path.read_text())
+        for function in functions:
+            texts = texts_in(body_of(code, function) or "", sentences)
+            if not texts:
+                raise Problem(f"{file}: {function} names no cause")
+            out += texts
     return unique(out)
 
 
@@ -178,7 +182,7 @@ def clauses(equation):
     return [re.sub(r"\s{2,}", " ", c.strip()) for c in re.split(r";\s{2,}", equation)]
 
 
-def section(kind, name, equation, fields, texts):
+def section(kind, name, equation, fields, texts, choice):
     lines = [f"### {name}", ""] + [f"    {c}" for c in clauses(equation)] + [""]
     lines += [f"- **{field}** {fields[field]}" for field in FIELDS]
     if texts:
@@ -186,8 +190,15 @@ def section(kind, name, equation, fields, texts):
         lines += [f"  - {t}" for t in texts]
     elif kind != "Placing":
         lines.append("- **Refused with** nothing: where it does not apply it is silent")
+    if choice:
+        by, effort, needs, forced, candidates = choice
+        named = [f"`{n}` ({d})" if d else f"`{n}`" for n, d in candidates]
+        lines.append(f"- **Candidates** {'; '.join(named)}")
+        if by != "Fusion":
+            what = "whole plans" if by == "Plans" else "times of the regions that differ"
+            lines.append(f"- **Decided** by {what}, from effort {effort} on" + (f"; needs {needs}" if needs else ""))
     if kind != "Placing":
-        lines.append(f"- **Switch** `--disable={name}`")
+        lines.append(f"- **Switch** `--disable={name}`" + (f", `--force={name}`" if choice and choice[3] else ""))
     return lines + [""]
 
 
@@ -196,14 +207,16 @@ KINDS = {
               "then `merge-quantize`; the result does not depend on the order in which they fire (`tests/quant/placement_test.cc`)"),
     "passes": ("Float rules", "cleaning that does not concern quantization, after the laws and before regions are formed"),
     "Fusion": ("Fusions", "what is computed together without asking for times"),
-    "Candidate": ("What the planner weighs", "two ways to run the same thing; prices decide ([planner.md](planner.md))"),
+    "Candidate": ("The planner's choices", "two ways to run the same thing; prices decide ([planner.md](planner.md))"),
     "Placing": ("Where values live", "what becomes strides and stores instead of work; no switches"),
 }
 
 
 def generated(root):
-    rules, blocks = read_rules(root), read_blocks(root)
-    check_switches(root, blocks)
+    sentences, registry = sentences_of(root), read_registry(root)
+    rules, blocks = read_rules(root, sentences), read_blocks(root, sentences)
+    if registry:
+        check_switches(registry, blocks)
     out = [BEGIN, ""]
     for kind, (title, what) in KINDS.items():
         entries = [e[1:] for e in rules + blocks if e[0] == kind]
@@ -213,8 +226,8 @@ def generated(root):
         rows = [(f"[`{n}`](#{n})", "`<br>`".join(clauses(q)), f["Needs"]) for n, q, f, _ in entries]
         out += ["| name | equation | needs |", "|---|---|---|"] + [f"| {n} | `{cell(q)}` | {cell(needs)} |" for n, q, needs in rows] + [""]
         for name, equation, fields, texts in entries:
-            out += section(kind, name, equation, fields, texts)
-    reasons = why_float(root)
+            out += section(kind, name, equation, fields, texts, registry.get(name))
+    reasons = why_float(root, sentences)
     if reasons:
         out += ["## Why a convolution or product is float", "", "`octavo explain` says one of these; … stands for names and values.", ""]
         out += [f"- {t}" for t in reasons] + [""]

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #if defined(OCTAVO_API)  // by whoever wants the symbols elsewhere
@@ -54,9 +55,29 @@ class OCTAVO_API Exception : public std::runtime_error {
 
 /// 4- and 2-bit integers and the 8- and 4-bit floats are kept one element a byte.
 enum class DType : std::uint8_t {
-  f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean,
-  s4, u4, s2, u2,
-  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1
+  f32,
+  f16,
+  bf16,
+  f64,
+  s8,
+  u8,
+  s16,
+  u16,
+  s32,
+  u32,
+  s64,
+  u64,
+  boolean,
+  s4,
+  u4,
+  s2,
+  u2,
+  f8e4m3fn,
+  f8e4m3fnuz,
+  f8e5m2,
+  f8e5m2fnuz,
+  f8e8m0,
+  f4e2m1
 };
 [[nodiscard]] OCTAVO_API std::size_t size_of(DType type);       ///< bytes of one element
 [[nodiscard]] OCTAVO_API std::string_view name_of(DType type);  ///< "f32", "s8", "bool", ...
@@ -81,19 +102,33 @@ struct TensorInfo {
   std::string format;                        ///< of a bound input or output, as "uint8:hwc"; its shape is then that of its memory
 };
 
+/// Version of the fields of LayerInfo and of all JSON about plans (docs/schema.md).
+inline constexpr int kLayerSchema = 1;
+
+/// One reason as data: its cause ("input_on_two_grids") and the values of the cause's fields by name. docs/schema.md lists the causes.
+struct LayerReason {
+  using Value = std::variant<std::int64_t, double, std::string, std::vector<std::string>>;
+  std::string cause;
+  std::map<std::string, Value, std::less<>> values;
+};
+
 /// One region of the plan: what runs as one fused step, and why.
 struct LayerInfo {
   struct Alternative {
-    std::string tactic, reason;
-    double seconds = -1;  ///< measured; -1: unknown
+    std::string tactic;
+    std::string reason;                ///< in English: why it was taken or refused, or that it was possible, and its time
+    std::vector<LayerReason> reasons;  ///< the same as data
+    double seconds = -1;               ///< measured; -1: unknown
+    double estimate = -1;              ///< the provider's own, where nothing was measured; -1: none
   };
   std::string name;  ///< from the ONNX nodes it stands for
   std::string kind;  ///< the heavy operator ("conv", "max_pool", ...); "pointwise" or "move" when there is none
   std::set<std::string> onnx_nodes;
   std::vector<TensorInfo> inputs, outputs;
-  std::string tactic;     ///< "cpu.conv.u8s8.avx512vnni.jit"
-  std::string precision;  ///< "int8", "float32", "int8->float32", "move", ...
-  std::string reason;     ///< why these nodes are one layer, why in this precision
+  std::string tactic;                ///< "cpu.conv.u8s8.avx512vnni.jit"
+  std::string precision;             ///< "int8", "float32", "int8->float32", "move", ...
+  std::string reason;                ///< in English: why these nodes are one layer, why in this precision
+  std::vector<LayerReason> reasons;  ///< the same as data
   std::vector<Alternative> alternatives;
 };
 

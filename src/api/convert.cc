@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "region/handed_on.h"
+#include "report/schema.h"
+#include "report/sentences.h"
 
 namespace octavo::api {
+
+static_assert(kLayerSchema == report::kSchema, "include/octavo/octavo.h and report/schema.h say one version");
 
 void raise(const Error& error) {
   throw Exception(static_cast<Exception::Kind>(error.kind), error.message);
@@ -33,6 +37,16 @@ bool is_constant(const region::Plan& plan, const region::TensorRef& r) {
   return plan.buffers[static_cast<std::size_t>(r.buffer)].kind == region::BufferKind::constant;
 }
 
+std::vector<LayerReason> to_public(const Reasons& reasons) {
+  std::vector<LayerReason> out;
+  for (const Reason& r : reasons) {
+    LayerReason one{std::string(name_of(r.cause)), {}};
+    for (std::size_t i = 0; i < r.values.size(); ++i) one.values.emplace(field_of(r.cause, i).name, r.values[i]);
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string kind_of(const region::Region& r) {
@@ -54,7 +68,8 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.onnx_nodes = r.onnx_nodes;
     layer.tactic = r.tactic.name();
     layer.precision = r.precision;
-    layer.reason = r.reason;
+    layer.reason = report::sentences(r.reasons);
+    layer.reasons = to_public(r.reasons);
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       const region::Stage& stage = r.stages[s];
       for (const region::TensorRef& t : stage.anchor.inputs) {
@@ -68,7 +83,8 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
       if (!r.independent && &stage != &r.stages.back()) continue;
       for (const region::TensorRef& t : stage.stores) layer.outputs.push_back(tensor_of(t));
     }
-    for (const region::Alternative& a : r.alternatives) layer.alternatives.push_back({a.tactic, a.reason, a.seconds});
+    for (const region::Alternative& a : r.alternatives)
+      layer.alternatives.push_back({a.tactic, report::described(a), to_public(Reasons{a.reason}), a.seconds, a.estimate});
     layers.push_back(std::move(layer));
   }
   return layers;

@@ -60,8 +60,8 @@ struct Engine::Impl {
     p.import.shapes = options.shapes;
     p.import.default_batch = options.default_batch;
     p.import.display_name = name;
-    p.threads = options.threads;
-    p.disabled = options.disabled;
+    p.plan.threads = options.threads;
+    p.plan.disabled = options.disabled;
     p.plan.effort = options.effort;
     p.timing.cache = options.timing_cache;
     p.timing.strict = options.strict_timing;

@@ -18,18 +18,7 @@ void report(const PipelineOptions& options, std::string_view step) {
 
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   report(options, "plan");
-  plan::PlanOptions p = options.plan;
-  p.threads = options.threads > 0 ? options.threads : engine::available_cores();
-  p.disabled = options.disabled;
-  p.verify = options.verify;
-  p.dump = options.dump;
-  for (const auto& [alias, name] : model.aliases) {  // a range for another name of a tensor is one for the tensor: the wider counts
-    const auto given = p.ranges.find(alias);
-    if (given == p.ranges.end() || alias == name) continue;
-    const auto [at, fresh] = p.ranges.emplace(name, given->second);
-    at->second = std::max(at->second, given->second);
-    p.ranges.erase(alias);
-  }
+  plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
   Measuring measuring;
   OCTAVO_CHECK(measuring.begin(options, usable, p));
@@ -48,6 +37,19 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
 }
 
 }  // namespace
+
+plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model) {
+  plan::PlanOptions p = options.plan;
+  if (p.threads == 0) p.threads = engine::available_cores();
+  for (const auto& [alias, name] : model.aliases) {
+    const auto given = p.ranges.find(alias);
+    if (given == p.ranges.end() || alias == name) continue;
+    const auto [at, fresh] = p.ranges.emplace(name, given->second);
+    at->second = std::max(at->second, given->second);
+    p.ranges.erase(alias);
+  }
+  return p;
+}
 
 Result<engine::Providers> providers(std::string_view device) {
   if (device == "cpu") return cpu::providers();
@@ -103,8 +105,9 @@ Status check_options(const PipelineOptions& options) {
   if (options.plan.effort < 0 || options.plan.effort > 5) {
     return fail(ErrorKind::usage, fmt::format("build: effort {} asked for; 0 to 5 are known", options.plan.effort));
   }
-  if (options.threads >= 0) return {};
-  return fail(ErrorKind::usage, fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.threads));
+  if (options.plan.threads >= 0) return {};
+  return fail(ErrorKind::usage,
+              fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.plan.threads));
 }
 
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {

@@ -23,19 +23,26 @@ namespace octavo::api {
 struct PipelineOptions {
   std::string device = "cpu";  ///< or "reference"
   onnx::ImportOptions import;
-  int threads = 0;                              ///< 0: engine::available_cores()
-  std::set<std::string, std::less<>> disabled;  ///< plan::rule_names()
-  bool verify = false;                          ///< verify the graph after every rule application
-  std::function<void(std::string_view rule, const std::string& graph_text)> dump;
   std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
-  plan::PlanOptions plan;  ///< effort, ranges, precisions, bindings, ...; threads, disabled, verify and dump above take precedence
+  plan::PlanOptions plan = for_every_core();            ///< plan.threads 0: engine::available_cores()
   /// Measured costs (effort > 0): where they come from. Empty path: measured in this build only.
   struct Timing {
     std::string cache;                                 ///< timing cache file, read first and extended atomically
     bool strict = false;                               ///< a miss is an error
     std::function<void(const std::string& line)> log;  ///< each key and time as used
   } timing;
+
+ private:
+  [[nodiscard]] static plan::PlanOptions for_every_core() {
+    plan::PlanOptions o;
+    o.threads = 0;
+    return o;
+  }
 };
+
+/// The planner's options of a build, whatever command asks: `plan` with its number of threads, and ranges under the names that the
+/// graph has (a range for another name of a tensor is one for the tensor: the wider counts).
+[[nodiscard]] plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model);
 
 /// The measured costs of one build or one question about it: read from the timing cache, and what was measured goes back there.
 /// `options` gets them; nothing at effort 0, off the cpu, or where it has costs already. Must outlive the planning.

@@ -35,7 +35,7 @@ std::optional<Cause> find_cause(std::string_view name) {
 bool well_formed(const Reason& reason) {
   if (static_cast<std::size_t>(reason.cause) >= kCauses || reason.values.size() != field_count(reason.cause)) return false;
   for (std::size_t i = 0; i < reason.values.size(); ++i) {
-    const Value& v = reason.values[i];
+    const ReasonValue& v = reason.values[i];
     switch (field_of(reason.cause, i).kind) {
       case ValueKind::integer:
         if (!std::holds_alternative<std::int64_t>(v)) return false;

@@ -32,12 +32,12 @@ struct Field {
   ValueKind kind = ValueKind::text;
 };
 
-using Value = std::variant<std::int64_t, double, std::string, std::vector<std::string>>;
+using ReasonValue = std::variant<std::int64_t, double, std::string, std::vector<std::string>>;
 
 /// A cause and its values, parallel to the cause's fields. Made by `because`, which checks count and kinds when it is compiled.
 struct Reason {
   Cause cause{};
-  std::vector<Value> values;
+  std::vector<ReasonValue> values;
   friend bool operator==(const Reason&, const Reason&) = default;
 };
 /// Several reasons of one decision, the most important first.
@@ -72,7 +72,7 @@ constexpr bool holds(ValueKind kind) {
 }
 
 template <class T>
-Value value_of(T&& v) {
+ReasonValue value_of(T&& v) {
   using D = std::remove_cvref_t<T>;
   if constexpr (std::integral<D>) {
     return static_cast<std::int64_t>(v);

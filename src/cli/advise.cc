@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
+#include "report/sentences.h"
 
 namespace octavo::cli {
 namespace {
@@ -43,8 +44,7 @@ Result<int> advise(const Options& o) {
   build.device = "cpu";
   OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
   OCTAVO_TRY(const auto providers, api::providers(build.device));
-  plan::PlanOptions options = build.plan;
-  options.threads = build.threads > 0 ? build.threads : engine::available_cores();
+  plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   progress->step("try every pair");
@@ -61,7 +61,8 @@ Result<int> advise(const Options& o) {
     if (a.together) edit(a, edits);
     if (++shown > o.most) continue;
     const std::string what = change(a);
-    fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds, a.why);
+    fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds,
+               report::sentences(a.why));
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);

@@ -1,6 +1,7 @@
 #include "cli/model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstring>
@@ -8,7 +9,9 @@
 
 #include "api/ranges.h"
 #include "onnx/import/import.h"
+#include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
+#include "report/sentences.h"
 
 namespace octavo::cli {
 namespace {
@@ -85,7 +88,7 @@ void log_decisions(const api::Built& built) {
       fmt::print(stderr, "rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
     }
     for (const auto& refusal : report.refusals)
-      fmt::print(stderr, "rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, refusal.reason);
+      fmt::print(stderr, "rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, report::sentence(*refusal.refusal));
   }
 }
 
@@ -124,16 +127,22 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   app.add_option("--device", o.device, "cpu, or reference: the slow evaluator that defines the results")->type_name("NAME");
-  app.add_option("--disable", o.disable, "Rules and fusions to leave out, by name (docs/rules.md)")
+  app.add_option(
+         "--disable", o.disable,
+         fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
+                     "(docs/rules.md)",
+                     fmt::join(plan::choice_names(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("RULE");
   app.add_option(
          "--force", o.force,
-         "Questions of the planner answered otherwise than by default wherever possible, whatever it costs (docs/planner.md)")
+         fmt::format(
+             "Choices of the planner to take otherwise than by default wherever possible, whatever it costs: {} (docs/rules.md)",
+             fmt::join(plan::forceable_choices(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("SWITCH");
+      ->type_name("CHOICE");
   app.add_option(
          "--effort,--builderOptimizationLevel", o.effort,
          "How hard to look for the fastest plan: 0 measures nothing, 1 times tactics, 2 (default) to 5 search (docs/planner.md)")
@@ -189,8 +198,8 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   OCTAVO_CHECK(require_path(options));
   api::PipelineOptions build;
   build.device = options.device;
-  build.threads = options.threads;
-  build.disabled.insert(options.disable.begin(), options.disable.end());
+  build.plan.threads = options.threads;
+  build.plan.disabled.insert(options.disable.begin(), options.disable.end());
   build.plan.forced.insert(options.force.begin(), options.force.end());
   build.plan.effort = options.effort;
   build.plan.max_error = options.max_error;

@@ -19,9 +19,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   OCTAVO_CHECK(api::check_options(build));
   OCTAVO_TRY(const auto model, onnx::import_file(o.path, build.import));
   OCTAVO_TRY(const auto providers, api::providers(build.device));
-  plan::PlanOptions options = build.plan;
-  options.threads = build.threads > 0 ? build.threads : engine::available_cores();
-  options.disabled = build.disabled;
+  plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   const bool measured = options.costs != nullptr;

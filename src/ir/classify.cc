@@ -14,7 +14,7 @@ std::size_t idx(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 std::string called(const Graph& g, ValueId v) {
-  return g.value(v).name.empty() ? fmt::format("%{}", v) : fmt::format("\"{}\"", g.value(v).name);
+  return g.value(v).name.empty() ? fmt::format("%{}", v) : g.value(v).name;
 }
 
 /// The weights of a node seen as [outputs][K]: where an element's output channel is, and how many products meet in one sum.
@@ -31,56 +31,55 @@ WeightLayout layout_of(Op op, const Shape& w, std::int64_t group) {
   return {1, w[1], w[0] / std::max<std::int64_t>(group, 1) * taps};
 }
 
-/// Why v lies on no grid: the first operator above it that selects among values of different grids, or among which some have none.
-constexpr const char* kUnquantized = "is not quantized to 8 bits";
-std::string why_off_grid(const Graph& g, const Grids& grids, ValueId v) {
-  const std::string unquantized = kUnquantized;
+/// Why the data input `x` lies on no grid: the first operator above it that selects among values of different grids, or of which
+/// one has none.
+Reason why_off_grid(const Graph& g, const Grids& grids, ValueId x, ValueId v) {
   const Node& n = g.producer(v);
+  const auto unquantized = [&] {
+    return v == x ? because<Cause::input_not_quantized>(called(g, x))
+                  : because<Cause::input_part_not_quantized>(called(g, x), called(g, v));
+  };
   const bool selects = n.op == Op::concat || n.op == Op::where || n.op == Op::max || n.op == Op::min;
   if (!selects) {
-    if (!has_trait(n.op, kMove) && n.op != Op::relu && n.op != Op::clip) return unquantized;
-    if (grids.get(n.inputs[0]) != nullptr) return unquantized;
-    const std::string below = why_off_grid(g, grids, n.inputs[0]);
-    return below == unquantized ? below : fmt::format("is made of {}, which {}", called(g, n.inputs[0]), below);
+    const bool passes = has_trait(n.op, kMove) || n.op == Op::relu || n.op == Op::clip;
+    if (!passes || grids.get(n.inputs[0]) != nullptr) return unquantized();
+    const Reason below = why_off_grid(g, grids, x, n.inputs[0]);
+    const bool of_parts = below.cause == Cause::input_on_two_grids || below.values.back() != ReasonValue(called(g, n.inputs[0]));
+    return of_parts ? below : unquantized();  // an unquantized operand is unquantized here as well: say it of what is read
   }
-  const Quantizer* first = nullptr;
   ValueId owner = kNone;
   for (std::size_t i = n.op == Op::where ? 1 : 0; i < n.inputs.size(); ++i) {
     const Quantizer* q = grids.get(n.inputs[i]);
-    if (q == nullptr) {
-      const std::string below = why_off_grid(g, grids, n.inputs[i]);
-      return fmt::format("has a part {} that {}", called(g, n.inputs[i]), below);
-    }
-    if (first == nullptr) {
-      first = q;
-      owner = n.inputs[i];
-    } else if (!(as_u8(collapse_axis(*q)) == as_u8(collapse_axis(*first)))) {
-      return fmt::format("is on two grids: its part {} on {}, its part {} on {}", called(g, owner), to_string(*first),
-                         called(g, n.inputs[i]), to_string(*q));
+    if (q == nullptr) return why_off_grid(g, grids, x, n.inputs[i]);
+    if (owner == kNone) owner = n.inputs[i];
+    const Quantizer& first = *grids.get(owner);
+    if (!(as_u8(collapse_axis(*q)) == as_u8(collapse_axis(first)))) {
+      return because<Cause::input_on_two_grids>(called(g, x), called(g, owner), to_string(first), called(g, n.inputs[i]),
+                                                to_string(*q));
     }
   }
-  return unquantized;
+  return unquantized();
 }
 
-/// Of a value on a grid with a scale a channel: the first two parts of the concat it comes from that differ; empty if it is no such
-/// value.
-std::string differing_parts(const Graph& g, const Grids& grids, ValueId v) {
+/// Of the data input `x`, on a grid with a scale a channel: the first two parts of the concat it comes from that differ; nothing if
+/// it is no such value.
+std::optional<Reason> differing_parts(const Graph& g, const Grids& grids, ValueId x, ValueId v) {
   const Node& n = g.producer(v);
   if (n.op != Op::concat) {
     const bool passes = n.inputs.size() == 1 && (has_trait(n.op, kMove) || n.op == Op::relu || n.op == Op::clip);
-    return passes ? differing_parts(g, grids, n.inputs[0]) : "";
+    return passes ? differing_parts(g, grids, x, n.inputs[0]) : std::nullopt;
   }
   for (const ValueId in : n.inputs) {
     const Quantizer *first = grids.get(n.inputs[0]), *q = grids.get(in);
-    if (first == nullptr || q == nullptr) return "";
+    if (first == nullptr || q == nullptr) return std::nullopt;
     const Quantizer one = as_u8(collapse_axis(*first)), other = as_u8(collapse_axis(*q));
-    if (!other.per_tensor()) return differing_parts(g, grids, in);
+    if (!other.per_tensor()) return differing_parts(g, grids, x, in);
     if (!(one == other)) {
-      return fmt::format("{} on {}, {} on {}", called(g, n.inputs[0]), to_string(collapse_axis(*first)), called(g, in),
-                         to_string(collapse_axis(*q)));
+      return because<Cause::input_on_two_grids>(called(g, x), called(g, n.inputs[0]), to_string(collapse_axis(*first)),
+                                                called(g, in), to_string(collapse_axis(*q)));
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 std::int64_t reach(std::int64_t lo, std::int64_t hi, std::int64_t zp) {
@@ -138,42 +137,28 @@ float IntegerAnchor::unit(std::int64_t c, std::int64_t channels) const {
 IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   const Node& n = g.node(node);
   IntegerAnchor a;
-  const auto no = [&](std::string why) {
+  const auto no = [&](Reason why) {
     a.why_float = std::move(why);
     return a;
   };
-  if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm)
-    return no(fmt::format("{} has no integer form", name_of(n.op)));
+  if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) return no(because<Cause::no_integer_form>(name_of(n.op)));
+  const std::string data = called(g, n.inputs[0]), weight_name = called(g, n.inputs[1]);
   const Quantizer* x = grids.get(n.inputs[0]);
-  if (x == nullptr) {
-    const std::string why = why_off_grid(g, grids, n.inputs[0]);
-    if (why == kUnquantized) return no(fmt::format("the data input {} is not quantized to 8 bits", called(g, n.inputs[0])));
-    return no(fmt::format("the data input {} is on no grid as a whole: it {}", called(g, n.inputs[0]), why));
-  }
+  if (x == nullptr) return no(why_off_grid(g, grids, n.inputs[0], n.inputs[0]));
   if (const bool depthwise = is_depthwise(g, n, *x); !x->per_tensor() && !(depthwise && one_zero_point(*x))) {
-    if (const auto parts = differing_parts(g, grids, n.inputs[0]); !parts.empty())
-      return no(fmt::format("the data input {} has parts on two grids: {}", called(g, n.inputs[0]), parts));
-    if (depthwise)
-      return no(fmt::format("the data input {} is quantized per axis with {} zero points", called(g, n.inputs[0]), x->entries()));
-    return no(fmt::format("the data input {} is quantized per axis ({} entries)", called(g, n.inputs[0]), x->entries()));
+    if (auto parts = differing_parts(g, grids, n.inputs[0], n.inputs[0])) return no(*std::move(parts));
+    if (depthwise) return no(because<Cause::input_zero_points_differ>(data, x->entries()));
+    return no(because<Cause::input_per_axis>(data, x->entries()));
   }
-  if (!is_int8(x->type))
-    return no(fmt::format("the data input {} holds {} codes, needs 8 bits", called(g, n.inputs[0]), name_of(x->type)));
-  if (!injective(*x)) {
-    return no(fmt::format("the codes of {} cannot be told from its values: {} gives two of them the same", called(g, n.inputs[0]),
-                          to_string(*x)));
-  }
-  const std::string weight_name = called(g, n.inputs[1]);
-  if (!g.is_constant(n.inputs[1])) return no(fmt::format("the weights {} are computed at run time", weight_name));
+  if (!is_int8(x->type)) return no(because<Cause::input_not_8_bits>(data, name_of(x->type)));
+  if (!injective(*x)) return no(because<Cause::input_codes_not_unique>(data, to_string(*x)));
+  if (!g.is_constant(n.inputs[1])) return no(because<Cause::weights_at_run_time>(weight_name));
   const Node& weights = g.producer(n.inputs[1]);
-  if (!weights.quantizer) return no(fmt::format("the weights {} are not quantized", weight_name));
+  if (!weights.quantizer) return no(because<Cause::weights_not_quantized>(weight_name));
   const Quantizer w = collapse_axis(*weights.quantizer);
-  if (!is_int8(w.type)) return no(fmt::format("the weights {} are {}, need 8 bits", weight_name, name_of(w.type)));
+  if (!is_int8(w.type)) return no(because<Cause::weights_not_8_bits>(weight_name, name_of(w.type)));
   const WeightLayout layout = layout_of(n.op, weights.payload.shape(), get_int(n.attrs, "group", 1));
-  if (!w.per_tensor() && w.axis != layout.axis) {
-    return no(fmt::format("the weights {} are quantized along axis {}, their output channels are axis {}", weight_name, w.axis,
-                          layout.axis));
-  }
+  if (!w.per_tensor() && w.axis != layout.axis) return no(because<Cause::weights_on_wrong_axis>(weight_name, w.axis, layout.axis));
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
   std::int64_t widest = 0;
   for (const std::int32_t zp : w.zero_point) widest = std::max(widest, reach(w.lo(), w.hi(), zp));
@@ -183,7 +168,7 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
   if (!small) {  // the type allows an overflow: look at the actual weights
     const std::int64_t row = largest_row(weights.payload, w, layout.axis);
     if (row >= kLimit / x_reach) {
-      return no(fmt::format("a sum of {} products may reach {} * {}, beyond int32", layout.depth, x_reach, row));
+      return no(because<Cause::sum_beyond_int32>(layout.depth, x_reach, row));
     }
     bound = row * x_reach;
   }

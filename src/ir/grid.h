@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/reason.h"
 #include "ir/graph.h"
 
 namespace octavo::ir {
@@ -33,8 +34,8 @@ struct Grids {
 /// output channel; otherwise float, and `why_float` says why.
 struct IntegerAnchor {
   bool integer = false;
-  std::string why_float;
-  Quantizer x, w;            ///< as found (any zero points; u8 or s8)
+  std::optional<Reason> why_float;  ///< of every node that is not integer
+  Quantizer x, w;                   ///< as found (any zero points; u8 or s8)
   bool bias_in_acc = false;  ///< bias is a coded s32 constant with scale == fl32(sx * sw[c]) bit for bit, zero point 0, and no
                              ///< overflow is possible
 

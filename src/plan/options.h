@@ -33,7 +33,7 @@ struct PrecisionRule {
 struct PlanOptions {
   int threads = 1;                              ///< the thread count the plan is made for
   std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
-  std::set<std::string, std::less<>> forced;    ///< questions answered otherwise than by default wherever that is possible
+  std::set<std::string, std::less<>> forced;    ///< choices taken otherwise than by default wherever that is possible
   bool verify = false;                          ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 

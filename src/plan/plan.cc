@@ -11,11 +11,10 @@
 #include "passes/passes.h"
 #include "plan/candidates/by_image.h"
 #include "plan/candidates/narrow.h"
+#include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
-#include "plan/layout/memory.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
-#include "plan/search/choose.h"
 #include "plan/search/confirm.h"
 #include "plan/search/guard.h"
 #include "plan/search/search.h"
@@ -24,72 +23,152 @@
 namespace octavo::plan {
 namespace {
 
-constexpr std::string_view kFusions[] = {
-    "fuse-epilogue", "fuse-conv-pool", "stages",      "stage-operand", "horizontal", "one-pass",   "concat",   "stores",
-    "segments",      "direct-store",   "split-views", "split-conv",    "precision",  "inner-view", "by-image", "tactics"};
+/// How the laws and the float rules are run: each has its share of the names that are disabled.
+struct Rules {
+  rewrite::RunOptions laws, floats;
+};
 
-// One reason a name is known: laws, float rules and fusions share the switch.
-Status split_disabled(const PlanOptions& options, rewrite::RunOptions& laws, rewrite::RunOptions& floats) {
-  for (const std::string& name : options.disabled) {
-    bool known = std::find(std::begin(kFusions), std::end(kFusions), name) != std::end(kFusions);
-    for (const rewrite::Rule* r : quant::laws()) {
-      if (r->name() == name) known = laws.disabled.insert(name).second;
+Rules rules_of(const PlanOptions& options) {
+  Rules out;
+  const auto take = [&](const std::vector<const rewrite::Rule*>& rules, rewrite::RunOptions& run) {
+    for (const rewrite::Rule* r : rules) {
+      if (options.disabled.contains(r->name())) run.disabled.emplace(r->name());
     }
-    for (const rewrite::Rule* r : passes::float_rules()) {
-      if (r->name() == name) known = floats.disabled.insert(name).second;
-    }
-    if (!known) {
-      std::string all;
-      for (const std::string& n : rule_names()) all += (all.empty() ? "" : ", ") + n;
-      return fail(ErrorKind::usage, fmt::format("--disable={}: no rule has this name\n  known: {}", name, all));
-    }
-  }
-  laws.verify = floats.verify = options.verify;
-  laws.dump = floats.dump = options.dump;
-  return {};
+    run.verify = options.verify;
+    run.dump = options.dump;
+  };
+  take(quant::laws(), out.laws);
+  take(passes::float_rules(), out.floats);
+  return out;
 }
 
-/// Questions that can be answered without asking for times.
-Status check_forced(const PlanOptions& options) {
-  constexpr std::string_view kKinds[] = {"fuse-conv-pool", "stages",   "stage-operand", "horizontal",  "one-pass",  "concat",
-                                         "stores",         "segments", "direct-store",  "split-views", "split-conv"};
-  for (const std::string& name : options.forced) {
-    if (std::find(std::begin(kKinds), std::end(kKinds), name) == std::end(kKinds))
-      return fail(ErrorKind::usage,
-                  fmt::format("--force={}: no question has this name\n  known: {}", name, fmt::join(kKinds, ", ")));
-    if (options.disabled.contains(name))
-      return fail(ErrorKind::usage, fmt::format("--force={0} and --disable={0}: give one of them", name));
-  }
-  return {};
+/// May the planner put views or casts where the model has none?
+bool permits(const PlanOptions& options) {
+  return !options.ranges.empty() || !options.precisions.empty() || options.allowed.contains("bfloat16");
 }
 
-/// Was int8 demanded or permitted, and what kept float anchors float?
+/// A graph after the steps that do not depend on times.
+struct Prepared {
+  ir::Graph graph;
+  PermitReport given;  ///< which ranges count
+  std::map<std::string, BoundTensor> bound;
+  std::vector<rewrite::RunReport> reports;
+};
+
+/// Ranges are written onto their values, the laws bring the graph into normal form, inputs and outputs get the memory that their
+/// callers want, and float rules clean up. Where views are permitted, normalization is folded into weights later: codes are made of
+/// the model's own weights, as exporters of Q/DQ do.
+Result<Prepared> prepare(ir::Graph graph, const PlanOptions& options, const Rules& rules) {
+  Prepared out;
+  if (!options.ranges.empty()) out.given = set_ranges(graph, options.ranges);
+  OCTAVO_TRY(out.reports.emplace_back(), quant::normalize(graph, rules.laws));
+  if (!options.bindings.empty()) {
+    OCTAVO_TRY(out.bound, bind(graph, options.bindings));
+    OCTAVO_CHECK(ir::verify(graph));
+    OCTAVO_TRY(out.reports.emplace_back(), quant::normalize(graph, rules.laws));
+  }
+  rewrite::RunOptions floats = rules.floats;
+  if (permits(options)) floats.disabled.insert("fold-batch-norm");
+  OCTAVO_TRY(out.reports.emplace_back(), rewrite::run(graph, passes::float_rules(), floats));
+  out.graph = std::move(graph);
+  return out;
+}
+
+/// Views put where ranges permit them, but for some nodes; then the laws.
+Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& options, const Rules& rules,
+                            const PermitChoices& choices) {
+  Form form;
+  form.graph = prepared;
+  if (permits(options)) {
+    OCTAVO_TRY(form.permitted, permit(form.graph, options, choices));
+    OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
+    OCTAVO_TRY(form.reports.emplace_back(), rewrite::run(form.graph, passes::float_rules(), rules.floats));
+  }
+  OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
+  narrow(form.graph);
+  OCTAVO_CHECK(ir::verify(form.graph));
+  return form;
+}
+
+/// The network as if nothing were permitted: what errors are measured against.
+Result<ir::Graph> exact_form(const ir::Graph& prepared, const Rules& rules) {
+  ir::Graph g = prepared;
+  OCTAVO_TRY(const auto first, quant::normalize(g, rules.laws));
+  OCTAVO_TRY(const auto second, rewrite::run(g, passes::float_rules(), rules.floats));
+  OCTAVO_TRY(const auto third, quant::normalize(g, rules.laws));
+  return g;
+}
+
+/// Was int8 demanded or permitted, and what kept float anchors float? Put before the region's other reasons.
 void explain_precision(region::Plan& plan, const PermitReport& report) {
   for (region::Region& r : plan.regions) {
+    const auto say_first = [&](Reasons why) {
+      add(why, r.reasons);
+      r.reasons = std::move(why);
+    };
     for (const std::string& node : r.onnx_nodes) {
       if (report.permitted.contains(node) && r.precision.starts_with("int8")) {
-        r.reason = "permitted by the range of its input; " + r.reason;
+        say_first({because<Cause::int8_permitted>()});
         break;
       }
       if (report.demanded.contains(node) && r.precision.starts_with("int8")) {
-        r.reason = "demanded by the model's Q/DQ; " + r.reason;
+        say_first({because<Cause::int8_demanded>()});
         break;
       }
+      const auto not_int8 = report.why_float.find(node);
       const auto small = report.bfloat16.find(node);
       if (small != report.bfloat16.end() && r.precision == "bfloat16") {
-        const auto not_int8 = report.why_float.find(node);
-        const bool said =
-            not_int8 == report.why_float.end() || not_int8->second == small->second || small->second.starts_with("asked for");
-        r.reason = small->second + (said ? "" : "; not int8: " + not_int8->second) + "; " + r.reason;
+        Reasons why{small->second};
+        const bool by_rule = small->second.cause == Cause::asked_for_by_rule;
+        if (not_int8 != report.why_float.end() && not_int8->second != small->second && !by_rule) why.push_back(not_int8->second);
+        say_first(std::move(why));
         break;
       }
-      const auto why = report.why_float.find(node);
-      if (why != report.why_float.end() && r.precision.starts_with("float32")) {
-        r.reason = "not int8: " + why->second + "; " + r.reason;
+      if (not_int8 != report.why_float.end() && r.precision.starts_with("float32")) {
+        say_first({not_int8->second});
         break;
       }
     }
   }
+}
+
+/// What the caller asked of inputs and outputs, where plans say it.
+void describe_bindings(region::Plan& plan, const std::map<std::string, BoundTensor>& bound) {
+  for (auto* list : {&plan.inputs, &plan.outputs}) {
+    for (region::Binding& b : *list) {
+      const auto found = bound.find(b.name);
+      if (found == bound.end()) continue;
+      b.format = found->second.format;
+      if (found->second.quantizer) b.quantizer = found->second.quantizer;
+    }
+  }
+}
+
+/// One plan of the graph as it is: prepared, in the best types, by the best candidates, confirmed by whole runs.
+Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
+  OCTAVO_CHECK(check_names(context.options));
+  const Rules rules = rules_of(context.options);
+  OCTAVO_TRY(Prepared prepared, prepare(std::move(graph), context.options, rules));
+  const PrecisionWork work{
+      [&](const PermitChoices& choices) { return permitted_form(prepared.graph, context.options, rules, choices); },
+      [&] { return exact_form(prepared.graph, rules); }, context};
+  OCTAVO_TRY(auto chosen, choose_precisions(work));
+  auto& [form, searched] = chosen;
+  OCTAVO_CHECK(confirm(form.graph, context, searched));
+
+  Planned out;
+  out.plan = std::move(searched.best.plan);
+  out.graph = std::move(searched.best.graph);
+  out.seconds = searched.best_seconds;
+  out.permitted = std::move(form.permitted);
+  out.permitted.unmatched = std::move(prepared.given.unmatched);
+  out.permitted.unusable = std::move(prepared.given.unusable);
+  explain_precision(out.plan, out.permitted);
+  out.plan.decisions = std::move(searched.decisions);
+  describe_bindings(out.plan, prepared.bound);
+  out.reports = std::move(prepared.reports);
+  for (rewrite::RunReport& report : form.reports) out.reports.push_back(std::move(report));
+  return out;
 }
 
 }  // namespace
@@ -98,122 +177,35 @@ std::vector<std::string> rule_names() {
   std::vector<std::string> names;
   for (const rewrite::Rule* r : quant::laws()) names.emplace_back(r->name());
   for (const rewrite::Rule* r : passes::float_rules()) names.emplace_back(r->name());
-  for (const std::string_view f : kFusions) names.emplace_back(f);
+  for (std::string& choice : choice_names()) names.push_back(std::move(choice));
   return names;
 }
 
-namespace {
-
-/// One planning: the passes of a graph, and what came of them.
-class Planner {
- public:
-  Planner(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
-      : providers_(providers), options_(options), costs_(costs) {}
-
-  Result<Planned> run(ir::Graph graph) {
-    OCTAVO_CHECK(split_disabled(options_, laws_, floats_));
-    OCTAVO_CHECK(check_forced(options_));
-    if (!options_.ranges.empty()) given_ = set_ranges(graph, options_.ranges);
-    OCTAVO_TRY(auto first, quant::normalize(graph, laws_));
-    out_.reports.push_back(std::move(first));
-    std::map<std::string, BoundTensor> bound;
-    if (!options_.bindings.empty()) {
-      OCTAVO_TRY(bound, bind(graph, options_.bindings));
-      OCTAVO_CHECK(ir::verify(graph));
-      OCTAVO_TRY(auto again, quant::normalize(graph, laws_));
-      out_.reports.push_back(std::move(again));
+Status check_names(const PlanOptions& options) {
+  const std::vector<std::string> known = rule_names(), forceable = forceable_choices();
+  for (const std::string& name : options.disabled) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--disable={}: no rule or choice has this name\n  known: {}", name, fmt::join(known, ", ")));
     }
-    rewrite::RunOptions before = floats_;  // codes are made of the model's own weights, as exporters of Q/DQ do: fold later
-    if (permits()) before.disabled.insert("fold-batch-norm");
-    OCTAVO_TRY(auto second, rewrite::run(graph, passes::float_rules(), before));
-    out_.reports.push_back(std::move(second));
-    const PrecisionWork work{[&](const PermitChoices& choices) { return normal_form(graph, choices); },
-                             [&]() -> Result<ir::Graph> {
-                               OCTAVO_TRY(Form form, float_form(graph));
-                               return std::move(form.graph);
-                             },
-                             [&](Realized& made) { return finish(made); },
-                             providers_,
-                             options_,
-                             costs_};
-    OCTAVO_TRY(auto chosen, choose_precisions(work));
-    auto& [form, searched] = chosen;
-    for (rewrite::RunReport& report : form.reports) out_.reports.push_back(std::move(report));
-    OCTAVO_CHECK(confirm({form.graph, providers_, options_, costs_, [&](Realized& made) { return finish(made); }}, searched));
-    out_.permitted = std::move(form.permitted);
-    out_.permitted.unmatched = std::move(given_.unmatched);
-    out_.permitted.unusable = std::move(given_.unusable);
-    out_.plan = std::move(searched.best.plan);
-    out_.seconds = searched.best_seconds;
-    explain_precision(out_.plan, out_.permitted);
-    out_.plan.decisions = std::move(searched.decisions);
-    for (auto* list : {&out_.plan.inputs, &out_.plan.outputs}) {
-      for (region::Binding& b : *list) {
-        const auto found = bound.find(b.name);
-        if (found == bound.end()) continue;
-        b.format = found->second.format;
-        if (found->second.quantizer) b.quantizer = found->second.quantizer;
-      }
+  }
+  for (const std::string& name : options.forced) {
+    if (std::find(forceable.begin(), forceable.end(), name) == forceable.end()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--force={}: no choice of this name can be forced\n  known: {}", name, fmt::join(forceable, ", ")));
     }
-    out_.graph = std::move(searched.best.graph);
-    return std::move(out_);
+    if (options.disabled.contains(name))
+      return fail(ErrorKind::usage, fmt::format("--force={0} and --disable={0}: give one of them", name));
   }
-
- private:
-  [[nodiscard]] bool permits() const {
-    return !options_.ranges.empty() || !options_.precisions.empty() || options_.allowed.contains("bfloat16");
-  }
-
-  /// Views put where ranges permit them, but for some nodes; then the laws.
-  Result<Form> normal_form(const ir::Graph& before, const PermitChoices& choices) const {
-    Form form;
-    form.graph = before;
-    if (permits()) {
-      OCTAVO_TRY(form.permitted, permit(form.graph, options_, choices));
-      OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, laws_));
-      OCTAVO_TRY(form.reports.emplace_back(), rewrite::run(form.graph, passes::float_rules(), floats_));
-    }
-    OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, laws_));
-    narrow(form.graph);
-    OCTAVO_CHECK(ir::verify(form.graph));
-    return form;
-  }
-
-  /// The network as if nothing were permitted.
-  Result<Form> float_form(const ir::Graph& before) const {
-    Form form;
-    form.graph = before;
-    OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, laws_));
-    OCTAVO_TRY(form.reports.emplace_back(), rewrite::run(form.graph, passes::float_rules(), floats_));
-    OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, laws_));
-    return form;
-  }
-
-  Status finish(Realized& made) {
-    OCTAVO_CHECK(choose_tactics(made.plan, providers_, costs_));
-    plan_memory(made.plan);
-    return {};
-  }
-
-  const std::vector<const region::Provider*>& providers_;
-  const PlanOptions& options_;
-  Costs& costs_;
-  rewrite::RunOptions laws_, floats_;
-  PermitReport given_;  ///< which ranges count
-  Planned out_;
-};
-
-}  // namespace
+  return {};
+}
 
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   Estimates estimates;
-  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  const MakePlan make = [&](ir::Graph g, const PlanOptions& o) {
-    return Planner(providers, o, o.effort == 0 ? static_cast<Costs&>(estimates) : costs).run(std::move(g));
-  };
-  OCTAVO_TRY(Planned planned, make(graph, options));
-  OCTAVO_CHECK(choose_images(graph, options, costs, make, planned));
-  OCTAVO_CHECK(guard(graph, options, costs, make, planned));
+  const PlanContext context{providers, options, costs_of(options, estimates)};
+  OCTAVO_TRY(Planned planned, plan_once(graph, context));
+  OCTAVO_CHECK(choose_images(graph, context, plan_once, planned));
+  OCTAVO_CHECK(guard(graph, context, plan_once, planned));
   return planned;
 }
 

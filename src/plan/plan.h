@@ -1,12 +1,14 @@
 // The planner: graph in, plan out. normalize -> group -> place -> lower -> choose tactics -> lay out memory.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "plan/context.h"
 #include "plan/options.h"
 #include "plan/precision/permit.h"
 #include "region/provider.h"
@@ -24,12 +26,17 @@ struct Planned {
   std::vector<rewrite::RunReport> reports;  ///< laws, float rules, laws again: applications, times, reasons of refusals
 };
 
+/// One planning of a graph with other options or costs: what choices between complete plans are given.
+using PlanOnce = std::function<Result<Planned>(ir::Graph, const PlanContext&)>;
+
 /// Plans `graph` (as imported) for the given providers, in order of preference. Deterministic: the same arguments give the same
 /// plan.
 [[nodiscard]] Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers,
                                         const PlanOptions& options);
 
-/// The names that PlanOptions::disabled accepts: laws, float rules and the planner's own fusions.
+/// The names that PlanOptions::disabled accepts: laws, float rules and the planner's choices (plan/candidates/registry.h).
 [[nodiscard]] std::vector<std::string> rule_names();
+/// Are `disabled` and `forced` known names, and none in both? Errors: `usage` listing the known names. Every planning asks it.
+[[nodiscard]] Status check_names(const PlanOptions& options);
 
 }  // namespace octavo::plan

@@ -103,6 +103,19 @@ nb::list describe(const std::vector<octavo::TensorInfo>& tensors) {
   return out;
 }
 
+/// {"cause": "several_readers", "tensor": "x", "readers": 3}
+nb::list describe(const std::vector<octavo::LayerReason>& reasons) {
+  nb::list out;
+  for (const octavo::LayerReason& r : reasons) {
+    nb::dict d;
+    d["cause"] = r.cause;
+    for (const auto& [field, value] : r.values)
+      std::visit([&, key = field.c_str()](const auto& v) { d[key] = nb::cast(v); }, value);
+    out.append(d);
+  }
+  return out;
+}
+
 nb::list layers(const Engine& engine) {
   nb::list out;
   for (const octavo::LayerInfo& l : engine.layers()) {
@@ -117,12 +130,15 @@ nb::list layers(const Engine& engine) {
     d["tactic"] = l.tactic;
     d["precision"] = l.precision;
     d["reason"] = l.reason;
+    d["reasons"] = describe(l.reasons);
     nb::list alternatives;
     for (const auto& a : l.alternatives) {
       nb::dict other;
       other["tactic"] = a.tactic;
       other["reason"] = a.reason;
+      other["reasons"] = describe(a.reasons);
       other["seconds"] = a.seconds < 0 ? nb::none() : nb::object(nb::float_(a.seconds));
+      other["estimate"] = a.estimate < 0 ? nb::none() : nb::object(nb::float_(a.estimate));
       alternatives.append(other);
     }
     d["alternatives"] = alternatives;
@@ -226,6 +242,7 @@ constexpr const char* kLoadDoc =
 NB_MODULE(_octavo, m) {
   m.doc() = "The compiled part of octavo.";
   m.attr("__version__") = nb::str(octavo::version().data(), octavo::version().size());
+  m.attr("SCHEMA") = octavo::kLayerSchema;
   nb::set_leak_warnings(false);  // interpreters that exit while engines live in globals are not a leak worth a message
 
   // The tuple of exception classes lives as long as the process: exceptions may be translated while the interpreter shuts down.
@@ -285,7 +302,8 @@ NB_MODULE(_octavo, m) {
       .def_prop_ro("layers", &layers,
                    "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
                    "shape, scale, zero_point,\n"
-                   "axis), tactic, precision, reason, alternatives (tactic, reason, seconds).")
+                   "axis), tactic, precision, reason, reasons, alternatives (tactic, reason, reasons, seconds, estimate). "
+                   "docs/schema.md describes them; octavo.SCHEMA is the version.")
       .def_prop_ro("plan_hash", &Engine::plan_hash,
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")

@@ -71,15 +71,11 @@ Moved on_operands(const Node& m, const Label& label, int axis, const std::vector
   return moved;
 }
 
-tl::unexpected<std::string> blocked_axis(const Label& label, std::string_view why) {
-  return tl::unexpected(fmt::format("per-axis quantizer on axis {}, {}", label.q.axis, why));
-}
-
-std::optional<std::string> not_increasing(const Label& label) {
+std::optional<Reason> not_increasing(const Label& label) {
   for (const Quantizer* q : {&label.q, label.from ? &*label.from : nullptr}) {
     if (q == nullptr) continue;
     for (const float scale : q->scale) {
-      if (!(scale > 0)) return fmt::format("scale {} is not positive: the quantizer reverses the order of its values", scale);
+      if (!(scale > 0)) return because<Cause::scale_not_positive>(scale);
     }
   }
   return std::nullopt;
@@ -93,7 +89,7 @@ Move push_select(const Graph& g, const Node& m, const Label& label, const std::v
     const ir::Shape& shape = g.type(m.inputs[slot]).shape;
     const int axis = label.q.axis - (rank - static_cast<int>(shape.size()));
     if (axis < 0 || shape[static_cast<std::size_t>(axis)] != static_cast<std::int64_t>(label.q.entries()))
-      return blocked_axis(label, fmt::format("along which operand {} {} is broadcast", slot, ir::to_string(shape)));
+      return tl::unexpected(because<Cause::axis_broadcast>(label.q.axis, slot, ir::to_string(shape)));
     moved.operands[slot]->axis = axis;
   }
   return moved;
@@ -117,12 +113,12 @@ Move push_reduce(const Graph& g, const Node& m, const Label& label) {
     const bool reduced = std::find(axes.begin(), axes.end(), i) != axes.end();
     if (reduced && !keep) continue;
     if (out_axis == label.q.axis) {
-      if (reduced) return blocked_axis(label, "which is reduced");
+      if (reduced) return tl::unexpected(because<Cause::axis_reduced>(label.q.axis));
       return on_operands(m, label, static_cast<int>(i));
     }
     ++out_axis;
   }
-  return blocked_axis(label, "which is reduced");
+  return tl::unexpected(because<Cause::axis_reduced>(label.q.axis));
 }
 
 }  // namespace octavo::quant

@@ -6,6 +6,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "base/reason.h"
 #include "ir/graph.h"
 #include "rewrite/rule.h"
 
@@ -30,7 +31,7 @@ struct Moved {
       operands;     ///< parallel to the inputs; nullopt: not data (indices, a condition), left alone
   ir::Attrs attrs;  ///< of M': bounds and pad values have gone through f
 };
-using Move = tl::expected<Moved, std::string>;  ///< or the condition that fails, with the values
+using Move = tl::expected<Moved, Reason>;  ///< or the condition that fails, with the values
 
 /// One moving law: f(M(x)) ==> M(f(x)) for one operator M. As a rule it moves views; `push` serves the other labels too.
 class MovingLaw : public rewrite::Rule {
@@ -49,10 +50,8 @@ ir::ValueId copy_moved(ir::Graph& g, ir::NodeId m, const Moved& moved, std::vect
 // For `push` functions.
 /// The same label on every data operand (`slots` empty: all inputs are data), per-axis ones on `axis` of the operand.
 [[nodiscard]] Moved on_operands(const ir::Node& m, const Label& label, int axis, const std::vector<std::size_t>& slots = {});
-/// "per-axis quantizer on axis 1, which ...".
-[[nodiscard]] tl::unexpected<std::string> blocked_axis(const Label& label, std::string_view why);
 /// An error unless every scale is positive: order-preserving laws need it.
-[[nodiscard]] std::optional<std::string> not_increasing(const Label& label);
+[[nodiscard]] std::optional<Reason> not_increasing(const Label& label);
 /// Element-wise selection (max, min, where) with broadcasting: the label on the data operands `slots`.
 [[nodiscard]] Move push_select(const ir::Graph& g, const ir::Node& m, const Label& label, const std::vector<std::size_t>& slots);
 /// True if a pad node adds elements of its constant value.

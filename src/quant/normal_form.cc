@@ -1,7 +1,5 @@
 #include "quant/normal_form.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ir/canonical.h"

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "region/json.h"
+#include "region/reason_json.h"
 
 namespace octavo::region {
 namespace {
@@ -227,6 +228,17 @@ class Reader {
     if (read->name() != t.name()) complain(fmt::format("tactic \"{}\" is not spelled as it is read", t.name()));
     return t;
   }
+  Reason reason(const json& j) {
+    auto read = reason_from_json(j);
+    if (read) return *std::move(read);
+    complain(read.error().message);
+    return {};
+  }
+  Reasons reasons(const json& j, const char* key) {
+    Reasons out;
+    each(j, key, [&](const json& e) { out.push_back(reason(e)); });
+    return out;
+  }
   Region region(const json& j) {
     Region r;
     constexpr auto kMaxId = std::numeric_limits<std::int32_t>::max();
@@ -241,10 +253,13 @@ class Reader {
     each(j, "onnx_nodes",
          [&](const json& e) { e.is_string() ? void(r.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
     r.precision = text(j, "precision");
-    r.reason = text(j, "reason");
+    r.reasons = reasons(j, "reasons");
     each(j, "alternatives", [&](const json& e) {
-      Alternative a{text(e, "tactic"), text(e, "reason"), -1};
+      Alternative a;
+      a.tactic = text(e, "tactic");
+      if (const json* why = field(e, "reason")) a.reason = reason(*why);
       if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
+      if (const json* estimate = field(e, "estimate")) a.estimate = real(*estimate);
       r.alternatives.push_back(std::move(a));
     });
     r.independent = boolean(j, "independent");
@@ -266,17 +281,18 @@ class Reader {
   }
   Decision decision(const json& j) {
     Decision d;
-    d.kind = text(j, "kind");
+    d.choice = text(j, "choice");
     d.where = text(j, "where");
-    d.chosen = text(j, "chosen");
-    d.reason = text(j, "reason");
-    each(j, "answers", [&](const json& e) {
-      Decision::Answer a;
-      a.name = text(e, "name");
-      if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
-      a.note = text(e, "note");
-      d.answers.push_back(std::move(a));
+    d.reasons = reasons(j, "reasons");
+    each(j, "candidates", [&](const json& e) {
+      Decision::Candidate c;
+      c.name = text(e, "name");
+      if (const json* seconds = field(e, "seconds")) c.seconds = real(*seconds);
+      c.notes = reasons(e, "notes");
+      d.candidates.push_back(std::move(c));
     });
+    if (d.candidates.empty()) return complain("a decision without candidates"), d;
+    d.chosen = static_cast<std::size_t>(integer(j, "chosen", 0, static_cast<std::int64_t>(d.candidates.size()) - 1));
     each(j, "onnx_nodes",
          [&](const json& e) { e.is_string() ? void(d.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
     return d;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "region/reason_json.h"
+
 namespace octavo::region {
 namespace {
 
@@ -80,7 +82,8 @@ json region(const Region& r) {
   json stages = json::array(), alternatives = json::array();
   for (const Stage& s : r.stages) stages.push_back(stage(s));
   for (const Alternative& a : r.alternatives) {
-    alternatives.push_back({{"tactic", a.tactic}, {"reason", a.reason}, {"seconds", real(a.seconds)}});
+    alternatives.push_back(
+        {{"tactic", a.tactic}, {"reason", to_json(a.reason)}, {"seconds", real(a.seconds)}, {"estimate", real(a.estimate)}});
   }
   return {{"name", r.name},
           {"stages", stages},
@@ -90,7 +93,7 @@ json region(const Region& r) {
           {"code", r.code},
           {"launch", r.launch},
           {"required", r.required},
-          {"reason", r.reason},
+          {"reasons", to_json(r.reasons)},
           {"onnx_nodes", r.onnx_nodes},
           {"precision", r.precision},
           {"alternatives", alternatives},
@@ -115,10 +118,11 @@ json bindings(const std::vector<Binding>& list) {
 }
 
 json decision(const Decision& d) {
-  json answers = json::array();
-  for (const Decision::Answer& a : d.answers) answers.push_back({{"name", a.name}, {"seconds", real(a.seconds)}, {"note", a.note}});
-  return {{"kind", d.kind},     {"where", d.where},   {"chosen", d.chosen},
-          {"reason", d.reason}, {"answers", answers}, {"onnx_nodes", d.onnx_nodes}};
+  json candidates = json::array();
+  for (const Decision::Candidate& c : d.candidates)
+    candidates.push_back({{"name", c.name}, {"seconds", real(c.seconds)}, {"notes", to_json(c.notes)}});
+  return {{"choice", d.choice},       {"where", d.where},          {"chosen", d.chosen}, {"reasons", to_json(d.reasons)},
+          {"candidates", candidates}, {"onnx_nodes", d.onnx_nodes}};
 }
 
 json buffer(const Buffer& b) {

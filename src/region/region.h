@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
 #include "ir/graph.h"
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
@@ -91,8 +92,10 @@ struct Stage {
 
 /// A tactic that could have been taken, for `explain`.
 struct Alternative {
-  std::string tactic, reason;  ///< reason: why it was not taken, or why it was
-  double seconds = -1;         ///< measured; -1 unknown
+  std::string tactic;
+  Reason reason;         ///< why it was taken or refused, or that it was possible
+  double seconds = -1;   ///< measured; -1 unknown
+  double estimate = -1;  ///< the provider's own, where nothing was measured; -1 none
 };
 
 /// One fused layer. Stage i+1's anchor input 0 or an operand of its epilogue is stage i's store 0 (kept in cache or registers where
@@ -108,7 +111,7 @@ struct Region {
   std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
   std::set<std::string> onnx_nodes;   ///< provenance
   std::string precision;              ///< "int8", "float32", "int8->float32", "move", ...
-  std::string reason;                 ///< why these nodes are one region, why this precision
+  Reasons reasons;                    ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
   bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
   double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
@@ -128,17 +131,18 @@ struct Binding {
   std::string format;                      ///< as asked for, "uint8:hwc"; empty: the model's own
 };
 
-/// A question that the planner decided for a plan, for `explain`: which answers there were, and what each would have cost.
+/// A choice that the planner made for a plan, for `explain`: which candidates there were, and what each would have cost.
 struct Decision {
-  std::string kind;   ///< "conv-pool", "concat", "segments", ...: a planner switch (--disable=kind)
-  std::string where;  ///< the ONNX node or tensor it is about
-  std::string chosen, reason;
-  struct Answer {
-    std::string name;
-    double seconds = -1;  ///< of the regions that differ among the answers; -1: not possible or not priced
-    std::string note;     ///< why it was not possible, what it rounds, ...
+  std::string choice;      ///< "concat", "segments", ...: a planner switch (--disable=choice; plan/candidates/registry.h)
+  std::string where;       ///< the ONNX node or tensor it is about
+  std::size_t chosen = 0;  ///< index into `candidates`
+  Reasons reasons;         ///< why that one
+  struct Candidate {
+    std::string name;     ///< "own-pass", as the registry lists them
+    double seconds = -1;  ///< of the regions that differ among the candidates; -1: not possible or not priced
+    Reasons notes = {};   ///< why it was not possible, what it rounds, ...
   };
-  std::vector<Answer> answers;  ///< the default first
+  std::vector<Candidate> candidates;  ///< the default first; at least one
   std::set<std::string> onnx_nodes;
 };
 

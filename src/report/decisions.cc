@@ -7,6 +7,9 @@
 #include <map>
 #include <set>
 
+#include "plan/candidates/registry.h"
+#include "report/sentences.h"
+
 namespace octavo::report {
 namespace {
 
@@ -74,10 +77,15 @@ std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
     const bool concerns =
         std::any_of(d.onnx_nodes.begin(), d.onnx_nodes.end(), [&](const std::string& n) { return r.onnx_nodes.contains(n); });
     if (!concerns) continue;
-    std::string text = fmt::format("{} at {}: {} ({})", d.kind, d.where, d.chosen, d.reason);
-    const std::string kind = plan.cost_source == "measured" ? "measured " : "estimated ";
-    for (const auto& a : d.answers)
-      text += fmt::format("; {}: {}", a.name, a.seconds >= 0 ? kind + price(a.seconds) : a.note.empty() ? price(-1) : a.note);
+    std::string text = fmt::format("{} at {}: {} ({})", d.choice, d.where,
+                                   plan::description_of(d.choice, d.candidates[d.chosen].name), sentences(d.reasons));
+    const std::string_view source = plan.cost_source == "measured" ? "measured " : "estimated ";
+    for (const auto& c : d.candidates) {
+      const std::string what = c.seconds >= 0    ? fmt::format("{}{}", source, price(c.seconds))
+                               : c.notes.empty() ? price(-1)
+                                                 : sentences(c.notes);
+      text += fmt::format("; {}: {}", plan::description_of(d.choice, c.name), what);
+    }
     out.push_back(std::move(text));
   }
   return out;
@@ -104,10 +112,10 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 
 std::string way_out(const Region& r) {
   if (r.precision == "move") {
-    if (r.reason.find("channels innermost") != std::string::npos || r.reason.find("channel stride") != std::string::npos)
+    if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
       return "a reader or a network output wants another order of dimensions: take the output in NHWC, or drop the Transpose or "
              "Reshape";
-    if (r.reason.find("network input") != std::string::npos)
+    if (has(r.reasons, Cause::input_is_part_of_another))
       return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
     return "one tensor is wanted in two places: drop the second Concat, Split or output, or give both the same scale";
   }
@@ -117,15 +125,19 @@ std::string way_out(const Region& r) {
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.starts_with("float32")) {
-    if (r.reason.find("on two grids: ") != std::string::npos)
+    if (has(r.reasons, Cause::input_on_two_grids))
       return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
-    if (r.reason.find("--max-error") != std::string::npos)
+    if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
       return "give the tensors around it better ranges, or allow a larger --max-error";
-    if (r.reason.find("was measured faster") != std::string::npos) return "";
-    if (r.reason.find("not int8: ") != std::string::npos)
-      return "give the tensor named above a range, or change the --precision rule";
-    if (r.reason.find("not quantized") != std::string::npos || r.reason.find("is not") != std::string::npos)
+    if (has(r.reasons, Cause::faster_by_parts)) return "";
+    if (has(r.reasons, Cause::tensor_without_range)) return "give the tensor named above a range";
+    if (has(r.reasons, Cause::tensor_kept_by_rule) || has(r.reasons, Cause::kept_by_rule)) return "change the --precision rule";
+    if (has(r.reasons, Cause::type_not_allowed)) return "allow int8 with --allow";
+    if (has(r.reasons, Cause::input_not_quantized) || has(r.reasons, Cause::input_part_not_quantized) ||
+        has(r.reasons, Cause::weights_not_quantized))
       return "put a QuantizeLinear/DequantizeLinear pair on the tensor named above";
+    if (has(r.reasons, Cause::input_off_kept_grid))
+      return "put the same QuantizeLinear/DequantizeLinear pair on its input and on its result";
   }
   return "";
 }
@@ -146,7 +158,7 @@ std::string extras(const Plan& plan) {
     ++count;
     if (r.seconds >= 0) sum += r.seconds;
     out += fmt::format("{} {}: {}, {} {}\n  because   {}\n  caused by {}\n", kind, i, r.name, measured ? "measured" : "estimated",
-                       price(r.seconds), r.reason, fmt::join(r.onnx_nodes, ", "));
+                       price(r.seconds), sentences(r.reasons), fmt::join(r.onnx_nodes, ", "));
     if (const auto way = way_out(r); !way.empty()) out += fmt::format("  change it {}\n", way);
     for (const auto& d : decisions_about(r, plan)) out += fmt::format("  weighed   {}\n", d);
   }
@@ -156,7 +168,7 @@ std::string extras(const Plan& plan) {
 
 Result<std::string> tensor(const Plan& plan, const std::string& name) {
   std::string out;
-  std::set<std::string> others, homes;
+  std::set<std::string> others;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     each_ref(r, [&](const TensorRef& t, bool stored) {
@@ -167,7 +179,8 @@ Result<std::string> tensor(const Plan& plan, const std::string& name) {
       const std::string as =
           t.quantizer ? fmt::format("codes of {}", ir::to_string(*t.quantizer)) : std::string(ir::name_of(t.dtype));
       out += fmt::format("  {} by region {} ({}{}) as {}, in {}\n", stored ? "made" : "read", i,
-                         r.precision == "move" ? "a copy: " : "", r.precision == "move" ? r.reason : r.name, as, place_of(t, plan));
+                         r.precision == "move" ? "a copy: " : "", r.precision == "move" ? sentences(r.reasons) : r.name, as,
+                         place_of(t, plan));
     });
   }
   if (out.empty()) {

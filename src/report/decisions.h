@@ -9,7 +9,7 @@
 
 namespace octavo::report {
 
-/// The planner's questions about this region: each answer with its price, what was chosen and why. Empty when there were none.
+/// The planner's choices about this region: each candidate with its price, what was chosen and why. Empty when there were none.
 [[nodiscard]] std::vector<std::string> decisions_about(const region::Region& region, const region::Plan& plan);
 
 /// Copies, passes of their own that only change type or scale, and float regions of a model with int8 regions: which ONNX nodes

@@ -3,10 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "plan/candidates/registry.h"
 #include "program/program.h"
+#include "region/reason_json.h"
 #include "report/costs.h"
 #include "report/explain.h"
 #include "report/laws.h"
+#include "report/schema.h"
+#include "report/sentences.h"
 
 namespace octavo::report {
 namespace {
@@ -48,7 +52,8 @@ json describe(const region::Stage& stage) {
 std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
                     const LawLog* laws) {
   const Totals t = totals_of(plan);
-  json out = {{"model", plan.model_name},
+  json out = {{"schema", kSchema},
+              {"model", plan.model_name},
               {"plan_hash", plan_hash},
               {"threads", region::threads_of(plan)},
               {"images", plan.images},
@@ -67,12 +72,20 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"decisions", json::array()},
               {"regions", json::array()}};
   for (const region::Decision& d : plan.decisions) {
-    json j = {{"kind", d.kind},     {"where", d.where},           {"chosen", d.chosen},
-              {"reason", d.reason}, {"onnx_nodes", d.onnx_nodes}, {"answers", json::array()}};
-    for (const auto& a : d.answers) {
-      json answer = {{"name", a.name}, {"note", a.note}};
-      if (a.seconds >= 0) answer["seconds"] = a.seconds;
-      j["answers"].push_back(std::move(answer));
+    json j = {{"choice", d.choice},
+              {"where", d.where},
+              {"chosen", d.candidates[d.chosen].name},
+              {"reason", sentences(d.reasons)},
+              {"reasons", region::to_json(d.reasons)},
+              {"onnx_nodes", d.onnx_nodes},
+              {"candidates", json::array()}};
+    for (const auto& c : d.candidates) {
+      json candidate = {{"name", c.name},
+                        {"description", plan::description_of(d.choice, c.name)},
+                        {"note", sentences(c.notes)},
+                        {"notes", region::to_json(c.notes)}};
+      if (c.seconds >= 0) candidate["seconds"] = c.seconds;
+      j["candidates"].push_back(std::move(candidate));
     }
     out["decisions"].push_back(std::move(j));
   }
@@ -85,7 +98,8 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"precision", r.precision},
               {"tactic", r.tactic.name()},
               {"key", r.key},
-              {"reason", r.reason},
+              {"reason", sentences(r.reasons)},
+              {"reasons", region::to_json(r.reasons)},
               {"macs", costs.macs},
               {"bytes", costs.bytes},
               {"vector", r.tactic.vector},
@@ -94,8 +108,9 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
     if (r.seconds >= 0) j["seconds"] = r.seconds;
     for (const auto& stage : r.stages) j["stages"].push_back(describe(stage));
     for (const auto& a : r.alternatives) {
-      json alternative = {{"tactic", a.tactic}, {"reason", a.reason}};
+      json alternative = {{"tactic", a.tactic}, {"reason", described(a)}, {"reasons", region::to_json(Reasons{a.reason})}};
       if (a.seconds >= 0) alternative["seconds"] = a.seconds;
+      if (a.estimate >= 0) alternative["estimate"] = a.estimate;
       j["alternatives"].push_back(std::move(alternative));
     }
     out["regions"].push_back(std::move(j));
@@ -103,8 +118,18 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
   if (laws != nullptr) {
     json applied = json::array(), refused = json::array();
     for (const auto& a : laws->applied)
-      applied.push_back({{"rule", a.rule}, {"equation", a.equation}, {"reason", a.reason}, {"onnx_nodes", a.onnx_nodes}});
-    for (const auto& r : laws->refused) refused.push_back({{"rule", r.rule}, {"node", r.node}, {"reason", r.reason}});
+      applied.push_back({{"rule", a.rule},
+                         {"equation", a.equation},
+                         {"reason", place_of(a)},
+                         {"op", a.op},
+                         {"quantizer", a.quantizer},
+                         {"operand_op", a.operand_op},
+                         {"operand", a.operand},
+                         {"onnx_nodes", a.onnx_nodes}});
+    for (const auto& r : laws->refused) {
+      refused.push_back(
+          {{"rule", r.rule}, {"node", r.node}, {"reason", sentence(r.reason)}, {"reasons", region::to_json(Reasons{r.reason})}});
+    }
     out["laws"] = {{"applied", std::move(applied)}, {"refused", std::move(refused)}};
   }
   return out.dump(2) + "\n";

@@ -11,6 +11,7 @@
 #include "passes/passes.h"
 #include "quant/normal_form.h"
 #include "report/explain.h"
+#include "report/sentences.h"
 
 namespace octavo::report {
 namespace {
@@ -84,18 +85,26 @@ void pairs_behind(const Graph& g, ValueId v, std::set<ValueId>& seen, std::set<s
 LawLog laws_at(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes) {
   LawLog out;
   std::map<std::string, std::string> equations;
-  std::set<std::tuple<std::string, std::string, std::string>> said;
+  std::set<std::tuple<std::string, std::string, std::string>> said;  // rule, node, sentence
   for (const rewrite::RunReport& report : reports) {
     for (const rewrite::LogEntry& e : report.applied) {
       if (!concerns(e, nodes)) continue;
       auto [equation, fresh] = equations.try_emplace(e.rule);
       if (fresh) equation->second = equation_of(e.rule);
-      out.applied.push_back({e.rule, equation->second, e.reason, e.origin});
+      out.applied.push_back({e.rule, equation->second, e.op, e.quantizer, e.operand_op, e.operand, e.origin});
     }
     for (const rewrite::LogEntry& e : report.refusals) {
-      if (concerns(e, nodes) && said.emplace(e.rule, e.node, e.reason).second) out.refused.push_back({e.rule, e.node, e.reason});
+      if (concerns(e, nodes) && said.emplace(e.rule, e.node, sentence(*e.refusal)).second)
+        out.refused.push_back({e.rule, e.node, *e.refusal});
     }
   }
+  return out;
+}
+
+std::string place_of(const LawLog::Applied& applied) {
+  std::string out = applied.op;
+  if (!applied.quantizer.empty()) out += " " + applied.quantizer;
+  if (!applied.operand_op.empty()) out += fmt::format(" of {} \"{}\"", applied.operand_op, applied.operand);
   return out;
 }
 
@@ -105,10 +114,10 @@ std::string law_log(const std::vector<rewrite::RunReport>& reports, const std::s
   std::set<std::string> used;
   int count = 0;
   for (const LawLog::Applied& a : log.applied) {
-    out += fmt::format("  {:>4}  {:<24}  {} [{}]\n", ++count, a.rule, a.reason, listed(a.onnx_nodes));
+    out += fmt::format("  {:>4}  {:<24}  {} [{}]\n", ++count, a.rule, place_of(a), listed(a.onnx_nodes));
     if (used.insert(a.rule).second) where += fmt::format("        {:<24}  {}\n", a.rule, a.equation);
   }
-  for (const LawLog::Refused& r : log.refused) refusals += fmt::format("  {} at \"{}\": {}\n", r.rule, r.node, r.reason);
+  for (const LawLog::Refused& r : log.refused) refusals += fmt::format("  {} at \"{}\": {}\n", r.rule, r.node, sentence(r.reason));
   if (count == 0) {
     out = "laws and rules: none applied here\n";
   } else {
@@ -182,8 +191,7 @@ std::string fate_of(const Graph& imported, const Graph& normalized, const std::v
   const rewrite::LogEntry* last = nullptr;
   for (const rewrite::RunReport& report : reports) {
     for (const rewrite::LogEntry& e : report.applied) {
-      const bool own =
-          e.node == tensor || makers.contains(e.node) || e.reason.find(fmt::format("\"{}\"", tensor)) != std::string::npos;
+      const bool own = e.node == tensor || makers.contains(e.node) || e.operand == tensor;
       if (own || (last == nullptr && concerns(e, makers))) last = &e;
     }
   }

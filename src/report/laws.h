@@ -13,15 +13,19 @@ namespace octavo::report {
 
 struct LawLog {
   struct Applied {
-    std::string rule, equation, reason;
+    std::string rule, equation;
+    std::string op, quantizer, operand_op, operand;  ///< where, as rewrite::LogEntry says
     std::set<std::string> onnx_nodes;
   };
   struct Refused {
-    std::string rule, node, reason;
+    std::string rule, node;
+    Reason reason;
   };
   std::vector<Applied> applied;  ///< in order
   std::vector<Refused> refused;  ///< each once, although a later pass asks again
 };
+/// "view u8(0.02,0) of relu \"y\"": where a rule was applied.
+[[nodiscard]] std::string place_of(const LawLog::Applied& applied);
 /// What concerns these ONNX nodes; empty `nodes`: everything.
 [[nodiscard]] LawLog laws_at(const std::vector<rewrite::RunReport>& reports, const std::set<std::string>& nodes);
 

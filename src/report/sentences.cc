@@ -23,7 +23,7 @@ constexpr bool in_order() {
 }
 static_assert(in_order(), "report/sentences.def has one sentence for each cause of base/causes.def, in the same order");
 
-std::string shown(ValueKind kind, const Value& v) {
+std::string shown(ValueKind kind, const ReasonValue& v) {
   if (const auto* i = std::get_if<std::int64_t>(&v)) return fmt::format("{}", *i);
   if (const auto* list = std::get_if<std::vector<std::string>>(&v)) return fmt::format("{}", fmt::join(*list, ", "));
   if (const auto* s = std::get_if<std::string>(&v)) return kind == ValueKind::name ? fmt::format("\"{}\"", *s) : *s;
@@ -59,6 +59,14 @@ std::string sentences(const Reasons& reasons) {
   std::string out;
   for (const Reason& r : reasons) out += (out.empty() ? "" : "; ") + sentence(r);
   return out;
+}
+
+std::string described(const region::Alternative& tactic) {
+  const std::string why = sentence(tactic.reason);
+  if (tactic.reason.cause == Cause::tactic_refused) return why;
+  if (tactic.seconds >= 0) return fmt::format("{}, measured {:.4g} us", why, tactic.seconds * 1e6);
+  if (tactic.estimate >= 0) return fmt::format("{}, estimate {:.4g} us", why, tactic.estimate * 1e6);
+  return why + ", not timed at this effort";
 }
 
 }  // namespace octavo::report

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/reason.h"
+#include "region/region.h"
 
 namespace octavo::report {
 
@@ -16,5 +17,8 @@ namespace octavo::report {
 
 /// The sentences of several reasons, joined by "; ". Empty for none.
 [[nodiscard]] std::string sentences(const Reasons& reasons);
+
+/// What became of a tactic, with its time and where the time comes from: "possible, estimate 3.1 us".
+[[nodiscard]] std::string described(const region::Alternative& tactic);
 
 }  // namespace octavo::report

@@ -8,6 +8,7 @@
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
+#include "report/sentences.h"
 
 namespace octavo::report {
 namespace {
@@ -84,7 +85,7 @@ std::string table(const region::Plan& plan) {
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const auto& r = plan.regions[i];
     out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic.name(), tactic, nodes_of(r),
-                       nodes, r.reason);
+                       nodes, sentences(r.reasons));
   }
   return out + summary(plan);
 }
@@ -100,7 +101,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     line(out, "tactic", fmt::format("{} ({})", r.tactic.name(), r.tactic.vector ? "vector kernel" : "portable code"));
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, plan.cost_source == "measured" ? "measured" : "an estimate"));
-    line(out, "reason", r.reason);
+    line(out, "reason", sentences(r.reasons));
     if (const auto way = way_out(r); !way.empty()) line(out, "to change it", way);
     for (const auto& d : decisions_about(r, plan)) line(out, "weighed", d);
     line(out, "ONNX nodes", fmt::format("{}", fmt::join(r.onnx_nodes, ", ")));
@@ -115,7 +116,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
            fmt::format("{}{} over {}", which, stage.anchor.none() ? "none" : ir::name_of(stage.anchor.op),
                        ir::to_string(stage.space)));
       const auto place = [&](const region::TensorRef& ref) {
-        return kept.contains(ref.buffer) ? std::string("kept in cache, band by band") : "in " + place_of(ref, plan);
+        return kept.contains(ref.buffer) ? std::string("kept in cache, row tile by row tile") : "in " + place_of(ref, plan);
       };
       for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, {}", describe(ref), place(ref)));
       if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
@@ -127,7 +128,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
       for (const auto& ref : stage.stores) line(out, "stores", fmt::format("{}, {}", describe(ref), place(ref)));
     }
     for (const auto& a : r.alternatives) {
-      line(out, "alternative", fmt::format("{}: {}", a.tactic, a.reason));
+      line(out, "alternative", fmt::format("{}: {}", a.tactic, described(a)));
     }
   }
   return out;

@@ -11,9 +11,12 @@
 
 #include "base/hash.h"
 #include "region/handed_on.h"
+#include "region/reason_json.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/epilogue.h"
+#include "report/schema.h"
+#include "report/sentences.h"
 
 namespace octavo::report {
 namespace {
@@ -145,7 +148,10 @@ void describe(json& j, const Region& r, const Plan& plan) {
   const auto anchored = std::find_if(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none(); });
   if (anchored == r.stages.end() || (anchored->anchor.op == ir::Op::reshape && r.precision == "move")) {
     const bool recodes = r.precision == "int8" || r.precision == "float32->int8";
-    const bool pure = recodes && r.reason.find("no heavy operator: view in one pass") != std::string::npos;
+    const ReasonValue view = std::vector<std::string>{"view"};
+    const bool pure = recodes && std::any_of(r.reasons.begin(), r.reasons.end(), [&](const Reason& why) {
+                        return why.cause == Cause::pointwise_pass && why.values[0] == view;
+                      });
     if (r.precision == "move" || pure) {
       kind("Reformat", "Reformat");
       j["Origin"] = pure ? "QDQ" : "REFORMAT";
@@ -208,7 +214,8 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
             {"TacticName", r.tactic.name()},
             {"TacticValue", fmt::format("0x{:016x}", hash64(r.tactic.name()))},
             {"OctavoPrecision", r.precision},
-            {"OctavoReason", r.reason},
+            {"OctavoReason", sentences(r.reasons)},
+            {"OctavoReasons", region::to_json(r.reasons)},
             {"OctavoKey", r.key}};
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
@@ -240,7 +247,7 @@ double quantile(std::vector<double> v, double q) {
 }  // namespace
 
 std::string layer_info(const Plan& plan, LayerDetail detail) {
-  json out = {{"Layers", json::array()}, {"Bindings", json::array()}, {"I/O Tensors", json::array()}};
+  json out = {{"Layers", json::array()}, {"Bindings", json::array()}, {"I/O Tensors", json::array()}, {"OctavoSchema", kSchema}};
   const auto names = layer_names(plan);
   for (std::size_t i = 0; i < plan.regions.size() && detail != LayerDetail::none; ++i)
     out["Layers"].push_back(detail == LayerDetail::names ? json(names[i]) : layer(plan.regions[i], plan, names[i]));

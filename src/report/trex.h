@@ -12,8 +12,8 @@ namespace octavo::report {
 enum class LayerDetail { all, names, none };
 
 /// --exportLayerInfo: {"Layers": [...], "Bindings": [...], "I/O Tensors": [...]}; one object a region, in order, with unique names.
-/// "Metadata" holds the ONNX nodes. Formats are the strings that trex knows; "OctavoLayout", "OctavoPrecision", "OctavoReason" and
-/// "OctavoKey" say what they cannot. HasBias and Activation are read off the region's program: a constant that is added to the sum
+/// "Metadata" holds the ONNX nodes. Formats are the strings that trex knows; "OctavoLayout", "OctavoPrecision", "OctavoReason",
+/// "OctavoReasons" and "OctavoKey" say what they cannot; "OctavoSchema" is the version (docs/schema.md). HasBias and Activation are read off the region's program: a constant that is added to the sum
 /// a channel or as one, and a lower bound of 0 before or in the quantization.
 [[nodiscard]] std::string layer_info(const region::Plan& plan, LayerDetail detail = LayerDetail::all);
 

@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
@@ -17,15 +19,15 @@ namespace octavo::rewrite {
 /// What a rule did at one node. `no_match`: the rule is not about this node (silent). `refused`: it is, but a condition fails.
 struct Outcome {
   enum class Kind { no_match, refused, applied } kind = Kind::no_match;
-  std::string reason;  ///< refused: the condition that failed, with the values
+  std::optional<Reason> reason;  ///< refused: the condition that failed, with the values
 };
 [[nodiscard]] inline Outcome no_match() {
   return {};
 }
 [[nodiscard]] inline Outcome applied() {
-  return {Outcome::Kind::applied, {}};
+  return {Outcome::Kind::applied, std::nullopt};
 }
-[[nodiscard]] inline Outcome refuse(std::string reason) {
+[[nodiscard]] inline Outcome refuse(Reason reason) {
   return {Outcome::Kind::refused, std::move(reason)};
 }
 
@@ -41,11 +43,13 @@ class Rule {
   [[nodiscard]] virtual Outcome apply(ir::Graph& g, ir::NodeId node, const ir::Grids& grids) const = 0;
 };
 
-/// One answer of a rule. `reason`: refused, the condition that failed; applied, what it was applied to ("view u8(0.02,0) of relu \"y\"").
-/// `origin`: the ONNX nodes of the node; of an applied rule those of its first operand too.
+/// What one rule did at one node. `origin`: the ONNX nodes of the node; of an applied rule those of its first operand too.
 struct LogEntry {
-  std::string rule, node, reason;
+  std::string rule, node;
   std::set<std::string> origin;
+  std::optional<Reason> refusal = {};  ///< the condition that failed; nothing where the rule was applied
+  /// Where it was applied: the operator, its quantizer if it has one ("u8(0.02,0)"), and the first operand's operator and name.
+  std::string op = {}, quantizer = {}, operand_op = {}, operand = {};
 };
 struct RuleStats {
   std::string rule;

@@ -89,7 +89,7 @@ class Runner {
       case Outcome::Kind::no_match: refusals_.erase(key); return false;
       case Outcome::Kind::refused: {
         const ir::Node& n = g_.node(id);
-        refusals_.insert_or_assign(key, LogEntry{std::string(rule.name()), describe(id), std::move(outcome.reason), n.origin});
+        refusals_.insert_or_assign(key, LogEntry{std::string(rule.name()), describe(id), n.origin, std::move(outcome.reason)});
         return false;
       }
       case Outcome::Kind::applied: break;
@@ -127,14 +127,16 @@ class Runner {
   /// The node that a rule just replaced: still as it was, but for rules that edit in place.
   LogEntry log(const Rule& rule, ir::NodeId id) const {
     const ir::Node& n = g_.node(id);
-    LogEntry entry{std::string(rule.name()), describe(id), std::string(ir::name_of(n.op)), n.origin};
+    LogEntry entry{std::string(rule.name()), describe(id), n.origin};
+    entry.op = ir::name_of(n.op);
     if (n.quantizer)
-      entry.reason += n.quantizer->entries() <= 2 ? " " + ir::to_string(*n.quantizer)
-                                                  : fmt::format(" {}[axis={}, {} scales]", ir::name_of(n.quantizer->type),
-                                                                n.quantizer->axis, n.quantizer->entries());
+      entry.quantizer = n.quantizer->entries() <= 2 ? ir::to_string(*n.quantizer)
+                                                    : fmt::format("{}[axis={}, {} scales]", ir::name_of(n.quantizer->type),
+                                                                  n.quantizer->axis, n.quantizer->entries());
     if (n.inputs.empty() || n.inputs[0] == ir::kNone) return entry;
     const ir::NodeId below = g_.value(n.inputs[0]).producer;
-    entry.reason += fmt::format(" of {} \"{}\"", ir::name_of(g_.node(below).op), describe(below));
+    entry.operand_op = ir::name_of(g_.node(below).op);
+    entry.operand = describe(below);
     entry.origin.insert(g_.node(below).origin.begin(), g_.node(below).origin.end());
     return entry;
   }
@@ -145,7 +147,7 @@ class Runner {
   RunReport report_;
   ir::Grids grids_;
   bool stale_ = true;
-  std::map<std::pair<ir::NodeId, std::size_t>, LogEntry> refusals_;  ///< the last answer of each rule at each node
+  std::map<std::pair<ir::NodeId, std::size_t>, LogEntry> refusals_;  ///< the last refusal of each rule at each node
   std::deque<std::string> recent_;
   std::int64_t applications_ = 0, limit_ = 0;
 };

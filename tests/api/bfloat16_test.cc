@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "reference/oracle_provider.h"
+#include "report/sentences.h"
 #include "support/costs.h"
 #include "support/feeds.h"
 #include "support/placement.h"
@@ -30,7 +31,7 @@ fs::path model(const char* file) {
 
 PipelineOptions options(int effort = 0) {
   PipelineOptions o;
-  o.threads = 1;
+  o.plan.threads = 1;
   o.plan.effort = effort;
   return o;
 }
@@ -101,7 +102,8 @@ TEST_P(Bfloat16Model, EveryLayerByRule) {
   for (const region::Region& r : built->engine->plan().regions) {
     if (r.precision != "bfloat16") continue;
     EXPECT_EQ(r.tactic.name(), "cpu.conv.bf16.onednn") << r.name;
-    EXPECT_TRUE(r.reason.starts_with("asked for by the rule \"*=bfloat16\"; bfloat16: ")) << r.reason;
+    const std::string why = report::sentences(r.reasons);
+    EXPECT_TRUE(why.starts_with("asked for by the rule \"*=bfloat16\"; bfloat16: ")) << why;
   }
   const auto inputs = random_inputs(built->engine->plan(), 1);
   const auto report = check(built->engine, built->graph, inputs);
@@ -136,20 +138,20 @@ TEST(Bfloat16, AllowedItIsTakenWhereItWasMeasuredFaster) {
   ASSERT_TRUE(built) << built.error().message;
   int asked = 0, impossible = 0;
   for (const region::Decision& d : built->engine->plan().decisions) {
-    if (d.kind != "precision") continue;
+    if (d.choice != "precision") continue;
     ++asked;
-    ASSERT_EQ(d.answers.size(), 2U) << d.where;
-    EXPECT_EQ(d.answers[0].name, "float32");
-    EXPECT_EQ(d.answers[1].name, "bfloat16");
-    EXPECT_GT(d.answers[0].seconds, 0);
-    impossible += d.answers[1].seconds < 0;
+    ASSERT_EQ(d.candidates.size(), 2U) << d.where;
+    EXPECT_EQ(d.candidates[0].name, "float32");
+    EXPECT_EQ(d.candidates[1].name, "bfloat16");
+    EXPECT_GT(d.candidates[0].seconds, 0);
+    impossible += d.candidates[1].seconds < 0;
     for (const region::Region& r : built->engine->plan().regions) {
       if (r.onnx_nodes.contains(d.where) && r.stages.back().anchor.weights) {
-        EXPECT_EQ(r.precision, d.chosen) << d.where;
+        EXPECT_EQ(r.precision, d.candidates[d.chosen].name) << d.where;
       }
     }
-    if (d.chosen == "bfloat16") {
-      EXPECT_LT(d.answers[1].seconds, d.answers[0].seconds) << d.where;
+    if (d.candidates[d.chosen].name == "bfloat16") {
+      EXPECT_LT(d.candidates[1].seconds, d.candidates[0].seconds) << d.where;
     }
   }
   EXPECT_GE(asked, 20);
@@ -278,10 +280,11 @@ TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
     EXPECT_LE(error(exact, outputs(built->engine, inputs)), limit + 1e-4) << "float sums are free in their order";
     int kept = 0;
     for (const region::Decision& d : built->engine->plan().decisions) {
-      if (d.kind != "precision" || d.chosen == "int8") continue;
+      if (d.choice != "precision" || d.candidates[d.chosen].name == "int8") continue;
       ++kept;
-      EXPECT_EQ(d.answers[0].name, "int8");
-      EXPECT_TRUE(bfloat16 || d.reason.find("--max-error 0.02") != std::string::npos) << d.reason;
+      EXPECT_EQ(d.candidates[0].name, "int8");
+      EXPECT_TRUE(bfloat16 || report::sentences(d.reasons).find("--max-error 0.02") != std::string::npos)
+          << report::sentences(d.reasons);
     }
     EXPECT_GE(kept, 1);
     const auto report = check(built->engine, built->graph, random_inputs(built->engine->plan(), 3));

@@ -27,7 +27,7 @@ Result<api::Built> build(const std::map<std::string, std::string>& formats, cons
   auto g = ir::parse(text);
   EXPECT_TRUE(g) << (g ? "" : g.error().message);
   api::PipelineOptions o;
-  o.threads = 1;
+  o.plan.threads = 1;
   for (const auto& [name, format] : formats) {
     auto f = plan::parse_format(format);
     if (!f) return tl::unexpected<Error>(f.error());

@@ -52,8 +52,8 @@ class Saboteur final : public region::Provider {
 Result<Built> built(const std::string& path, std::int64_t batch = 1) {
   PipelineOptions o;
   o.import.default_batch = batch;
-  o.threads = 1;
-  o.verify = true;
+  o.plan.threads = 1;
+  o.plan.verify = true;
   return build_file(path, o);
 }
 
@@ -83,7 +83,7 @@ class CheckSabotaged : public testing::Test {
   void SetUp() override {
     PipelineOptions o;
     o.import.default_batch = 1;
-    o.threads = 1;
+    o.plan.threads = 1;
     o.device = "reference";
     auto b = build_file(kQdq, o);
     ASSERT_TRUE(b) << b.error().message;

@@ -1,4 +1,4 @@
-// Whole plans decide: answers that pay by parts stay only if the whole plan is faster with them.
+// Whole plans decide: candidates that pay by parts stay only if the whole plan is faster with them.
 #include "plan/search/confirm.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct Result {
   std::string hash;
   std::vector<region::Decision> decisions;
   std::size_t asked = 0;
-  std::set<std::string> kinds;  ///< of answers other than the default
+  std::set<std::string> kinds;  ///< choices with another candidate than the default
 };
 
 Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
@@ -43,17 +43,17 @@ Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
   EXPECT_TRUE(p) << p.error().message;
   Result out{region::plan_hash(p->plan), p->plan.decisions, costs.asked, {}};
   for (const region::Decision& d : out.decisions) {
-    if (d.chosen != d.answers[0].name) out.kinds.insert(d.kind);
+    if (d.chosen != 0) out.kinds.insert(d.choice);
   }
   return out;
 }
 
-/// The first network whose search takes answers of exactly two kinds.
+/// The first network whose search takes candidates of exactly two choices.
 std::uint64_t of_two_kinds() {
   for (std::uint64_t seed = 1; seed < 2000; ++seed) {
     if (planned(seed, 2, {0.9}).kinds.size() == 2) return seed;
   }
-  ADD_FAILURE() << "no network has two kinds of answers";
+  ADD_FAILURE() << "no network has candidates of two choices";
   return 1;
 }
 
@@ -69,7 +69,7 @@ TEST(Confirm, WholePlansDecide) {
   EXPECT_TRUE(slower.kinds.empty());
   int said = 0;
   for (const region::Decision& d : slower.decisions) {
-    if (d.reason.find("was cheaper by parts, but the whole plan was not: ") != std::string::npos) ++said;
+    if (has(d.reasons, Cause::whole_plan_slower)) ++said;
   }
   EXPECT_GT(said, 1);
 }
@@ -83,8 +83,9 @@ TEST(Confirm, KindsAreTriedAlone) {
   EXPECT_NE(first.hash, second.hash);
   EXPECT_NE(first.hash, all.hash);
   for (const region::Decision& d : first.decisions) {
-    if (d.kind != *all.kinds.rbegin() || d.reason.find("by parts") == std::string::npos) continue;
-    EXPECT_NE(d.reason.find("1100 us against 1000 us"), std::string::npos) << d.reason;
+    if (d.choice != *all.kinds.rbegin() || !has(d.reasons, Cause::whole_plan_slower)) continue;
+    EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[1]), 1100e-6);
+    EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[2]), 1000e-6);
   }
   const Result both = planned(seed, 2, {1.1, 0.9, 0.9, 0.8});  // together after all
   EXPECT_EQ(both.asked, 4U);
@@ -107,9 +108,9 @@ TEST(Confirm, NeverSlowerThanWhatNothingWasMeasuredFor) {
     const bool back = ratio > 1.005;
     EXPECT_EQ(region::plan_hash(p->plan) == unmeasured, back) << ratio;
     const auto& decisions = p->plan.decisions;
-    EXPECT_EQ(std::any_of(decisions.begin(), decisions.end(), [](const auto& d) { return d.kind == "tactics"; }), back);
+    EXPECT_EQ(std::any_of(decisions.begin(), decisions.end(), [](const auto& d) { return d.choice == "tactics"; }), back);
     for (const auto& d : decisions) {
-      if (back && d.kind != "tactics") EXPECT_EQ(d.chosen, d.answers[0].name);
+      if (back && d.choice != "tactics") EXPECT_EQ(d.chosen, 0U);
     }
   }
 }

@@ -93,11 +93,11 @@ TEST(Images, PricesDecide) {
       const auto planned = plan::make_plan(g, cpu::providers(), options);
       ASSERT_TRUE(planned) << "seed " << seed << ": " << planned.error().message;
       const auto& d = planned->plan.decisions.back();
-      ASSERT_EQ(d.kind, "by-image") << "seed " << seed;
+      ASSERT_EQ(d.choice, "by-image") << "seed " << seed;
       const bool by_image = planned->plan.images > 1;
-      EXPECT_EQ(d.chosen, by_image ? "image by image" : "whole batch");
+      EXPECT_EQ(d.candidates[d.chosen].name, by_image ? "image-by-image" : "whole-batch");
       (by_image ? chosen : kept)++;
-      EXPECT_LE(by_image && !dear, d.answers[1].seconds < d.answers[0].seconds) << "seed " << seed;
+      EXPECT_LE(by_image && !dear, d.candidates[1].seconds < d.candidates[0].seconds) << "seed " << seed;
       options.disabled = {"by-image"};
       DearBatches again(dear);
       options.costs = &again;

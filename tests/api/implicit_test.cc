@@ -111,7 +111,7 @@ TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
   const auto ranges = ranges_of(model->graph, 7);
 
   PipelineOptions o;
-  o.threads = 1;
+  o.plan.threads = 1;
   o.plan.effort = 0;
   const auto explicit_form = build_graph(with_pairs(model->graph, ranges), o);
   ASSERT_TRUE(explicit_form) << explicit_form.error().message;

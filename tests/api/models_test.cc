@@ -47,7 +47,7 @@ TEST_P(RealModel, AgreesWithTheReferenceRegionByRegion) {
   const fs::path path = (set ? fs::path(set) : fs::path(OCTAVO_SOURCE_DIR) / "../shared") / "models" / GetParam().file;
   if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
   PipelineOptions o;
-  o.threads = 2;
+  o.plan.threads = 2;
   if (path.filename() == "ppocrv3_det_op14.onnx") o.import.shapes["x"] = {1, 3, 160, 160};
   const auto built = build_file(path.string(), o);
   ASSERT_TRUE(built) << built.error().message;

@@ -13,6 +13,7 @@
 #include "quant/codes.h"
 #include "quant/normal_form.h"
 #include "reference/evaluate.h"
+#include "report/sentences.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
 #include "support/tier.h"
@@ -33,7 +34,8 @@ std::uint64_t setting(const char* name, std::uint64_t fallback) {
 
 std::string listing(const region::Plan& plan) {
   std::string out;
-  for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic.name() + "] " + r.reason + "\n";
+  for (const region::Region& r : plan.regions)
+    out += "  " + r.name + " [" + r.tactic.name() + "] " + report::sentences(r.reasons) + "\n";
   return out;
 }
 

@@ -195,7 +195,7 @@ TEST(Stages, ForcedQuestionsHaveNames) {
   o.forced = {"stagings"};
   auto p = plan::make_plan(*g, cpu::providers(), o);
   ASSERT_FALSE(p);
-  EXPECT_NE(p.error().message.find("--force=stagings: no question has this name\n  known: fuse-conv-pool, stages, stage-operand"),
+  EXPECT_NE(p.error().message.find("--force=stagings: no choice of this name can be forced\n  known: fuse-conv-pool, stages, stage-operand"),
             std::string::npos);
   o.forced = o.disabled = {"stage-operand"};
   p = plan::make_plan(*g, cpu::providers(), o);
@@ -206,7 +206,7 @@ TEST(Stages, ForcedQuestionsHaveNames) {
   ASSERT_TRUE(p);
   const auto& all = p->plan.decisions;
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const region::Decision& d) {
-    return d.kind == "stage-operand" && d.chosen == "read from cache in bands of rows" && d.reason == "forced";
+    return d.choice == "stage-operand" && d.candidates[d.chosen].name == "row-tiles" && has(d.reasons, Cause::forced);
   }));
 }
 

@@ -53,7 +53,7 @@ TEST_P(VectorShare, OfARealModel) {
   const fs::path path = (set ? fs::path(set) : fs::path(OCTAVO_SOURCE_DIR) / "../shared") / "models" / GetParam();
   if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
   api::PipelineOptions o;
-  o.threads = 1;
+  o.plan.threads = 1;
   if (path.filename() == "ppocrv3_det_op14.onnx") o.import.shapes["x"] = {1, 3, 96, 96};
   const auto built = api::build_file(path.string(), o);
   ASSERT_TRUE(built) << built.error().message;

@@ -86,8 +86,8 @@ TEST(C01ConcatQuantize, BothSidesOfTheConcatArePriced) {
   EXPECT_EQ(f.copies, 0) << f.listing;
   const region::Decision* d = decision(f, "concat");
   ASSERT_NE(d, nullptr) << f.listing;
-  EXPECT_GE(d->answers.size(), 2U) << f.listing;
-  EXPECT_FALSE(d->reason.empty()) << f.listing;
+  EXPECT_GE(d->candidates.size(), 2U) << f.listing;
+  EXPECT_FALSE(d->reasons.empty()) << f.listing;
   EXPECT_EQ(decision(judge(swish_producers(Form::explicit_qdq), {.disabled = {"concat"}, .effort = 3}), "concat"), nullptr);
 }
 

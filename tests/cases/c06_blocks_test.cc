@@ -62,8 +62,8 @@ TEST(C06ConvPool, FusedOrProvenSlower) {
   EXPECT_EQ(f.difference, "");
   const region::Decision* d = decision(f, "fuse-conv-pool");
   ASSERT_NE(d, nullptr) << f.listing;
-  EXPECT_EQ(d->answers.size(), 2U) << f.listing;
-  for (const auto& a : d->answers) EXPECT_TRUE(a.seconds > 0 || !a.note.empty()) << f.listing;
+  EXPECT_EQ(d->candidates.size(), 2U) << f.listing;
+  for (const auto& a : d->candidates) EXPECT_TRUE(a.seconds > 0 || !a.notes.empty()) << f.listing;
   EXPECT_EQ(judge(stem(Form::fake_quant, true, true), {.effort = 3}).hash, f.hash);
   EXPECT_EQ(judge(stem(Form::twin, true, true), {.effort = 3}).hash, f.hash) << "the search treats the twin alike";
 }
@@ -110,8 +110,8 @@ TEST(C08Swish, BothPrecisionsArePriced) {
   const Facts f = judge(swish(Form::twin, false, true), {.effort = 3});
   const region::Decision* d = decision(f, "precision");
   ASSERT_NE(d, nullptr) << f.listing;
-  ASSERT_GE(d->answers.size(), 2U) << f.listing;
-  for (const auto& a : d->answers) EXPECT_GT(a.seconds, 0) << f.listing;
+  ASSERT_GE(d->candidates.size(), 2U) << f.listing;
+  for (const auto& a : d->candidates) EXPECT_GT(a.seconds, 0) << f.listing;
   EXPECT_EQ(decision(judge(swish(Form::explicit_qdq, false, true), {.effort = 3}), "precision"), nullptr)
       << "demanded: no question";
 }
@@ -189,7 +189,7 @@ TEST(C14Chain, NoLayerFallsToFloat) {
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 4) << f.listing;
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
-  for (const region::Region& r : f.plan.regions) EXPECT_FALSE(r.reason.empty()) << r.name;
+  for (const region::Region& r : f.plan.regions) EXPECT_FALSE(r.reasons.empty()) << r.name;
 }
 
 TEST(C14Chain, ControlAFloatLayerSaysWhy) {

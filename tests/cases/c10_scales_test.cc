@@ -109,8 +109,8 @@ TEST(C15Heads, MergingIsPriced) {
   EXPECT_EQ(f.difference, "");
   const region::Decision* d = decision(f, "horizontal");
   ASSERT_NE(d, nullptr) << f.listing;
-  ASSERT_EQ(d->answers.size(), 2U) << f.listing;
-  EXPECT_TRUE(d->answers[1].seconds > 0 || !d->answers[1].note.empty()) << "priced, or why not\n" << f.listing;
+  ASSERT_EQ(d->candidates.size(), 2U) << f.listing;
+  EXPECT_TRUE(d->candidates[1].seconds > 0 || !d->candidates[1].notes.empty()) << "priced, or why not\n" << f.listing;
   EXPECT_EQ(judge(halves(Form::explicit_qdq, false), {.effort = 3}).hash, f.hash) << "a pair each or one for both";
   EXPECT_EQ(decision(judge(halves(Form::explicit_qdq, true), {.disabled = {"horizontal"}, .effort = 3}), "horizontal"), nullptr);
 }

@@ -2,6 +2,7 @@
 
 #include "plan/plan.h"
 #include "reference/evaluate.h"
+#include "report/sentences.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
 
@@ -31,17 +32,19 @@ bool is_edge(const region::Region& r, const region::Plan& plan) {
 
 std::string reasons(const region::Plan& plan) {
   std::string out;
-  for (const region::Region& r : plan.regions) out += r.name + " [" + r.precision + ", " + r.tactic.name() + "] " + r.reason + "\n";
+  for (const region::Region& r : plan.regions)
+    out += r.name + " [" + r.precision + ", " + r.tactic.name() + "] " + report::sentences(r.reasons) + "\n";
   for (const region::Decision& d : plan.decisions) {
-    out += d.kind + " at " + d.where + ": " + d.chosen + ", " + d.reason + "\n";
-    for (const auto& a : d.answers) out += "    " + a.name + ": " + std::to_string(a.seconds * 1e6) + " us " + a.note + "\n";
+    out += d.choice + " at " + d.where + ": " + d.candidates[d.chosen].name + ", " + report::sentences(d.reasons) + "\n";
+    for (const auto& c : d.candidates)
+      out += "    " + c.name + ": " + std::to_string(c.seconds * 1e6) + " us " + report::sentences(c.notes) + "\n";
   }
   return out;
 }
 
-const region::Decision* decision(const Facts& facts, const std::string& kind) {
+const region::Decision* decision(const Facts& facts, const std::string& choice) {
   for (const region::Decision& d : facts.plan.decisions) {
-    if (d.kind == kind) return &d;
+    if (d.choice == choice) return &d;
   }
   return nullptr;
 }
@@ -81,8 +84,8 @@ Result<std::vector<ir::Tensor>> compile_and_run(const Net& net, const Options& o
     return testing::run_plan(f.plan, providers, feeds);
   }
   api::PipelineOptions o;
-  o.threads = 1;
-  o.disabled = options.disabled;
+  o.plan.threads = 1;
+  o.plan.disabled = options.disabled;
   o.plan.ranges = net.ranges;
   OCTAVO_TRY(const auto built, api::build_graph(net.graph, o));
   f.plan = built.engine->plan();

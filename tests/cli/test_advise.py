@@ -66,6 +66,15 @@ def test_names_the_second_pair_and_drops_it(tmp_path):
     assert "(b_DQ, b_Q)" not in text
 
 
+def test_takes_the_options_of_every_command(tmp_path):
+    """What --disable leaves out of a build is left out of the plans that advice compares."""
+    model = network(tmp_path / "m.onnx", True)
+    cost = [float(re.search(r"regions cost ([0-9.]+) us", octavo("advise", model, "--effort", 0, "--threads", 1, *more)).group(1))
+            for more in ([], ["--disable", "fuse-epilogue"])]
+    assert cost[1] > 1.01 * cost[0], "without epilogues every conversion is a pass of its own"
+    assert "no rule or choice has this name" in octavo("advise", model, "--effort", 0, "--disable", "no-such-rule", code=2)
+
+
 def test_apply_without_advice_writes_nothing(tmp_path):
     out = tmp_path / "out.onnx"
     out.write_bytes(b"old")

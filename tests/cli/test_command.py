@@ -173,8 +173,8 @@ def test_disable_a_rule():
 
 
 def test_force_an_answer():
-    text = octavo("explain", QDQ, "--force", "no-such-question", code=2)
-    assert text.startswith("error: --force=no-such-question: no question has this name\n  known: fuse-conv-pool, stages, ")
+    text = octavo("explain", QDQ, "--force", "no-such-choice", code=2)
+    assert text.startswith("error: --force=no-such-choice: no choice of this name can be forced\n  known: fuse-conv-pool, stages, ")
     text = octavo("explain", QDQ, "--force", "stages", "--disable", "stages", code=2)
     assert text == "error: --force=stages and --disable=stages: give one of them\n"
     apart = octavo("explain", QDQ, "--effort", 0, "--threads", 1)

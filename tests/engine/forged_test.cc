@@ -158,7 +158,7 @@ class Forger {
       std::size_t i = 0;
       for (auto it = j.begin(); it != j.end(); ++it, ++i) {
         const std::string key = j.is_object() ? it.key() : std::to_string(i);
-        if (key == "decisions" || key == "alternatives" || key == "reason" || key == "onnx_nodes" || key == "name") continue;
+        if (key == "decisions" || key == "alternatives" || key == "reasons" || key == "onnx_nodes" || key == "name") continue;
         out.emplace_back(path + "/" + key, &*it);
         collect(*it, path + "/" + key, out);
       }

@@ -62,7 +62,7 @@ inline region::Plan plan(float weight = 3.0F) {
     r.tactic = *region::parse_tactic("toy.oracle");
     r.onnx_nodes = {r.name};
     r.precision = "float32";
-    r.reason = "made by hand";
+    r.reasons = {because<Cause::codes_moved>("toy")};
     p.regions.push_back(std::move(r));
   };
   region(program::Op::mul, 0, 3, 2, "mul");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "report/sentences.h"
 
 namespace octavo::ir {
 namespace {
@@ -226,13 +227,14 @@ TEST(ClassifyAnchor, NamesThePartsThatDiffer) {
         parse("l0 = input : f32[1,4,5,5]\nr0 = input : f32[1,2,5,5]\nl = view l0 q=u8(0.05,100)\nr = " + right +
               "\nc = concat l r {axis=1}\n" + between + "w = constant s8[3,6,1,1] q=s8(0.25,0) seed:1\ny = conv c w\noutput y\n");
     EXPECT_TRUE(g) << g.error().message;
-    return classify_anchor(*g, find_grids(*g), g->value(g->outputs[0]).producer).why_float;
+    const auto why = classify_anchor(*g, find_grids(*g), g->value(g->outputs[0]).producer).why_float;
+    return why ? report::sentence(*why) : "";
   };
   EXPECT_EQ(why("view r0 q=u8(0.3,120)"),
             "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on u8(0.3,120)");
   EXPECT_EQ(why("view r0 q=s8(0.3,-8)"), "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on s8(0.3,-8)");
   EXPECT_EQ(why("view r0 q=u8(0.05,100)"), "");
-  EXPECT_EQ(why("relu r0"), "the data input \"c\" is on no grid as a whole: it has a part \"r\" that is not quantized to 8 bits");
+  EXPECT_EQ(why("relu r0"), "the data input \"c\" is on no grid as a whole: its part \"r\" is not quantized to 8 bits");
 }
 
 TEST(ClassifyAnchor, TellsIntegersFromFloats) {
@@ -243,10 +245,11 @@ TEST(ClassifyAnchor, TellsIntegersFromFloats) {
         kInputs, c.weights, c.node));
     ASSERT_TRUE(g) << c.node << ": " << g.error().message;
     const IntegerAnchor found = classify_anchor(*g, find_grids(*g), g->value(g->outputs[0]).producer);
-    EXPECT_EQ(found.integer, c.integer) << c.weights << "\n" << c.node << ": " << found.why_float;
+    const std::string why = found.why_float ? report::sentence(*found.why_float) : "";
+    EXPECT_EQ(found.integer, c.integer) << c.weights << "\n" << c.node << ": " << why;
     EXPECT_EQ(found.bias_in_acc, c.bias_in_acc) << c.weights << "\n" << c.node;
-    EXPECT_NE(found.why_float.find(c.why), std::string::npos) << found.why_float << "\nwanted: " << c.why;
-    EXPECT_EQ(found.integer, found.why_float.empty());
+    EXPECT_NE(why.find(c.why), std::string::npos) << why << "\nwanted: " << c.why;
+    EXPECT_EQ(found.integer, !found.why_float);
   }
 }
 

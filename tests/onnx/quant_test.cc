@@ -202,7 +202,7 @@ TEST(QLinear, ConvIsAnIntegerAnchorWithItsBiasInTheAccumulator) {
   for (const ir::NodeId id : g.order()) {
     if (g.node(id).op != ir::Op::conv) continue;
     const ir::IntegerAnchor a = ir::classify_anchor(g, ir::find_grids(g), id);
-    EXPECT_TRUE(a.integer) << a.why_float;
+    EXPECT_TRUE(a.integer) << name_of(a.why_float.value_or(Reason{}).cause);
     EXPECT_TRUE(a.bias_in_acc);
     const ir::Quantizer& bias = *g.producer(g.node(id).inputs[2]).quantizer;
     EXPECT_EQ(bias.scale[1], 0.05F * 0.02F);

@@ -47,7 +47,7 @@ TEST_P(RealModel, Imports) {
   EXPECT_EQ(ir::to_string(g.type(g.outputs[0])), GetParam().first_output);
   const ir::Grids grids = ir::find_grids(g);
   int weighted = 0, integer = 0;
-  std::string why;
+  std::optional<Reason> why;
   for (const ir::NodeId id : g.order()) {
     const ir::Op op = g.node(id).op;
     if (op != ir::Op::conv && op != ir::Op::conv_transpose && op != ir::Op::gemm) continue;
@@ -57,7 +57,7 @@ TEST_P(RealModel, Imports) {
     if (!a.integer) why = a.why_float;
   }
   EXPECT_EQ(weighted, GetParam().weighted);
-  EXPECT_EQ(integer, GetParam().integer) << "the last one in float: " << why;
+  EXPECT_EQ(integer, GetParam().integer) << "the last one in float: " << (why ? name_of(why->cause) : "none");
   // Every ONNX node is accounted for: it stands in an origin or is listed with a reason.
   std::set<std::string> seen;
   for (const ir::NodeId id : g.order()) seen.insert(g.node(id).origin.begin(), g.node(id).origin.end());

@@ -6,6 +6,7 @@
 #include "ir/text.h"
 #include "reference/evaluate.h"
 #include "reference/oracle_provider.h"
+#include "report/sentences.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
 
@@ -202,7 +203,7 @@ TEST_P(PlanCase, EqualsTheReference) {
   std::string listing;
   for (const region::Region& r : planned->plan.regions) {
     copies += r.precision == "move";
-    listing += r.name + " [" + r.precision + "] " + r.reason + "\n";
+    listing += r.name + " [" + r.precision + "] " + report::sentences(r.reasons) + "\n";
   }
   if (c.regions > 0) EXPECT_EQ(static_cast<int>(planned->plan.regions.size()), c.regions) << listing;
   if (c.copies >= 0) EXPECT_EQ(copies, c.copies) << listing;

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "plan/precision/permit_error.h"
 #include "reference/oracle_provider.h"
+#include "report/sentences.h"
 
 namespace octavo {
 namespace {
@@ -122,22 +123,23 @@ std::string precisions(const plan::Planned& p) {
 
 const region::Decision* decision(const plan::Planned& p, const std::string& node) {
   for (const region::Decision& d : p.plan.decisions) {
-    if (d.kind == "precision" && d.where == node) return &d;
+    if (d.choice == "precision" && d.where == node) return &d;
   }
   return nullptr;
 }
 
-/// "int8 1, float32 9, bfloat16 5": the answers with their microseconds.
-std::string answers(const plan::Planned& p, const std::string& node) {
+/// "int8 1, float32 9, bfloat16 5": the candidates with their microseconds.
+std::string candidates(const plan::Planned& p, const std::string& node) {
   std::string out;
   if (const region::Decision* d = decision(p, node)) {
-    for (const auto& a : d->answers) out += (out.empty() ? "" : ", ") + a.name + " " + std::to_string(std::lround(a.seconds * 1e6));
+    for (const auto& a : d->candidates)
+      out += (out.empty() ? "" : ", ") + a.name + " " + std::to_string(std::lround(a.seconds * 1e6));
   }
   return out;
 }
 std::string reason(const plan::Planned& p, const std::string& node) {
   const region::Decision* d = decision(p, node);
-  return d ? d->chosen + ": " + d->reason : "no decision";
+  return d ? d->candidates[d->chosen].name + ": " + report::sentences(d->reasons) : "no decision";
 }
 
 TEST(Precision, TheFastestTypeIsTaken) {
@@ -149,22 +151,23 @@ TEST(Precision, TheFastestTypeIsTaken) {
 TEST(Precision, ALayerEach) {
   const auto p = planned({.times = {{"int8", 20}, {"float32", 30}, {"bfloat16", 25}, {"conv2 bfloat16", 5}, {"conv3 float32", 6}}});
   EXPECT_EQ(precisions(p), "int8 bfloat16 float32");
-  EXPECT_EQ(answers(p, "conv1"), "int8 20, float32 30, bfloat16 25");
-  EXPECT_EQ(answers(p, "conv2"), "int8 20, float32 30, bfloat16 5");
-  EXPECT_EQ(answers(p, "conv3"), "int8 20, float32 6, bfloat16 25");
-  EXPECT_EQ(reason(p, "conv2"), "bfloat16: allowed, and faster by more than 2 %");
-  EXPECT_EQ(reason(p, "conv3"), "float32: permitted, but float32 is faster");
+  EXPECT_EQ(candidates(p, "conv1"), "int8 20, float32 30, bfloat16 25");
+  EXPECT_EQ(candidates(p, "conv2"), "int8 20, float32 30, bfloat16 5");
+  EXPECT_EQ(candidates(p, "conv3"), "int8 20, float32 6, bfloat16 25");
+  EXPECT_EQ(reason(p, "conv2"), "bfloat16: bfloat16 is permitted, and faster by more than 2 %");
+  EXPECT_EQ(reason(p, "conv3"), "float32: int8 is permitted, but float32 is faster");
   for (const region::Region& r : p.plan.regions) {
     if (!r.onnx_nodes.contains("conv2") || !r.stages[0].anchor.weights) continue;
-    EXPECT_TRUE(r.reason.starts_with("bfloat16 was measured faster; bfloat16: data and weights rounded to it, sums in float32"))
-        << r.reason;
+    EXPECT_TRUE(report::sentences(r.reasons).starts_with(
+        "bfloat16 is faster by measured times; bfloat16: data and weights rounded to it, sums in float32"))
+        << report::sentences(r.reasons);
   }
 }
 
 TEST(Precision, WithoutRangesFloat32AndBfloat16) {
   const auto p = planned({.times = {{"float32", 20}, {"bfloat16", 30}, {"conv2 bfloat16", 10}}, .ranges = {}});
   EXPECT_EQ(precisions(p), "float32 bfloat16 float32");
-  EXPECT_EQ(answers(p, "conv2"), "float32 20, bfloat16 10");
+  EXPECT_EQ(candidates(p, "conv2"), "float32 20, bfloat16 10");
 }
 
 TEST(Precision, OnlyTypesThatAreAllowed) {
@@ -188,7 +191,7 @@ TEST(Precision, AllowedAloneChangesNothing) {
 TEST(Precision, TwoPercentAreNotEnough) {
   const auto p = planned({.times = {{"int8", 100}, {"float32", 100}, {"bfloat16", 99}}});
   EXPECT_EQ(precisions(p), "int8 int8 int8");
-  EXPECT_EQ(reason(p, "conv2"), "int8: permitted, and not more than 2 % slower");
+  EXPECT_EQ(reason(p, "conv2"), "int8: int8 is not more than 2 % slower");
 }
 
 TEST(Precision, WhatALayerNeedsAroundItCounts) {
@@ -229,8 +232,9 @@ TEST(Precision, WithoutAKernel) {
   const std::map<std::string, double> times{{"int8", 10}, {"float32", 20}, {"bfloat16", 1}};
   const auto p = planned({.times = times, .provider = &provider});
   EXPECT_EQ(precisions(p), "int8 int8 int8");
-  EXPECT_EQ(answers(p, "conv2"), "int8 10, float32 20, bfloat16 -1000000");
-  EXPECT_EQ(decision(p, "conv2")->answers[2].note, "not possible: toy.bf16: needs instructions that are not there");
+  EXPECT_EQ(candidates(p, "conv2"), "int8 10, float32 20, bfloat16 -1000000");
+  EXPECT_EQ(report::sentence(decision(p, "conv2")->candidates[2].notes.back()),
+            "toy.bf16 refuses: needs instructions that are not there");
   const auto floats = planned({.times = times, .ranges = {}, .provider = &provider});
   EXPECT_EQ(reason(floats, "conv2"), "float32: no kernel here computes it in bfloat16");
   for (const Asked& demand : {Asked{.times = times, .rules = {{"conv2", "bfloat16"}}, .provider = &provider},
@@ -278,9 +282,9 @@ TEST(Precision, MaxErrorSaysWhichLayersStayedFloatAndWhy) {
   EXPECT_NE(found.find("float32"), std::string::npos) << found;
   int kept = 0;
   for (const region::Decision& d : p.plan.decisions) {
-    if (d.kind != "precision" || d.reason.rfind("kept float32 for --max-error", 0) != 0) continue;
+    if (d.choice != "precision" || !has(d.reasons, Cause::kept_for_max_error)) continue;
     ++kept;
-    EXPECT_EQ(d.answers[0].note.rfind("permitted; error ", 0), 0U) << d.answers[0].note;
+    EXPECT_TRUE(has(d.candidates[0].notes, Cause::permitted_with_error)) << report::sentences(d.candidates[0].notes);
   }
   EXPECT_GE(kept, 1);
   const auto refused = plan_of({.times = {}, .allowed = {"int8"}, .max_error = limit});

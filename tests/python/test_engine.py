@@ -42,6 +42,14 @@ def test_path_str_bytes_and_proto_are_one_model(engine):
         assert octavo.build(model, shapes=shapes, threads=1, effort=0).plan_hash == engine.plan_hash
 
 
+def test_layers_are_as_the_schema_says(engine):
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    schema = json.loads((ROOT / "docs/explain.schema.json").read_text())
+    layers = json.loads(json.dumps(engine.layers))  # tuples become lists
+    jsonschema.validate(layers, {"$ref": "#/$defs/layers", "$defs": schema["$defs"]})
+    assert octavo.SCHEMA == schema["properties"]["schema"]["const"]
+
+
 def test_facts(engine):
     assert engine.inputs == [{"name": "image", "dtype": "float32", "shape": (1, 1, 16, 16), "format": None, "scale": None, "zero_point": None,
                               "axis": None}]
@@ -49,10 +57,10 @@ def test_facts(engine):
     assert len(engine.plan_hash) == 32
     assert not engine.open and engine.threads == 1 and engine.device == "cpu"
     assert "image float32(1, 1, 16, 16)" in repr(engine)
-    keys = {"name", "kind", "onnx_nodes", "inputs", "outputs", "tactic", "precision", "reason", "alternatives"}
+    keys = {"name", "kind", "onnx_nodes", "inputs", "outputs", "tactic", "precision", "reason", "reasons", "alternatives"}
     for layer in engine.layers:
         assert set(layer) == keys
-        assert layer["name"] and layer["tactic"] and layer["reason"] and layer["onnx_nodes"]
+        assert layer["name"] and layer["tactic"] and layer["reason"] and layer["reasons"] and layer["onnx_nodes"]
     convs = [l for l in engine.layers if l["kind"].startswith("conv") and l["precision"] == "int8"]
     assert convs and all(c["inputs"][0]["dtype"] == "uint8" and c["inputs"][0]["scale"] > 0 for c in convs)
 

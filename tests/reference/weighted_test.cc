@@ -140,7 +140,7 @@ TEST_P(IntegerAnchors, EqualTheFormulaBitForBit) {
     }
     g.outputs = {ir::add_inferred(g, s.transposed ? Op::conv_transpose : Op::conv, inputs, attrs_of(s))};
     const auto kind = ir::classify_anchor(g, ir::find_grids(g), g.value(g.outputs[0]).producer);
-    ASSERT_TRUE(kind.integer) << kind.why_float;
+    ASSERT_TRUE(kind.integer) << name_of(kind.why_float.value_or(Reason{}).cause);
     ASSERT_EQ(kind.bias_in_acc, k.bias == 2);
     const auto result = evaluate(g, {x_codes});
     ASSERT_TRUE(result) << result.error().message;

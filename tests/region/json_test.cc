@@ -70,7 +70,7 @@ TEST(PlanJson, MistakesNameTheirPlace) {
     const char *pointer, *value, *why;
   };
   const Case cases[] = {
-      {"/format", "2", "format 2, this version reads 1"},
+      {"/format", "3", "format 3, this version reads 2"},
       {"/threads", "0", "threads is 0, must be in 1..65536"},
       {"/threads", "\"2\"", "threads is not an integer"},
       {"/threads", "2.5", "threads is not an integer"},
@@ -94,6 +94,14 @@ TEST(PlanJson, MistakesNameTheirPlace) {
       {"/regions/0/stages/0/stores/0/offset", "9999999", "store 0: offset 9999999"},
       {"/regions/0/onnx_nodes/0", "5", "not a text"},
       {"/regions/0/alternatives/0/seconds", "\"fast\"", "not a float"},
+      {"/regions/0/reasons/0/cause", "\"magic\"", "\"magic\" is not a cause"},
+      {"/regions/0/reasons/0/cause", "7", "a reason has no cause"},
+      {"/regions/0/reasons/0/input", "7", "the reason \"integer_anchor\" has no \"input\" of the right kind"},
+      {"/regions/0/reasons/0/more", "7", "the reason \"integer_anchor\" has 4 fields, needs 3"},
+      {"/regions/0/reasons", "\"because\"", "\"reasons\" is not a list"},
+      {"/regions/0/alternatives/0/reason", "{}", "a reason has no cause"},
+      {"/decisions/0/chosen", "9", "chosen is 9"},
+      {"/decisions/0/candidates", "[]", "a decision without candidates"},
   };
   const json good = json::parse(to_json(toy_plan()));
   for (const Case& c : cases) {
@@ -178,7 +186,7 @@ TEST(PlanHash, DependsOnWhatRunsOnly) {
   EXPECT_FALSE(differs([](Plan&) {}));
   EXPECT_FALSE(differs([](Plan& p) { p.model_name = "other"; }));
   EXPECT_FALSE(differs([](Plan& p) { p.inputs[0].name = p.buffers[0].name = "other"; }));
-  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].name = p.regions[0].reason = p.regions[0].precision = "other"; }));
+  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].name = p.regions[0].precision = "other", p.regions[0].reasons.clear(); }));
   EXPECT_FALSE(differs([](Plan& p) { p.regions[0].onnx_nodes.clear(), p.regions[0].alternatives.clear(); }));
   EXPECT_FALSE(differs([](Plan& p) { p.regions[0].graph_inputs.clear(), p.regions[0].graph_outputs = {1}; }));
   EXPECT_FALSE(differs([&](Plan& p) { stage(p).stores[0].value = "other"; }));

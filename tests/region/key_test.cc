@@ -123,7 +123,7 @@ TEST(RegionKey, DoesNotChangeWithAnythingElse) {
       {"tensor name", [](Plan& p) { stage(p).stores[0].value = "toy.another"; }},
       {"buffer name", [](Plan& p) { p.buffers[4].name = "toy.another"; }},
       {"region name", [](Plan& p) { p.regions[0].name = "toy.another"; }},
-      {"provenance", [](Plan& p) { p.regions[0].onnx_nodes = {"toy.another"}, p.regions[0].reason = "toy.another"; }},
+      {"provenance", [](Plan& p) { p.regions[0].onnx_nodes = {"toy.another"}, p.regions[0].reasons.clear(); }},
       {"tactic", [](Plan& p) { p.regions[0].tactic = *region::parse_tactic("toy.another"), p.regions[0].packed = {3}; }},
       {"address", [](Plan& p) { p.buffers[4].arena_offset = 4096, stage(p).stores[0].offset = 64; }},
       {"defaults spelled out",

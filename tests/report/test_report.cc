@@ -6,6 +6,7 @@
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
+#include "report/schema.h"
 
 namespace octavo::report {
 namespace {
@@ -29,8 +30,10 @@ region::Plan plan() {
   conv.onnx_nodes = {"conv1", "relu1", "pool1"};
   conv.precision = "int8";
   conv.tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit");
-  conv.reason = "data and weights are 8-bit; pool1 fits in registers";
-  conv.alternatives = {{"cpu.conv.u8s8.amx", "the processor has no AMX", -1}, {"cpu.conv.u8s8.avx2", "slower", 0.00025}};
+  conv.reasons = {because<Cause::integer_anchor>("u8(0.5,3)", "s8", "per tensor"),
+                  because<Cause::stages_joined>("conv-pool", "pool1")};
+  conv.alternatives = {{"cpu.conv.u8s8.amx", because<Cause::tactic_refused>("needs amx")},
+                       {"cpu.conv.u8s8.avx2", because<Cause::tactic_possible>(), 0.00025}};
   region::Stage first;
   first.anchor.op = ir::Op::conv;
   first.anchor.integer = true;
@@ -53,7 +56,8 @@ region::Plan plan() {
   up.onnx_nodes = {"up"};
   up.precision = "float32";
   up.tactic = *region::parse_tactic("cpu.conv_transpose.portable");
-  up.reason = "\"pool1\" is read in float: no Q/DQ before up";
+  up.tactic.vector = false;
+  up.reasons = {because<Cause::input_not_quantized>("pool1")};
   region::Stage stage;
   stage.anchor.op = ir::Op::conv_transpose;
   stage.anchor.inputs = {ref(4, ir::DType::f32, {1, 16, 4, 4}, "pool1")};
@@ -74,12 +78,11 @@ region::Plan plan() {
     p.buffers.push_back(b);
   }
   region::Decision d;
-  d.kind = "fuse-conv-pool";
+  d.choice = "fuse-conv-pool";
   d.where = "relu1";
   d.onnx_nodes = {"relu1"};
-  d.chosen = "in bands of rows";
-  d.reason = "not more than 2 % cheaper than the default";
-  d.answers = {{"in bands of rows", 0.0001, ""}, {"two regions", 0.00012, ""}};
+  d.reasons = {because<Cause::not_cheaper>(2)};
+  d.candidates = {{"row-tiles", 0.0001}, {"separate", 0.00012}};
   p.decisions = {d};
   return p;
 }
@@ -87,9 +90,8 @@ region::Plan plan() {
 TEST(Explain, SaysWhatWasWeighed) {
   const auto p = plan();
   EXPECT_EQ(decisions_about(p.regions[0], p),
-            (std::vector<std::string>{"fuse-conv-pool at relu1: in bands of rows (not more than 2 % cheaper than the default); in "
-                                      "bands of rows: measured 100 us; "
-                                      "two regions: measured 120 us"}));
+            (std::vector<std::string>{"fuse-conv-pool at relu1: one region, in row tiles (not more than 2 % cheaper than the "
+                                      "default); one region, in row tiles: measured 100 us; two regions: measured 120 us"}));
   EXPECT_TRUE(decisions_about(p.regions[1], p).empty());
   const std::string text = details(p, {0});
   EXPECT_NE(text.find("  time          100 us, measured\n"), std::string::npos) << text;
@@ -99,12 +101,13 @@ TEST(Explain, SaysWhatWasWeighed) {
 
 TEST(Explain, ExtrasNameCauseAndTheWayOut) {
   auto p = plan();
-  EXPECT_NE(extras(p).find("float 1: up, measured not priced\n  because   \"pool1\" is read in float"), std::string::npos)
+  EXPECT_NE(extras(p).find("float 1: up, measured not priced\n  because   the data input \"pool1\" is not quantized to 8 bits"),
+            std::string::npos)
       << extras(p);
   region::Region copy;
   copy.name = "copy t";
   copy.precision = "move";
-  copy.reason = "the target has channel stride 64, image kernels store channels side by side";
+  copy.reasons = {because<Cause::store_needs_channels_last>(64)};
   copy.onnx_nodes = {"transpose3"};
   copy.seconds = 5e-6;
   copy.stages.resize(1);
@@ -167,19 +170,25 @@ TEST(Costs, UpsampledOperandCountsItsOwnElements) {
   EXPECT_EQ(costs_of(p.regions[1]).bytes, 4 * (256 + 128 + 128) + 2 * 4 * 4);
 }
 
-TEST(Costs, PortableAndReferenceAreNotVector) {
-  EXPECT_TRUE(is_vector("cpu.conv.u8s8.avx512vnni.jit"));
-  EXPECT_FALSE(is_vector("cpu.pool.portable"));
-  EXPECT_FALSE(is_vector("cpu.reference.top_k"));
-  EXPECT_FALSE(is_vector("reference.region"));
+TEST(Costs, VectorIsWhatTheTacticSays) {
+  auto p = plan();
+  p.regions[1].tactic.vector = false;
+  const Totals portable = totals_of(p);
+  EXPECT_GT(portable.int8_macs_vector, 0);
+  EXPECT_GT(portable.float_macs, 0);
+  EXPECT_EQ(portable.float_macs_vector, 0);
+  p.regions[1].tactic.vector = true;
+  EXPECT_EQ(totals_of(p).float_macs_vector, portable.float_macs);
 }
 
 TEST(Table, OneLineARegion) {
   EXPECT_EQ(
       table(plan()),
       "   #  precision  tactic                        ONNX nodes             reason\n"
-      "   0  int8       cpu.conv.u8s8.avx512vnni.jit  conv1 + relu1 + pool1  data and weights are 8-bit; pool1 fits in registers\n"
-      "   1  float32    cpu.conv_transpose.portable   up                     \"pool1\" is read in float: no Q/DQ before up\n"
+      "   0  int8       cpu.conv.u8s8.avx512vnni.jit  conv1 + relu1 + pool1  int8: input on u8(0.5,3), weights s8 per tensor; "
+      "conv-pool: "
+      "\"pool1\" alone reads the result, on its grid, so row tiles of it stay in cache\n"
+      "   1  float32    cpu.conv_transpose.portable   up                     the data input \"pool1\" is not quantized to 8 bits\n"
       "2 regions: 1 int8, 1 float, 0 other; planned for 1 thread; 1.5 kB of working memory\n"
       "in vector kernels: 100.0 % of 36.9 kint8 MAC, 0.0 % of 2.0 kfloat MAC, 36.0 % of 3.2 kB moved\n");
 }
@@ -189,8 +198,8 @@ TEST(Details, ShowTensorsAndAlternatives) {
   EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: the processor has no AMX\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: slower\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: refused: needs amx\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: possible, measured 250 us\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  anchor        stage 1: max_pool over [1,16,4,4]\n"), std::string::npos) << text;
 }
 
@@ -203,6 +212,12 @@ TEST(Json, HasTheSameFacts) {
   EXPECT_EQ(j["regions"][0]["alternatives"][1]["seconds"], 0.00025);
   EXPECT_FALSE(j["regions"][0]["alternatives"][0].contains("seconds"));
   EXPECT_EQ(j["regions"][1]["vector"], false);
+  EXPECT_EQ(j["schema"], kSchema);
+  const nlohmann::json why = {{"cause", "input_not_quantized"}, {"tensor", "pool1"}};
+  EXPECT_EQ(j["regions"][1]["reasons"], nlohmann::json::array({why}));
+  EXPECT_EQ(j["regions"][1]["reason"], "the data input \"pool1\" is not quantized to 8 bits");
+  EXPECT_EQ(j["decisions"][0]["chosen"], "row-tiles");
+  EXPECT_EQ(j["decisions"][0]["candidates"][1]["description"], "two regions");
 }
 
 TEST(Select, ByRegionTensorAndNode) {

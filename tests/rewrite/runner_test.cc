@@ -78,7 +78,7 @@ TEST(Runner, KeepsTheLastReasonOfEachRefusal) {
   int asked = 0;
   const Made shy("shy", [&](Graph& graph, NodeId id, const ir::Grids&) {
     if (graph.node(id).op != Op::sin) return no_match();
-    return refuse(fmt::format("asked {} times", ++asked));
+    return refuse(because<Cause::several_readers>("x", ++asked));
   });
   const Made once = turns("cos-to-tanh", Op::cos, Op::tanh);  // makes a second sweep happen
   const auto report = run(g, {&shy, &once}, {});
@@ -86,8 +86,8 @@ TEST(Runner, KeepsTheLastReasonOfEachRefusal) {
   ASSERT_EQ(report->refusals.size(), 2U);
   EXPECT_EQ(report->stats[0].refused, 2);
   EXPECT_EQ(report->refusals[0].node, "a");
-  EXPECT_EQ(report->refusals[0].reason, "asked 3 times");
-  EXPECT_EQ(report->refusals[1].reason, "asked 4 times");
+  EXPECT_EQ(report->refusals[0].refusal, because<Cause::several_readers>("x", 3));
+  EXPECT_EQ(report->refusals[1].refusal, because<Cause::several_readers>("x", 4));
   EXPECT_EQ(report->refusals[1].origin, (std::set<std::string>{"c"}));
 }
 
@@ -96,7 +96,7 @@ TEST(Runner, ForgetsRefusalsThatNoLongerHold) {
   bool ready = false;
   const Made waits("waits", [&](Graph& graph, NodeId id, const ir::Grids&) {
     if (graph.node(id).op != Op::sin) return no_match();
-    if (!ready) return refuse("not ready");
+    if (!ready) return refuse(because<Cause::gathered_is_output>());
     graph.node(id).op = Op::neg;
     return applied();
   });

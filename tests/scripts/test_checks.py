@@ -15,10 +15,16 @@ RULE = """// move-view-x:  q(x) ==> x
 #include "a.h"
 struct R : Rule {
   std::string_view name() const override { return "move-view-x"; }
-  Outcome apply() { return refuse(fmt::format("the scale {} is odd; see \\"{}\\" (below)", a, b)); }  // "not this one"
+  Outcome apply() { return refuse(because<Cause::scale_is_odd>(a, b)); }  // Cause::not_this_one
 };
 """
-PLAN = """constexpr std::string_view kFusions[] = {"join"};
+SENTENCES = """OCTAVO_SENTENCE(scale_is_odd, "the scale {scale} is odd; see \\"{page}\\" (below)")
+OCTAVO_SENTENCE(not_this_one, "not this one")
+OCTAVO_SENTENCE(too_many, "there are too many")
+"""
+REGISTRY = """constexpr ChoiceInfo kChoices[] = {
+    {"join", kTimes, 2, "", true, {{{"apart", "two steps"}, {"one", ""}}}},
+};
 """
 BLOCK = """// Joining.
 //
@@ -29,9 +35,9 @@ BLOCK = """// Joining.
 //   Order  any.
 //   Says   why_not
 #pragma once
-std::string why_not(int a) {
-  if (a > 1) return "there are too many";
-  return "";
+std::optional<Reason> why_not(int a) {
+  if (a > 1) return because<Cause::too_many>();
+  return std::nullopt;
 }
 """
 
@@ -72,7 +78,8 @@ def test_rooms_clean(tmp_path):
 def rules(tmp_path):
     write(tmp_path, "src/quant/rules/move_view_x.cc", RULE)
     write(tmp_path, "tests/quant/rules/move_view_x.irt", "# run: move-view-x\n")
-    write(tmp_path, "src/plan/plan.cc", PLAN)
+    write(tmp_path, "src/report/sentences.def", SENTENCES)
+    write(tmp_path, "src/plan/candidates/registry.cc", REGISTRY)
     write(tmp_path, "src/plan/join.h", BLOCK)
     write(tmp_path, "docs/rules.md", "# By hand: `move-view-x`\n\n")
     assert run("rules_page.py", tmp_path).returncode == 0
@@ -85,7 +92,7 @@ def test_rules_page_says_what_the_sources_say(rules):
     page = (rules / "docs/rules.md").read_text()
     assert page.startswith("# By hand")
     for text in ("    q(x) ==> x\n", "**Needs** nothing, at all.", '  - the scale … is odd; see "…" (below)\n', "`--disable=move-view-x`", "    a; b ==> ab\n",
-                 "  - there are too many\n", "`--disable=join`"):
+                 "  - there are too many\n", "`--disable=join`, `--force=join`", "`apart` (two steps); `one`", "from effort 2 on"):
         assert text in page
     assert "not this one" not in page
     assert run("rules_page.py", rules).returncode == 0
@@ -99,15 +106,15 @@ def test_rules_page_says_what_the_sources_say(rules):
         ("src/quant/rules/move_view_x.cc", RULE.replace("// move-view-x", "// move-view-z"), 'does not start with "// move-view-x:  EQUATION"'),
         ("src/quant/rules/move_view_x.cc", RULE.replace("//   Order  any.\n", ""), 'has no "Order" line'),
         ("src/quant/rules/move_view_x.cc", RULE.replace("bit for bit", "nearly"), "exact() is true"),
-        ("src/quant/rules/move_view_x.cc", RULE.replace("is odd", "is even"), "is not what the sources say"),
+        ("src/report/sentences.def", SENTENCES.replace("is odd", "is even"), "is not what the sources say"),
         ("src/quant/rules/move_view_x.cc", RULE.replace("less.", "more."), "is not what the sources say"),
         ("tests/quant/rules/move_view_x.irt", "run: other\n", 'does not name the rule "move-view-x"'),
         ("tests/quant/rules/gone.irt", "run: gone\n", "tests a rule that no file in src/*/rules defines"),
-        ("src/plan/plan.cc", PLAN.replace('"join"', '"join", "part"'), "--disable=part: no comment block in src/plan describes it"),
-        ("src/plan/plan.cc", PLAN.replace('"join"', ""), "--disable=join: src/plan/plan.cc does not know it"),
+        ("src/plan/candidates/registry.cc", REGISTRY.replace("join", "part"), "--disable=join: registry.cc does not list it"),
+        ("src/plan/join.h", BLOCK.replace("Candidate join", "Placing join"), "--disable=join: no comment block in src/plan describes it"),
         ("src/plan/join.h", BLOCK.replace("//   Needs  both.\n", ""), 'Candidate join: the comment has no "Needs" line'),
         ("src/plan/join.h", BLOCK.replace("Says   why_not", "Says   why_so"), "there is no function why_so"),
-        ("src/plan/join.h", BLOCK.replace("too many", "too few"), "is not what the sources say"),
+        ("src/plan/join.h", BLOCK.replace("too_many", "scale_is_odd"), "is not what the sources say"),
         ("docs/rules.md", "", "is not what the sources say"),
     ],
 )

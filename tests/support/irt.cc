@@ -12,6 +12,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "reference/evaluate.h"
+#include "report/sentences.h"
 #include "support/feeds.h"
 
 namespace octavo::testing {
@@ -144,7 +145,7 @@ void run_case(Case& c, const std::vector<const rewrite::Rule*>& rules, bool upda
   const std::vector<std::string> lines = lines_of(after);
   const bool same = lines == lines_of(before);
   std::vector<std::string> why;
-  for (const rewrite::LogEntry& entry : report->refusals) why.push_back(entry.reason);
+  for (const rewrite::LogEntry& entry : report->refusals) why.push_back(report::sentence(*entry.refusal));
   if (update) {
     c.out = lines;
     c.same = same;

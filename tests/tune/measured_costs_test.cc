@@ -42,7 +42,7 @@ struct Folder {
 
 api::PipelineOptions options(const std::string& cache) {
   api::PipelineOptions o;
-  o.threads = 1;
+  o.plan.threads = 1;
   o.plan.effort = 2;
   o.timing.cache = cache;
   return o;
@@ -104,7 +104,7 @@ TEST(MeasuredCosts, APinDecides) {
   const region::Region& r = conv2(before->engine->plan());
   std::string other;
   for (const auto& a : r.alternatives) {
-    if (a.tactic != r.tactic.name() && a.reason.find("refused") == std::string::npos) other = a.tactic;
+    if (a.tactic != r.tactic.name() && a.reason.cause != Cause::tactic_refused) other = a.tactic;
   }
   ASSERT_NE(other, "");
   auto cache = tune::TimingCache::read(o.timing.cache);
@@ -117,7 +117,7 @@ TEST(MeasuredCosts, APinDecides) {
   EXPECT_NE(after->engine->plan_hash(), before->engine->plan_hash());
   bool said = false;
   for (const auto& a : conv2(after->engine->plan()).alternatives)
-    said = said || (a.tactic == other && a.reason.find("pinned") != std::string::npos);
+    said = said || (a.tactic == other && a.reason.cause == Cause::tactic_pinned);
   EXPECT_TRUE(said);
 
   cache->pin(tune::here(1), r.key, "cpu.no.such.tactic");
@@ -222,7 +222,7 @@ class Reading final : public region::Provider {
 
 TEST(Measure, RegionsReadCodesThatVary) {
   auto o = options("");
-  o.disabled.insert("fuse-conv-pool");
+  o.plan.disabled.insert("fuse-conv-pool");
   const auto built = build(o);
   ASSERT_TRUE(built) << built.error().message;
   const region::Plan& plan = built->engine->plan();

@@ -5,7 +5,6 @@
 //   Needs  nothing else reads the conv; w, b, s, t are plain f32 constants. Codes are never scaled: with coded weights the
 //          normalization becomes part of the epilogue instead.
 //   Order  after fold-constants (parameters must be literal).
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -51,18 +50,18 @@ struct FoldBatchNorm final : rewrite::Rule {
     if (n.op != Op::affine) return rewrite::no_match();
     const ir::Node conv = g.producer(n.inputs[0]);  // copies: adding nodes moves the originals
     if (conv.op != Op::conv && conv.op != Op::conv_transpose && conv.op != Op::gemm) return rewrite::no_match();
-    const std::string_view kind = ir::name_of(conv.op);
     if (g.use_count(n.inputs[0]) != 1)
-      return rewrite::refuse(fmt::format("the {} has {} readers, needs 1", kind, g.use_count(n.inputs[0])));
+      return rewrite::refuse(because<Cause::anchor_has_readers>(ir::name_of(conv.op), g.use_count(n.inputs[0])));
     if (g.is_constant(conv.inputs[1]) && g.producer(conv.inputs[1]).quantizer)
-      return rewrite::refuse("the weights are codes; the epilogue scales instead");
-    if (!plain_f32(g, conv.inputs[1])) return rewrite::refuse("the weights are not an f32 constant");
-    if (!plain_f32(g, n.inputs[1]) || !plain_f32(g, n.inputs[2])) return rewrite::refuse("scale or shift is not an f32 constant");
+      return rewrite::refuse(because<Cause::weights_are_codes>());
+    if (!plain_f32(g, conv.inputs[1])) return rewrite::refuse(because<Cause::weights_not_f32_constant>());
+    if (!plain_f32(g, n.inputs[1]) || !plain_f32(g, n.inputs[2]))
+      return rewrite::refuse(because<Cause::scale_or_shift_not_constant>());
     const std::int64_t channels = g.type(n.outputs[0]).shape[1];
     const bool biased = conv.inputs.size() > 2 && conv.inputs[2] != ir::kNone;
-    if (biased && !plain_f32(g, conv.inputs[2])) return rewrite::refuse("the bias is not an f32 constant");
+    if (biased && !plain_f32(g, conv.inputs[2])) return rewrite::refuse(because<Cause::bias_not_f32_constant>());
     if (biased && g.type(conv.inputs[2]).shape != ir::Shape{channels}) {
-      return rewrite::refuse(fmt::format("the bias is {}, needs one entry a channel", ir::to_string(g.type(conv.inputs[2]).shape)));
+      return rewrite::refuse(because<Cause::bias_not_per_channel>(ir::to_string(g.type(conv.inputs[2]).shape)));
     }
 
     const auto s = g.payload(n.inputs[1]).data<float>(), t = g.payload(n.inputs[2]).data<float>();

@@ -4,7 +4,6 @@
 //   Needs  every operand is a constant; the result lies on no grid (codes stay codes: that is for the laws); the result takes at
 //          most 1 MiB, or four times what its operands take.
 //   Order  after drop-identity. Before fold-batch-norm, which needs literal parameters.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -34,15 +33,14 @@ struct FoldConstants final : rewrite::Rule {
     }
     for (const ir::ValueId v : n.outputs) {
       result_bytes += bytes_of(g.type(v));
-      if (const ir::Quantizer* q = grids.get(v))
-        return rewrite::refuse(fmt::format("the result lies on the grid {} and stays codes", ir::to_string(*q)));
+      if (const ir::Quantizer* q = grids.get(v)) return rewrite::refuse(because<Cause::result_stays_codes>(ir::to_string(*q)));
     }
     constexpr std::int64_t kSmall = std::int64_t{1} << 20;
     if (result_bytes > std::max(kSmall, 4 * operand_bytes)) {
-      return rewrite::refuse(fmt::format("the result takes {} bytes, its operands {}", result_bytes, operand_bytes));
+      return rewrite::refuse(because<Cause::result_too_large>(result_bytes, operand_bytes));
     }
     auto results = reference::evaluate_between(g, {}, n.outputs);
-    if (!results) return rewrite::refuse(results.error().message);
+    if (!results) return rewrite::refuse(because<Cause::not_evaluated>(results.error().message));
     const std::vector<ir::ValueId> outputs = n.outputs;  // adding nodes moves the original
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const ir::ValueId folded = g.add_constant(std::move((*results)[i]), g.value(outputs[i]).name);

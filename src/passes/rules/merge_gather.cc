@@ -5,7 +5,6 @@
 //   every
 //          reader of the gather is such a slice or gather, so that it goes away. Indices that count up are a slice again.
 //   Order  after merge-shuffle; narrow-concat then leaves out the operands of a concat that the fewer indices do not touch.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -61,11 +60,11 @@ struct MergeGather final : rewrite::Rule {
     const ir::Node inner = g.producer(n.inputs[0]);
     const auto first = selection_of(g, inner), second = selection_of(g, n);
     if (!first || !second || first->axis != second->axis) return rewrite::no_match();
-    if (g.output_uses(n.inputs[0]) > 0) return rewrite::refuse("the gathered tensor is an output of the network");
+    if (g.output_uses(n.inputs[0]) > 0) return rewrite::refuse(because<Cause::gathered_is_output>());
     for (const auto& [user, slot] : g.users(n.inputs[0])) {
       const auto other = selection_of(g, g.node(user));
       if (slot != 0 || !other || other->axis != first->axis)
-        return rewrite::refuse(fmt::format("the gathered tensor is also read by {}", ir::name_of(g.node(user).op)));
+        return rewrite::refuse(because<Cause::gathered_is_read>(ir::name_of(g.node(user).op)));
     }
     Ints taken;
     for (const std::int64_t i : second->taken) taken.push_back(first->taken[static_cast<std::size_t>(i)]);

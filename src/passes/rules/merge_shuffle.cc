@@ -7,7 +7,6 @@
 //          A result of another shape than x is a reshape behind the gather; when only dimensions of one element move it is all that
 //          is left.
 //   Order  after merge-transpose and merge-reshape have made one transpose between two reshapes of what there was.
-#include <fmt/format.h>
 
 #include <numeric>
 
@@ -54,7 +53,7 @@ struct MergeShuffle final : rewrite::Rule {
     const ir::Shape shape = g.type(x).shape;
     if (ir::count(shape) == 0) return rewrite::no_match();
     for (const ir::ValueId v : {n.inputs[0], turn.inputs[0]}) {
-      if (g.use_count(v) > 1) return rewrite::refuse(fmt::format("\"{}\" has {} readers", g.value(v).name, g.use_count(v)));
+      if (g.use_count(v) > 1) return rewrite::refuse(because<Cause::several_readers>(g.value(v).name, g.use_count(v)));
     }
     // Dimensions [first, last) move, the others keep their places; those of one element are nowhere.
     ir::Shape parts;
@@ -75,9 +74,8 @@ struct MergeShuffle final : rewrite::Rule {
     }
     const std::size_t axis = find_axis(shape, parts, first, last, from, to);
     if (axis == shape.size())
-      return rewrite::refuse(
-          fmt::format("what moves in {} is not inside one axis of {}", ir::to_string(parts), ir::to_string(shape)));
-    if (shape[axis] > kMost) return rewrite::refuse(fmt::format("the axis has {} elements, more than {}", shape[axis], kMost));
+      return rewrite::refuse(because<Cause::moves_between_axes>(ir::to_string(parts), ir::to_string(shape)));
+    if (shape[axis] > kMost) return rewrite::refuse(because<Cause::axis_too_long>(shape[axis], kMost));
 
     const std::vector<ir::ValueId> inputs{x, g.add_constant(indices(parts, perm, from, to))};
     ir::ValueId y = ir::add_inferred(g, ir::Op::gather, inputs, {{"axis", static_cast<std::int64_t>(axis)}}, origin);

@@ -1,13 +1,12 @@
 #include "plan/advice/advise.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "ir/grid.h"
 #include "plan/advice/pair_change.h"
 #include "plan/advice/replan.h"
+#include "plan/plan.h"
 #include "plan/precision/permit_error.h"
 #include "plan/search/price.h"
 #include "quant/weight_scales.h"
@@ -23,8 +22,7 @@ using ir::ValueId;
 
 class Adviser {
  public:
-  Adviser(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
-      : options_(options), replanner_(providers, options, costs), pricer_(providers, costs) {}
+  explicit Adviser(const PlanContext& context) : options_(context.options), replanner_(context), pricer_(context) {}
 
   Result<Advised> run(Graph graph, int errors) {
     OCTAVO_CHECK(replanner_.normalize(graph));
@@ -112,7 +110,7 @@ class Adviser {
     a.tensor = r.tensor;
     a.onnx_nodes = r.onnx_nodes;
     if (c.kind == PairChange::Kind::drop) {
-      a.why = fmt::format("{} is demanded here; without it the tensor is read as it is", ir::to_string(r.quantizer));
+      a.why = {because<Cause::pair_costs_time>(ir::to_string(r.quantizer))};
       return;
     }
     if (c.kind == PairChange::Kind::move) {
@@ -120,15 +118,12 @@ class Adviser {
       a.pair = r.onnx_nodes;
       a.onnx_nodes = c.onnx_nodes;
       a.behind = g.value(c.behind).name;
-      a.why = fmt::format(
-          "the activation between costs a rounding, and its result is read in float; there {} makes its reader an integer operator",
-          ir::to_string(r.quantizer));
+      a.why = {because<Cause::pair_before_activation>(ir::to_string(r.quantizer))};
       return;
     }
     a.kind = Advice::Kind::share;
     a.pair = r.pair;
-    a.why = fmt::format("its codes {} are stored for others and read here in float32, so it is stored twice",
-                        ir::to_string(r.quantizer));
+    a.why = {because<Cause::codes_and_float_stored>(ir::to_string(r.quantizer))};
   }
 
   static bool add(const Graph& g, const ir::Grids& grids, Graph& other, NodeId id, Advice& a) {
@@ -139,7 +134,7 @@ class Adviser {
     a.kind = Advice::Kind::add;
     a.tensor = g.value(n.inputs[0]).name;
     a.onnx_nodes = n.origin;
-    a.why = fmt::format("{}; with a pair on \"{}\" and int8 weights it would be an integer operator", kind.why_float, a.tensor);
+    a.why = {*kind.why_float, because<Cause::pair_would_make_integer>(a.tensor)};
     const ValueId x =
         other.add_quantizer(Op::view, n.inputs[0], ir::per_tensor(ir::DType::s8, 1.0F / 64), g.type(n.inputs[0]), n.origin);
     other.node(id).inputs[0] = x;
@@ -162,9 +157,9 @@ class Adviser {
 }  // namespace
 
 Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors) {
+  OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  return Adviser(providers, options, costs).run(std::move(graph), errors);
+  return Adviser({providers, options, costs_of(options, estimates)}).run(std::move(graph), errors);
 }
 
 }  // namespace octavo::plan

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
@@ -22,7 +23,7 @@ struct Advice {
   double error = -1;                 ///< all but add: largest change of an output relative to its largest magnitude; -1: not known
   bool together = false;  ///< one of those that pay beside each other, taken best first and priced again each time; not add
   std::size_t place = 0;  ///< among the changes tried
-  std::string why;
+  Reasons why;
 };
 
 /// Every pair left out alone; a pair added before every float convolution or product whose weights are constant (its price does

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "plan/advice/replan.h"
+#include "plan/plan.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
 #include "region/key.h"
@@ -19,8 +20,7 @@ using Cost = PricedRounding::Cost;
 
 class RoundingPricer {
  public:
-  RoundingPricer(const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
-      : options_(options), replanner_(providers, options, costs), pricer_(providers, costs) {}
+  explicit RoundingPricer(const PlanContext& context) : options_(context.options), replanner_(context), pricer_(context) {}
 
   Result<std::vector<Rounding>> find(Graph& graph) const {
     OCTAVO_CHECK(replanner_.normalize(graph));
@@ -36,13 +36,13 @@ class RoundingPricer {
     for (const Rounding& r : found) {
       PricedRounding p;
       p.rounding = r;
-      const region::Region* home = home_of(r, base);
-      if (home != nullptr) p.region = home->name;
-      OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {&r}, home));
+      const region::Region* owner = owner_of(r, base);
+      if (owner != nullptr) p.region = owner->name;
+      OCTAVO_TRY(const Roundings::Together alone, difference(graph, base, {&r}, owner));
       std::tie(p.with, p.without, p.same_plan) = std::tie(alone.with, alone.without, alone.same_plan);
       p.cost = pays(alone) ? Cost::alone : Cost::none;
       all.push_back(&r);
-      if (home != nullptr) by_region[p.region].push_back(out.each.size());
+      if (owner != nullptr) by_region[p.region].push_back(out.each.size());
       out.each.push_back(std::move(p));
     }
     for (const auto& [name, members] : by_region) OCTAVO_CHECK(try_together(graph, base, members, out.each));
@@ -94,7 +94,7 @@ class RoundingPricer {
     region::Plan with = base;
     OCTAVO_TRY(region::Plan without, replanner_.plan_of(some.graph));
     OCTAVO_TRY(const auto pair, replanner_.compare(with, without));
-    if (pair) std::tie(some.whole_with, some.whole_without) = std::pair(pair->first, pair->second);
+    if (pair) std::tie(some.whole_with, some.whole_without) = std::pair(pair->base, pair->other);
     return {};
   }
 
@@ -142,14 +142,13 @@ class RoundingPricer {
       if (--left[region::key(r, some)] < 0) gone.push_back(&r);
     }
     if (gone.empty()) return Trial{};
-    std::optional<Costs::Pair> runs;
+    std::optional<WholeRuns> runs;
     if (options_.effort >= 2) {
       OCTAVO_TRY(runs, replanner_.compare(some, all));
     }
-    const bool faster =
-        runs ? runs->second < kWhole * runs->first : every.with - every.without > costly.with - costly.without + 0.005 * every.with;
+    const bool faster = runs ? runs->faster() : every.with - every.without > costly.with - costly.without + 0.005 * every.with;
     if (!faster) return Trial{};
-    Trial trial{runs ? runs->second / runs->first : 1, {}};
+    Trial trial{runs ? runs->other / runs->base : 1, {}};
     for (PricedRounding* p : rest) {
       const auto& nodes = p->rounding.onnx_nodes;
       const auto in = [&](const region::Region* r) {
@@ -160,7 +159,7 @@ class RoundingPricer {
     return trial;
   }
 
-  static const region::Region* home_of(const Rounding& r, const region::Plan& plan) {
+  static const region::Region* owner_of(const Rounding& r, const region::Plan& plan) {
     std::set<std::string> nodes = r.around;
     if (r.kind == Rounding::Kind::inside) nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
     for (const region::Region& region : plan.regions) {
@@ -170,9 +169,9 @@ class RoundingPricer {
   }
 
   /// Seconds of the regions of `base` that go when the views are left out, and of those that come. None goes when the key does not
-  /// say so (a step of a table): then `home` costs what it costs.
+  /// say so (a step of a table): then `owner` costs what it costs.
   Result<Roundings::Together> difference(const Graph& graph, const region::Plan& base, const Views& views,
-                                         const region::Region* home) {
+                                         const region::Region* owner) {
     Graph other = otherwise(graph, views);
     OCTAVO_CHECK(replanner_.normalize(other));
     OCTAVO_TRY(const region::Plan changed, replanner_.plan_of(other));
@@ -193,7 +192,7 @@ class RoundingPricer {
       return seconds;
     };
     const bool same = std::ranges::all_of(balance, [](const auto& b) { return b.second == 0; });
-    if (same && home != nullptr) ++balance[region::key(*home, base)];
+    if (same && owner != nullptr) ++balance[region::key(*owner, base)];
     OCTAVO_TRY(const double with, sum(base, 1));
     if (same) return Roundings::Together{with, with, true, std::move(other)};
     const auto after = sum(changed, -1);
@@ -218,15 +217,15 @@ std::string_view name_of(Cost cost) {
 }
 
 Result<Roundings> price_roundings(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
+  OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  Costs& costs = options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
-  return RoundingPricer(providers, options, costs).run(std::move(graph));
+  return RoundingPricer({providers, options, costs_of(options, estimates)}).run(std::move(graph));
 }
 
 Result<std::vector<Rounding>> roundings_of(Graph graph, const PlanOptions& options) {
   Estimates estimates;
   const std::vector<const region::Provider*> nobody;
-  return RoundingPricer(nobody, options, estimates).find(graph);
+  return RoundingPricer({nobody, options, estimates}).find(graph);
 }
 
 }  // namespace octavo::plan

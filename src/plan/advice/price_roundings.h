@@ -14,7 +14,7 @@
 namespace octavo::plan {
 
 /// Each rounding is left out alone (one that the placement leaves out: put in), then the others of its region with it, then all,
-/// and each time the changed network is planned (the default choices) and the regions that differ are priced. "Without" below is
+/// and each time the changed network is planned (the default plan) and the regions that differ are priced. "Without" below is
 /// without what the placement demands: for kind `left_out`, without the float32.
 struct PricedRounding {
   /// How it was seen that the network is faster without it. `alone`: more than 0.5 % of what differs. `region`: with the others of
@@ -23,7 +23,7 @@ struct PricedRounding {
   /// then), else by the sums; and its region is one of those that differ.
   enum class Cost { none, alone, region, whole };
   Rounding rounding;
-  std::string region;             ///< the region's name in the plan of the default choices
+  std::string region;             ///< the region's name in the default plan
   double with = 0, without = -1;  ///< seconds of the regions that differ; -1: without it somebody's region cannot run
   Cost cost = Cost::none;
   bool same_plan = false;  ///< no region differs: a step of a table that is there anyway; the times are the region's

@@ -2,7 +2,6 @@
 
 #include "passes/passes.h"
 #include "plan/candidates/choices.h"
-#include "plan/layout/memory.h"
 #include "plan/search/choose.h"
 #include "quant/normal_form.h"
 
@@ -12,7 +11,7 @@ Status Replanner::normalize(ir::Graph& g) const {
   const auto without_disabled = [&](const std::vector<const rewrite::Rule*>& rules) {
     rewrite::RunOptions out;
     for (const rewrite::Rule* r : rules) {
-      if (options_.disabled.contains(r->name())) out.disabled.emplace(r->name());
+      if (!context_.enabled(r->name())) out.disabled.emplace(r->name());
     }
     return out;
   };
@@ -24,21 +23,17 @@ Status Replanner::normalize(ir::Graph& g) const {
 }
 
 Result<region::Plan> Replanner::plan_of(const ir::Graph& g) const {
-  OCTAVO_TRY(const auto unfused, realize(g, {}, providers_, options_));
-  Choices defaults;
-  defaults.staged = find_default_stages(unfused.plan, options_);
-  OCTAVO_TRY(auto made, realize(g, defaults, providers_, options_));
-  return std::move(made.plan);
+  OCTAVO_TRY(auto defaults, realize_defaults(g, context_));
+  return std::move(defaults.made.plan);
 }
 
-Result<std::optional<Costs::Pair>> Replanner::compare(region::Plan& first, region::Plan& second) const {
-  for (region::Plan* plan : {&first, &second}) {
-    const Status chosen = choose_tactics(*plan, providers_, costs_);
-    if (!chosen && chosen.error().kind == ErrorKind::unsupported) return std::nullopt;
-    OCTAVO_CHECK(chosen);
-    plan_memory(*plan);
+Result<std::optional<WholeRuns>> Replanner::compare(region::Plan& base, region::Plan& other) const {
+  for (region::Plan* plan : {&base, &other}) {
+    const Status finished = finish(*plan, context_);
+    if (!finished && finished.error().kind == ErrorKind::unsupported) return std::nullopt;
+    OCTAVO_CHECK(finished);
   }
-  return costs_.compare(first, second);
+  return run_in_turn(base, other, context_);
 }
 
 }  // namespace octavo::plan

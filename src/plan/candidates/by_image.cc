@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/search/margins.h"
+#include "plan/search/whole_runs.h"
 
 namespace octavo::plan {
 namespace {
@@ -17,46 +17,52 @@ using ir::Op;
 using ir::Shape;
 using ir::ValueId;
 
+constexpr int kForecastPercent = 10;
 constexpr double kForecast = 1.1;  // parts do not show what threads wait for, nor what a cache no longer holds: whole runs decide
 
 std::string called(const Node& n) {
   return n.name.empty() ? std::string(ir::name_of(n.op)) : fmt::format("{} \"{}\"", ir::name_of(n.op), n.name);
 }
 
+using Refusal = std::optional<Reason>;
+
+Refusal refuse_if(bool condition, Reason why) {
+  return condition ? Refusal(std::move(why)) : std::nullopt;
+}
+
 class Divider {
  public:
   explicit Divider(const Graph& g) : g_(g), batched_(static_cast<std::size_t>(g.value_capacity()), 0) {}
 
-  Result<Graph> run() {
-    const auto refuse = [](std::string why) { return fail(ErrorKind::unsupported, std::move(why)); };
-    if (g_.inputs.empty()) return refuse("the network has no input");
+  tl::expected<Graph, Reason> run() {
+    const auto refuse = [](Reason why) { return tl::unexpected(std::move(why)); };
+    if (g_.inputs.empty()) return refuse(because<Cause::batch_without_input>());
     for (const ValueId v : g_.inputs) {
       Shape shape = g_.type(v).shape;
-      if (shape.empty()) return refuse(fmt::format("input \"{}\" has no dimensions", g_.value(v).name));
+      if (shape.empty()) return refuse(because<Cause::batch_input_without_dimensions>(g_.value(v).name));
       if (images_ == 0) images_ = shape[0];
-      if (shape[0] != images_)
-        return refuse(fmt::format("input \"{}\" has {} in dimension 0, others have {}", g_.value(v).name, shape[0], images_));
+      if (shape[0] != images_) return refuse(because<Cause::batch_sizes_differ>(g_.value(v).name, shape[0], images_));
       shape[0] = 1;
       set(v, std::move(shape));
     }
-    if (images_ < 2) return refuse("one image");
+    if (images_ < 2) return refuse(because<Cause::batch_of_one>());
     for (const NodeId id : g_.order()) {
       Node& n = g_.node(id);
       const auto is_batched = [&](ValueId v) { return v != ir::kNone && batched(v); };
       if (n.op == Op::input || std::none_of(n.inputs.begin(), n.inputs.end(), is_batched)) continue;
-      if (const std::string why = divide(n); !why.empty()) return refuse(fmt::format("{}: {}", called(n), why));
+      if (auto why = divide(n)) return refuse(*std::move(why));
       auto types = ir::infer(g_, n);
-      if (!types) return refuse(fmt::format("{}: {}", called(n), types.error().message));
+      if (!types) return refuse(because<Cause::batch_not_inferred>(called(n), types.error().message));
       for (std::size_t k = 0; k < n.outputs.size(); ++k) {
         Shape shape = g_.type(n.outputs[k]).shape;
-        if (shape.empty() || shape[0] != images_) return refuse(called(n) + ": its result does not have the images in dimension 0");
+        if (shape.empty() || shape[0] != images_) return refuse(because<Cause::batch_not_in_result>(called(n)));
         shape[0] = 1;
-        if ((*types)[k].shape != shape) return refuse(called(n) + ": its result has another shape for one image");
+        if ((*types)[k].shape != shape) return refuse(because<Cause::batch_result_changes>(called(n)));
         set(n.outputs[k], std::move(shape));
       }
     }
     for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
-      if (!batched(g_.outputs[i])) return refuse(fmt::format("output \"{}\" does not depend on the inputs", g_.output_names[i]));
+      if (!batched(g_.outputs[i])) return refuse(because<Cause::batch_output_independent>(g_.output_names[i]));
     }
     return std::move(g_);
   }
@@ -70,29 +76,30 @@ class Divider {
   [[nodiscard]] const Shape& shape(ValueId v) const { return g_.type(v).shape; }
 
   /// Only the first input holds images.
-  [[nodiscard]] std::string first_only(const Node& n) const {
-    if (!batched(n.inputs[0])) return "images come in through another operand than the data";
+  [[nodiscard]] Refusal first_only(const Node& n) const {
+    if (!batched(n.inputs[0])) return because<Cause::batch_through_other_operand>(called(n));
     for (std::size_t i = 1; i < n.inputs.size(); ++i) {
-      if (n.inputs[i] != ir::kNone && batched(n.inputs[i])) return fmt::format("operand {} differs among images", i);
+      if (n.inputs[i] != ir::kNone && batched(n.inputs[i])) return because<Cause::batch_operand_differs>(called(n), i);
     }
-    return "";
+    return std::nullopt;
   }
 
-  [[nodiscard]] std::string pointwise(const Node& n) const {
+  [[nodiscard]] Refusal pointwise(const Node& n) const {
     const std::size_t rank = shape(n.outputs[0]).size();
     for (const ValueId v : n.inputs) {
       if (v == ir::kNone) continue;
       if (batched(v) ? shape(v).size() != rank : shape(v).size() == rank && shape(v)[0] != 1)
-        return fmt::format("operand \"{}\" is not the same for all images, or not one for each", g_.value(v).name);
+        return because<Cause::batch_operand_mixed>(called(n), g_.value(v).name);
     }
     const auto q = n.quantizer ? ir::collapse_axis(*n.quantizer) : ir::Quantizer{};  // equal scales are one scale
-    if (n.quantizer && !q.per_tensor() && q.axis == 0) return "it has scales of its own for each image";
-    return "";
+    if (n.quantizer && !q.per_tensor() && q.axis == 0) return because<Cause::batch_scales_per_image>(called(n));
+    return std::nullopt;
   }
 
-  [[nodiscard]] std::string not_along_images(const Node& n, std::string_view key, std::int64_t fallback = 0) const {
+  [[nodiscard]] Refusal not_along_images(const Node& n, std::string_view key, std::int64_t fallback = 0) const {
     const std::int64_t axis = ir::get_int(n.attrs, key, fallback);
-    return axis == 0 || axis == -static_cast<std::int64_t>(shape(n.inputs[0]).size()) ? "it runs along the images" : "";
+    if (axis != 0 && axis != -static_cast<std::int64_t>(shape(n.inputs[0]).size())) return std::nullopt;
+    return because<Cause::batch_axis_used>(called(n));
   }
 
   /// Entry i of an integer attribute, -1 where it has none.
@@ -102,8 +109,8 @@ class Divider {
     return i < values.size() ? values[i] : -1;
   }
 
-  /// Empty: no element of an image depends on another image, and attributes are those of one image now.
-  std::string divide(Node& n) {
+  /// Nothing: no element of an image depends on another image, and attributes are those of one image now.
+  Refusal divide(Node& n) {
     const auto rank = static_cast<std::int64_t>(shape(n.outputs[0]).size());
     if (ir::has_trait(n.op, ir::kPointwise)) {
       return n.op == Op::quantize_rt || n.op == Op::dequantize_rt ? first_only(n) : pointwise(n);
@@ -119,20 +126,20 @@ class Divider {
       case Op::lrn:
       case Op::depth_to_space:
       case Op::space_to_depth: return first_only(n);
-      case Op::resize_nearest: return n.attrs.contains("index0") ? "it repeats images" : first_only(n);
+      case Op::resize_nearest: return n.attrs.contains("index0") ? because<Cause::batch_repeated>(called(n)) : first_only(n);
       case Op::gemm: {
-        if (const auto why = first_only(n); !why.empty()) return why;
+        if (auto why = first_only(n)) return why;
         const bool row_each =
             n.inputs.size() > 2 && n.inputs[2] != ir::kNone && shape(n.inputs[2]).size() == 2 && shape(n.inputs[2])[0] != 1;
-        return row_each ? "its bias differs among images" : "";
+        return refuse_if(row_each, because<Cause::batch_bias_differs>(called(n)));
       }
       case Op::matmul: {
         const Shape &a = shape(n.inputs[0]), &b = shape(n.inputs[1]);
         if (batched(n.inputs[0]) && !batched(n.inputs[1]) && static_cast<std::int64_t>(a.size()) == rank &&
             (b.size() < a.size() || b[0] == 1 || a.size() == 2))
-          return "";
+          return std::nullopt;
         const bool each = a.size() == b.size() && a.size() >= 3 && batched(n.inputs[0]) && batched(n.inputs[1]);
-        return each ? "" : "images are not a dimension of both operands, or of the first alone";
+        return refuse_if(!each, because<Cause::batch_not_a_matmul_dimension>(called(n)));
       }
       case Op::reduce_mean:
       case Op::reduce_sum:
@@ -143,43 +150,45 @@ class Divider {
         const auto axes = ir::get_ints(n.attrs, "axes");
         const auto in = static_cast<std::int64_t>(shape(n.inputs[0]).size());
         const bool across = axes.empty() || std::any_of(axes.begin(), axes.end(), [&](auto a) { return a == 0 || a == -in; });
-        return across ? "it reduces over images" : first_only(n);
+        return across ? because<Cause::batch_reduced>(called(n)) : first_only(n);
       }
       case Op::softmax:
       case Op::log_softmax:
       case Op::layer_norm: {
-        const auto why = not_along_images(n, "axis", -1);
-        return why.empty() ? first_only(n) : why;
+        auto why = not_along_images(n, "axis", -1);
+        return why ? why : first_only(n);
       }
       case Op::concat: {
-        if (const auto why = not_along_images(n, "axis"); !why.empty()) return why;
+        if (auto why = not_along_images(n, "axis")) return why;
         const bool all = std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return batched(v); });
-        return all ? "" : "a part of it does not come from the inputs";
+        return refuse_if(!all, because<Cause::batch_part_from_elsewhere>(called(n)));
       }
       case Op::gather: {
-        const auto why = not_along_images(n, "axis");
-        return why.empty() ? first_only(n) : why;
+        auto why = not_along_images(n, "axis");
+        return why ? why : first_only(n);
       }
-      case Op::transpose: return at(n, "perm", 0) == 0 ? "" : "it moves the images to another dimension";
+      case Op::transpose: return refuse_if(at(n, "perm", 0) != 0, because<Cause::batch_transposed>(called(n)));
       case Op::slice: {
-        if (at(n, "starts", 0) != 0 || at(n, "steps", 0, 1) != 1 || at(n, "ends", 0) != images_) return "it selects among images";
+        if (at(n, "starts", 0) != 0 || at(n, "steps", 0, 1) != 1 || at(n, "ends", 0) != images_)
+          return because<Cause::batch_selected>(called(n));
         auto ends = ir::get_ints(n.attrs, "ends");
         ends[0] = 1;
         n.attrs["ends"] = std::move(ends);
-        return "";
+        return std::nullopt;
       }
       case Op::pad: {
-        return at(n, "pads", 0) == 0 && at(n, "pads", static_cast<std::size_t>(rank)) == 0 ? "" : "it adds images";
+        return refuse_if(at(n, "pads", 0) != 0 || at(n, "pads", static_cast<std::size_t>(rank)) != 0,
+                         because<Cause::batch_padded>(called(n)));
       }
-      case Op::tile: return at(n, "repeats", 0) == 1 ? "" : "it repeats images";
+      case Op::tile: return refuse_if(at(n, "repeats", 0) != 1, because<Cause::batch_repeated>(called(n)));
       case Op::reshape: {
         auto to = ir::get_ints(n.attrs, "shape");
-        if (to.empty() || to[0] != images_) return "it joins images with another dimension, or splits them";
+        if (to.empty() || to[0] != images_) return because<Cause::batch_reshaped>(called(n));
         to[0] = 1;
         n.attrs["shape"] = std::move(to);
-        return "";
+        return std::nullopt;
       }
-      default: return "not known to treat images apart";
+      default: return because<Cause::batch_unknown_operator>(called(n));
     }
   }
 
@@ -190,7 +199,7 @@ class Divider {
 
 }  // namespace
 
-Result<Graph> one_image(const Graph& g) {
+tl::expected<Graph, Reason> one_image(const Graph& g) {
   return Divider(g).run();
 }
 
@@ -205,62 +214,43 @@ void repeat(region::Plan& plan, std::int64_t images, int threads) {
   }
 }
 
-Status choose_images(const Graph& g, const PlanOptions& options, Costs& costs, const MakePlan& make, Planned& planned) {
-  if (options.effort < 2 || options.disabled.contains("by-image") || g.inputs.empty()) return {};
+Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
+  if (context.options.effort < 2 || !context.enabled("by-image") || g.inputs.empty()) return {};
   const Shape& first = g.type(g.inputs[0]).shape;
   if (first.size() < 2 || first[0] < 2) return {};
   const std::int64_t images = first[0];
   region::Decision d;
-  d.kind = "by-image";
+  d.choice = "by-image";
   d.where = g.value(g.inputs[0]).name;
-  d.chosen = "whole batch";
-  d.answers = {{"whole batch", planned.seconds, ""}, {"image by image", -1, ""}};
-  auto& other = d.answers[1];
-  const auto decided = [&] { planned.plan.decisions.push_back(d); };
-  auto one = one_image(g);
-  if (!one) {
-    if (one.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(one.error());
-    other.note = d.reason = "not possible: " + one.error().message;
-    decided();
+  d.candidates = {{"whole-batch", planned.seconds}, {"image-by-image"}};
+  const auto leave = [&](Reason why) -> Status {
+    d.reasons = {std::move(why)};
+    planned.plan.decisions.push_back(d);
     return {};
-  }
-  PlanOptions alone = options;
+  };
+  auto one = one_image(g);
+  if (!one) return leave(one.error());
+  PlanOptions alone = context.options;
   alone.threads = 1;
-  auto made = make(std::move(*one), alone);
+  auto made = plan_once(std::move(*one), {context.providers, alone, context.costs});
   if (!made) {
     if (made.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(made.error());
-    other.note = d.reason = "not possible: " + made.error().message;
-    decided();
-    return {};
+    return leave(because<Cause::not_planned>(made.error().message));
   }
-  repeat(made->plan, images, options.threads);
+  repeat(made->plan, images, context.options.threads);
   const auto rounds = (images + made->plan.lanes - 1) / made->plan.lanes;
-  other.seconds = made->seconds * static_cast<double>(rounds);
-  other.note = fmt::format("{} images, {} at a time", images, made->plan.lanes);
-  if (other.seconds >= kForecast * planned.seconds) {
-    d.reason = "more than 10 % dearer by parts";
-    decided();
-    return {};
-  }
-  OCTAVO_TRY(const auto pair, costs.compare(planned.plan, made->plan));
-  if (pair && pair->second >= kWhole * pair->first) {
-    d.reason =
-        fmt::format("not more than 1 % faster in whole runs: {:.4g} us against {:.4g} us", pair->second * 1e6, pair->first * 1e6);
-    decided();
-    return {};
-  }
-  if (!pair && other.seconds >= kPart * planned.seconds) {
-    d.reason = "not more than 2 % cheaper than the default";
-    decided();
-    return {};
-  }
-  if (pair) d.answers[0].seconds = pair->first, other.seconds = pair->second;
-  d.chosen = "image by image";
-  d.reason = pair ? "faster by more than 1 % in whole runs" : "cheapest by more than 2 %";
+  double& seconds = d.candidates[1].seconds;
+  seconds = made->seconds * static_cast<double>(rounds);
+  d.candidates[1].notes = {because<Cause::images_at_a_time>(images, made->plan.lanes)};
+  if (seconds >= kForecast * planned.seconds) return leave(because<Cause::dearer_by_parts>(kForecastPercent));
+  OCTAVO_TRY(const auto times, run_in_turn(planned.plan, made->plan, context));
+  if (times && !times->faster()) return leave(because<Cause::not_faster_in_whole_runs>(kWholePercent, times->other, times->base));
+  if (!times && seconds >= kPart * planned.seconds) return leave(because<Cause::not_cheaper>(kPartPercent));
+  if (times) d.candidates[0].seconds = times->base, seconds = times->other;
+  d.chosen = 1;
   planned = std::move(*made);
-  planned.seconds = other.seconds;
-  decided();
-  return {};
+  planned.seconds = seconds;
+  return leave(times ? because<Cause::faster_in_whole_runs>(kWholePercent) : because<Cause::cheapest>(kPartPercent));
 }
 
 }  // namespace octavo::plan

@@ -1,7 +1,6 @@
 // Candidate by-image:  f(x[0..N-1])  <==>  f(x[0]), ..., f(x[N-1])
 //   Why    what one image needs in between fits into a second-level cache, what N images need does not; and threads that take an
-//   image
-//          each never wait for one another.
+//          image each never wait for one another.
 //   Exact  yes: no operator of the network combines images, so every element is computed from the same operands in the same way.
 //   Needs  every input and output has the images in dimension 0, and every operator in between keeps them there; weights are read
 //          again for every image.
@@ -15,18 +14,16 @@
 
 namespace octavo::plan {
 
-/// The same network for one image: dimension 0 of all inputs becomes 1. Value and node ids stay. Errors: `unsupported` with the
-/// node that mixes images, or why there is nothing to divide.
-[[nodiscard]] Result<ir::Graph> one_image(const ir::Graph& g);
+/// The same network for one image: dimension 0 of all inputs becomes 1. Value and node ids stay. Otherwise the node that mixes
+/// images, or why there is nothing to divide.
+[[nodiscard]] tl::expected<ir::Graph, Reason> one_image(const ir::Graph& g);
 
 /// The plan of one image as a plan of `images`, `threads` at a time.
 void repeat(region::Plan& plan, std::int64_t images, int threads);
 
-using MakePlan = std::function<Result<Planned>(ir::Graph, const PlanOptions&)>;
 /// Keeps `planned` or puts the plan by images in its place, whichever is faster: first by the sum of regions' prices, then, where
-/// `costs` can run plans, by whole runs, which must be faster by more than 1 %. Adds a Decision. Nothing happens at efforts 0 and
-/// 1, with one image, or where the candidate is switched off.
-[[nodiscard]] Status choose_images(const ir::Graph& g, const PlanOptions& options, Costs& costs, const MakePlan& make,
-                                   Planned& planned);
+/// the costs can run plans, by whole runs, which must be faster by more than 1 %. Adds a Decision. Nothing happens at efforts 0 and
+/// 1, with one image, or where the choice is disabled.
+[[nodiscard]] Status choose_images(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
 }  // namespace octavo::plan

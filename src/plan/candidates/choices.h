@@ -1,59 +1,70 @@
-// The planner's open questions. A plan is a function of the normalized graph and of the answers: `realize` makes it, `search` asks.
+// The planner's choices. A plan is a function of the normalized graph and of a selection among their candidates: `realize` makes the
+// plan, plan/search/search.h looks for the best selection. The names of choices and candidates are in plan/candidates/registry.h.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
-#include "plan/options.h"
+#include "plan/context.h"
 #include "region/provider.h"
 #include "region/region.h"
 
 namespace octavo::plan {
 
-/// Answers, by ids of the normalized graph. Empty: the default choices, but for `staged`, which `find_default_stages` fills.
-struct Choices {
-  std::set<ir::ValueId> staged;              ///< the region that reads this value is a further stage of the one that makes it
-  std::set<std::set<ir::ValueId>> together;  ///< the regions that make these values run side by side as one
-  std::set<ir::NodeId> apart;                ///< pointwise nodes that get a pass of their own
-  std::set<ir::NodeId> segments;             ///< anchors computed part by part of the concatenation that they read
-  std::set<ir::ValueId> split_views;         ///< values whose channels are read at several scales: one view per channel
-  std::set<ir::NodeId> split_convs;          ///< convolutions computed part by part of their output channels
-  std::set<ir::ValueId> direct;              ///< stored where it is wanted although channels do not lie side by side there
-  friend bool operator==(const Choices&, const Choices&) = default;
+/// What was selected, by ids of the normalized graph. Empty: the defaults, but for `staged`, which `find_default_stages` fills.
+struct Selection {
+  std::set<ir::ValueId> staged;             ///< the region that reads this value is a further stage of the one that makes it
+  std::set<std::set<ir::ValueId>> grouped;  ///< the regions that make these values run side by side as one
+  std::map<ir::NodeId, std::string> apart;  ///< pointwise nodes that get a pass of their own, with the choice that gives it to them
+  std::set<ir::NodeId> segments;            ///< anchors computed part by part of the concatenation that they read
+  std::set<ir::ValueId> split_views;        ///< values whose channels are read at several scales: one view per channel
+  std::set<ir::NodeId> split_convs;         ///< convolutions computed part by part of their output channels
+  std::set<ir::ValueId> direct;             ///< stored where it is wanted although channels do not lie side by side there
+  friend bool operator==(const Selection&, const Selection&) = default;
 };
 
-/// One question: what it is about and its answers, the default first. An answer changes Choices.
-struct Question {
-  std::string kind;   ///< the planner switch
+/// One choice: what it is about and its candidates, the default first. A candidate changes a Selection.
+struct Choice {
+  std::string name;   ///< the planner switch
   std::string where;  ///< ONNX node or tensor
   std::set<std::string> onnx_nodes;
-  struct Answer {
-    std::string name, note;
-    std::function<void(Choices&)> apply;  ///< from the default choices; the first answer's does nothing
+  struct Candidate {
+    std::string name;
+    Reasons notes;
+    std::function<void(Selection&)> apply;  ///< from the defaults; the first candidate's does nothing
   };
-  std::vector<Answer> answers;
+  std::vector<Candidate> candidates;
 };
 
 /// A plan without tactics and memory, and the graph that it computes (segments change it).
 struct Realized {
   ir::Graph graph;
   region::Plan plan;
-  std::string refusal;  ///< why an answer had no effect, if one had none (the last heard)
+  std::optional<Reason> refusal;  ///< why a candidate had no effect, if one had none (the last heard)
 };
 
-[[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Choices& choices,
-                                       const std::vector<const region::Provider*>& providers, const PlanOptions& options);
+[[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context);
 
-/// Every question that the plan of the default choices raises, in a canonical order (graph order). Switched-off kinds are left out.
-[[nodiscard]] std::vector<Question> find_questions(const Realized& base, const Choices& defaults, const PlanOptions& options);
+/// Every choice that the plan of the defaults raises, in a canonical order (graph order). Disabled ones are left out.
+[[nodiscard]] std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options);
 
 /// Stages that are joined without asking for times: a convolution and the pooling that alone reads it; large results that an
 /// epilogue alone reads.
 [[nodiscard]] std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options);
+
+/// The selection without anything that times decide, and its plan.
+struct Defaults {
+  Selection selection;
+  Realized made;
+};
+[[nodiscard]] Result<Defaults> realize_defaults(const ir::Graph& normalized, const PlanContext& context);
 
 }  // namespace octavo::plan

@@ -1,7 +1,5 @@
 #include "plan/candidates/merge.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
@@ -42,8 +40,8 @@ bool pointwise_conv(const Stage& s) {
          s.anchor.weights->dims[3] == 1 && ir::get_int(s.anchor.attrs, "group", 1) == 1;
 }
 
-/// What bands of rows are made for: the kinds of anchors, in two spatial dimensions.
-bool in_bands(const Stage& s) {
+/// What row tiles are made for: the kinds of anchors, in two spatial dimensions.
+bool in_row_tiles(const Stage& s) {
   const region::Anchor& a = s.anchor;
   const bool window = (a.op == ir::Op::conv && a.weights) || a.op == ir::Op::max_pool || a.op == ir::Op::avg_pool;
   return (window || a.none()) && s.space.size() == 4 && s.space[2] > 1;
@@ -68,12 +66,12 @@ std::string link_kind(const Stage& a, const Stage& b) {
 }
 
 /// Would some provider run it? Otherwise the reason that was heard last.
-std::optional<std::string> refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
-  std::string why = "no provider knows this kind of region";
+std::optional<Reason> refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
+  Reason why = because<Cause::no_provider_for_region>();
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return std::nullopt;
-      why = o.tactic.name() + ": " + o.refusal;
+      why = because<Cause::kernel_refused>(o.tactic.name(), o.refusal);
     }
   }
   return why;
@@ -84,13 +82,13 @@ Region chained(const Region& a, const Region& b, const Link& link) {
   both.name = a.name + " + " + b.name;
   both.onnx_nodes.insert(b.onnx_nodes.begin(), b.onnx_nodes.end());
   both.stages.insert(both.stages.end(), b.stages.begin(), b.stages.end());
-  both.reason = fmt::format("{}; {}: \"{}\" alone reads the result, on its grid{}, so bands of rows stay in cache", a.reason,
-                            link.kind, b.name, link.kind == kStageOperand ? " and in its epilogue" : "");
-  if (!b.reason.empty()) both.reason += "; " + b.reason;
+  both.reasons.push_back(link.kind == kStageOperand ? because<Cause::stages_joined_in_epilogue>(b.name)
+                                                    : because<Cause::stages_joined>(link.kind, b.name));
+  add(both.reasons, b.reasons);
   both.precision = b.precision;
-  const auto handed_on = static_cast<std::ptrdiff_t>(link.input);
+  const auto forwarded = static_cast<std::ptrdiff_t>(link.input);
   both.graph_inputs.insert(both.graph_inputs.end(), b.graph_inputs.begin(), b.graph_inputs.end());
-  both.graph_inputs.erase(both.graph_inputs.end() - static_cast<std::ptrdiff_t>(b.graph_inputs.size()) + handed_on);
+  both.graph_inputs.erase(both.graph_inputs.end() - static_cast<std::ptrdiff_t>(b.graph_inputs.size()) + forwarded);
   both.graph_outputs = b.graph_outputs;
   return both;
 }
@@ -121,14 +119,14 @@ class Links {
 
   void by_epilogue(std::size_t j, std::vector<Link>& out) const {
     const Stage& s = plan_.regions[j].stages[0];
-    if (!in_bands(s) || s.anchor.inputs.size() != 1) return;  // copies and passes without an anchor are found and named as such
+    if (!in_row_tiles(s) || s.anchor.inputs.size() != 1) return;  // copies and passes without an anchor are found and named as such
     for (std::size_t k = 0; k < s.operands.size(); ++k) {
       const region::Operand& o = s.operands[k];
       const bool as_it_is = std::all_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d == 1; });
       const auto i = as_it_is ? maker(o.ref) : std::nullopt;
       if (!i) continue;
       const Stage& last = plan_.regions[*i].stages.back();
-      if (!in_bands(last) || last.space != s.space || !same_place(last.stores[0], o.ref)) continue;
+      if (!in_row_tiles(last) || last.space != s.space || !same_place(last.stores[0], o.ref)) continue;
       out.push_back(
           {*i, j, plan_.regions[*i].graph_outputs[0], std::string(kStageOperand), static_cast<int>(s.anchor.inputs.size() + k)});
     }
@@ -164,17 +162,19 @@ std::vector<Link> find_links(const Plan& plan) {
   return out;
 }
 
-std::string join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers) {
+std::optional<Reason> join_stages(Plan& plan, const std::set<ir::ValueId>& staged,
+                                  const std::vector<const region::Provider*>& providers) {
   std::set<ir::ValueId> refused;
-  std::string last;
+  std::optional<Reason> last;
   for (bool changed = true; changed;) {
     changed = false;
     for (const Link& link : find_links(plan)) {
       if (!staged.contains(link.value) || refused.contains(link.value)) continue;
       Region both = chained(plan.regions[link.first], plan.regions[link.second], link);
       if (const auto why = refusal(both, plan, providers)) {
-        plan.regions[link.second].reason +=
-            fmt::format("; {} with \"{}\" is not possible: {}", link.kind, plan.regions[link.first].name, *why);
+        Reasons& reasons = plan.regions[link.second].reasons;
+        reasons.push_back(because<Cause::stages_not_joined>(link.kind, plan.regions[link.first].name));
+        reasons.push_back(*why);
         refused.insert(link.value);
         last = *why;
         continue;
@@ -191,7 +191,7 @@ std::string join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const s
 namespace {
 
 /// True if the members (ascending) can run in the last one's place: nothing up to there reads what one of them stores.
-bool can_run_together(const Plan& plan, const std::vector<std::size_t>& members) {
+bool can_run_side_by_side(const Plan& plan, const std::vector<std::size_t>& members) {
   for (const std::size_t m : members) {
     for (std::size_t k = m + 1; k <= members.back(); ++k) {
       bool clash = false;
@@ -219,7 +219,7 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
       std::vector<std::size_t> members;
       for (const std::size_t i : list) {
         members.push_back(i);
-        if (members.size() > 8 || !can_run_together(plan, members)) members.pop_back();
+        if (members.size() > 8 || !can_run_side_by_side(plan, members)) members.pop_back();
       }
       if (members.size() > 1) out.push_back({members, kind});
     }
@@ -230,32 +230,34 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
   return out;
 }
 
-std::string join_together(Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers) {
+std::optional<Reason> join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values,
+                                        const std::vector<const region::Provider*>& providers) {
   std::vector<std::size_t> members;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     if (r.stages.size() == 1 && !r.graph_outputs.empty() && values.contains(r.graph_outputs[0])) members.push_back(i);
   }
-  if (members.size() < 2) return "the regions are not there";
-  if (!can_run_together(plan, members))
-    return "a region between them needs a result";  // other choices may have changed who reads what
+  if (members.size() < 2) return because<Cause::regions_not_there>();
+  if (!can_run_side_by_side(plan, members))
+    return because<Cause::result_needed_between>();  // other choices may have changed who reads what
   Region all;
   all.independent = true;
+  all.reasons.push_back(because<Cause::grouped_side_by_side>(members.size()));
   for (const std::size_t m : members) {
     const Region& r = plan.regions[m];
     all.name += (all.name.empty() ? "" : " | ") + r.name;
-    all.reason += (all.reason.empty() ? "side by side: " : "; ") + r.reason;
+    add(all.reasons, r.reasons);
     all.precision = all.precision.empty() || all.precision == r.precision ? r.precision : "mixed";
     all.onnx_nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
     all.stages.push_back(r.stages[0]);
     all.graph_inputs.insert(all.graph_inputs.end(), r.graph_inputs.begin(), r.graph_inputs.end());
     all.graph_outputs.insert(all.graph_outputs.end(), r.graph_outputs.begin(), r.graph_outputs.end());
   }
-  if (auto why = refusal(all, plan, providers)) return *why;
+  if (auto why = refusal(all, plan, providers)) return why;
   plan.regions[members.back()] = std::move(all);
   members.pop_back();
   for (std::size_t k = members.size(); k-- > 0;) plan.regions.erase(plan.regions.begin() + static_cast<std::ptrdiff_t>(members[k]));
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace octavo::plan

@@ -1,21 +1,21 @@
 // Regions of several stages: chains through cache, and regions side by side.
 //
-// Candidate fuse-conv-pool:  pool(conv(x)) ==> one region, in bands of rows
+// Candidate fuse-conv-pool:  pool(conv(x)) ==> one region, in row tiles
 //   Why    the convolution's result is read from cache, and never written to memory as a whole.
 //   Exact  bit for bit: both compute what they computed, on the grid that the graph demands between them.
 //   Needs  an integer conv whose result the pooling alone reads, and a provider that runs the pair.
 //   Order  on the default plan. Default: joined.
 //   Says   refusal, join_stages
 //
-// Candidate stages:  pointwise(depthwise(x)), depthwise(pointwise(x)), conv(q(x)) ==> one region, in bands of rows
+// Candidate stages:  pointwise(depthwise(x)), depthwise(pointwise(x)), conv(q(x)) ==> one region, in row tiles
 //   Why    as fuse-conv-pool; depthwise layers are bound by memory, and a network input can be quantized while it is read.
 //   Exact  bit for bit, as fuse-conv-pool.
 //   Needs  two regions, the second integer, whose value in between has no other reader, and a provider that runs the pair.
 //   Order  on the default plan, repeatedly. Default: apart.
 //   Says   refusal, join_stages
 //
-// Candidate stage-operand:  add(conv(x), conv(y)) ==> one region, in bands of rows
-//   Why    a shortcut's convolution whose result no pair rounds stores four bytes an element: they are added while they are in
+// Candidate stage-operand:  add(conv(x), conv(y)) ==> one region, in row tiles
+//   Why    a residual branch's convolution whose result no pair rounds stores four bytes an element: they are added while they are in
 //          cache, and are never written to memory as a whole.
 //   Exact  bit for bit, as fuse-conv-pool.
 //   Needs  a convolution or pooling whose epilogue alone reads another region's only result, element by element, both in two
@@ -29,14 +29,14 @@
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.
-//   Says   refusal, join_together
+//   Says   refusal, join_side_by_side
 //
 // Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
 //   Why    one pass over the parts of a concatenation instead of one a part.
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.
-//   Says   refusal, join_together
+//   Says   refusal, join_side_by_side
 #pragma once
 
 #include <optional>
@@ -61,9 +61,9 @@ inline constexpr std::string_view kStageOperand = "stage-operand";
 [[nodiscard]] std::vector<Link> find_links(const region::Plan& plan);
 
 /// Joins regions through every value of `staged` that is a link and that some provider takes; what is not taken stays apart and
-/// says why. Exact: stages are joined at the type and the grid that the graph demands between them.
-std::string join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged,
-                        const std::vector<const region::Provider*>& providers);
+/// says why, the last reason also as the result. Exact: stages are joined at the type and the grid that the graph demands between them.
+std::optional<Reason> join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged,
+                                  const std::vector<const region::Provider*>& providers);
 
 /// Single-stage regions that may run side by side: they share an input or store into one buffer, and nothing between them needs
 /// their results. Each set has 2 to 8 region indices, ascending.
@@ -73,8 +73,8 @@ struct Neighbours {
 };
 [[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
 
-/// One independent region, at the place of the last, of the regions whose first results are `values`. Empty, or why not.
-std::string join_together(region::Plan& plan, const std::set<ir::ValueId>& values,
-                          const std::vector<const region::Provider*>& providers);
+/// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
+std::optional<Reason> join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
+                                        const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

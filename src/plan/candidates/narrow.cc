@@ -108,14 +108,14 @@ class Narrower {
   /// Element-wise readers in other regions, where then nobody stores the floats.
   void read_along(ValueId v) {
     if (!done_.insert(v).second || moved(g_.producer(v)) || g_.output_uses(v) > 0) return;
-    const int home = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
-    if (home < 0) return;
+    const int group = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
+    if (group < 0) return;
     std::vector<std::pair<NodeId, std::size_t>> others;
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
       if (is_narrow_cast(n) || (is_narrow(n) && slot == 0)) continue;
       const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();
-      if (known && grouping_.of_node[static_cast<std::size_t>(user)] == home) continue;
+      if (known && grouping_.of_node[static_cast<std::size_t>(user)] == group) continue;
       if (!in_program(g_, n) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
       others.emplace_back(user, static_cast<std::size_t>(slot));
     }

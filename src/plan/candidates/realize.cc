@@ -1,4 +1,4 @@
-// From answers to a plan: segments -> groups -> homes -> regions -> stages and neighbours.
+// From a selection to a plan: segments -> groups -> allocations -> regions -> stages and neighbours.
 #include "plan/candidates/choices.h"
 #include "plan/candidates/merge.h"
 #include "plan/candidates/segments.h"
@@ -12,16 +12,15 @@
 
 namespace octavo::plan {
 
-Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, const std::vector<const region::Provider*>& providers,
-                         const PlanOptions& options) {
+Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context) {
   Realized out;
   out.graph = normalized;
-  for (const ir::NodeId id : choices.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
-  for (const ir::NodeId id : choices.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
-  for (const ir::ValueId v : choices.split_views) make_split_views(out.graph, v);
+  for (const ir::NodeId id : selection.segments) make_segments(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::NodeId id : selection.split_convs) make_split_conv(out.graph, ir::find_grids(out.graph), id);
+  for (const ir::ValueId v : selection.split_views) make_split_views(out.graph, v);
   const ir::Grids grids = ir::find_grids(out.graph);
-  const Grouping grouping = make_groups(out.graph, options.disabled, choices.apart);
-  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, choices.direct));
+  const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart);
+  OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct));
   OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement));
   account_for_moves(out.graph, regions);
   region::Plan& plan = out.plan;
@@ -30,10 +29,10 @@ Result<Realized> realize(const ir::Graph& normalized, const Choices& choices, co
   plan.outputs = std::move(placement.outputs);
   plan.buffers = std::move(placement.buffers);
   plan.regions = std::move(regions);
-  plan.threads = options.threads;
-  out.refusal = join_stages(plan, choices.staged, providers);
-  for (const auto& values : choices.together) {
-    if (auto why = join_together(plan, values, providers); !why.empty()) out.refusal = std::move(why);
+  plan.threads = context.options.threads;
+  out.refusal = join_stages(plan, selection.staged, context.providers);
+  for (const auto& values : selection.grouped) {
+    if (auto why = join_side_by_side(plan, values, context.providers)) out.refusal = std::move(why);
   }
   return out;
 }
@@ -51,6 +50,16 @@ std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const Pla
     if (pool || operand) staged.insert(link.value);
   }
   return staged;
+}
+
+Result<Defaults> realize_defaults(const ir::Graph& normalized, const PlanContext& context) {
+  Defaults out;
+  OCTAVO_TRY(out.made, realize(normalized, {}, context));
+  out.selection.staged = find_default_stages(out.made.plan, context.options);
+  if (!out.selection.staged.empty()) {
+    OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
+  }
+  return out;
 }
 
 }  // namespace octavo::plan

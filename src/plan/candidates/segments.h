@@ -8,15 +8,17 @@
 //   Says   why_no_segments
 #pragma once
 
-#include "base/result.h"
+#include <optional>
+
+#include "base/reason.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
 
 namespace octavo::plan {
 
-/// Empty if `node` can be computed in segments; else the condition that fails, with the values.
-[[nodiscard]] std::string why_no_segments(const ir::Graph& g, const ir::Grids& grids, ir::NodeId node);
-/// Rewrites it. Call only when why_no_segments is empty.
+/// Nothing if `node` can be computed in segments; else the condition that fails, with the values.
+[[nodiscard]] std::optional<Reason> why_no_segments(const ir::Graph& g, const ir::Grids& grids, ir::NodeId node);
+/// Rewrites it. Call only when why_no_segments gives nothing.
 void make_segments(ir::Graph& g, const ir::Grids& grids, ir::NodeId node);
 
 }  // namespace octavo::plan

@@ -1,7 +1,5 @@
 #include "plan/candidates/split_conv.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -30,33 +28,33 @@ class Cone {
   std::map<Range, std::vector<NodeId>> slices;  ///< by the channels that they take
 
   Cone(const Graph& g, const ir::Grids& grids, NodeId conv) : g_(g) { why_ = collect(grids, conv); }
-  [[nodiscard]] const std::string& why() const { return why_; }
+  [[nodiscard]] const std::optional<Reason>& why() const { return why_; }
 
  private:
-  std::string collect(const ir::Grids& grids, NodeId id) {
+  std::optional<Reason> collect(const ir::Grids& grids, NodeId id) {
     const Node& conv = g_.node(id);
-    if (conv.op != Op::conv) return "not a convolution";
-    if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return fmt::format("it has {} groups", groups);
-    if (!ir::classify_anchor(g_, grids, id).integer) return "not an integer convolution";
+    if (conv.op != Op::conv) return because<Cause::not_a_convolution>();
+    if (const auto groups = ir::get_int(conv.attrs, "group", 1); groups != 1) return because<Cause::convolution_has_groups>(groups);
+    if (!ir::classify_anchor(g_, grids, id).integer) return because<Cause::anchor_not_integer>();
     for (std::size_t i = 1; i < conv.inputs.size(); ++i) {
-      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return "its weights or its bias are computed";
+      if (conv.inputs[i] != ir::kNone && !g_.is_constant(conv.inputs[i])) return because<Cause::weights_or_bias_computed>();
     }
     dims_ = g_.type(conv.outputs[0]).shape;
-    if (auto why = before_slices(conv.outputs[0]); !why.empty()) return why;
-    if (slices.size() < 2) return "its channels are not read in parts";
-    if (slices.size() > 4) return fmt::format("its channels are read in {} parts", slices.size());
+    if (auto why = before_slices(conv.outputs[0])) return why;
+    if (slices.size() < 2) return because<Cause::channels_not_read_in_parts>();
+    if (slices.size() > 4) return because<Cause::too_many_parts>(slices.size());
     for (auto it = std::next(slices.begin()); it != slices.end(); ++it) {
       const Range& last = std::prev(it)->first;
       if (it->first.first < last.second) {
-        return fmt::format("channels {} to {} are read in two parts", it->first.first, std::min(last.second, it->first.second) - 1);
+        return because<Cause::parts_overlap>(it->first.first, std::min(last.second, it->first.second) - 1);
       }
     }
-    return "";
+    return std::nullopt;
   }
 
   /// Everything that reads `first`, up to slices; `nodes` in graph order at the end.
-  std::string before_slices(ValueId first) {
-    if (auto why = follow(first); !why.empty() || slices.size() < 2) return why;
+  std::optional<Reason> before_slices(ValueId first) {
+    if (auto why = follow(first); why || slices.size() < 2) return why;
     std::set<NodeId> members;
     for (const ValueId v : values_) {
       const NodeId id = g_.value(v).producer;
@@ -64,40 +62,40 @@ class Cone {
       members.insert(id);
       for (const ValueId in : g_.node(id).inputs) {
         if (!values_.contains(in) && !g_.is_constant(in))
-          return fmt::format("\"{}\" is combined with \"{}\" before the slices", g_.value(v).name, g_.value(in).name);
+          return because<Cause::combined_before_slices>(g_.value(v).name, g_.value(in).name);
       }
     }
     for (const NodeId id : g_.order()) {
       if (members.contains(id)) nodes.push_back(id);
     }
-    return "";
+    return std::nullopt;
   }
 
-  std::string follow(ValueId v) {
-    if (!values_.insert(v).second) return "";
-    if (g_.output_uses(v) > 0) return "all of its channels are a network output";
+  std::optional<Reason> follow(ValueId v) {
+    if (!values_.insert(v).second) return std::nullopt;
+    if (g_.output_uses(v) > 0) return because<Cause::whole_is_output>();
     for (const auto& [id, slot] : g_.users(v)) {
       const Node& n = g_.node(id);
       if (n.op == Op::slice) {
         const ir::Shape& out = g_.type(n.outputs[0]).shape;
         const auto starts = ir::get_ints(n.attrs, "starts"), steps = ir::get_ints(n.attrs, "steps");
         for (std::size_t d = 0; d < dims_.size(); ++d) {
-          if ((!steps.empty() && steps[d] != 1) || (d != 1 && out[d] != dims_[d])) return "a slice is not of channels";
+          if ((!steps.empty() && steps[d] != 1) || (d != 1 && out[d] != dims_[d])) return because<Cause::slice_not_of_channels>();
         }
         slices[{starts[1], starts[1] + out[1]}].push_back(id);
         continue;
       }
       const bool pointwise = in_program(g_, n) && n.outputs.size() == 1 && g_.type(n.outputs[0]).shape == dims_;
-      if (!pointwise) return fmt::format("all of its channels are read by {}", ir::name_of(n.op));
-      if (auto why = follow(n.outputs[0]); !why.empty()) return why;
+      if (!pointwise) return because<Cause::whole_is_read>(ir::name_of(n.op));
+      if (auto why = follow(n.outputs[0])) return why;
     }
-    return "";
+    return std::nullopt;
   }
 
   const Graph& g_;
   ir::Shape dims_;
   std::set<ValueId> values_;
-  std::string why_;
+  std::optional<Reason> why_;
 };
 
 Tensor cut(const Tensor& t, std::size_t axis, Range range) {
@@ -131,13 +129,13 @@ ValueId cut_constant(Graph& g, ValueId v, std::size_t axis, Range range) {
 
 }  // namespace
 
-std::string why_no_split_conv(const Graph& g, const ir::Grids& grids, NodeId conv) {
+std::optional<Reason> why_no_split_conv(const Graph& g, const ir::Grids& grids, NodeId conv) {
   return Cone(g, grids, conv).why();
 }
 
 void make_split_conv(Graph& g, const ir::Grids& grids, NodeId id) {
   const Cone cone(g, grids, id);
-  if (!cone.why().empty()) return;
+  if (cone.why()) return;
   const Node conv = g.node(id);
   const ir::Shape dims = g.type(conv.outputs[0]).shape;
   const auto part_of = [&](ValueId whole, Range range) {

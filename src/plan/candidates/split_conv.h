@@ -8,16 +8,17 @@
 //   Says   collect, before_slices, follow
 #pragma once
 
-#include <string>
+#include <optional>
 
+#include "base/reason.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
 
 namespace octavo::plan {
 
-/// Empty if `conv` can be split by its output channels; else the condition that fails, with the values.
-[[nodiscard]] std::string why_no_split_conv(const ir::Graph& g, const ir::Grids& grids, ir::NodeId conv);
-/// Rewrites it. Call only when why_no_split_conv is empty. Cost: copies the weights.
+/// Nothing if `conv` can be split by its output channels; else the condition that fails, with the values.
+[[nodiscard]] std::optional<Reason> why_no_split_conv(const ir::Graph& g, const ir::Grids& grids, ir::NodeId conv);
+/// Rewrites it. Call only when why_no_split_conv gives nothing. Cost: copies the weights.
 void make_split_conv(ir::Graph& g, const ir::Grids& grids, ir::NodeId conv);
 
 }  // namespace octavo::plan

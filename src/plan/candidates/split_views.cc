@@ -1,7 +1,5 @@
 #include "plan/candidates/split_views.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -24,28 +22,28 @@ class Collector {
  public:
   Collector(const Graph& g, ValueId value) : g_(g), dims_(g.type(value).shape) { why_ = collect(value); }
   std::vector<Part> parts;
-  [[nodiscard]] const std::string& why() const { return why_; }
+  [[nodiscard]] const std::optional<Reason>& why() const { return why_; }
 
  private:
-  std::string collect(ValueId value) {
-    if (dims_.size() != 4) return "not an image";
+  std::optional<Reason> collect(ValueId value) {
+    if (dims_.size() != 4) return because<Cause::not_an_image>();
     std::set<NodeId> views;
-    if (g_.output_uses(value) > 0) return "it is a network output";
+    if (g_.output_uses(value) > 0) return because<Cause::tensor_is_output>();
     for (const auto& [user, slot] : g_.users(value)) {
       const Node& view = g_.node(user);
       if (view.op != Op::view || !view.quantizer->per_tensor() || view.quantizer->arith != ir::DType::f32)
-        return fmt::format("\"{}\" reads it otherwise", g_.value(view.outputs[0]).name);
+        return because<Cause::read_otherwise>(g_.value(view.outputs[0]).name);
       views.insert(user);
     }
-    if (views.size() < 2) return "it has one view";
+    if (views.size() < 2) return because<Cause::one_view_only>();
     for (const NodeId id : views) {
-      if (g_.node(id).quantizer->type != g_.node(*views.begin()).quantizer->type) return "its views have different types";
-      if (auto why = slices(id, id, ir::kNone); !why.empty()) return why;
+      if (g_.node(id).quantizer->type != g_.node(*views.begin()).quantizer->type) return because<Cause::view_types_differ>();
+      if (auto why = slices(id, id, ir::kNone)) return why;
     }
     for (const Part& a : parts) {
       for (const Part& b : parts) {
         if (a.view != b.view && a.begin < b.end && b.begin < a.end)
-          return fmt::format("channels {} to {} are read at two scales", std::max(a.begin, b.begin), std::min(a.end, b.end));
+          return because<Cause::parts_at_two_scales>(std::max(a.begin, b.begin), std::min(a.end, b.end) - 1);
       }
     }
     // One outer quantizer serves all: behind the views on its own grid it changes nothing (q(q(x)) = q(x) in fp32).
@@ -53,47 +51,47 @@ class Collector {
       if (p.outer == ir::kNone) continue;
       for (const Part& o : parts) {
         if (o.outer != ir::kNone && !(*g_.node(o.outer).quantizer == *g_.node(p.outer).quantizer))
-          return "two scales stand behind its views";
+          return because<Cause::two_scales_behind_views>();
       }
     }
-    return "";
+    return std::nullopt;
   }
 
-  std::string slices(NodeId reader, NodeId view, NodeId outer) {
+  std::optional<Reason> slices(NodeId reader, NodeId view, NodeId outer) {
     const ValueId v = g_.node(reader).outputs[0];
-    if (g_.output_uses(v) > 0) return "a view of it is a network output";
+    if (g_.output_uses(v) > 0) return because<Cause::view_is_output>();
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
       if (n.op == Op::view && outer == ir::kNone && n.quantizer->per_tensor() && n.quantizer->arith == ir::DType::f32) {
-        if (auto why = slices(user, view, user); !why.empty()) return why;
+        if (auto why = slices(user, view, user)) return why;
         continue;
       }
-      if (n.op != Op::slice) return fmt::format("all of a view is read by {}", ir::name_of(n.op));
+      if (n.op != Op::slice) return because<Cause::whole_view_is_read>(ir::name_of(n.op));
       const ir::Shape& out = g_.type(n.outputs[0]).shape;
       const auto starts = ir::get_ints(n.attrs, "starts"), steps = ir::get_ints(n.attrs, "steps");
       const bool whole = out[0] == dims_[0] && out[2] == dims_[2] && out[3] == dims_[3];
       if (!whole || std::any_of(steps.begin(), steps.end(), [](std::int64_t s) { return s != 1; }))
-        return "a slice is not of channels";
+        return because<Cause::slice_not_of_channels>();
       parts.push_back({view, user, outer, starts[1], starts[1] + out[1]});
     }
-    return "";
+    return std::nullopt;
   }
 
   const Graph& g_;
   ir::Shape dims_;
-  std::string why_;
+  std::optional<Reason> why_;
 };
 
 }  // namespace
 
-std::string why_no_split_views(const Graph& g, ValueId value) {
+std::optional<Reason> why_no_split_views(const Graph& g, ValueId value) {
   return Collector(g, value).why();
 }
 
 void make_split_views(Graph& g, ValueId value) {
   const Collector found(g, value);
   const std::vector<Part>& parts = found.parts;
-  if (!found.why().empty()) return;
+  if (found.why()) return;
   const auto channels = static_cast<std::size_t>(g.type(value).shape[1]);
   const ir::Quantizer first = *g.node(parts[0].view).quantizer;
   ir::Quantizer q = first;

@@ -9,15 +9,16 @@
 //   Says   collect, slices
 #pragma once
 
-#include <string>
+#include <optional>
 
+#include "base/reason.h"
 #include "ir/graph.h"
 
 namespace octavo::plan {
 
-/// Empty if the views of `value` can be made one; else the condition that fails, with the values.
-[[nodiscard]] std::string why_no_split_views(const ir::Graph& g, ir::ValueId value);
-/// Rewrites it. Call only when why_no_split_views is empty.
+/// Nothing if the views of `value` can be made one; else the condition that fails, with the values.
+[[nodiscard]] std::optional<Reason> why_no_split_views(const ir::Graph& g, ir::ValueId value);
+/// Rewrites it. Call only when why_no_split_views gives nothing.
 void make_split_views(ir::Graph& g, ir::ValueId value);
 
 }  // namespace octavo::plan

@@ -253,7 +253,7 @@ class Placer {
     }
   }
 
-  // Consumers first: hand wishes on to the sources.
+  // Consumers first: pass wishes on to the sources.
   void push(NodeId id) {
     const Node& n = g_.node(id);
     for (const ValueId v : n.outputs) {
@@ -294,7 +294,7 @@ class Placer {
     }
   }
 
-  // Producers first: settle every home.
+  // Producers first: settle every allocation.
   Status pull(NodeId id) {
     const Node& n = g_.node(id);
     for (const ValueId v : n.outputs) {
@@ -310,23 +310,21 @@ class Placer {
 
   Status settle(const Node& n, Key key) {
     const ValueId v = key.first;
-    Home& home = out_.homes[key];
+    Allocation& at = out_.allocations[key];
     const std::vector<TensorRef>& forced = forced_[key];
     if (group_made(v)) {
       for (const TensorRef& want : forced) {
-        if (direct_.contains(v) || storable(n, want)) home.refs.push_back(want);
+        if (direct_.contains(v) || storable(n, want)) at.refs.push_back(want);
       }
-      if (home.refs.empty()) home.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
+      if (at.refs.empty()) at.refs.push_back(allocate(key, natural_[static_cast<std::size_t>(v)]));
       for (const TensorRef& want : forced) {
         if (!direct_.contains(v) && !storable(n, want)) {
-          home.copies.push_back(
-              {key, home.refs[0], want,
-               fmt::format("the target has channel stride {}, image kernels store channels side by side", want.strides[1])});
+          at.copies.push_back({key, at.refs[0], want, because<Cause::store_needs_channels_last>(want.strides[1])});
         }
       }
       return {};
     }
-    if (n.op == Op::input) return copies_of(key, home, input_ref_.at(v), "a network input is read again as part of another tensor");
+    if (n.op == Op::input) return copies_of(key, at, input_ref_.at(v), because<Cause::input_is_part_of_another>());
     if (n.op == Op::constant) {
       ir::Tensor t = n.payload;
       if (n.quantizer && key.second == Repr::raw) t = decoded(n);
@@ -340,27 +338,27 @@ class Placer {
         t = u;
       }
       TensorRef r = ref_of(key, out_.add_constant(t, g_.value(v).name), ir::dense_strides(t.shape()));
-      return copies_of(key, home, r, "a constant is part of a concatenated tensor");
+      return copies_of(key, at, r, because<Cause::constant_is_part_of_another>());
     }
     if (n.op == Op::dequantize && key.second == Repr::codes) {  // the codes are there: another name for the same bytes
-      home.after.push_back({n.inputs[0], Repr::raw});
-      return copies_of(key, home, relabel(out_.homes.at({n.inputs[0], Repr::raw}).refs[0], ref_of(key, -1, {})),
-                       "codes that the caller gives are part of another tensor");
+      at.after.push_back({n.inputs[0], Repr::raw});
+      return copies_of(key, at, relabel(out_.allocations.at({n.inputs[0], Repr::raw}).refs[0], ref_of(key, -1, {})),
+                       because<Cause::given_codes_are_part_of_another>());
     }
-    if (!is_alias(n)) return fail(ErrorKind::internal, fmt::format("no home for \"{}\"", g_.value(v).name));
-    for (const ValueId in : n.inputs) home.after.push_back({in, key.second});
+    if (!is_alias(n)) return fail(ErrorKind::internal, fmt::format("no allocation for \"{}\"", g_.value(v).name));
+    for (const ValueId in : n.inputs) at.after.push_back({in, key.second});
     if (n.op == Op::concat) {
-      home.refs.push_back(forced[0]);
+      at.refs.push_back(forced[0]);
       for (std::size_t i = 1; i < forced.size(); ++i) {
-        home.copies.push_back({key, forced[0], forced[i], "the concatenated tensor is wanted in a second place"});
+        at.copies.push_back({key, forced[0], forced[i], because<Cause::concatenation_wanted_twice>()});
       }
       return {};
     }
     if (pushed_.contains(key)) {
-      home.refs.push_back(forced[0]);
+      at.refs.push_back(forced[0]);
       return {};
     }
-    const TensorRef source = out_.homes.at({n.inputs[0], key.second}).refs[0];
+    const TensorRef source = out_.allocations.at({n.inputs[0], key.second}).refs[0];
     std::optional<TensorRef> r;
     switch (n.op) {
       case Op::transpose: r = permuted(source, ir::get_ints(n.attrs, "perm")); break;
@@ -372,14 +370,13 @@ class Placer {
       TensorRef dense = allocate(key, natural_[static_cast<std::size_t>(v)]);
       if (!reshaped(dense, source.dims)) dense.strides = ir::dense_strides(dense.dims);
       const TensorRef as_source = *reshaped(dense, source.dims);
-      home.copies.push_back({{n.inputs[0], key.second},
-                             source,
-                             relabel(as_source, source),
-                             fmt::format("reshape {} to {} cannot be expressed by strides on the channel-last layout",
-                                         ir::to_string(source.dims), ir::to_string(g_.type(v).shape))});
+      at.copies.push_back({{n.inputs[0], key.second},
+                           source,
+                           relabel(as_source, source),
+                           because<Cause::reshape_not_strided>(ir::to_string(source.dims), ir::to_string(g_.type(v).shape))});
       r = dense;
     }
-    return copies_of(key, home, relabel(*r, ref_of(key, -1, {})), "a slice or moved tensor is part of another tensor or an output");
+    return copies_of(key, at, relabel(*r, ref_of(key, -1, {})), because<Cause::moved_tensor_is_part_of_another>());
   }
 
   // Image kernels keep channels in vector lanes: they store them side by side, and a copy transposes.
@@ -392,11 +389,11 @@ class Placer {
     return !image || want.strides[1] == 1;
   }
 
-  Status copies_of(Key key, Home& home, const TensorRef& base, const char* why) {
-    home.refs.push_back(base);
+  Status copies_of(Key key, Allocation& at, const TensorRef& base, const Reason& why) {
+    at.refs.push_back(base);
     const std::vector<TensorRef>& forced = forced_[key];
     for (std::size_t i = 0; i < forced.size(); ++i) {
-      if (!satisfied_.contains({key, i})) home.copies.push_back({key, base, forced[i], why});
+      if (!satisfied_.contains({key, i})) at.copies.push_back({key, base, forced[i], why});
     }
     return {};
   }

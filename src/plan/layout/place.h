@@ -35,14 +35,15 @@ namespace octavo::plan {
 
 using Key = std::pair<ir::ValueId, Repr>;
 
-/// A copy that placement could not avoid: `from` (a key's home) into `to`, element by element in the same logical dims.
+/// A copy that placement could not avoid: `from` (where a key's value lies) into `to`, element by element in the same logical dims.
 struct Copy {
   Key source;  ///< whose data it is (must be ready first)
   region::TensorRef from, to;
-  std::string reason;
+  Reason reason;
 };
 
-struct Home {
+/// Where a value lies in one representation.
+struct Allocation {
   std::vector<region::TensorRef>
       refs;                  ///< refs[0]: where readers look. Group results are stored to all; others are copied to the rest
   std::vector<Key> after;    ///< keys that must be ready before this one is (sources of aliases, concat operands)
@@ -50,7 +51,7 @@ struct Home {
 };
 
 struct Placement {
-  std::map<Key, Home> homes;
+  std::map<Key, Allocation> allocations;
   std::vector<region::Buffer> buffers;
   std::vector<region::Binding> inputs, outputs;
   std::map<std::uint64_t, region::BufferId> constants;  ///< by content hash

@@ -25,6 +25,19 @@ bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
+/// For errors of rules that cannot be kept.
+std::string stated(const Reason& why) {
+  const auto tensor = [&] { return std::get<std::string>(why.values[0]); };
+  switch (why.cause) {
+    case Cause::tensor_without_range: return fmt::format("tensor \"{}\" has no range", tensor());
+    case Cause::tensor_kept_by_rule: return fmt::format("a rule keeps tensor \"{}\" in another type", tensor());
+    case Cause::weights_not_float_constant: return fmt::format("its weights \"{}\" are not a float32 constant", tensor());
+    case Cause::input_not_float_activation: return fmt::format("its input \"{}\" is not a float32 activation", tensor());
+    case Cause::type_not_allowed: return "int8 is not among the allowed types";
+    default: return std::string(name_of(why.cause));
+  }
+}
+
 class Permitter {
  public:
   Permitter(Graph& g, const PlanOptions& options, const PermitChoices& choices)
@@ -202,16 +215,15 @@ class Permitter {
   }
 
   /// The scale by which `v` may be read, if any, after the user's rules about tensors.
-  std::optional<float> range_of(ValueId v, std::string& why) {
+  std::optional<float> range_of(ValueId v, std::optional<Reason>& why) {
     const ir::Value& value = g_.value(v);
     for (const PrecisionRule& rule : options_.precisions) {
       if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
-        why =
-            fmt::format("tensor \"{}\" is kept {} by the rule \"{}={}\"", value.name, rule.precision, rule.pattern, rule.precision);
+        why = because<Cause::tensor_kept_by_rule>(value.name, rule.precision, rule.pattern);
         return std::nullopt;
       }
     }
-    if (!value.range) why = fmt::format("tensor \"{}\" has no range", value.name);
+    if (!value.range) why = because<Cause::tensor_without_range>(value.name);
     return value.range;
   }
 
@@ -224,7 +236,7 @@ class Permitter {
   bool read_through(NodeId id, std::size_t slot) {
     const ValueId v = g_.node(id).inputs[slot];
     if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
-    std::string why;
+    std::optional<Reason> why;
     const auto scale = range_of(v, why);
     if (!scale) return false;
     auto& made = views_[{v, *scale}].id;
@@ -262,76 +274,78 @@ class Permitter {
       report_.demanded.insert(n.origin.begin(), n.origin.end());
       return {};
     }
-    std::string why;
+    std::optional<Reason> why;
     if (rule != nullptr && rule->precision != "int8") {
-      why = fmt::format("kept {} by the rule \"{}={}\"", rule->precision, rule->pattern, rule->precision);
+      why = because<Cause::kept_by_rule>(rule->precision, rule->pattern);
     } else if (!options_.allowed.contains("int8")) {
-      why = "int8 is not among the allowed types";
+      why = because<Cause::type_not_allowed>("int8");
     } else if (choices_.keep_float.contains(name)) {
       const auto given = choices_.why.find(name);
-      why = given == choices_.why.end() ? "float32 was measured faster" : given->second;
+      why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
     } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
-      why = fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+      why = because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
       read_through(id, 0);
       code_weights(id, n);
       ++report_.int8_layers;
       report_.layers.insert(name);
-      if (bfloat16_allowed() && why_no_bfloat16(n).empty()) report_.may_bfloat16.insert(name);
+      if (bfloat16_allowed() && !why_no_bfloat16(n)) report_.may_bfloat16.insert(name);
       report_.permitted.insert(n.origin.begin(), n.origin.end());
       return {};
     }
+    if (!why) why = because<Cause::input_not_float_activation>(g_.value(n.inputs[0]).name);  // it lies on a grid already
     if (rule != nullptr && rule->precision == "int8") {
       return fail(ErrorKind::usage,
                   fmt::format("precision: the rule \"{}=int8\" cannot be kept for node \"{}\": {}\n  give the tensor a range, "
                               "or remove the rule",
-                              rule->pattern, name, why));
+                              rule->pattern, name, stated(*why)));
     }
     OCTAVO_TRY(const bool small, bfloat16(id, n, name, rule));
     ++(small ? report_.bfloat16_layers : report_.float_layers);
     if (!g_.value(n.inputs[0]).range) report_.missing.push_back(g_.value(n.inputs[0]).name);
-    for (const std::string& origin : n.origin) report_.why_float[origin] = why;
+    for (const std::string& origin : n.origin) report_.why_float.insert_or_assign(origin, *why);
     return {};
   }
 
   [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
 
-  [[nodiscard]] std::string why_no_bfloat16(const Node& n) const {
+  [[nodiscard]] std::optional<Reason> why_no_bfloat16(const Node& n) const {
     if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
-      return fmt::format("its weights \"{}\" are not a float32 constant", g_.value(n.inputs[1]).name);
+      return because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
-      return fmt::format("its input \"{}\" is not a float32 activation", g_.value(n.inputs[0]).name);
-    return "";
+      return because<Cause::input_not_float_activation>(g_.value(n.inputs[0]).name);
+    return std::nullopt;
   }
 
   /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so.
   Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
-    std::string why;
+    std::optional<Reason> why;
     const std::string& data = g_.value(n.inputs[0]).name;
     const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(),
                                         [&](const PrecisionRule& r) { return !data.empty() && matches(r.pattern, data); });
     if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
     if (rule != nullptr && rule->precision == "float32") return false;
     if (rule != nullptr && rule->precision == "bfloat16") {
-      why = fmt::format("asked for by the rule \"{}={}\"", rule->pattern, rule->precision);
+      why = because<Cause::asked_for_by_rule>(rule->precision, rule->pattern);
     } else if (!bfloat16_allowed()) {
       return false;
     } else if (!options_.allowed.contains("float32")) {
-      why = "float32 is not among the allowed types";
+      why = because<Cause::type_not_allowed>("float32");
     } else if (choices_.bfloat16.contains(name)) {
-      why = "bfloat16 was measured faster";
+      const auto given = choices_.why.find(name);
+      why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
     }
-    const std::string impossible = why_no_bfloat16(n);
-    if (impossible.empty()) report_.may_bfloat16.insert(name);
-    if (why.empty()) return false;
-    if (!impossible.empty()) {
+    const std::optional<Reason> impossible = why_no_bfloat16(n);
+    if (!impossible) report_.may_bfloat16.insert(name);
+    if (!why) return false;
+    if (impossible) {
       if (rule == nullptr) return false;
       return fail(ErrorKind::usage,
                   fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule", rule->pattern,
-                              rule->precision, name, impossible));
+                              rule->precision, name, stated(*impossible)));
     }
     mark_narrow(g_.node(id));
-    for (const std::string& origin : n.origin) report_.bfloat16[origin] = why;
+    for (const std::string& origin : n.origin) report_.bfloat16.insert_or_assign(origin, *why);
     return true;
   }
 

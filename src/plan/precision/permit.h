@@ -5,7 +5,7 @@
 // channel), operands of other regions' epilogues, pooling. Ranges travel forward through operators that move or select elements
 // (a concatenation has the widest of its parts), relu and clip, and backwards through transpose and reshape.
 // What has no range stays float, and its name is the reason. After this pass a network with permitted views is an ordinary one: the
-// laws, the questions and the plan are those of the same network with Q/DQ on the same tensors.
+// laws, the choices and the plan are those of the same network with Q/DQ on the same tensors.
 #pragma once
 
 #include <map>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
@@ -20,16 +21,16 @@
 namespace octavo::plan {
 
 struct PermitReport {
-  std::map<std::string, std::string> why_float;  ///< ONNX node of an anchor -> why it stays float
-  std::set<std::string> permitted;               ///< ONNX nodes of anchors that became int8
-  std::set<std::string> demanded;                ///< ONNX nodes of anchors that the model's own Q/DQ make int8
-  std::vector<std::string> unmatched;            ///< names of ranges that no tensor has
-  std::vector<std::string> unusable;             ///< names of ranges that are 0 or not finite: no view can have that scale
-  std::set<std::string> inner;   ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
-  std::set<std::string> layers;  ///< names of the operators in `permitted`, one each, as PermitChoices takes them
+  std::map<std::string, Reason> why_float;  ///< ONNX node of an anchor -> why it stays float
+  std::set<std::string> permitted;          ///< ONNX nodes of anchors that became int8
+  std::set<std::string> demanded;           ///< ONNX nodes of anchors that the model's own Q/DQ make int8
+  std::vector<std::string> unmatched;       ///< names of ranges that no tensor has
+  std::vector<std::string> unusable;        ///< names of ranges that are 0 or not finite: no view can have that scale
+  std::set<std::string> inner;              ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
+  std::set<std::string> layers;             ///< names of the operators in `permitted`, one each, as PermitChoices takes them
   /// Weighted operators whose types allow bfloat16 (where int8 is not demanded), and those that compute in it with the reason.
   std::set<std::string> may_bfloat16;
-  std::map<std::string, std::string> bfloat16;
+  std::map<std::string, Reason> bfloat16;
   std::set<std::string> others;  ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
   int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0;  ///< weighted operators, each counted once
   std::vector<std::string> missing;  ///< tensors read by weighted operators without a range
@@ -45,9 +46,9 @@ struct PermitChoices {
   /// The activation behind these reads their result through its range, though no region ends there: one more rounding, as Q/DQ
   /// between a convolution and its activation demands, for a table instead of arithmetic.
   std::set<std::string> inner;
-  bool all_inner = false;                       ///< all that can be
-  std::set<std::string> bfloat16 = {};          ///< these compute in bfloat16 where they are not int8, if it is allowed
-  std::map<std::string, std::string> why = {};  ///< for nodes in `keep_float`: instead of "float32 was measured faster"
+  bool all_inner = false;                  ///< all that can be
+  std::set<std::string> bfloat16 = {};     ///< these compute in bfloat16 where they are not int8, if it is allowed
+  std::map<std::string, Reason> why = {};  ///< for nodes in `keep_float` that a plan keeps so; the others are only priced
 };
 
 /// Inserts the views. Normalization is not to be folded into the weights before: codes are made of the weights that the model

@@ -7,11 +7,12 @@
 #include <map>
 #include <optional>
 
-#include "plan/advice/node_times.h"
 #include "plan/precision/error_limit.h"
+#include "plan/precision/node_times.h"
 #include "plan/precision/permit_error.h"
-#include "plan/search/margins.h"
+#include "plan/search/choose.h"
 #include "plan/search/price.h"
+#include "plan/search/whole_runs.h"
 
 namespace octavo::plan {
 namespace {
@@ -21,12 +22,25 @@ using Names = std::set<std::string>;
 constexpr std::size_t kMostUnits = 256;  // of --max-error
 constexpr std::size_t kMostTrials = 16;  // layers tried in bfloat16 one by one, where all together do not pay
 
+const std::string& name_of_chosen(const region::Decision& d) {
+  return d.candidates[d.chosen].name;
+}
+
+/// Position of a candidate by its name; 0, the default, where it is none.
+std::size_t index_of(const region::Decision& d, std::string_view name) {
+  for (std::size_t i = 0; i < d.candidates.size(); ++i) {
+    if (d.candidates[i].name == name) return i;
+  }
+  return 0;
+}
+
 class Chooser {
  public:
   explicit Chooser(const PrecisionWork& work)
       : work_(work),
-        options_(work.options),
-        pricer_(work.providers, work.costs),
+        context_(work.context),
+        options_(work.context.options),
+        pricer_(work.context),
         wide_(!options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16" : "float32") {}
 
   Result<Precisions> run() {
@@ -35,7 +49,7 @@ class Chooser {
     const PermitReport& made = out_.form.permitted;
     if (options_.max_error && !(made.permitted.empty() && made.others.empty() && made.bfloat16.empty()))
       OCTAVO_CHECK(keep_within_error());
-    OCTAVO_TRY(out_.searched, search(out_.form.graph, work_.providers, options_, work_.costs));
+    OCTAVO_TRY(out_.searched, search(out_.form.graph, context_));
     const PermitReport& report = out_.form.permitted;
     const bool open = !report.permitted.empty() || !report.may_bfloat16.empty();
     if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
@@ -58,45 +72,44 @@ class Chooser {
     OCTAVO_CHECK(choose());
     if (!changed_) return {};
     Realized was = before.searched.best, is = out_.searched.best;
-    OCTAVO_CHECK(work_.finish(was));
-    OCTAVO_CHECK(work_.finish(is));
-    OCTAVO_TRY(const auto times, work_.costs.compare(was.plan, is.plan));
-    if (!times || times->second < kWhole * times->first) return {};
+    OCTAVO_CHECK(finish(was.plan, context_));
+    OCTAVO_CHECK(finish(is.plan, context_));
+    OCTAVO_TRY(const auto times, run_in_turn(was.plan, is.plan, context_));
+    if (!times || times->faster()) return {};
     out_ = before;
     choices_ = choices_before;
-    const auto take_back = [&](region::Decision& d, const std::string& chosen) {
-      if (d.chosen == chosen) return;
-      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
-                             times->second * 1e6, times->first * 1e6);
-      d.chosen = chosen;
-    };
     for (auto& [node, d] : decisions_) {
       const auto had = decisions_before.find(node);
-      take_back(d, had == decisions_before.end() ? d.answers[0].name : had->second.chosen);
+      take_back(d, had == decisions_before.end() ? 0 : index_of(d, name_of_chosen(had->second)), *times);
     }
-    for (region::Decision& d : inner_) take_back(d, d.answers[0].name);
+    for (region::Decision& d : inner_) take_back(d, 0, *times);
     return {};
   }
 
   /// What a rule or the allowed types demand in bfloat16 must have a kernel: nothing slower is taken for it silently.
   Status demanded_kernels() {
     if (out_.form.permitted.bfloat16.empty()) return {};
-    OCTAVO_TRY(const Realized made, realize(out_.form.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const Realized made, realize(out_.form.graph, {}, context_));
     for (const region::Region& r : made.plan.regions) {
       if (r.precision != "bfloat16") continue;
-      const std::string why = why_no_kernel(r, made.plan, work_.providers);
-      if (why.empty()) continue;
+      const Reasons refused = refusals_of(r, made.plan, context_);
+      if (refused.empty()) continue;
+      std::string list;
+      for (const Reason& why : refused) {
+        if (why.cause == Cause::kernel_refused)
+          list += fmt::format("\n  {}: {}", std::get<std::string>(why.values[0]), std::get<std::string>(why.values[1]));
+      }
       return fail(ErrorKind::unsupported,
-                  fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can: {}\n  allow float32 "
+                  fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can:{}\n  allow float32 "
                               "as well, or drop the rule that asks for bfloat16",
-                              r.name, why));
+                              r.name, list));
     }
     return {};
   }
 
   region::Decision& decision(const std::string& node) {
     region::Decision& d = decisions_[node];
-    d.kind = "precision";
+    d.choice = "precision";
     d.where = node;
     d.onnx_nodes = {node};
     return d;
@@ -109,17 +122,17 @@ class Chooser {
     }
     return meter_->error(g);
   }
-  /// Empty, or why a cheaper form is not taken.
-  Result<std::string> beyond_error(const ir::Graph& g) {
-    if (!options_.max_error) return std::string();
+  /// Nothing, or why the cheaper `candidate` is not taken.
+  Result<std::optional<Reason>> beyond_error(const ir::Graph& g, std::string_view candidate) {
+    if (!options_.max_error) return std::nullopt;
     OCTAVO_TRY(const double e, error(g));
-    if (e <= *options_.max_error) return std::string();
-    return fmt::format("costs less, but the outputs' error becomes {:.4g}, above --max-error {}", e, *options_.max_error);
+    if (e <= *options_.max_error) return std::nullopt;
+    return because<Cause::beyond_max_error>(candidate, e, *options_.max_error);
   }
 
   Result<Realized> plan_of(const PermitChoices& choices) {
     OCTAVO_TRY(const Form form, work_.form(choices));
-    return realize(form.graph, {}, work_.providers, options_);
+    return realize(form.graph, {}, context_);
   }
 
   Status keep_within_error() {
@@ -138,9 +151,9 @@ class Chooser {
       c.keep_float = in_float;
       return work_.form(c);
     };
-    OCTAVO_TRY(const Realized integer, realize(out_.form.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const Realized integer, realize(out_.form.graph, {}, context_));
     OCTAVO_TRY(const Form float_form, form_with(nodes));
-    OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const Realized as_float, realize(float_form.graph, {}, context_));
     OCTAVO_TRY(const NodeTimes integers, node_times(pricer_, integer.plan, nodes, false));
     OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes, false));
     const auto seconds = [](const NodeTimes& t, const std::string& node) { return t.contains(node) ? t.at(node) : -1.0; };
@@ -160,18 +173,16 @@ class Chooser {
     if (found.kept.empty()) return {};
     for (const std::size_t u : found.kept) {
       for (const std::string& node : units[u].nodes) {
-        const std::string why = fmt::format(
-            "kept {} for --max-error {}: in int8 {} changes the outputs by {:.4g} of their "
-            "largest magnitude",
-            wide_, *options_.max_error, units[u].nodes.size() == 1 ? "it alone" : "it with its neighbours", units[u].alone);
+        const Reason why = units[u].nodes.size() == 1
+                               ? because<Cause::kept_for_max_error>(wide_, *options_.max_error, units[u].alone)
+                               : because<Cause::kept_with_neighbours_for_max_error>(wide_, *options_.max_error, units[u].alone);
         choices_.keep_float.insert(node);
-        choices_.why[node] = why;
+        choices_.why.insert_or_assign(node, why);
         region::Decision& d = decision(node);
-        d.answers = {{"int8", seconds(integers, node), fmt::format("permitted; error {:.4g}", units[u].alone)},
-                     {wide_, seconds(floats, node), ""}};
-        d.chosen = wide_;
-        d.reason = fmt::format("{} ({:.4g} with every permitted layer in int8, {:.4g} as chosen; {} evaluations)", why,
-                               found.before, found.after, found.evaluations);
+        d.candidates = {{"int8", seconds(integers, node), {because<Cause::permitted_with_error>(units[u].alone)}},
+                        {wide_, seconds(floats, node)}};
+        d.chosen = 1;
+        d.reasons = {why, because<Cause::max_error_search>(found.before, found.after, found.evaluations)};
       }
     }
     OCTAVO_TRY(out_.form, work_.form(choices_));
@@ -191,26 +202,25 @@ class Chooser {
     return out;
   }
 
-  /// Takes a form if its plan costs less by `margin` seconds and keeps --max-error; otherwise says why not.
-  Result<std::string> try_choices(PermitChoices trial, double margin) {
+  /// Takes a form if its plan costs less by `margin` seconds and keeps --max-error; otherwise says why `candidate` is not taken.
+  Result<std::optional<Reason>> try_choices(PermitChoices trial, double margin, std::string_view candidate) {
     OCTAVO_TRY(Form changed, work_.form(trial));
-    OCTAVO_TRY(Searched found, search(changed.graph, work_.providers, options_, work_.costs));
-    if (found.best_seconds >= out_.searched.best_seconds - margin)
-      return std::string("costs less alone, but not with what it needs around it");
-    OCTAVO_TRY(std::string refused, beyond_error(changed.graph));
-    if (!refused.empty()) return refused;
+    OCTAVO_TRY(Searched found, search(changed.graph, context_));
+    if (found.best_seconds >= out_.searched.best_seconds - margin) return because<Cause::gain_lost_around>(candidate);
+    OCTAVO_TRY(std::optional<Reason> refused, beyond_error(changed.graph, candidate));
+    if (refused) return refused;
     changed_ = true;
     choices_ = std::move(trial);
     out_.searched = std::move(found);
     out_.form = std::move(changed);
-    return std::string();
+    return std::nullopt;
   }
 
   // Candidate precision:  conv(view(x)) that a range permits  <==>  conv(x) in float32  <==>  conv(bf16(x)) in bfloat16
   //   Why    a range permits int8, it does not demand it: where float32 is faster with all that it needs around it, it stays. Where
   //          bfloat16 is allowed it halves the bytes of float32 and doubles the products an instruction.
   //   Exact  not bit for bit: the permitted view, or data and weights in bfloat16, are one rounding each, which --max-error bounds.
-  //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never asked of a layer that Q/DQ nodes make int8.
+  //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never raised for a layer that Q/DQ nodes make int8.
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
   //          wins there is a plan tried with it. Default: int8 where a range permits it, else float32.
   Status choose_float(const Names nodes) {
@@ -224,22 +234,22 @@ class Chooser {
       const auto other = floats.find(node);
       if (other == floats.end()) continue;
       region::Decision& d = decision(node);
-      if (d.answers.size() < 3) {  // not asked about bfloat16
-        d.chosen = "int8";
-        d.reason = "permitted, and not more than 2 % slower";
-        d.answers = {{"int8", seconds, "permitted"}, {wide_, other->second, ""}};
+      if (d.candidates.size() < 3) {  // bfloat16 was no candidate
+        d.chosen = 0;
+        d.reasons = {because<Cause::not_slower>("int8", kPartPercent)};
+        d.candidates = {{"int8", seconds, {because<Cause::int8_permitted>()}}, {wide_, other->second}};
       }
       if (other->second >= seconds * kPart) continue;
       PermitChoices trial = choices_;
       trial.keep_float.insert(node);
-      trial.why[node] = fmt::format("{} was measured faster", wide_);
-      OCTAVO_TRY(const std::string refused, try_choices(std::move(trial), (1 - kPart) * seconds));
-      if (!refused.empty()) {
-        d.reason = fmt::format("{} {}", wide_, refused);
+      trial.why.insert_or_assign(node, because<Cause::faster_by_parts>(wide_, context_.times()));
+      OCTAVO_TRY(const auto refused, try_choices(std::move(trial), (1 - kPart) * seconds, wide_));
+      if (refused) {
+        d.reasons = {*refused};
         continue;
       }
-      d.chosen = wide_;
-      d.reason = fmt::format("permitted, but {} is faster", wide_);
+      d.chosen = index_of(d, wide_);
+      d.reasons = {because<Cause::permitted_but_slower>(wide_)};
     }
     return {};
   }
@@ -259,12 +269,12 @@ class Chooser {
     OCTAVO_TRY(const NodeTimes floats, node_times(pricer_, as_float.plan, nodes));
     OCTAVO_TRY(const NodeTimes now, node_times(pricer_, out_.searched.defaults.plan, nodes));
     OCTAVO_TRY(Realized as_small, plan_of(small));
-    std::map<std::string, std::string> impossible;
+    std::map<std::string, Reasons> impossible;
     for (const region::Region& r : as_small.plan.regions) {
       if (r.precision != "bfloat16") continue;
-      const std::string why = why_no_kernel(r, as_small.plan, work_.providers);
+      const Reasons refused = refusals_of(r, as_small.plan, context_);
       for (const std::string& node : r.onnx_nodes) {
-        if (!why.empty() && nodes.contains(node)) impossible[node] = why;
+        if (!refused.empty() && nodes.contains(node)) impossible[node] = refused;
       }
     }
     for (const auto& [node, why] : impossible) small.bfloat16.erase(node);
@@ -282,55 +292,56 @@ class Chooser {
     std::vector<Gain> gains;
     for (const std::string& node : nodes) {
       const bool integer = out_.form.permitted.layers.contains(node);
-      const bool limited = decisions_.contains(node);  // --max-error forbids int8: its answer and its error stay in the list
+      const bool limited = decisions_.contains(node);  // --max-error forbids int8: that candidate and its error stay in the list
       const auto current = now.find(node), plain = floats.find(node);
       const auto half = smalls.find(node);
       if (current == now.end() || plain == floats.end()) continue;
       if (half == smalls.end() && !impossible.contains(node)) continue;
       region::Decision& d = decision(node);
       if (!limited) {
-        d.answers.clear();
-        if (integer) d.answers.push_back({"int8", current->second, "permitted"});
-        d.answers.push_back({"float32", plain->second, ""});
-        d.chosen = d.answers[0].name;
-        d.reason = integer ? "permitted, and not more than 2 % slower" : "float32 is not more than 2 % slower";
+        d.candidates.clear();
+        if (integer) d.candidates.push_back({"int8", current->second, {because<Cause::int8_permitted>()}});
+        d.candidates.push_back({"float32", plain->second});
+        d.chosen = 0;
+        d.reasons = {because<Cause::not_slower>(integer ? "int8" : "float32", kPartPercent)};
       }
       if (half == smalls.end()) {
-        d.answers.push_back({"bfloat16", -1, "not possible: " + impossible[node]});
-        if (!limited && !integer) d.reason = "no kernel here computes it in bfloat16";
+        d.candidates.push_back({"bfloat16", -1, impossible[node]});
+        if (!limited && !integer) d.reasons = {because<Cause::no_kernel_in_type>("bfloat16")};
         continue;
       }
-      d.answers.push_back({"bfloat16", half->second, "data and weights rounded to bfloat16"});
+      d.candidates.push_back({"bfloat16", half->second, {because<Cause::operands_rounded>("bfloat16")}});
       const double least = integer ? std::min(current->second, plain->second) : current->second;
       if (half->second < least * kPart) {
         gains.push_back({node, current->second - half->second, current->second});
       }
     }
-    // Neighbours share tensors, so all together first; then one by one, the largest gain first.
+    // Neighbours share tensors, so all of them first; then one by one, the largest gain first.
     std::stable_sort(gains.begin(), gains.end(), [](const Gain& a, const Gain& b) { return a.seconds > b.seconds; });
     const auto with = [&](const Names& more) {
       PermitChoices trial = choices_;
       for (const std::string& node : more) {
         trial.bfloat16.insert(node);
         trial.keep_float.insert(node);
-        trial.why.emplace(node, "bfloat16 was measured faster");  // --max-error may have said why already
+        trial.why.emplace(node,
+                          because<Cause::faster_by_parts>("bfloat16", context_.times()));  // --max-error may have said why already
       }
       return trial;
     };
-    const auto taken = [&](const std::string& node, const std::string& refused) {
+    const auto taken = [&](const std::string& node, const std::optional<Reason>& refused) {
       region::Decision& d = decisions_[node];
-      if (refused.empty()) d.chosen = "bfloat16";
-      d.reason = refused.empty() ? "allowed, and faster by more than 2 %" : "bfloat16 " + refused;
+      if (!refused) d.chosen = index_of(d, "bfloat16");
+      d.reasons = {refused ? *refused : because<Cause::faster_and_allowed>("bfloat16", kPartPercent)};
     };
     Names all;
     double sum = 0;
     for (const Gain& g : gains) all.insert(g.node), sum += g.of;
     if (all.empty()) return {};
-    OCTAVO_TRY(std::string refused, try_choices(with(all), (1 - kPart) * sum));
+    OCTAVO_TRY(std::optional<Reason> refused, try_choices(with(all), (1 - kPart) * sum, "bfloat16"));
     for (const std::string& node : all) taken(node, refused);
-    if (refused.empty() || all.size() == 1) return {};
+    if (!refused || all.size() == 1) return {};
     for (std::size_t i = 0; i < std::min(kMostTrials, gains.size()); ++i) {
-      OCTAVO_TRY(refused, try_choices(with({gains[i].node}), (1 - kPart) * gains[i].of));
+      OCTAVO_TRY(refused, try_choices(with({gains[i].node}), (1 - kPart) * gains[i].of, "bfloat16"));
       taken(gains[i].node, refused);
     }
     return {};
@@ -347,7 +358,7 @@ class Chooser {
     OCTAVO_TRY(const Form every, work_.form(all));
     const Names& nodes = every.permitted.inner;
     if (nodes.empty()) return {};
-    OCTAVO_TRY(const Realized realized, realize(every.graph, {}, work_.providers, options_));
+    OCTAVO_TRY(const Realized realized, realize(every.graph, {}, context_));
     OCTAVO_TRY(const NodeTimes tables, node_times(pricer_, realized.plan, nodes));
     OCTAVO_TRY(const NodeTimes arithmetic, node_times(pricer_, out_.searched.defaults.plan, nodes));
     PermitChoices chosen = choices_;
@@ -355,28 +366,27 @@ class Chooser {
       const auto other = tables.find(node);
       if (other == tables.end()) continue;
       region::Decision d;
-      d.kind = "inner-view";
+      d.choice = "inner-view";
       d.where = node;
       d.onnx_nodes = {node};
-      d.answers = {{"activation in float", seconds, ""},
-                   {"activation through the range of its input", other->second, "one more rounding"}};
-      d.chosen = d.answers[0].name;
-      d.reason = "not more than 2 % cheaper than the default";
+      d.candidates = {{"arithmetic", seconds}, {"table", other->second, {because<Cause::one_more_rounding>()}}};
+      d.reasons = {because<Cause::not_cheaper>(kPartPercent)};
       if (other->second < seconds * kPart) chosen.inner.insert(node);
       inner_.push_back(std::move(d));
     }
     if (chosen.inner.empty()) return {};
     const Names asked = chosen.inner;
-    OCTAVO_TRY(const std::string refused, try_choices(std::move(chosen), 0));
+    OCTAVO_TRY(const auto refused, try_choices(std::move(chosen), 0, "table"));
     for (region::Decision& d : inner_) {
       if (!asked.contains(d.where)) continue;
-      d.reason = refused.empty() ? "permitted, and cheaper by more than 2 %" : refused;
-      if (refused.empty()) d.chosen = d.answers[1].name;
+      d.reasons = {refused ? *refused : because<Cause::faster_and_allowed>("table", kPartPercent)};
+      if (!refused) d.chosen = 1;
     }
     return {};
   }
 
   const PrecisionWork& work_;
+  const PlanContext& context_;
   const PlanOptions& options_;
   Pricer pricer_;
   PermitChoices choices_;

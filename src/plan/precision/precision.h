@@ -1,7 +1,7 @@
 // In which type each weighted operator computes, where the caller's ranges and allowed types leave a choice.
 //
 // First --max-error: as many permitted layers as needed stay float32, by their error a microsecond. Then, from effort 2 on, times
-// decide: the question `precision` (int8, float32, bfloat16) and the question `inner-view`. Where costs can run whole plans, these
+// decide: the choice `precision` (int8, float32, bfloat16) and the choice `inner-view`. Where costs can run whole plans, these
 // have the last word on each type that was chosen.
 #pragma once
 
@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "plan/options.h"
+#include "plan/context.h"
 #include "plan/precision/permit.h"
 #include "plan/search/search.h"
-#include "region/provider.h"
 #include "rewrite/rule.h"
 
 namespace octavo::plan {
@@ -28,10 +27,7 @@ struct PrecisionWork {
   std::function<Result<Form>(const PermitChoices&)> form;
   std::function<Result<ir::Graph>()>
       exact;  ///< the network without any permitted view, in float32: what errors are measured against
-  std::function<Status(Realized&)> finish;  ///< tactics, packed constants, memory: makes a plan that costs can compare
-  const std::vector<const region::Provider*>& providers;
-  const PlanOptions& options;
-  Costs& costs;
+  PlanContext context;
 };
 
 struct Precisions {
@@ -42,7 +38,7 @@ struct Precisions {
 /// Deterministic for deterministic costs. Errors: those of the parts; `unsupported` when bfloat16 is demanded and no kernel here
 /// computes in it; `usage` when not even float32 is within --max-error. Cost: with --max-error, where the default exceeds it, at
 /// most 2 * layers + 12 evaluations of the network by the reference (layers: those that a range permits, element-wise and pooling
-/// operators that read through a range counted, at most 256: beyond, neighbours are taken together); without it none.
+/// operators that read through a range counted, at most 256: beyond, neighbours are taken as one); without it none.
 [[nodiscard]] Result<Precisions> choose_precisions(const PrecisionWork& work);
 
 }  // namespace octavo::plan

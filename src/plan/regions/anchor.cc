@@ -1,7 +1,5 @@
 #include "plan/regions/anchor.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/half.h"
@@ -97,7 +95,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
     builder.set_acc_float(n.outputs[0]);
     builder.may_be_nan = true;
     region.precision = "float32";
-    region.reason = fmt::format("float32 because the weights \"{}\" are not a constant", g.value(n.inputs[1]).name);
+    region.reasons.push_back(because<Cause::weights_at_run_time>(g.value(n.inputs[1]).name));
     return {};
   }
   ir::Tensor weights;
@@ -121,15 +119,15 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   if (kind.integer) {
     builder.set_acc_weighted(n, kind);
     region.precision = "int8";
-    const std::string grid =
-        kind.x.per_tensor() ? ir::to_string(ir::as_u8(kind.x)) : fmt::format("u8 with {} scales, one a channel", kind.x.entries());
-    region.reason = fmt::format("int8: input on {}, weights {} {}", grid, ir::name_of(kind.w.type),
-                                kind.w.per_tensor() ? "per tensor" : "per channel");
+    const std::string_view scales = kind.w.per_tensor() ? "per tensor" : "per channel";
+    region.reasons.push_back(
+        kind.x.per_tensor() ? because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::name_of(kind.w.type), scales)
+                            : because<Cause::integer_anchor_per_channel_input>(kind.x.entries(), ir::name_of(kind.w.type), scales));
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
     region.precision = narrow ? "bfloat16" : "float32";
-    region.reason = narrow ? "bfloat16: data and weights rounded to it, sums in float32" : "float32: " + kind.why_float;
+    add(region.reasons, narrow ? because<Cause::bfloat16_anchor>() : kind.why_float);
   }
   if (narrow) unmark(stage.anchor.attrs);
   return {};
@@ -212,22 +210,22 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
             : std::string(ir::name_of(g.type(n.outputs[0]).dtype) == "f32" ? "float32" : ir::name_of(g.type(n.outputs[0]).dtype));
   if (codes && n.op == Op::avg_pool) {
     builder.set_acc_sum(n, *q, window_counts(g, n));
-    region.reason = "int8: exact integer sum of the codes";
+    region.reasons.push_back(because<Cause::exact_integer_sum>());
   } else if (codes && (n.op == Op::reduce_mean || n.op == Op::reduce_sum)) {
     const std::int64_t window =
         ir::count(g.type(n.inputs[0]).shape) / std::max<std::int64_t>(1, ir::count(g.type(n.outputs[0]).shape));
     const float divisor = n.op == Op::reduce_mean ? static_cast<float>(window) : 1.0F;  // dividing by 1 changes nothing
     builder.set_acc_sum(n, *q, ir::Tensor::scalar<float>(divisor));
-    region.reason = "int8: exact integer sum of the codes";
+    region.reasons.push_back(because<Cause::exact_integer_sum>());
   } else if (codes) {
     if (n.op == Op::pad && ir::get_text(n.attrs, "mode", "constant") == "constant") {
       stage.anchor.attrs["value_code"] = static_cast<std::int64_t>(
           ir::quantize_one(static_cast<float>(ir::get_float(n.attrs, "value")), q->scale[0], q->zero_point[0], 0, 255, q->arith));
     }
     builder.set_acc_codes(n.outputs[0], *q);
-    region.reason = fmt::format("int8: {} selects or moves codes of one grid", ir::name_of(n.op));
+    region.reasons.push_back(because<Cause::codes_moved>(ir::name_of(n.op)));
   } else {
-    region.reason = fmt::format("{}: the input of {} is not on an 8-bit grid that it keeps", region.precision, ir::name_of(n.op));
+    region.reasons.push_back(because<Cause::input_off_kept_grid>(region.precision, ir::name_of(n.op)));
     if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
       builder.set_acc_float(n.outputs[0]);
       builder.may_be_nan = true;

@@ -19,7 +19,7 @@ struct AnchorReader {
   std::function<region::BufferId(const ir::Tensor&, const std::string&)> constant;
 };
 
-/// Fills stage.anchor, tells the builder what acc is, appends the values read to `inputs`, and says precision and reason.
+/// Fills stage.anchor, tells the builder what acc is, appends the values read to `inputs`, and says precision and reasons.
 [[nodiscard]] Status lower_anchor(const ir::Graph& g, const ir::Grids& grids, ir::NodeId anchor, const AnchorReader& reader,
                                   region::Stage& stage, EpilogueBuilder& builder, std::vector<ir::ValueId>& inputs,
                                   region::Region& region);

@@ -1,7 +1,5 @@
 #include "plan/regions/group.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "plan/candidates/narrow.h"
@@ -116,11 +114,12 @@ bool in_program(const Graph& g, const Node& node) {
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return g.type(v).dtype == ir::DType::f32; });
 }
 
-Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled, const std::set<NodeId>& apart) {
+Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled,
+                     const std::map<NodeId, std::string>& apart) {
   Grouping out;
   out.of_node.assign(static_cast<std::size_t>(g.node_capacity()), -1);
   out.depends.assign(static_cast<std::size_t>(g.value_capacity()), -1);
-  out.notes.assign(static_cast<std::size_t>(g.node_capacity()), "");
+  out.notes.assign(static_cast<std::size_t>(g.node_capacity()), std::nullopt);
   const bool fuse = !disabled.contains("fuse-epilogue");
   for (const NodeId id : moves_first(g)) {
     const Node& n = g.node(id);
@@ -139,16 +138,16 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
     const ir::Shape& space = g.type(n.outputs[0]).shape;
     int group = -1;
     if (in_program(g, n)) {
-      std::string& note = out.notes[static_cast<std::size_t>(id)];
+      std::optional<Reason>& note = out.notes[static_cast<std::size_t>(id)];
       if (direct < 0) {
-        note = "its operands are network inputs, constants or moved tensors";
+        note = because<Cause::operands_not_computed>();
       } else if (!fuse) {
-        note = "fuse-epilogue is switched off";
+        note = because<Cause::fusion_disabled>("fuse-epilogue");
       } else if (apart.contains(id)) {
-        note = "a pass of its own was measured cheaper";
+        note = because<Cause::own_pass_chosen>(apart.at(id));
       } else if (out.groups[static_cast<std::size_t>(direct)].space != space) {
-        note = fmt::format("the producing region computes {}, this node {}",
-                           ir::to_string(out.groups[static_cast<std::size_t>(direct)].space), ir::to_string(space));
+        note = because<Cause::producer_shape_differs>(ir::to_string(out.groups[static_cast<std::size_t>(direct)].space),
+                                                      ir::to_string(space));
       } else {
         bool ready = true;
         for (const ValueId v : n.inputs) {
@@ -156,18 +155,18 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
           const bool inside = out.of_node[static_cast<std::size_t>(g.value(v).producer)] == direct;
           if (!inside && out.depends[static_cast<std::size_t>(v)] >= direct) {
             ready = false;
-            note = fmt::format("operand \"{}\" is only ready after the producing region", g.value(v).name);
+            note = because<Cause::operand_ready_later>(g.value(v).name);
           }
         }
         const Group& target = out.groups[static_cast<std::size_t>(direct)];
         const Node* anchor = target.anchor == ir::kNone ? nullptr : &g.node(target.anchor);
         if (ready && anchor && g.type(anchor->outputs[0]).dtype != ir::DType::f32) {
           ready = false;
-          note = "the producing operator has a result that is not float";
+          note = because<Cause::producer_result_not_float>();
         }
         if (ready && anchor && anchor->outputs.size() > 1) {
           ready = false;
-          note = "the producing operator has several results, which it writes itself";
+          note = because<Cause::producer_has_several_results>();
         }
         if (ready) group = direct;
       }
@@ -178,7 +177,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
       out.groups.back().space = space;
       if (!in_program(g, n)) out.groups.back().anchor = id;
     } else {
-      out.notes[static_cast<std::size_t>(id)].clear();
+      out.notes[static_cast<std::size_t>(id)].reset();
     }
     Group& target = out.groups[static_cast<std::size_t>(group)];
     if (target.anchor != id) target.nodes.push_back(id);

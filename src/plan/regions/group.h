@@ -22,6 +22,8 @@
 //   Order  when memory is planned. No switch.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +40,10 @@ struct Group {
 };
 
 struct Grouping {
-  std::vector<Group> groups;       ///< in execution order: a group reads only graph inputs, constants and earlier groups
-  std::vector<int> of_node;        ///< NodeId -> group, -1 for inputs, constants and alias nodes
-  std::vector<int> depends;        ///< ValueId -> latest group it needs, -1 for inputs and constants
-  std::vector<std::string> notes;  ///< NodeId -> why it did not join its producer's group (empty: it did, or had none)
+  std::vector<Group> groups;                 ///< in execution order: a group reads only graph inputs, constants and earlier groups
+  std::vector<int> of_node;                  ///< NodeId -> group, -1 for inputs, constants and alias nodes
+  std::vector<int> depends;                  ///< ValueId -> latest group it needs, -1 for inputs and constants
+  std::vector<std::optional<Reason>> notes;  ///< NodeId -> why it did not join its producer's group (nothing: it did, or had none)
 };
 
 /// transpose, reshape, slice with positive steps, expand and concat move no data by themselves: strides or slices do.
@@ -53,8 +55,8 @@ struct Grouping {
 
 /// Greedy and always good: a pointwise node joins the latest group that directly produces one of its operands when the shapes agree
 /// and its other operands are ready before that group starts.
-/// Nodes in `apart` start a region of their own.
+/// Nodes in `apart` start a region of their own; the choice that wants it is named with each.
 [[nodiscard]] Grouping make_groups(const ir::Graph& g, const std::set<std::string, std::less<>>& disabled,
-                                   const std::set<ir::NodeId>& apart = {});
+                                   const std::map<ir::NodeId, std::string>& apart = {});
 
 }  // namespace octavo::plan

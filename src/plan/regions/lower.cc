@@ -40,8 +40,8 @@ class Lowerer {
   // Emits the copies that make a value readable, sources first.
   Status ensure(Key key) {
     if (!ready_.insert(key).second) return {};
-    const auto found = placement_.homes.find(key);
-    if (found == placement_.homes.end()) return {};  // a constant operand of a concat without wishes
+    const auto found = placement_.allocations.find(key);
+    if (found == placement_.allocations.end()) return {};  // a constant operand of a concat without wishes
     for (const Key& before : found->second.after) OCTAVO_CHECK(ensure(before));
     for (const Copy& c : found->second.copies) {
       OCTAVO_CHECK(ensure(c.source));
@@ -50,11 +50,11 @@ class Lowerer {
     return {};
   }
 
-  void emit_copy(TensorRef from, const TensorRef& to, ValueId source, ValueId target, const std::string& reason,
+  void emit_copy(TensorRef from, const TensorRef& to, ValueId source, ValueId target, Reason reason,
                  std::set<std::string> extra_origin) {
     Region r;
     r.precision = "move";
-    r.reason = reason;
+    r.reasons.push_back(std::move(reason));
     r.onnx_nodes = g_.producer(target).origin;
     r.onnx_nodes.insert(extra_origin.begin(), extra_origin.end());
     for (const auto& [user, slot] : g_.users(target)) r.onnx_nodes.insert(g_.node(user).origin.begin(), g_.node(user).origin.end());
@@ -94,7 +94,7 @@ class Lowerer {
       return r;
     }
     OCTAVO_CHECK(ensure({v, repr}));
-    return placement_.homes.at({v, repr}).refs[0];
+    return placement_.allocations.at({v, repr}).refs[0];
   }
 
   // The same, with channels innermost, as the image kernels need it.
@@ -108,10 +108,7 @@ class Lowerer {
     to.buffer =
         placement_.add_arena(ir::count(r.dims) * static_cast<std::int64_t>(ir::size_of(r.dtype)), g_.value(v).name + " (NHWC)");
     to.strides = channel_last(r.dims);
-    emit_copy(
-        r, to, v, v,
-        fmt::format("its reader needs channels innermost; \"{}\" is stored with channel stride {}", g_.value(v).name, r.strides[1]),
-        {});
+    emit_copy(r, to, v, v, because<Cause::reader_needs_channels_last>(g_.value(v).name, r.strides[1]), {});
     return converted_[{v, repr}] = to;
   }
 
@@ -185,9 +182,9 @@ class Lowerer {
     regions_.push_back(std::move(region));
     for (const ValueId v : made) {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
-        const auto home = placement_.homes.find({v, repr});
-        if (home == placement_.homes.end()) continue;
-        for (const Copy& c : home->second.copies) emit_copy(c.from, c.to, v, v, c.reason, {});
+        const auto allocation = placement_.allocations.find({v, repr});
+        if (allocation == placement_.allocations.end()) continue;
+        for (const Copy& c : allocation->second.copies) emit_copy(c.from, c.to, v, v, c.reason, {});
       }
     }
     return {};
@@ -203,12 +200,12 @@ class Lowerer {
     std::vector<std::int64_t> results;  // which result of the anchor each store takes, where a program does not say it
     for (const ValueId v : made) {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
-        const auto home = placement_.homes.find({v, repr});
-        if (home == placement_.homes.end()) continue;
+        const auto allocation = placement_.allocations.find({v, repr});
+        if (allocation == placement_.allocations.end()) continue;
         const bool typed_result =
             !program_result(v) || (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
         const int value = typed_result ? -1 : builder.stored(v, repr);
-        for (const TensorRef& ref : home->second.refs) {
+        for (const TensorRef& ref : allocation->second.refs) {
           if (!typed_result) stage.program.outputs.push_back({value, ref.dtype});
           stage.stores.push_back(ref);
           region.graph_outputs.push_back(v);
@@ -273,13 +270,11 @@ class Lowerer {
     }
     names.erase(std::unique(names.begin(), names.end()), names.end());
     region.name = fmt::format("{}", fmt::join(names, " + "));
-    std::string members;
-    for (const NodeId id : group.nodes) members += (members.empty() ? "" : ", ") + std::string(ir::name_of(g_.node(id).op));
-    std::string why;
+    std::vector<std::string> members;
+    for (const NodeId id : group.nodes) members.emplace_back(ir::name_of(g_.node(id).op));
     if (group.anchor == ir::kNone) {
-      const std::string& note = grouping_.notes[static_cast<std::size_t>(group.nodes.front())];
-      why = fmt::format("no heavy operator: {} in one pass{}{}", members, note.empty() ? "" : "; not in an earlier region because ",
-                        note);
+      region.reasons.push_back(because<Cause::pointwise_pass>(members));
+      add(region.reasons, grouping_.notes[static_cast<std::size_t>(group.nodes.front())]);
       const bool all_codes =
           std::all_of(stage.stores.begin(), stage.stores.end(), [](const TensorRef& r) { return ir::is_int8(r.dtype); });
       if (all_codes)
@@ -290,9 +285,8 @@ class Lowerer {
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
         region.precision = "float32->bfloat16";
     } else if (!members.empty()) {
-      why = fmt::format("epilogue in registers: {}", members);
+      region.reasons.push_back(because<Cause::epilogue_fused>(members));
     }
-    region.reason = region.reason.empty() ? why : why.empty() ? region.reason : region.reason + "; " + why;
   }
 
   const Graph& g_;

@@ -23,20 +23,20 @@ class Provenance {
   /// Returns true if something was added.
   bool add(NodeId id) {
     const Node& n = g_.node(id);
-    std::set<std::size_t> homes;
+    std::set<std::size_t> owners;
     for (const ValueId v : n.inputs) {
-      if (v != ir::kNone && n.op != ir::Op::constant && !g_.is_constant(v)) merge(homes, g_.producer(v));
+      if (v != ir::kNone && n.op != ir::Op::constant && !g_.is_constant(v)) merge(owners, g_.producer(v));
     }
-    if (homes.empty()) {
+    if (owners.empty()) {
       for (const ValueId v : n.outputs) {
-        for (const auto& [user, slot] : g_.users(v)) merge(homes, g_.node(user));
+        for (const auto& [user, slot] : g_.users(v)) merge(owners, g_.node(user));
       }
     }
     bool added = false;
     for (const std::string& name : n.origin) {
-      if (of_name_.contains(name) || homes.empty()) continue;
-      for (const std::size_t i : homes) regions_[i].onnx_nodes.insert(name);
-      of_name_[name] = homes;
+      if (of_name_.contains(name) || owners.empty()) continue;
+      for (const std::size_t i : owners) regions_[i].onnx_nodes.insert(name);
+      of_name_[name] = owners;
       added = true;
     }
     return added;
@@ -44,10 +44,10 @@ class Provenance {
 
  private:
   /// The regions that some ONNX node of `n` is in.
-  void merge(std::set<std::size_t>& homes, const Node& n) const {
+  void merge(std::set<std::size_t>& owners, const Node& n) const {
     for (const std::string& name : n.origin) {
       const auto found = of_name_.find(name);
-      if (found != of_name_.end()) homes.insert(found->second.begin(), found->second.end());
+      if (found != of_name_.end()) owners.insert(found->second.begin(), found->second.end());
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/layout/memory.h"
 #include "plan/search/price.h"
 #include "region/artifact.h"
 #include "region/key.h"
@@ -13,44 +14,36 @@ using region::Plan;
 using region::Region;
 using region::Stage;
 
-std::string micro(double seconds) {
-  return seconds < 0 ? std::string("not timed") : fmt::format("{:.4g} us", seconds * 1e6);
-}
-
-/// Every offer in words.
-std::vector<region::Alternative> heard(const Ballot& b) {
+/// Every offer with what became of it.
+std::vector<region::Alternative> alternatives_of(const Ballot& b) {
   std::vector<region::Alternative> out;
   for (std::size_t i = 0; i < b.offers.size(); ++i) {
     const region::Offer& o = b.offers[i];
     const TacticTime& t = b.times[i];
     if (!o.refusal.empty()) {
-      out.push_back({o.tactic.name(), "refused: " + o.refusal, -1});
+      out.push_back({o.tactic.name(), because<Cause::tactic_refused>(o.refusal)});
       continue;
     }
-    const bool measured = t.source != "estimate" && t.seconds >= 0;
-    const std::string time = t.seconds < 0
-                                 ? "not timed at this effort"
-                                 : fmt::format("{} {}", t.source == "estimate" ? "estimate" : "measured", micro(t.seconds));
-    out.push_back({o.tactic.name(),
-                   fmt::format("{}{}", static_cast<int>(i) == b.winner ? fmt::format("taken: {}, ", b.why) : "possible, ", time),
-                   measured ? t.seconds : -1});
+    const bool estimate = t.source == "estimate";
+    out.push_back({o.tactic.name(), static_cast<int>(i) == b.winner ? b.why : because<Cause::tactic_possible>(),
+                   estimate ? -1 : t.seconds, estimate ? t.seconds : -1});
   }
   return out;
 }
 
 }  // namespace
 
-Status choose_tactics(Plan& plan, const std::vector<const region::Provider*>& providers, Costs& costs) {
-  plan.cost_source = costs.source();
+Status choose_tactics(Plan& plan, const PlanContext& context) {
+  plan.cost_source = context.costs.source();
   std::vector<char> raw_needed(plan.buffers.size(), 0);
   const auto need = [&](const region::TensorRef& r) { raw_needed[static_cast<std::size_t>(r.buffer)] = 1; };
   for (Region& r : plan.regions) {
-    OCTAVO_TRY(const Ballot ballot, vote(r, plan, providers, costs));
+    OCTAVO_TRY(const Ballot ballot, vote(r, plan, context));
     r.key = region::key(r, plan);
-    r.alternatives = heard(ballot);
+    r.alternatives = alternatives_of(ballot);
     if (ballot.winner < 0) {
       std::string reasons;
-      for (const auto& a : r.alternatives) reasons += fmt::format("\n  {}: {}", a.tactic, a.reason);
+      for (const region::Offer& o : ballot.offers) reasons += fmt::format("\n  {}: {}", o.tactic.name(), o.refusal);
       return fail(ErrorKind::unsupported,
                   fmt::format("no tactic can run region \"{}\":{}\n  please report this model", r.name, reasons));
     }
@@ -74,6 +67,12 @@ Status choose_tactics(Plan& plan, const std::vector<const region::Provider*>& pr
       b.data = ir::Tensor(ir::DType::u8, {0});
     }
   }
+  return {};
+}
+
+Status finish(Plan& plan, const PlanContext& context) {
+  OCTAVO_CHECK(choose_tactics(plan, context));
+  plan_memory(plan);
   return {};
 }
 

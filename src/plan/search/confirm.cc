@@ -1,99 +1,96 @@
 #include "plan/search/confirm.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 
-#include "plan/search/margins.h"
+#include "plan/search/choose.h"
+#include "plan/search/whole_runs.h"
 
 namespace octavo::plan {
 namespace {
 
-using Kinds = std::set<std::string>;
+using Names = std::set<std::string>;  // of choices
 
 struct Trial {
   Realized made;
-  Costs::Pair times;
-  [[nodiscard]] bool pays() const { return times.second < kWhole * times.first; }
+  WholeRuns times;  ///< against the default plan
 };
 
 class Confirmer {
  public:
-  Confirmer(const ConfirmWork& work, Searched& searched) : work_(work), s_(searched) {}
+  Confirmer(const ir::Graph& normalized, const PlanContext& context, Searched& searched)
+      : g_(normalized), context_(context), s_(searched) {}
 
   Status run() {
-    OCTAVO_CHECK(work_.finish(s_.best));
-    if (work_.options.effort < 2 || !s_.changed) return {};
-    OCTAVO_CHECK(work_.finish(s_.defaults));
-    OCTAVO_TRY(const auto all, work_.costs.compare(s_.defaults.plan, s_.best.plan));
-    if (!all || all->second < kWhole * all->first) return {};  // nothing to measure with, or confirmed
-    Kinds kinds, kept;
-    for (const Taken& t : s_.taken) kinds.insert(t.kind);
+    OCTAVO_CHECK(finish(s_.best.plan, context_));
+    if (context_.options.effort < 2 || !s_.changed) return {};
+    OCTAVO_CHECK(finish(s_.defaults.plan, context_));
+    OCTAVO_TRY(const auto all, run_in_turn(s_.defaults.plan, s_.best.plan, context_));
+    if (!all || all->faster()) return {};  // nothing to measure with, or confirmed
+    Names names, kept;
+    for (const Taken& t : s_.taken) names.insert(t.choice);
     std::optional<Trial> best;
-    if (kinds.size() > 1) {
-      for (const std::string& kind : kinds) {
-        OCTAVO_TRY(auto one, trial({kind}));
-        times_[kind] = one.times;
-        if (!one.pays()) continue;
-        kept.insert(kind);
-        if (!best || one.times.second * best->times.first < best->times.second * one.times.first)
-          best = std::move(one), single_ = kind;
+    std::string single;
+    if (names.size() > 1) {
+      for (const std::string& name : names) {
+        OCTAVO_TRY(auto one, trial({name}));
+        times_[name] = one.times;
+        if (!one.times.faster()) continue;
+        kept.insert(name);
+        if (!best || one.times.better_than(best->times)) best = std::move(one), single = name;
       }
     }
     if (kept.size() > 1) {
       OCTAVO_TRY(auto some, trial(kept));
-      if (some.times.second * best->times.first <= best->times.second * some.times.first) {
-        best = std::move(some);
+      if (best->times.better_than(some.times)) {
+        kept = {single};
       } else {
-        kept = {single_};
+        best = std::move(some);
       }
     }
-    take_back(kept, *all);
+    take_back_all_but(kept, *all);
     s_.best = best ? std::move(best->made) : std::move(s_.defaults);
-    s_.best_seconds = s_.default_seconds * (best ? best->times.second / best->times.first : 1);
+    s_.best_seconds = s_.default_seconds * (best ? best->times.other / best->times.base : 1);
     s_.changed = best.has_value();
     return {};
   }
 
  private:
-  Result<Trial> trial(const Kinds& kinds) {
-    Choices choices = s_.default_choices;
+  /// The plan with what was taken of these choices alone.
+  Result<Trial> trial(const Names& names) {
+    Selection selection = s_.default_selection;
     for (const Taken& t : s_.taken) {
-      if (kinds.contains(t.kind)) t.apply(choices);
+      if (names.contains(t.choice)) t.apply(selection);
     }
     Trial out;
-    OCTAVO_TRY(out.made, realize(work_.normalized, choices, work_.providers, work_.options));
-    OCTAVO_CHECK(work_.finish(out.made));
-    OCTAVO_TRY(const auto times, work_.costs.compare(s_.defaults.plan, out.made.plan));
+    OCTAVO_TRY(out.made, realize(g_, selection, context_));
+    OCTAVO_CHECK(finish(out.made.plan, context_));
+    OCTAVO_TRY(const auto times, run_in_turn(s_.defaults.plan, out.made.plan, context_));
     if (!times) return fail(ErrorKind::internal, "comparing plans: the first comparison had times, a later one has none");
     out.times = *times;
     return out;
   }
 
-  void take_back(const Kinds& kept, const Costs::Pair& all) {
+  void take_back_all_but(const Names& kept, const WholeRuns& all) {
     for (region::Decision& d : s_.decisions) {
-      if (d.kind == "precision" || d.kind == "inner-view" || d.chosen == d.answers[0].name || kept.contains(d.kind)) continue;
-      const auto own = times_.find(d.kind);
-      const Costs::Pair& t = own == times_.end() ? all : own->second;
-      d.reason = fmt::format("\"{}\" was cheaper by parts, but the whole plan was not: {:.4g} us against {:.4g} us", d.chosen,
-                             t.second * 1e6, t.first * 1e6);
-      d.chosen = d.answers[0].name;
+      if (d.choice == "precision" || d.choice == "inner-view" || kept.contains(d.choice)) continue;
+      const auto own = times_.find(d.choice);
+      take_back(d, 0, own == times_.end() ? all : own->second);
     }
   }
 
-  const ConfirmWork& work_;
+  const ir::Graph& g_;
+  const PlanContext& context_;
   Searched& s_;
-  std::map<std::string, Costs::Pair> times_;  ///< of one kind alone, against the default choices
-  std::string single_;
+  std::map<std::string, WholeRuns> times_;  ///< of one choice alone, against the default plan
 };
 
 }  // namespace
 
-Status confirm(const ConfirmWork& work, Searched& searched) {
-  return Confirmer(work, searched).run();
+Status confirm(const ir::Graph& normalized, const PlanContext& context, Searched& searched) {
+  return Confirmer(normalized, context, searched).run();
 }
 
 }  // namespace octavo::plan

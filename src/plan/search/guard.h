@@ -1,6 +1,6 @@
 // Candidate tactics:  the plan that measurements chose  <==>  the plan of effort 0, for which nothing was measured
 //   Why    regions are timed one at a time; what is fastest alone need not be fastest beside others.
-//   Exact  yes: the same regions up to the planner's questions, by other kernels.
+//   Exact  yes: the same regions up to the planner's choices, by other kernels.
 //   Needs  effort 2 or more, times of whole plans, and no pinned tactic in the plan.
 //   Order  last. Default: what was measured, unless whole runs are more than 0.5 % slower.
 #pragma once
@@ -17,6 +17,6 @@ namespace octavo::plan {
 /// plans and no tactic is pinned, the plan of effort 0 runs in turn with `planned` and takes its place if it is faster by more than
 /// 0.5 %; a Decision "tactics" then says so with both times. Cost: one more plan, and a comparison that the costs remember. Errors:
 /// those of the parts.
-[[nodiscard]] Status guard(const ir::Graph& g, const PlanOptions& options, Costs& costs, const MakePlan& make, Planned& planned);
+[[nodiscard]] Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned);
 
 }  // namespace octavo::plan

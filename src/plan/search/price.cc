@@ -17,7 +17,7 @@ void elect_by_estimates(Ballot& b) {
     first = b.by[i];
     if (b.winner < 0 || b.offers[i].cost < b.offers[static_cast<std::size_t>(b.winner)].cost) b.winner = static_cast<int>(i);
   }
-  b.why = "first of the preferred provider's offers by its estimate";
+  b.why = because<Cause::tactic_first_by_estimate>();
 }
 
 void elect_by_times(Ballot& b) {
@@ -29,15 +29,16 @@ void elect_by_times(Ballot& b) {
   for (std::size_t i = 0; i < b.times.size() && b.winner < 0; ++i) {
     if (b.times[i].seconds >= 0 && b.times[i].seconds <= least * (2 - kPart)) b.winner = static_cast<int>(i);
   }
-  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? "fastest" : "preferred, within 2 % of the fastest";
+  b.why = b.times[static_cast<std::size_t>(b.winner)].seconds == least ? because<Cause::tactic_fastest>()
+                                                                       : because<Cause::tactic_preferred>(kPartPercent);
 }
 
 }  // namespace
 
-Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std::vector<const region::Provider*>& providers,
-                    Costs& costs) {
+Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const PlanContext& context) {
   Ballot b;
-  for (const region::Provider* p : providers) {
+  Costs& costs = context.costs;
+  for (const region::Provider* p : context.providers) {
     for (region::Offer& o : p->offers(r, plan)) {
       b.offers.push_back(std::move(o));
       b.by.push_back(p);
@@ -53,7 +54,7 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const std
                               region::key(r, plan)));
     }
     b.winner = static_cast<int>(found - b.offers.begin());
-    b.why = "pinned in the timing cache";
+    b.why = because<Cause::tactic_pinned>();
     for (const TacticTime& t : b.times) {
       if (t.seconds >= 0 && (b.price < 0 || t.seconds < b.price)) b.price = t.seconds;
     }
@@ -74,7 +75,7 @@ Result<std::vector<Pricer::Item>> Pricer::price(const region::Plan& plan) {
     const std::string key = region::key(r, plan);
     auto found = known_.find(key);
     if (found == known_.end()) {
-      OCTAVO_TRY(const Ballot b, vote(r, plan, providers_, costs_));
+      OCTAVO_TRY(const Ballot b, vote(r, plan, context_));
       if (b.winner < 0) return fail(ErrorKind::unsupported, fmt::format("no tactic can run region \"{}\"", r.name));
       found = known_.emplace(key, b.price).first;
     }

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "plan/context.h"
 #include "plan/search/cost.h"
 #include "region/provider.h"
 #include "region/region.h"
 
 namespace octavo::plan {
 
-/// What every provider answers for a region, in order of preference, and the offer that wins. With estimates: the first provider's
+/// What every provider offers for a region, in order of preference, and the offer that wins. With estimates: the first provider's
 /// cheapest (estimates of different providers do not compare). With measured times: the first whose time is within 2 % of the
 /// least.
 struct Ballot {
@@ -20,16 +21,15 @@ struct Ballot {
   std::vector<const region::Provider*> by;  ///< parallel to offers
   std::vector<TacticTime> times;            ///< parallel to offers
   int winner = -1;                          ///< -1: everybody refused
-  std::string why;                          ///< of the winner
+  Reason why;                               ///< of the winner
   double price = -1;                        ///< what the search counts: the winner's time, or the least time where a pin decides
                                             ///< (so that the search does not plan around the pin)
 };
-[[nodiscard]] Result<Ballot> vote(const region::Region& region, const region::Plan& plan,
-                                  const std::vector<const region::Provider*>& providers, Costs& costs);
+[[nodiscard]] Result<Ballot> vote(const region::Region& region, const region::Plan& plan, const PlanContext& context);
 
 class Pricer {
  public:
-  Pricer(const std::vector<const region::Provider*>& providers, Costs& costs) : providers_(providers), costs_(costs) {}
+  explicit Pricer(const PlanContext& context) : context_(context) {}
   struct Item {
     std::string identity;  ///< key and first result: the same in two plans means the same region
     double seconds = 0;
@@ -38,8 +38,7 @@ class Pricer {
   [[nodiscard]] Result<std::vector<Item>> price(const region::Plan& plan);
 
  private:
-  const std::vector<const region::Provider*>& providers_;
-  Costs& costs_;
+  PlanContext context_;
   std::map<std::string, double> known_;
 };
 

@@ -1,13 +1,12 @@
 #include "plan/search/search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
 
 #include "plan/candidates/merge.h"
+#include "plan/candidates/registry.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
 
@@ -20,57 +19,52 @@ double total(const Items& items) {
   return std::accumulate(items.begin(), items.end(), 0.0, [](double t, const Pricer::Item& i) { return t + i.seconds; });
 }
 
-/// What an answer changes: regions of the default plan that go, and what comes for them.
+/// What a candidate changes: regions of the default plan that go, and what comes for them.
 struct Effect {
-  std::size_t question = 0, answer = 0;
+  std::size_t choice = 0, candidate = 0;
   std::map<std::string, double> removed;
   double added = 0;
-  std::string impossible;
+  std::optional<Reason> impossible;
   [[nodiscard]] double before() const {
     double t = 0;
     for (const auto& [id, s] : removed) t += s;
     return t;
   }
   [[nodiscard]] double gain() const { return before() - added; }
-  [[nodiscard]] bool pays() const { return impossible.empty() && added < before() * kPart; }
+  [[nodiscard]] bool pays() const { return !impossible && added < before() * kPart; }
 };
 
-using Picks = std::map<std::size_t, std::size_t>;  // question -> answer
+using Picks = std::map<std::size_t, std::size_t>;  // choice -> candidate
 
 class Search {
  public:
-  Search(const ir::Graph& g, const std::vector<const region::Provider*>& providers, const PlanOptions& options, Costs& costs)
-      : g_(g), providers_(providers), options_(options), pricer_(providers, costs) {}
+  Search(const ir::Graph& g, const PlanContext& context) : g_(g), context_(context), options_(context.options), pricer_(context) {}
 
   Result<Searched> run() {
     Searched out;
-    OCTAVO_TRY(auto unfused, realize(g_, {}, providers_, options_));
-    defaults_.staged = find_default_stages(unfused.plan, options_);
-    if (defaults_.staged.empty()) {
-      out.defaults = std::move(unfused);
-    } else {
-      OCTAVO_TRY(out.defaults, realize(g_, defaults_, providers_, options_));
-    }
+    OCTAVO_TRY(Defaults defaults, realize_defaults(g_, context_));
+    defaults_ = std::move(defaults.selection);
+    out.defaults = std::move(defaults.made);
     OCTAVO_CHECK(take_forced(out));
-    out.default_choices = defaults_;
+    out.default_selection = defaults_;
     if (options_.effort < 2) {
       out.best = out.defaults;
       return out;
     }
     OCTAVO_TRY(base_, pricer_.price(out.defaults.plan));
     out.default_seconds = out.best_seconds = total(base_);
-    questions_ = find_questions(out.defaults, defaults_, options_);
-    const std::size_t limit = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : questions_.size();
-    for (std::size_t q = 0; q < std::min(limit, questions_.size()); ++q) {
-      for (std::size_t a = 1; a < questions_[q].answers.size(); ++a) OCTAVO_CHECK(price_alone(q, a));
+    choices_ = find_choices(out.defaults, defaults_, options_);
+    const std::size_t limit = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
+    for (std::size_t i = 0; i < std::min(limit, choices_.size()); ++i) {
+      for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
     }
     OCTAVO_TRY(const Picks picks, options_.effort == 2 ? greedy() : by_components());
     OCTAVO_TRY(const auto found, evaluate(picks));
     out.changed = !picks.empty() && found && found->second < out.default_seconds;
     if (out.changed) {
       out.best_seconds = found->second;
-      OCTAVO_TRY(out.best, realize(g_, chosen(picks), providers_, options_));
-      for (const auto& [q, a] : picks) out.taken.push_back({questions_[q].kind, questions_[q].answers[a].apply});
+      OCTAVO_TRY(out.best, realize(g_, selected(picks), context_));
+      for (const auto& [i, k] : picks) out.taken.push_back({choices_[i].name, choices_[i].candidates[k].apply});
     } else {
       out.best = out.defaults;
     }
@@ -79,60 +73,65 @@ class Search {
   }
 
  private:
-  [[nodiscard]] Choices chosen(const Picks& picks) const {
-    Choices c = defaults_;
-    for (const auto& [q, a] : picks) questions_[q].answers[a].apply(c);
-    return c;
+  [[nodiscard]] Selection selected(const Picks& picks) const {
+    Selection s = defaults_;
+    for (const auto& [i, k] : picks) choices_[i].candidates[k].apply(s);
+    return s;
   }
 
-  /// The other answer of every question of the kinds that are asked for becomes the default. One that cannot be planned stays
-  /// apart; stages and neighbours that no provider takes stay apart in `realize`, which says why.
+  /// The other candidate of every choice that is forced becomes the default. One that cannot be planned stays apart; stages and
+  /// neighbours that no provider takes stay apart in `realize`, which says why.
   Status take_forced(Searched& out) {
     if (options_.forced.empty()) return {};
     PlanOptions open = options_;
     open.forced.clear();
-    const Choices before = defaults_;
-    for (const Question& q : find_questions(out.defaults, before, open)) {
-      const bool already = q.kind == kStageOperand && q.answers.back().name == "two regions";  // by default
-      if (!options_.forced.contains(q.kind) || already) continue;
-      Choices trial = defaults_;
-      q.answers.back().apply(trial);
-      const bool possible = realize(g_, trial, providers_, options_).has_value();
-      if (possible) defaults_ = std::move(trial);
-      region::Decision d{q.kind, q.where,     q.answers[possible ? 1 : 0].name, possible ? "forced" : "forced, but not possible",
-                         {},     q.onnx_nodes};
-      for (const auto& a : q.answers) d.answers.push_back({a.name, -1, a.note});
-      if (possible) std::swap(d.answers.front(), d.answers.back());  // it is the default now
+    const Selection before = defaults_;
+    for (const Choice& choice : find_choices(out.defaults, before, open)) {
+      const bool already =
+          choice.name == kStageOperand && choice.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
+      if (!options_.forced.contains(choice.name) || already) continue;
+      Selection trial = defaults_;
+      choice.candidates.back().apply(trial);
+      auto made = realize(g_, trial, context_);
+      region::Decision d{choice.name, choice.where, 0, {}, {}, choice.onnx_nodes};
+      for (const auto& c : choice.candidates) d.candidates.push_back({c.name, -1, c.notes});
+      if (made) {
+        defaults_ = std::move(trial);
+        std::swap(d.candidates.front(), d.candidates.back());  // it is the default now
+        d.reasons = {because<Cause::forced>()};
+      } else {
+        d.reasons = {because<Cause::forced_not_possible>(), because<Cause::not_planned>(made.error().message)};
+      }
       out.decisions.push_back(std::move(d));
     }
-    OCTAVO_TRY(out.defaults, realize(g_, defaults_, providers_, options_));
+    OCTAVO_TRY(out.defaults, realize(g_, defaults_, context_));
     return {};
   }
 
   /// The items and their sum; nothing when this combination cannot be planned or run.
   Result<std::optional<std::pair<Items, double>>> evaluate(const Picks& picks) {
-    auto made = realize(g_, chosen(picks), providers_, options_);
+    auto made = realize(g_, selected(picks), context_);
     if (!made) {
-      last_problem_ = made.error().message;
+      last_problem_ = because<Cause::not_planned>(made.error().message);
       return std::nullopt;
     }
     auto items = pricer_.price(made->plan);
     if (!items) {
       if (items.error().kind != ErrorKind::unsupported)
         return tl::unexpected<Error>(items.error());  // a miss in strict mode, a bad pin
-      last_problem_ = items.error().message;
+      last_problem_ = because<Cause::not_planned>(items.error().message);
       return std::nullopt;
     }
-    last_problem_ = made->refusal.empty() ? "it does not change the plan: something else needs the tensor" : made->refusal;
+    last_problem_ = made->refusal ? *made->refusal : because<Cause::no_effect>();
     const double sum = total(*items);
     return std::pair{std::move(*items), sum};
   }
 
-  Status price_alone(std::size_t q, std::size_t a) {
+  Status price_alone(std::size_t choice, std::size_t candidate) {
     Effect e;
-    e.question = q;
-    e.answer = a;
-    OCTAVO_TRY(const auto found, evaluate({{q, a}}));
+    e.choice = choice;
+    e.candidate = candidate;
+    OCTAVO_TRY(const auto found, evaluate({{choice, candidate}}));
     if (!found) {
       e.impossible = last_problem_;
     } else {
@@ -159,9 +158,9 @@ class Search {
     Picks picks;
     double sum = total(base_);
     for (const Effect* e : order) {
-      if (picks.contains(e->question)) continue;
+      if (picks.contains(e->choice)) continue;
       Picks trial = picks;
-      trial[e->question] = e->answer;
+      trial[e->choice] = e->candidate;
       OCTAVO_TRY(const auto found, evaluate(trial));
       if (!found || found->second > sum - e->before() * (1 - kPart)) continue;
       sum = found->second;
@@ -179,7 +178,7 @@ class Search {
     };
     std::map<std::string, std::size_t> owner;
     for (std::size_t i = 0; i < effects_.size(); ++i) {
-      if (!effects_[i].impossible.empty()) continue;
+      if (effects_[i].impossible) continue;
       for (const auto& [id, s] : effects_[i].removed) {
         const auto [at, fresh] = owner.emplace(id, i);
         if (!fresh) root[find(i)] = find(at->second);
@@ -187,7 +186,7 @@ class Search {
     }
     std::map<std::size_t, std::vector<const Effect*>> by_root;
     for (std::size_t i = 0; i < effects_.size(); ++i) {
-      if (effects_[i].impossible.empty()) by_root[find(i)].push_back(&effects_[i]);
+      if (!effects_[i].impossible) by_root[find(i)].push_back(&effects_[i]);
     }
     std::vector<std::vector<const Effect*>> out;
     for (auto& [r, list] : by_root) out.push_back(std::move(list));
@@ -208,9 +207,9 @@ class Search {
       for (const Effect* e : component) {
         std::vector<State> next = beam;
         for (const State& s : beam) {
-          if (s.picks.contains(e->question)) continue;
+          if (s.picks.contains(e->choice)) continue;
           Picks trial = s.picks;
-          trial[e->question] = e->answer;
+          trial[e->choice] = e->candidate;
           OCTAVO_TRY(const auto found, evaluate(trial));
           if (found) next.push_back({std::move(trial), found->second});
         }
@@ -220,7 +219,7 @@ class Search {
       }
       double touched = 0;
       for (const Effect* e : component) {
-        if (beam[0].picks.contains(e->question)) touched = std::max(touched, e->before());
+        if (beam[0].picks.contains(e->choice)) touched = std::max(touched, e->before());
       }
       if (total(base_) - beam[0].sum > touched * (1 - kPart)) all.insert(beam[0].picks.begin(), beam[0].picks.end());
     }
@@ -228,54 +227,54 @@ class Search {
   }
 
   void report(Searched& out, const Picks& picks) const {
-    for (std::size_t q = 0; q < questions_.size(); ++q) {
-      const Question& question = questions_[q];
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      const Choice& choice = choices_[i];
       region::Decision d;
-      d.kind = question.kind;
-      d.where = question.where;
-      d.onnx_nodes = question.onnx_nodes;
+      d.choice = choice.name;
+      d.where = choice.where;
+      d.onnx_nodes = choice.onnx_nodes;
       std::map<std::string, double> touched;
       for (const Effect& e : effects_) {
-        if (e.question == q) touched.insert(e.removed.begin(), e.removed.end());
+        if (e.choice == i) touched.insert(e.removed.begin(), e.removed.end());
       }
       double before = 0;
       for (const auto& [id, s] : touched) before += s;
-      d.answers.push_back({question.answers[0].name, touched.empty() ? -1 : before, question.answers[0].note});
-      std::string why = "not priced at this effort";
+      d.candidates.push_back({choice.candidates[0].name, touched.empty() ? -1 : before, choice.candidates[0].notes});
+      d.reasons = {because<Cause::not_priced>()};
       for (const Effect& e : effects_) {
-        if (e.question != q) continue;
-        region::Decision::Answer a{question.answers[e.answer].name, -1, question.answers[e.answer].note};
-        if (e.impossible.empty()) {
-          a.seconds = before - e.before() + e.added;
-          why = !e.pays() ? "not more than 2 % cheaper than the default" : "cheaper alone, but not beside what else was chosen";
+        if (e.choice != i) continue;
+        region::Decision::Candidate c{choice.candidates[e.candidate].name, -1, choice.candidates[e.candidate].notes};
+        if (!e.impossible) {
+          c.seconds = before - e.before() + e.added;
+          d.reasons = {!e.pays() ? because<Cause::not_cheaper>(kPartPercent) : because<Cause::cheaper_alone_only>()};
         } else {
-          a.note = why = "not possible: " + e.impossible;
+          d.reasons = c.notes = {*e.impossible};
         }
-        d.answers.push_back(std::move(a));
+        d.candidates.push_back(std::move(c));
       }
-      const auto pick = picks.find(q);
-      d.chosen = question.answers[pick == picks.end() ? 0 : pick->second].name;
-      d.reason = pick == picks.end() ? why : "cheapest by more than 2 %";
+      if (const auto pick = picks.find(i); pick != picks.end()) {
+        d.chosen = pick->second;
+        d.reasons = {because<Cause::cheapest>(kPartPercent)};
+      }
       out.decisions.push_back(std::move(d));
     }
   }
 
   const ir::Graph& g_;
-  const std::vector<const region::Provider*>& providers_;
+  const PlanContext& context_;
   const PlanOptions& options_;
   Pricer pricer_;
-  Choices defaults_;
+  Selection defaults_;
   Items base_;
-  std::vector<Question> questions_;
+  std::vector<Choice> choices_;
   std::vector<Effect> effects_;
-  std::string last_problem_;
+  Reason last_problem_ = because<Cause::no_effect>();
 };
 
 }  // namespace
 
-Result<Searched> search(const ir::Graph& normalized, const std::vector<const region::Provider*>& providers,
-                        const PlanOptions& options, Costs& costs) {
-  return Search(normalized, providers, options, costs).run();
+Result<Searched> search(const ir::Graph& normalized, const PlanContext& context) {
+  return Search(normalized, context).run();
 }
 
 }  // namespace octavo::plan

@@ -9,10 +9,10 @@
 import os as _os
 
 from ._errors import (EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
-from ._octavo import Engine, __version__, _build_bytes, _build_file, _doctor_bytes, _doctor_file, load
+from ._octavo import SCHEMA, Engine, __version__, _build_bytes, _build_file, _doctor_bytes, _doctor_file, load
 
 __all__ = ["Engine", "build", "doctor", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
-           "FileError", "InternalError", "__version__"]
+           "FileError", "InternalError", "SCHEMA", "__version__"]
 
 _OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings",
             "max_error", "profiles"}

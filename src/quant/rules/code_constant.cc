@@ -25,11 +25,11 @@ struct CodeConstant final : rewrite::Rule {
     if (!quantizes) {
       result = add_coded(g, constant.payload, q, name);
     } else {
-      if (!ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::refuse("the constant is not float");
+      if (!ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::refuse(because<Cause::constant_not_float>());
       if (n.op == ir::Op::view && constant.quantizer && ir::fixes(q, *constant.quantizer)) return rewrite::no_match();
       ir::Tensor codes = encode(values_of(constant), q);
       if (n.op == ir::Op::view && !holds(g.type(n.inputs[0]).dtype, q))
-        return rewrite::refuse("the constant's type rounds the values of the codes once more");
+        return rewrite::refuse(because<Cause::constant_type_rounds>());
       result = n.op == ir::Op::view ? add_coded(g, std::move(codes), q, name) : g.add_constant(std::move(codes), name);
     }
     if (g.type(result).dtype != g.type(n.outputs[0]).dtype) g.value(result).type.dtype = g.type(n.outputs[0]).dtype;

@@ -3,7 +3,6 @@
 //   Exact  bit for bit: max(y, lo) = y for lo <= every value of y, and the same above.
 //   Needs  to drop a finite bound: the range of y (quant/range.h) lies inside it, and lo <= hi. Infinite bounds are always dropped.
 //   Order  after move-view-clip has brought the view below the clip and rounded its bounds to the grid.
-#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
@@ -24,7 +23,7 @@ struct DropClip final : rewrite::Rule {
     if (n.op != ir::Op::clip || !ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::no_match();
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double lo = ir::get_float(n.attrs, "min", -kInfinity), hi = ir::get_float(n.attrs, "max", kInfinity);
-    if (!(lo <= hi)) return rewrite::refuse(fmt::format("the bounds {} and {} cross: every element becomes a constant", lo, hi));
+    if (!(lo <= hi)) return rewrite::refuse(because<Cause::bounds_cross>(lo, hi));
     const Range y = range_of(g, n.inputs[0]);
     // A bound that equals the end of the range changes nothing either, unless both are 0 and the signs of zero may differ.
     const auto touches = [&](double bound, float end) {
@@ -45,7 +44,7 @@ struct DropClip final : rewrite::Rule {
     const bool changed = (drop_lo && n.attrs.erase("min") > 0) | (drop_hi && n.attrs.erase("max") > 0);
     if (changed) return rewrite::applied();
     if (std::isinf(y.lo) && std::isinf(y.hi)) return rewrite::no_match();
-    return rewrite::refuse(fmt::format("the values reach from {} to {}, beyond {}..{}", y.lo, y.hi, lo, hi));
+    return rewrite::refuse(because<Cause::values_beyond_bounds>(y.lo, y.hi, lo, hi));
   }
 };
 

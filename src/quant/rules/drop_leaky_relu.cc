@@ -3,7 +3,6 @@
 //   Exact  bit for bit: leaky_relu returns every value that is not below 0 as it is, -0 included.
 //   Needs  a range of y that starts at 0 or above (quant/range.h).
 //   Order  none.
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -23,7 +22,7 @@ struct DropLeakyRelu final : rewrite::Rule {
     if (n.op != ir::Op::leaky_relu || !ir::is_float(g.type(n.inputs[0]).dtype)) return rewrite::no_match();
     const Range y = range_of(g, n.inputs[0]);
     if (std::isinf(y.lo)) return rewrite::no_match();
-    if (y.lo < 0) return rewrite::refuse(fmt::format("the values go down to {}", y.lo));
+    if (y.lo < 0) return rewrite::refuse(because<Cause::values_below_zero>(y.lo));
     substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();
   }

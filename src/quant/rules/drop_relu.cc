@@ -4,7 +4,6 @@
 //   Needs  a range of y that starts at 0 or above (quant/range.h): an unsigned quantizer with zero point 0, another relu or clip
 //          below, also through views and moving operators; scale > 0.
 //   Order  after move-view-relu has brought the view below the relu.
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -25,7 +24,7 @@ struct DropRelu final : rewrite::Rule {
     const Range y = range_of(g, n.inputs[0]);
     if (std::isinf(y.lo)) return rewrite::no_match();
     if (!y.never_negative()) {
-      return rewrite::refuse(y.lo < 0 ? fmt::format("the values go down to {}", y.lo) : "a value may be -0, which relu makes 0");
+      return rewrite::refuse(y.lo < 0 ? because<Cause::values_below_zero>(y.lo) : because<Cause::values_may_be_minus_zero>());
     }
     substitute(g, n.outputs[0], n.inputs[0]);
     return rewrite::applied();

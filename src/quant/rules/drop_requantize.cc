@@ -5,7 +5,6 @@
 //          and clip have no form on codes). Codes of another type are a copy that shifts by 128, which stays written as quantize
 //          and dequantize.
 //   Order  none; sink-quantize takes the other direction only where an operand is a `quantize`.
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -26,11 +25,11 @@ struct DropRequantize final : rewrite::Rule {
     const ir::Node& p = g.producer(n.inputs[0]);
     if (p.op == ir::Op::dequantize) {
       const ir::Quantizer from = ir::collapse_axis(*p.quantizer);
-      if (!(from == q)) return rewrite::refuse(fmt::format("read by {}, quantized by {}", ir::to_string(from), ir::to_string(q)));
+      if (!(from == q)) return rewrite::refuse(because<Cause::quantizers_differ>(ir::to_string(from), ir::to_string(q)));
     }
     bool leaf = false;
     if (!has_codes(g, n.inputs[0], q, leaf) || !leaf) return rewrite::no_match();
-    if (!gives_back(q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
+    if (!gives_back(q)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(q)));
     substitute(g, n.outputs[0], codes_of(g, n.inputs[0], q));
     return rewrite::applied();
   }

@@ -4,7 +4,6 @@
 //   Needs  M is transpose, reshape, slice, concat, gather, depth_to_space or space_to_depth; every operand is constant, the data
 //          coded, and the result lies on one grid (an axis that is split or merged does not).
 //   Order  after code-constant. Operators that repeat (expand, tile, ...) are left alone: they would enlarge the constants.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -36,15 +35,15 @@ struct FoldCodedMove final : rewrite::Rule {
       if (!g.is_constant(v)) return rewrite::no_match();
       const bool data = n.op != ir::Op::gather || i == 0;
       if (data && (!g.producer(v).quantizer || g.payload(v).dtype() != type))
-        return rewrite::refuse(fmt::format("operand {} is not a constant of {} codes", i, ir::name_of(type)));
+        return rewrite::refuse(because<Cause::operand_not_coded>(i, ir::name_of(type)));
       operands.push_back(codes.add_constant(g.payload(v)));
     }
     const ir::Quantizer* grid = grids.get(n.outputs[0]);
-    if (grid == nullptr || grid->type != type) return rewrite::refuse("the result has no single quantizer");
+    if (grid == nullptr || grid->type != type) return rewrite::refuse(because<Cause::result_without_one_quantizer>());
     codes.outputs = {ir::add_inferred(codes, n.op, operands, n.attrs)};
     codes.output_names = {"codes"};
     auto moved = reference::evaluate(codes, {});
-    if (!moved) return rewrite::refuse(moved.error().message);
+    if (!moved) return rewrite::refuse(because<Cause::not_evaluated>(moved.error().message));
 
     const std::string name = g.value(n.outputs[0]).name;
     const ir::Quantizer q = *grid;

@@ -20,7 +20,7 @@ struct MoveRecode final : rewrite::Rule {
     const ir::NodeId below = g.value(q.inputs[0]).producer;
     const MovingLaw* law = find_move(g.node(below).op);
     if (law == nullptr || ir::collapse_axis(*q.quantizer) == ir::collapse_axis(*n.quantizer)) return rewrite::no_match();
-    if (!q.quantizer->per_tensor() || !n.quantizer->per_tensor()) return rewrite::refuse("the pair is quantized per axis");
+    if (!q.quantizer->per_tensor() || !n.quantizer->per_tensor()) return rewrite::refuse(because<Cause::pair_per_axis>());
     const Move moved = law->push(g, g.node(below), {Label::Kind::recode, *n.quantizer, *q.quantizer});
     if (!moved) return rewrite::refuse(moved.error());
 

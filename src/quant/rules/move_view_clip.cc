@@ -5,7 +5,6 @@
 //   Needs  only views move; scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite)
 //          bounds stay absent.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
@@ -26,21 +25,20 @@ struct MoveViewClip final : MovingLaw {
   ir::Op op() const override { return ir::Op::clip; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.kind != Label::Kind::view) return tl::unexpected<std::string>("clip has no form on codes");
+    if (label.kind != Label::Kind::view) return tl::unexpected(because<Cause::no_form_on_codes>("clip"));
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
     const auto bound_of = [&](std::string_view key, double absent) {
       return static_cast<float>(ir::get_float(m.attrs, key, absent));
     };
     const float lo = bound_of("min", -kInfinity), hi = bound_of("max", kInfinity);
-    if (!(lo <= hi)) return tl::unexpected(fmt::format("the bounds {} and {} cross: every element becomes a constant", lo, hi));
+    if (!(lo <= hi)) return tl::unexpected(because<Cause::bounds_cross>(lo, hi));
     Moved moved = on_operands(m, label, label.q.axis);
     for (const auto& [key, bound] : {std::pair{"min", lo}, std::pair{"max", hi}}) {
       if (std::isinf(bound)) continue;
       const float read = apply_label(label, bound);
       for (std::size_t c = 1; c < label.q.entries(); ++c) {
         const float other = apply_label(label, bound, static_cast<std::int64_t>(c));
-        if (other != read)
-          return blocked_axis(label, fmt::format("whose channels read the bound {} as {} and {}", bound, read, other));
+        if (other != read) return tl::unexpected(because<Cause::axis_bound_differs>(label.q.axis, bound, read, other));
       }
       if (std::bit_cast<std::uint32_t>(read) != std::bit_cast<std::uint32_t>(bound)) moved.attrs[key] = static_cast<double>(read);
     }

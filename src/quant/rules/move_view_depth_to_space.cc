@@ -14,7 +14,7 @@ struct MoveViewDepthToSpace final : MovingLaw {
   ir::Op op() const override { return ir::Op::depth_to_space; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.q.axis > 0) return blocked_axis(label, "which is mixed with others");
+    if (label.q.axis > 0) return tl::unexpected(because<Cause::axis_mixed>(label.q.axis));
     return on_operands(m, label, label.q.axis);
   }
 };

@@ -18,7 +18,7 @@ struct MoveViewGather final : MovingLaw {
     if (label.q.per_tensor()) return on_operands(m, label, -1, {0});
     if (label.q.axis < axis) return on_operands(m, label, label.q.axis, {0});
     if (label.q.axis >= axis + rank) return on_operands(m, label, label.q.axis - rank + 1, {0});
-    return blocked_axis(label, "which is gathered");
+    return tl::unexpected(because<Cause::axis_gathered>(label.q.axis));
   }
 };
 

@@ -3,7 +3,6 @@
 //   Exact  bit for bit: elements are selected.
 //   Needs  per axis: the axis is not the gathered one and is taken whole.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include "quant/rules.h"
 
@@ -16,10 +15,10 @@ struct MoveViewGatherElements final : MovingLaw {
   ir::Op op() const override { return ir::Op::gather_elements; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     if (label.q.per_tensor()) return on_operands(m, label, -1, {0});
-    if (label.q.axis == ir::get_int(m.attrs, "axis")) return blocked_axis(label, "which is gathered");
+    if (label.q.axis == ir::get_int(m.attrs, "axis")) return tl::unexpected(because<Cause::axis_gathered>(label.q.axis));
     const std::int64_t extent = g.type(m.inputs[0]).shape[static_cast<std::size_t>(label.q.axis)];
     if (static_cast<std::int64_t>(label.q.entries()) != extent)
-      return blocked_axis(label, fmt::format("of which the indices take {} of {}", label.q.entries(), extent));
+      return tl::unexpected(because<Cause::axis_gathered_in_part>(label.q.axis, label.q.entries(), extent));
     return on_operands(m, label, label.q.axis, {0});
   }
 };

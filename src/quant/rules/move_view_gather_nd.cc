@@ -14,7 +14,7 @@ struct MoveViewGatherNd final : MovingLaw {
   ir::Op op() const override { return ir::Op::gather_nd; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (!label.q.per_tensor()) return blocked_axis(label, "which gather_nd does not keep");
+    if (!label.q.per_tensor()) return tl::unexpected(because<Cause::axis_not_kept>(label.q.axis, "gather_nd"));
     return on_operands(m, label, -1, {0});
   }
 };

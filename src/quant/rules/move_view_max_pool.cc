@@ -5,7 +5,6 @@
 //          wins.
 //   Needs  scale > 0; no window lies wholly in the padding (its -inf would become the smallest code); per axis: batch or channel.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
@@ -16,7 +15,7 @@ namespace octavo::quant {
 namespace {
 
 /// The first window that holds no element of x, if there is one.
-std::optional<std::string> empty_window(const ir::Graph& g, const ir::Node& m) {
+std::optional<Reason> empty_window(const ir::Graph& g, const ir::Node& m) {
   const ir::Shape& in = g.type(m.inputs[0]).shape;
   const ir::Shape& out = g.type(m.outputs[0]).shape;
   const auto kernel = ir::get_ints(m.attrs, "kernel"), strides = ir::get_ints(m.attrs, "strides");
@@ -30,7 +29,7 @@ std::optional<std::string> empty_window(const ir::Graph& g, const ir::Node& m) {
         const std::int64_t i = o * stride - pad + k * dilation;
         inside = i >= 0 && i < extent;
       }
-      if (!inside) return fmt::format("window {} of dimension {} lies wholly in the padding", o, d + 2);
+      if (!inside) return because<Cause::window_holds_padding_only>(o, d + 2);
     }
   }
   return std::nullopt;
@@ -42,7 +41,7 @@ struct MoveViewMaxPool final : MovingLaw {
   ir::Op op() const override { return ir::Op::max_pool; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
-    if (label.q.axis >= 2) return blocked_axis(label, "which is pooled");
+    if (label.q.axis >= 2) return tl::unexpected(because<Cause::axis_pooled>(label.q.axis));
     if (auto why = empty_window(g, m)) return tl::unexpected(*why);
     return on_operands(m, label, label.q.axis);
   }

@@ -4,7 +4,6 @@
 //          through q.
 //   Needs  per axis: the axis is not padded, and with a constant, q(v) is the same in all channels.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include <bit>
 #include <cstdint>
@@ -23,7 +22,7 @@ struct MoveViewPad final : MovingLaw {
     if (!label.q.per_tensor()) {
       const auto pads = ir::get_ints(m.attrs, "pads");
       const auto axis = static_cast<std::size_t>(label.q.axis);
-      if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return blocked_axis(label, "which is padded");
+      if (pads[axis] != 0 || pads[axis + pads.size() / 2] != 0) return tl::unexpected(because<Cause::axis_padded>(label.q.axis));
     }
     (void)g;
     if (!adds_constant(m)) return moved;
@@ -31,8 +30,8 @@ struct MoveViewPad final : MovingLaw {
     const float padded = apply_label(label, value);
     for (std::size_t c = 1; c < label.q.entries(); ++c) {
       if (apply_label(label, value, static_cast<std::int64_t>(c)) != padded)
-        return blocked_axis(label, fmt::format("whose channels read the padding {} as {} and {}", value, padded,
-                                               apply_label(label, value, static_cast<std::int64_t>(c))));
+        return tl::unexpected(because<Cause::axis_padding_differs>(label.q.axis, value, padded,
+                                                                   apply_label(label, value, static_cast<std::int64_t>(c))));
     }
     if (std::bit_cast<std::uint32_t>(padded) != std::bit_cast<std::uint32_t>(value))
       moved.attrs["value"] = static_cast<double>(padded);

@@ -15,7 +15,7 @@ struct MoveViewRelu final : MovingLaw {
   ir::Op op() const override { return ir::Op::relu; }
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
-    if (label.kind != Label::Kind::view) return tl::unexpected<std::string>("relu has no form on codes");
+    if (label.kind != Label::Kind::view) return tl::unexpected(because<Cause::no_form_on_codes>("relu"));
     if (auto why = not_increasing(label)) return tl::unexpected(*why);
     return on_operands(m, label, label.q.axis);
   }

@@ -4,7 +4,6 @@
 //   Needs  per axis: one dimension of x has the same extent, and as many elements before it; an axis that is split or merged is
 //          refused.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include "quant/rules.h"
 
@@ -26,7 +25,7 @@ struct MoveViewReshape final : MovingLaw {
     for (std::size_t i = 0; i < in.size(); before *= in[i], ++i) {
       if (before == outer && in[i] == out[axis]) return on_operands(m, label, static_cast<int>(i));
     }
-    return blocked_axis(label, fmt::format("which {} -> {} splits or merges", ir::to_string(in), ir::to_string(out)));
+    return tl::unexpected(because<Cause::axis_reshaped>(label.q.axis, ir::to_string(in), ir::to_string(out)));
   }
 };
 

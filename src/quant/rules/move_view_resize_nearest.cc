@@ -18,7 +18,7 @@ struct MoveViewResizeNearest final : MovingLaw {
   Move push(const ir::Graph& g, const ir::Node& m, const Label& label) const override {
     (void)g;
     if (!label.q.per_tensor() && m.attrs.contains("index" + std::to_string(label.q.axis)))
-      return blocked_axis(label, "which is resized");
+      return tl::unexpected(because<Cause::axis_resized>(label.q.axis));
     return on_operands(m, label, label.q.axis);
   }
 };

@@ -4,7 +4,6 @@
 //   Needs  per axis: the axis is taken whole, forwards or backwards (the entries of elements that are cut away would be
 //          invented).
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -23,7 +22,7 @@ struct MoveViewSlice final : MovingLaw {
     const std::int64_t extent = g.type(m.inputs[0]).shape[axis];
     const std::int64_t step = ir::get_ints(m.attrs, "steps").empty() ? 1 : ir::get_ints(m.attrs, "steps")[axis];
     if (static_cast<std::int64_t>(label.q.entries()) != extent)
-      return blocked_axis(label, fmt::format("of which the slice takes {} of {}", label.q.entries(), extent));
+      return tl::unexpected(because<Cause::axis_sliced_in_part>(label.q.axis, label.q.entries(), extent));
     Label turned = label;
     if (step < 0) {
       std::reverse(turned.q.scale.begin(), turned.q.scale.end());

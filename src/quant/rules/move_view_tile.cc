@@ -3,7 +3,6 @@
 //   Exact  bit for bit: elements are repeated.
 //   Needs  per axis: the axis is not repeated.
 //   Order  none; each step lowers the number of moving operators below a view, so the laws end.
-#include <fmt/format.h>
 
 #include "quant/rules.h"
 
@@ -20,7 +19,7 @@ struct MoveViewTile final : MovingLaw {
       const auto repeats = ir::get_ints(m.attrs, "repeats");
       const auto axis = static_cast<std::size_t>(label.q.axis);
       if (axis < repeats.size() && repeats[axis] != 1)
-        return blocked_axis(label, fmt::format("which is repeated {} times", repeats[axis]));
+        return tl::unexpected(because<Cause::axis_repeated>(label.q.axis, repeats[axis]));
     }
     return on_operands(m, label, label.q.axis);
   }

@@ -5,7 +5,6 @@
 //   Needs  x is float, not constant, and not already on the grid; its type holds the values of the codes; something reads the codes
 //          other than the dequantize of a pair.
 //   Order  before merge-quantize, which runs after all other laws have come to rest.
-#include <fmt/format.h>
 
 #include "quant/codes.h"
 #include "quant/rules.h"
@@ -26,9 +25,8 @@ struct ViewBeforeQuantize final : rewrite::Rule {
     if (read_in_pairs(g, n)) return rewrite::no_match();
     if (fixed_by(g, grids, n.inputs[0], q)) return rewrite::no_match();
     if (!holds(type.dtype, q))
-      return rewrite::refuse(
-          fmt::format("{} values would round the values of {} once more", ir::name_of(type.dtype), ir::to_string(q)));
-    if (!gives_back(q)) return rewrite::refuse(fmt::format("{} does not give every code back", ir::to_string(q)));
+      return rewrite::refuse(because<Cause::type_rounds_values>(ir::name_of(type.dtype), ir::to_string(q)));
+    if (!gives_back(q)) return rewrite::refuse(because<Cause::codes_do_not_come_back>(ir::to_string(q)));
     const ir::ValueId view = g.add_quantizer(ir::Op::view, n.inputs[0], q, type, n.origin);
     g.node(id).inputs[0] = view;
     g.touch();

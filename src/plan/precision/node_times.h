@@ -17,8 +17,7 @@ using NodeTimes = std::map<std::string, double>;
 /// Of those in `nodes`. `anchored_only`: regions with constant weights alone. Errors: those of the pricer.
 [[nodiscard]] Result<NodeTimes> node_times(Pricer& pricer, const region::Plan& plan, const std::set<std::string>& nodes,
                                            bool anchored_only = true);
-/// Why no provider runs a region in bfloat16, in the words of the nearest tactic; empty: one does.
-[[nodiscard]] std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
-                                        const std::vector<const region::Provider*>& providers);
+/// What every provider says to a region that none of them can run; empty: one can.
+[[nodiscard]] Reasons refusals_of(const region::Region& r, const region::Plan& plan, const PlanContext& context);
 
 }  // namespace octavo::plan

@@ -1,4 +1,4 @@
-#include "plan/advice/node_times.h"
+#include "plan/precision/node_times.h"
 
 #include <algorithm>
 
@@ -23,16 +23,16 @@ Result<NodeTimes> node_times(Pricer& pricer, const region::Plan& plan, const std
   return out;
 }
 
-std::string why_no_kernel(const region::Region& r, const region::Plan& plan,
-                          const std::vector<const region::Provider*>& providers) {
-  std::string why = "no tactic computes this operator in bfloat16";
-  for (const region::Provider* p : providers) {
+Reasons refusals_of(const region::Region& r, const region::Plan& plan, const PlanContext& context) {
+  Reasons out;
+  for (const region::Provider* p : context.providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
-      if (o.refusal.empty()) return "";
-      if (o.tactic.family.find("bf16") != std::string::npos) why = o.tactic.name() + ": " + o.refusal;
+      if (o.refusal.empty()) return {};
+      out.push_back(because<Cause::kernel_refused>(o.tactic.name(), o.refusal));
     }
   }
-  return why;
+  if (out.empty()) out.push_back(because<Cause::no_provider_for_region>());
+  return out;
 }
 
 }  // namespace octavo::plan

@@ -1,4 +1,4 @@
-// Which questions a plan raises. Each Candidate block below and beside the code that makes it becomes a part of docs/rules.md.
+// Which choices a plan raises. Each Candidate block below and beside the code that makes it becomes a part of docs/rules.md.
 //
 // Candidate concat:  concat(q(a), q(b)) as slices stored by the producers  <==>  q over the stored parts, in one pass
 //   Why    an int8 slice is a quarter of a float one; one pass over stored floats pays where a producer's other reader needs them
@@ -25,6 +25,7 @@
 
 #include "plan/candidates/choices.h"
 #include "plan/candidates/merge.h"
+#include "plan/candidates/registry.h"
 #include "plan/candidates/segments.h"
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
@@ -39,12 +40,12 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-class Asker {
+class Finder {
  public:
-  Asker(const Realized& base, const Choices& defaults, const PlanOptions& options)
+  Finder(const Realized& base, const Selection& defaults, const PlanOptions& options)
       : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options) {}
 
-  std::vector<Question> run() {
+  std::vector<Choice> run() {
     stages();
     neighbours();
     order_ = g_.order();
@@ -58,29 +59,30 @@ class Asker {
   }
 
  private:
-  [[nodiscard]] bool off(std::string_view kind) const { return options_.disabled.contains(kind) || options_.forced.contains(kind); }
+  [[nodiscard]] bool off(std::string_view name) const { return options_.disabled.contains(name) || options_.forced.contains(name); }
 
   [[nodiscard]] std::string where(const std::set<std::string>& origin, ValueId v) const {
     if (!origin.empty()) return *origin.begin();
     return v == ir::kNone ? std::string("?") : g_.value(v).name;
   }
 
-  void ask(std::string kind, std::string at, std::set<std::string> nodes, std::string standard, std::string other,
-           std::function<void(Choices&)> apply, std::string note = "") {
-    out_.push_back({std::move(kind),
+  /// The choice `name` with its candidates of the registry. `swapped`: its second candidate is the default here.
+  void add(std::string_view name, std::string at, std::set<std::string> nodes, std::function<void(Selection&)> apply,
+           Reasons notes = {}, bool swapped = false) {
+    const auto& known = find_choice(name)->candidates;
+    out_.push_back({std::string(name),
                     std::move(at),
                     std::move(nodes),
-                    {{std::move(standard), "", [](Choices&) {}}, {std::move(other), std::move(note), std::move(apply)}}});
+                    {{std::string(known[swapped ? 1 : 0].name), {}, [](Selection&) {}},
+                     {std::string(known[swapped ? 0 : 1].name), std::move(notes), std::move(apply)}}});
   }
 
   void stages() {
     for (const Link& link : find_links(plan_)) {
-      const std::string kind = link.kind == kStageOperand ? link.kind : "stages";
-      if (off(kind) || defaults_.staged.contains(link.value)) continue;
+      const std::string name = link.kind == kStageOperand ? link.kind : "stages";
+      if (off(name) || defaults_.staged.contains(link.value)) continue;
       const auto& r = plan_.regions[link.second];
-      const std::string how = kind == kStageOperand ? "read from cache" : link.kind;
-      ask(kind, where(r.onnx_nodes, link.value), r.onnx_nodes, "two regions", how + " in bands of rows",
-          [v = link.value](Choices& c) { c.staged.insert(v); });
+      add(name, where(r.onnx_nodes, link.value), r.onnx_nodes, [v = link.value](Selection& s) { s.staged.insert(v); });
     }
     const auto pooled = [&](ValueId v) {
       const auto& users = g_.users(v);
@@ -88,11 +90,12 @@ class Asker {
                          [&](const auto& u) { return g_.node(u.first).op == Op::max_pool || g_.node(u.first).op == Op::avg_pool; });
     };
     for (const ValueId v : defaults_.staged) {
-      const std::string kind = pooled(v) ? "fuse-conv-pool" : std::string(kStageOperand);
-      if (off(kind) || (!pooled(v) && options_.forced.contains("stages"))) continue;  // forced stages are among the default ones
+      const bool pool = pooled(v);
+      const std::string name = pool ? "fuse-conv-pool" : std::string(kStageOperand);
+      if (off(name) || (!pool && options_.forced.contains("stages"))) continue;  // forced stages are among the default ones
       const auto& origin = g_.producer(v).origin;
-      const std::string how = pooled(v) ? "" : "read from cache ";
-      ask(kind, where(origin, v), origin, how + "in bands of rows", "two regions", [v](Choices& c) { c.staged.erase(v); });
+      add(
+          name, where(origin, v), origin, [v](Selection& s) { s.staged.erase(v); }, {}, !pool);
     }
   }
 
@@ -105,8 +108,7 @@ class Asker {
         values.insert(plan_.regions[i].graph_outputs[0]);
         nodes.insert(plan_.regions[i].onnx_nodes.begin(), plan_.regions[i].onnx_nodes.end());
       }
-      ask(n.kind, where(nodes, *values.begin()), nodes, "a region each", "one region, side by side",
-          [values](Choices& c) { c.together.insert(values); });
+      add(n.kind, where(nodes, *values.begin()), nodes, [values](Selection& s) { s.grouped.insert(values); });
     }
   }
 
@@ -114,10 +116,9 @@ class Asker {
     if (off("segments")) return;
     const ir::Grids grids = ir::find_grids(g_);
     for (const NodeId id : order_) {
-      if (g_.node(id).op != Op::conv || !why_no_segments(g_, grids, id).empty()) continue;
-      ask(
-          "segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "float convolution over the whole",
-          "int8, part by part", [id](Choices& c) { c.segments.insert(id); }, "sums in fp32 in channel order");
+      if (g_.node(id).op != Op::conv || why_no_segments(g_, grids, id)) continue;
+      add("segments", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin,
+          [id](Selection& s) { s.segments.insert(id); }, {because<Cause::sums_in_channel_order>()});
     }
   }
 
@@ -125,9 +126,9 @@ class Asker {
     if (off("split-conv")) return;
     const ir::Grids grids = ir::find_grids(g_);
     for (const NodeId id : order_) {
-      if (g_.node(id).op != Op::conv || !why_no_split_conv(g_, grids, id).empty()) continue;
-      ask("split-conv", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin, "one convolution",
-          "a convolution for each part of the channels", [id](Choices& c) { c.split_convs.insert(id); });
+      if (g_.node(id).op != Op::conv || why_no_split_conv(g_, grids, id)) continue;
+      add("split-conv", where(g_.node(id).origin, g_.node(id).outputs[0]), g_.node(id).origin,
+          [id](Selection& s) { s.split_convs.insert(id); });
     }
   }
 
@@ -135,9 +136,8 @@ class Asker {
     if (off("split-views")) return;
     for (const NodeId id : order_) {
       for (const ValueId v : g_.node(id).outputs) {
-        if (!why_no_split_views(g_, v).empty()) continue;
-        ask("split-views", where(g_.node(id).origin, v), g_.node(id).origin, "stored once a scale",
-            "stored once, a scale a channel", [v](Choices& c) { c.split_views.insert(v); });
+        if (why_no_split_views(g_, v)) continue;
+        add("split-views", where(g_.node(id).origin, v), g_.node(id).origin, [v](Selection& s) { s.split_views.insert(v); });
       }
     }
   }
@@ -157,11 +157,10 @@ class Asker {
         parts.insert(v);
       }
       if (views.empty()) continue;
-      ask("concat", where(n.origin, n.outputs[0]), n.origin, "quantized above: every producer stores int8 into its slice",
-          "quantized below: one pass over the stored parts", [views, parts](Choices& c) {
-            c.apart.insert(views.begin(), views.end());
-            if (parts.size() > 1) c.together.insert(parts);
-          });
+      add("concat", where(n.origin, n.outputs[0]), n.origin, [views, parts](Selection& s) {
+        for (const NodeId view : views) s.apart.emplace(view, "concat");
+        if (parts.size() > 1) s.grouped.insert(parts);
+      });
     }
   }
 
@@ -172,8 +171,7 @@ class Asker {
       for (const ValueId v : std::set<ValueId>(r.graph_outputs.begin(), r.graph_outputs.end())) {
         const Node& n = g_.producer(v);
         if (n.op != Op::view || std::count(r.graph_outputs.begin(), r.graph_outputs.end(), n.inputs[0]) == 0) continue;
-        ask("stores", where(n.origin, v), n.origin, "stored by the producer as well", "requantized by a pass of its own",
-            [id = g_.value(v).producer](Choices& c) { c.apart.insert(id); });
+        add("stores", where(n.origin, v), n.origin, [id = g_.value(v).producer](Selection& s) { s.apart.emplace(id, "stores"); });
       }
     }
   }
@@ -181,25 +179,24 @@ class Asker {
   void direct() {
     if (off("direct-store")) return;
     for (const auto& r : plan_.regions) {
-      if (r.precision != "move" || r.reason.find("image kernels store channels") == std::string::npos) continue;
+      if (r.precision != "move" || !has(r.reasons, Cause::store_needs_channels_last)) continue;
       const ValueId v = r.graph_inputs[0];
-      ask("direct-store", where(r.onnx_nodes, v), r.onnx_nodes, "stored channels last and copied", "stored where it is wanted",
-          [v](Choices& c) { c.direct.insert(v); });
+      add("direct-store", where(r.onnx_nodes, v), r.onnx_nodes, [v](Selection& s) { s.direct.insert(v); });
     }
   }
 
   const Graph& g_;
   const region::Plan& plan_;
-  const Choices& defaults_;
+  const Selection& defaults_;
   const PlanOptions& options_;
   std::vector<NodeId> order_;
-  std::vector<Question> out_;
+  std::vector<Choice> out_;
 };
 
 }  // namespace
 
-std::vector<Question> find_questions(const Realized& base, const Choices& defaults, const PlanOptions& options) {
-  return Asker(base, defaults, options).run();
+std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options) {
+  return Finder(base, defaults, options).run();
 }
 
 }  // namespace octavo::plan

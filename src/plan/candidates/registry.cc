@@ -1,0 +1,126 @@
+#include "plan/candidates/registry.h"
+
+#include <algorithm>
+
+namespace octavo::plan {
+namespace {
+
+constexpr auto kFusion = ChoiceInfo::DecidedBy::fusion;
+constexpr auto kTimes = ChoiceInfo::DecidedBy::region_times;
+constexpr auto kPlans = ChoiceInfo::DecidedBy::whole_plans;
+
+// scripts/rules_page.py reads the names, efforts and forceable marks of this table: one entry opens with {"NAME", DECIDED_BY, EFFORT,.
+constexpr ChoiceInfo kChoices[] = {
+    {"fuse-epilogue",
+     kFusion,
+     0,
+     "",
+     false,
+     {{{"fused", "in the region that makes an operand"}, {"own-region", "a region of its own"}}}},
+    {"fuse-conv-pool", kTimes, 2, "", true, {{{"row-tiles", "one region, in row tiles"}, {"separate", "two regions"}}}},
+    {"stages", kTimes, 2, "", true, {{{"separate", "two regions"}, {"row-tiles", "one region, in row tiles"}}}},
+    {"stage-operand",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"separate", "two regions"}, {"row-tiles", "one region: the operand is read from cache, in row tiles"}}}},
+    {"horizontal", kTimes, 2, "", true, {{{"separate", "a region each"}, {"side-by-side", "one region, side by side"}}}},
+    {"one-pass", kTimes, 2, "", true, {{{"separate", "a region each"}, {"side-by-side", "one region, side by side"}}}},
+    {"concat",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"quantized-above", "every producer stores int8 into its slice"}, {"quantized-below", "one pass over the stored parts"}}}},
+    {"stores",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"stored-twice", "stored by the producer as well"}, {"own-pass", "requantized by a pass of its own"}}}},
+    {"segments",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"float-whole", "a float convolution over the whole"}, {"int8-by-parts", "int8, part by part"}}}},
+    {"direct-store",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"copied", "stored channels last and copied"}, {"direct", "stored where it is wanted"}}}},
+    {"split-views",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"store-per-scale", "stored once a scale"}, {"scale-per-channel", "stored once, a scale a channel"}}}},
+    {"split-conv",
+     kTimes,
+     2,
+     "",
+     true,
+     {{{"whole", "one convolution"}, {"by-parts", "a convolution for each part of the channels"}}}},
+    {"precision",
+     kTimes,
+     2,
+     "ranges, or bfloat16 among the allowed types",
+     false,
+     {{{"int8", ""}, {"float32", ""}, {"bfloat16", ""}}}},
+    {"inner-view",
+     kTimes,
+     2,
+     "ranges",
+     false,
+     {{{"arithmetic", "the activation in float"}, {"table", "the activation through the range of its input"}}}},
+    {"by-image",
+     kPlans,
+     2,
+     "a batch of 2 or more",
+     false,
+     {{{"whole-batch", "the whole batch at once"}, {"image-by-image", "one image after the other, each on one thread"}}}},
+    {"tactics",
+     kPlans,
+     2,
+     "times of whole plans",
+     false,
+     {{{"measured", "tactics measured region by region"}, {"estimated", "the plan of effort 0"}}}},
+};
+
+}  // namespace
+
+std::span<const ChoiceInfo> choices() {
+  return kChoices;
+}
+
+const ChoiceInfo* find_choice(std::string_view name) {
+  const auto found = std::find_if(std::begin(kChoices), std::end(kChoices), [&](const ChoiceInfo& c) { return c.name == name; });
+  return found == std::end(kChoices) ? nullptr : &*found;
+}
+
+std::string_view description_of(std::string_view choice, std::string_view candidate) {
+  const ChoiceInfo* info = find_choice(choice);
+  if (info == nullptr) return candidate;
+  for (const CandidateInfo& c : info->candidates) {
+    if (c.name == candidate && !c.description.empty()) return c.description;
+  }
+  return candidate;
+}
+
+std::vector<std::string> choice_names() {
+  std::vector<std::string> out;
+  for (const ChoiceInfo& c : kChoices) out.emplace_back(c.name);
+  return out;
+}
+
+std::vector<std::string> forceable_choices() {
+  std::vector<std::string> out;
+  for (const ChoiceInfo& c : kChoices) {
+    if (c.can_be_forced) out.emplace_back(c.name);
+  }
+  return out;
+}
+
+}  // namespace octavo::plan

@@ -1,0 +1,29 @@
+// What every step of the planner is given: who can run regions, what the caller asked for, and what regions cost.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "plan/options.h"
+#include "plan/search/cost.h"
+#include "region/provider.h"
+
+namespace octavo::plan {
+
+/// All of it must outlive the planning. Copies are cheap: nothing is owned.
+struct PlanContext {
+  const std::vector<const region::Provider*>& providers;  ///< in order of preference
+  const PlanOptions& options;
+  Costs& costs;
+
+  [[nodiscard]] bool enabled(std::string_view rule_or_choice) const { return !options.disabled.contains(rule_or_choice); }
+  /// "measured" or "estimated": what prices are.
+  [[nodiscard]] std::string_view times() const { return costs.source() == "estimates" ? "estimated" : "measured"; }
+};
+
+/// The caller's costs where the effort allows to ask them, else the providers' estimates.
+[[nodiscard]] inline Costs& costs_of(const PlanOptions& options, Estimates& estimates) {
+  return options.costs != nullptr && options.effort > 0 ? *options.costs : estimates;
+}
+
+}  // namespace octavo::plan
