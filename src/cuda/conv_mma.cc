@@ -58,7 +58,12 @@ std::string why_not_tile(const Layout& l, const Target& target) {
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return fmt::format("a tile of {}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n);
   const int run = t.n / t.warps_n / 4;
-  if (run != 4 && run != 8 && run != 16) return fmt::format("{} channels a warp", t.n / t.warps_n);
+  if (t.groups) {
+    if (target.architecture != "sm_90a") return "products of warpgroups need sm_90a";
+    if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
+      return fmt::format("products of warpgroups of {}x{} warps and {} channels", t.warps_m, t.warps_n, t.n);
+  } else if (run != 4 && run != 8 && run != 16)
+    return fmt::format("{} channels a warp", t.n / t.warps_n);
   if (t.k != 32 && t.k != 64 && t.k != 128) return fmt::format("steps of {} bytes", t.k);
   if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512) return fmt::format("a tile of {}x{}", t.m, t.n);
   if (t.m / t.warps_m * (t.n / t.warps_n) / 32 > 128) return "more than 128 sums a thread";
@@ -77,18 +82,22 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double warp_m = static_cast<double>(t.m) / t.warps_m, warp_n = static_cast<double>(t.n) / t.warps_n;
   const double depth = static_cast<double>(parts(l.steps, t.splits)) * t.k;
   // ldmatrix reads a row of both operands for every product: 128 bytes a clock
-  const double products = std::max(t.m * depth * t.n / kMacs * 1.1, t.m * depth * t.n * (1 / warp_m + 1 / warp_n) / 128);
-  const double copied = depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
+  const double products =
+      t.groups ? std::max(t.m * depth * t.n / 4096 * 1.2, t.m * depth * t.n * (1 / 64.0 + 1.0 / t.n) / 128)
+               : std::max(t.m * depth * t.n / kMacs * 1.3, t.m * depth * t.n * (1 / warp_m + 1 / warp_n) / 128 * 1.3);
+  const double written = depth * (t.m + (t.resident ? 0 : t.n)) / 128;  // into shared memory, which the products read
+  const double copied = written + depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
   const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 ? 2 : 1);
   const double rounds = static_cast<double>(parts(l.items, std::min<std::int64_t>(l.grid, target.multiprocessors)));
-  const double overlapped = t.blocks > 1 ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
-                                         : std::max(products, copied) + program;
-  const double latency = 900 + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 1500 : 0);
+  const double overlapped = t.blocks > 1 || t.groups ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
+                                                     : std::max(products, copied) + program;
+  const double latency =
+      (t.stages > 2 ? 900 : 1400) + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 1500 : 0);
   const double busy = rounds * overlapped + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
   return std::max(busy / kClock, traffic / kMemory) + 1.5e-6;
 }
 
-std::string define(const ConvShape& s, const Layout& l, std::int64_t fill_at) {
+std::string define(const ConvShape& s, const Layout& l) {
   const ConvTile& t = l.tile;
   std::string out;
   const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
@@ -105,7 +114,8 @@ std::string define(const ConvShape& s, const Layout& l, std::int64_t fill_at) {
                      t.resident, t.near_copy);
   number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);
   number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", l.steps), number("kBlocksPerProcessor", t.blocks);
-  number("kFillAt", fill_at), number("kCounterBytes", l.counters);
+  number("kCounterBytes", l.counters), number("kBatch", s.batch);
+  out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
   return out;
 }
 
@@ -114,13 +124,13 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l) {
   const ConvTile& t = l.tile;
   ir::Tensor out(ir::DType::s8, {l.tiles_n * l.steps * t.n * t.k});
   auto* to = out.mutable_data<std::int8_t>().data();
-  const int warp_n = t.n / t.warps_n, run = warp_n / 4;
+  const int run = std::min(16, t.n / t.warps_n / 4), group = 4 * run;
   const std::int64_t bytes = s.tap_bytes(), taps = s.taps();
   for (std::int64_t tile = 0; tile < l.tiles_n; ++tile) {
     for (std::int64_t step = 0; step < l.steps; ++step) {
       for (int row = 0; row < t.n; ++row) {
-        const int in_warp = row % warp_n;
-        const std::int64_t channel = tile * t.n + row / warp_n * warp_n + in_warp % 8 / 2 * run + in_warp / 8 * 2 + in_warp % 2;
+        const int inner = row % group;
+        const std::int64_t channel = tile * t.n + row - inner + inner % 8 / 2 * run + inner / 8 * 2 + inner % 2;
         if (channel >= s.out_channels) continue;
         for (int chunk = 0; chunk < l.chunks; ++chunk) {
           const std::int64_t global = step * l.chunks + chunk, tap = global / s.tap_chunks(), byte = global % s.tap_chunks() * 16;
@@ -170,9 +180,9 @@ class ConvMma final : public Family {
     const Layout l = layout_of(s, tile, target);
     if (auto why = why_not_tile(l, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
     const ConvWeights weights = read_weights(r, plan, s);
-    const std::int64_t padded = l.tiles_n * tile.n, fill_at = padded * 4, constants_at = fill_at + 16;
+    const std::int64_t padded = l.tiles_n * tile.n, constants_at = padded * 4;
     EpilogueShape shape;
-    shape.rows = tile.m / tile.warps_m / 8, shape.run = tile.n / tile.warps_n / 4;
+    shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
     shape.padded_channels = padded, shape.takes_bias = true, shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
     if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
@@ -184,7 +194,6 @@ class ConvMma final : public Family {
           static_cast<std::uint32_t>(weights.start[c]) + (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c]));
       std::memcpy(to + 4 * c, &start, 4);
     }
-    std::memset(to + fill_at, s.fill, 16);
     if (!e.constants.empty()) std::memcpy(to + constants_at, e.constants.data(), e.constants.size());
 
     KernelText out;
@@ -195,7 +204,7 @@ class ConvMma final : public Family {
             "const unsigned char* x, const unsigned char* weights, const unsigned char* constants, unsigned char* workspace" +
                 e.parameters);
     replace("@POINTERS@", e.pointers);
-    out.text = define(s, l, fill_at) + e.text + text;
+    out.text = define(s, l) + e.text + text;
     const region::TensorRef& x = r.stages[0].anchor.inputs[0];
     Launch launch;
     launch.function = "octavo_conv";
@@ -231,12 +240,17 @@ class ConvMma final : public Family {
   static std::vector<Layout> layouts(const ConvShape& s, const Target& target) {
     struct Base {
       int m, n, warps_m, warps_n, blocks;
+      bool groups = false;
     };
-    static constexpr Base kBases[] = {{128, 128, 2, 2, 2}, {128, 256, 2, 4, 1}, {256, 128, 4, 2, 1}, {256, 64, 4, 1, 2},
-                                      {128, 64, 2, 1, 3},  {128, 64, 4, 1, 3},  {128, 64, 2, 2, 3},  {64, 256, 1, 4, 2},
-                                      {64, 128, 2, 2, 3},  {64, 64, 2, 2, 4},   {64, 64, 2, 1, 4},   {128, 32, 4, 1, 4},
-                                      {256, 32, 8, 1, 2},  {32, 64, 1, 2, 4},   {32, 32, 1, 2, 6},   {32, 128, 1, 4, 3},
-                                      {128, 16, 4, 1, 4},  {64, 32, 2, 1, 6},   {16, 64, 1, 4, 4},   {16, 128, 1, 4, 3}};
+    static constexpr Base kBases[] = {
+        {128, 128, 2, 2, 2},       {128, 256, 2, 4, 1},       {256, 128, 4, 2, 1},        {256, 64, 4, 1, 2},
+        {128, 64, 2, 1, 3},        {128, 64, 4, 1, 3},        {128, 64, 2, 2, 3},         {64, 256, 1, 4, 2},
+        {64, 128, 2, 2, 3},        {64, 64, 2, 2, 4},         {64, 64, 2, 1, 4},          {128, 32, 4, 1, 4},
+        {256, 32, 8, 1, 2},        {32, 64, 1, 2, 4},         {32, 32, 1, 2, 6},          {32, 128, 1, 4, 3},
+        {128, 16, 4, 1, 4},        {64, 32, 2, 1, 6},         {16, 64, 1, 4, 4},          {16, 128, 1, 4, 3},
+        {128, 128, 8, 1, 2, true}, {128, 256, 8, 1, 1, true}, {256, 128, 16, 1, 1, true}, {64, 256, 4, 1, 2, true},
+        {128, 64, 8, 1, 3, true},  {256, 64, 16, 1, 2, true}, {64, 128, 4, 1, 3, true},   {64, 64, 4, 1, 4, true},
+        {128, 32, 8, 1, 3, true},  {256, 128, 8, 1, 1, true}, {256, 64, 8, 1, 2, true}};
     std::vector<Layout> out;
     for (const Base& b : kBases) {
       if (b.n > 2 * s.out_channels && b.n > 32) continue;
@@ -251,7 +265,8 @@ class ConvMma final : public Family {
             continue;
           for (const bool resident : {false, true}) {
             for (const int stages : {2, 3, 4}) {
-              ConvTile t{b.m, b.n, k, b.warps_m, b.warps_n, stages, splits, b.blocks, resident, s.taps() > 1 && !s.packed_rows};
+              ConvTile t{b.m,     b.n, k, b.warps_m, b.warps_n, stages, splits, b.blocks, resident, s.taps() > 1 && !s.packed_rows,
+                         b.groups};
               Layout l = layout_of(s, t, target);
               while (l.tile.blocks > 1 && !why_not_tile(l, target).empty()) {
                 --t.blocks;
@@ -265,7 +280,7 @@ class ConvMma final : public Family {
         }
       }
     }
-    if (out.empty()) out.push_back(layout_of(s, {32, 32, 64, 1, 2, 2, 1, 2, false, false}, target));
+    if (out.empty()) out.push_back(layout_of(s, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
     return out;
   }
 };
@@ -279,7 +294,8 @@ Parameters spell(const ConvTile& t) {
           {"splits", std::to_string(t.splits)},
           {"blocks", std::to_string(t.blocks)},
           {"filter", t.resident ? "resident" : "streamed"},
-          {"copies", t.near_copy ? "near" : "far"}};
+          {"copies", t.near_copy ? "near" : "far"},
+          {"products", t.groups ? "wgmma" : "mma"}};
 }
 
 Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
@@ -288,13 +304,13 @@ Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
     const auto it = parameters.find(name);
     return it == parameters.end() ? std::string() : it->second;
   };
-  const std::string filter = get("filter"), copies = get("copies");
+  const std::string filter = get("filter"), copies = get("copies"), products = get("products");
   const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&
                        std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
                        std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 &&
                        std::sscanf(get("splits").c_str(), "%d", &t.splits) == 1 &&
                        std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
-  t.resident = filter == "resident", t.near_copy = copies == "near";
+  t.resident = filter == "resident", t.near_copy = copies == "near", t.groups = products == "wgmma";
   const bool positive = t.m > 0 && t.n > 0 && t.k >= 32 && t.warps_m > 0 && t.warps_n > 0 && t.splits > 0 && t.blocks > 0;
   if (!numbers || !positive || (filter != "resident" && filter != "streamed") || (copies != "near" && copies != "far") ||
       spell(t) != parameters) {

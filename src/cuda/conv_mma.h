@@ -16,6 +16,7 @@ struct ConvTile {
   int blocks = 2;                ///< "blocks": per multiprocessor
   bool resident = false;         ///< "filter": "resident" or "streamed"
   bool near_copy = false;        ///< "copies": "near" (through L1) or "far"
+  bool groups = false;           ///< "products": "mma" of warps or "wgmma" of warpgroups (sm_90a)
 };
 [[nodiscard]] Parameters spell(const ConvTile& tile);
 [[nodiscard]] Result<ConvTile> parse_conv_tile(const Parameters& parameters);

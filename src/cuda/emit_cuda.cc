@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cassert>
 
 namespace octavo::cuda {
@@ -31,6 +32,17 @@ std::vector<char> operand_kinds(const Program& p) {
 
 char result_kind(const Program& p, std::size_t output) {
   return program::info(p.code[static_cast<std::size_t>(p.outputs[output].value)].op).result;
+}
+
+/// A bound for which the GPU's own maximum (minimum) of floats is the operation: a constant second operand, no NaN, and no zero that
+/// could meet the other zero. A NaN as the first operand gives the second in both.
+bool plain_bound(const Program& p, const Instr& instr) {
+  if (instr.op != Op::max && instr.op != Op::min) return false;
+  const Instr& bound = p.code[static_cast<std::size_t>(instr.args[1])];
+  if (bound.op != Op::imm_f) return false;
+  const auto v = std::bit_cast<float>(bound.imm);
+  if (v == 0) return instr.op == Op::max && bound.imm == 0;  // the greater of -0 and +0 is +0, as written
+  return v == v;
 }
 
 /// Fills "$0".."$3" and "$k".
@@ -157,7 +169,9 @@ std::string emit_function(const Program& p, std::string_view name) {
   std::string body;
   for (std::size_t i = 0; i < p.code.size(); ++i) {
     const Instr& instr = p.code[i];
-    std::string value = filled(expression(instr.op), instr, immediate_of(instr, name));
+    std::string value =
+        filled(plain_bound(p, instr) ? instr.op == Op::max ? "fmaxf($0, $1)" : "fminf($0, $1)" : expression(instr.op), instr,
+               immediate_of(instr, name));
     if (instr.op == Op::acc_i || instr.op == Op::acc_f) value = "acc";
     if (instr.op == Op::load_i || instr.op == Op::load_f) value = fmt::format("x{}", instr.imm);
     body += fmt::format("  const {} v{} = {};\n", c_type(program::info(instr.op).result), i, value);

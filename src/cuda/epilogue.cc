@@ -183,8 +183,21 @@ class Emitter {
     Program p = s_.program;
     if (shape_.takes_bias) out_.bias = take_bias(s_, plan_, p);
     Magnitudes sources{shape_.accumulator, {}};
-    for (const region::Operand& o : s_.operands) sources.operands.push_back(magnitude(o));
-    p = without_store_clamps(shorten(p, sources));
+    for (const std::int32_t b : out_.bias)
+      sources.acc = std::max(sources.acc, shape_.accumulator + std::fabs(static_cast<double>(b)));
+    std::vector<char> is_byte;
+    for (const region::Operand& o : s_.operands) {
+      sources.operands.push_back(magnitude(o));
+      is_byte.push_back(o.ref.dtype == DType::u8 && channel_constant(s_, plan_, o) == nullptr);
+    }
+    Shortened shortened = shorten(p, sources, is_byte);
+    byte_floats_ = shortened.byte_floats;
+    p = without_store_clamps(shortened.program);
+    if (shortened.acc_offset != 0) {
+      out_.bias.resize(static_cast<std::size_t>(s_.space[1]));
+      for (std::int32_t& b : out_.bias)
+        b = static_cast<std::int32_t>(static_cast<std::uint32_t>(b) + static_cast<std::uint32_t>(shortened.acc_offset));
+    }
     kinds_.assign(s_.operands.size(), 0);
     for (const Instr& i : p.code) {
       if (i.op == Op::load_i || i.op == Op::load_f) kinds_[static_cast<std::size_t>(i.imm)] = program::info(i.op).result;
@@ -200,6 +213,10 @@ class Emitter {
             "OCTAVO_DEVICE void octavo_fetch(OctavoFetched& f, const OctavoPointers& o, const int (&pixel)[kRows], int channel) "
             "{{\n  (void)f, (void)o, (void)pixel, (void)channel;\n{}}}\n",
             fetch_) +
+        fmt::format(
+            "template <int channels>\nOCTAVO_DEVICE void octavo_look_ahead(const OctavoPointers& o, int p, int channel) {{\n"
+            "  (void)o, (void)p, (void)channel;\n{}}}\n",
+            ahead_) +
         fmt::format(
             "OCTAVO_DEVICE void octavo_finish(const int (&sums)[kRows][kRun], const OctavoFetched& f, const "
             "OctavoPointers& o, const int (&pixel)[kRows], int channel) {{\n"
@@ -251,6 +268,11 @@ class Emitter {
     return m;
   }
 
+  [[nodiscard]] std::string element(std::size_t k, const std::string& words, std::string_view j) const {
+    if (byte_floats_[k] != 0) return fmt::format("octavo_byte_value({0}[({1}) / 4], ({1}) % 4)", words, j);
+    return element_text(s_.operands[k].ref.dtype, words, j);
+  }
+
   void pointer(std::string_view name, const TensorRef& ref, bool written) {
     const std::string type = written ? "unsigned char*" : "const unsigned char*";
     members_ += fmt::format("  {} {};\n", type, name);
@@ -295,7 +317,12 @@ class Emitter {
             "    if (p >= 0) octavo_read_run<{0}, {1}, kRun>(f.x{2}[i], o.operand{2} + ({4} + (octavo_offset)channel * {0}), {5}, "
             "{0});\n  }}\n",
             a.element, a.vector, k, words, offset, valid("0"));
-        call_ += ", " + element_text(o.ref.dtype, fmt::format("f.x{}[i]", k), "q * 4 + j");
+        ahead_ += fmt::format(
+            "  OCTAVO_UNROLL\n  for (int at = 0; at < channels * {0}; at += 128)\n    if (channel + at / {0} < {3}) "
+            "octavo_prefetch(o.operand{1} + ({2} + "
+            "(octavo_offset)channel * {0} + at));\n",
+            a.element, k, offset, s_.space[1]);
+        call_ += ", " + element(k, fmt::format("f.x{}[i]", k), "q * 4 + j");
       } else {
         const int vector = std::min(a.vector, 4 * a.element);
         row_reads_ += fmt::format(
@@ -303,7 +330,7 @@ class Emitter {
             "      if (p >= 0) octavo_read_run<{2}, {3}, 4>(x{0}, o.operand{0} + ({4} + (octavo_offset)(channel + q * 4) * {5}), "
             "{6}, {5});\n",
             k, std::max(1, a.element), a.element, vector, offset, step, valid("q * 4"));
-        call_ += ", " + element_text(o.ref.dtype, fmt::format("x{}", k), "j");
+        call_ += ", " + element(k, fmt::format("x{}", k), "j");
       }
     }
   }
@@ -364,9 +391,10 @@ class Emitter {
   const region::Plan& plan_;
   EpilogueShape shape_;
   std::int64_t constants_at_;
-  std::vector<char> kinds_;
+  std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
-  std::string members_, fetched_, fetch_, collected_, channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_;
+  std::string members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, call_, row_stores_,
+      last_stores_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 //
 // The text declares kRows and kRun, struct OctavoPointers (operands and stores), struct OctavoFetched (operands read ahead), and
 //   octavo_fetch(fetched, pointers, pixel, channel)            reads what is worth reading before the sums are complete
+//   octavo_look_ahead<channels>(pointers, pixel, channel)      brings the operands of a pixel's next channels into L2
 //   octavo_finish(sums, fetched, pointers, pixel, channel)     runs the program and stores
 // pixel[i]: index of the i-th pixel in the stage's space without its channels (batch, row, column), -1: none. channel: the first of
 // kRun channels, a multiple of kRun; those beyond the space are left out. Operands and stores are read and written in the widest

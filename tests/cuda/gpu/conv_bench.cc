@@ -253,6 +253,9 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
     std::map<std::string, int> taken;
     for (const Candidate& c : f->candidates(s.region, s.plan, target)) {
       bool fits = true;
+      if (const char* only = std::getenv("OCTAVO_ONLY")) {  // for example wgmma: one of the values
+        fits = std::any_of(c.parameters.begin(), c.parameters.end(), [&](const auto& v) { return v.second == only; });
+      }
       for (const auto& [name, value] : wanted) fits &= c.parameters.count(name) != 0 && c.parameters.at(name) == value;
       if (!fits || out.size() >= kinds) continue;
       // Not many that differ in little.
@@ -260,7 +263,7 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
       for (const auto& [name, value] : c.parameters) {
         if (name != "stages" && name != "filter" && name != "copies") group += value + " ";
       }
-      if (wanted.empty() && taken[group]++ >= (kinds > 12 ? 4 : 1)) continue;
+      if (wanted.empty() && taken[group]++ >= (kinds > 12 ? 2 : 1)) continue;
       Attempt a;
       a.family = f, a.parameters = c.parameters, a.estimate = c.seconds;
       auto text = f->emit(s.region, s.plan, c.parameters, target);
@@ -454,7 +457,7 @@ double measure(const Gpu& gpu, const ConvCase& k, ConvScene& s, std::vector<Atte
   const double roof = std::max(macs * 2 / 1294e12, bytes / (k.n == 1 ? 4.5e12 : 2.8e12));
   fmt::print("{:22} {:9.2f} us {:5.0f} TOPS {:5.0f} GB/s {:3.0f} %  {}\n", k.name, all[0].seconds * 1e6,
              macs * 2e-12 / all[0].seconds, bytes * 1e-9 / all[0].seconds, 100 * roof / all[0].seconds, name_of(all[0]));
-  for (std::size_t i = 1; i < std::min<std::size_t>(all.size(), 3); ++i) {
+  for (std::size_t i = 1; i < std::min<std::size_t>(all.size(), 2); ++i) {
     if (all[i].seconds > 0) fmt::print("{:22} {:9.2f}      {}\n", "", all[i].seconds * 1e6, name_of(all[i]));
   }
   std::fflush(stdout);
