@@ -187,15 +187,6 @@ class ConvMma final : public Family {
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
     if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
 
-    ir::Tensor constants(ir::DType::u8, {constants_at + static_cast<std::int64_t>(e.constants.size())});
-    std::byte* to = constants.mutable_bytes().data();
-    for (std::size_t c = 0; c < weights.start.size(); ++c) {
-      const std::uint32_t start =
-          static_cast<std::uint32_t>(weights.start[c]) + (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c]));
-      std::memcpy(to + 4 * c, &start, 4);
-    }
-    if (!e.constants.empty()) std::memcpy(to + constants_at, e.constants.data(), e.constants.size());
-
     KernelText out;
     std::string text(kText);
     const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
@@ -217,7 +208,7 @@ class ConvMma final : public Family {
                          {Parameter::Kind::workspace, 0, 0}};
     launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, l), std::move(constants)};
+    out.constants = {pack(s, weights, l), constants_with_start(weights.start, e, shape.padded_channels)};
     out.workspace_bytes = l.workspace;
     return out;
   }
@@ -250,7 +241,9 @@ class ConvMma final : public Family {
         {128, 16, 4, 1, 4},        {64, 32, 2, 1, 6},         {16, 64, 1, 4, 4},          {16, 128, 1, 4, 3},
         {128, 128, 8, 1, 2, true}, {128, 256, 8, 1, 1, true}, {256, 128, 16, 1, 1, true}, {64, 256, 4, 1, 2, true},
         {128, 64, 8, 1, 3, true},  {256, 64, 16, 1, 2, true}, {64, 128, 4, 1, 3, true},   {64, 64, 4, 1, 4, true},
-        {128, 32, 8, 1, 3, true},  {256, 128, 8, 1, 1, true}, {256, 64, 8, 1, 2, true}};
+        {128, 32, 8, 1, 3, true},  {256, 128, 8, 1, 1, true}, {256, 64, 8, 1, 2, true},   {64, 128, 2, 2, 4},
+        {128, 64, 4, 1, 4},        {64, 64, 2, 1, 6},         {64, 128, 4, 1, 4, true},   {128, 64, 8, 1, 4, true},
+        {64, 64, 4, 1, 6, true}};
     std::vector<Layout> out;
     for (const Base& b : kBases) {
       if (b.n > 2 * s.out_channels && b.n > 32) continue;

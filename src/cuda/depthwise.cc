@@ -106,14 +106,6 @@ class Depthwise final : public Family {
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
     if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + e.refusal);
 
-    ir::Tensor constants(ir::DType::u8, {constants_at + static_cast<std::int64_t>(e.constants.size())});
-    std::byte* to = constants.mutable_bytes().data();
-    for (std::size_t c = 0; c < w.start.size(); ++c) {
-      const std::uint32_t start =
-          static_cast<std::uint32_t>(w.start[c]) + (e.bias.empty() ? 0 : static_cast<std::uint32_t>(e.bias[c]));
-      std::memcpy(to + 4 * c, &start, 4);
-    }
-    if (!e.constants.empty()) std::memcpy(to + constants_at, e.constants.data(), e.constants.size());
     const std::int64_t words = words_of(s, t), c4 = s.out_channels * 4;
     ir::Tensor packed(ir::DType::s8, {s.kernel_h * t.columns * words * c4});
     auto* p = packed.mutable_data<std::int8_t>().data();
@@ -147,7 +139,7 @@ class Depthwise final : public Family {
         {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
     launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
     out.launches.push_back(std::move(launch));
-    out.constants = {std::move(packed), std::move(constants)};
+    out.constants = {std::move(packed), constants_with_start(w.start, e, shape.padded_channels)};
     return out;
   }
 

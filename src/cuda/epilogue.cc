@@ -404,4 +404,17 @@ Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, con
   return Emitter(stage, plan, shape, constants_at).run();
 }
 
+ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue, std::int64_t padded_channels) {
+  const std::int64_t at = (padded_channels * 4 + 15) / 16 * 16;
+  ir::Tensor out(ir::DType::u8, {at + static_cast<std::int64_t>(epilogue.constants.size())});
+  std::byte* to = out.mutable_bytes().data();
+  for (std::size_t c = 0; c < start.size(); ++c) {
+    const std::uint32_t bias = epilogue.bias.empty() ? 0 : static_cast<std::uint32_t>(epilogue.bias[c]);
+    const std::uint32_t sum = static_cast<std::uint32_t>(start[c]) + bias;
+    std::memcpy(to + 4 * c, &sum, 4);
+  }
+  if (!epilogue.constants.empty()) std::memcpy(to + at, epilogue.constants.data(), epilogue.constants.size());
+  return out;
+}
+
 }  // namespace octavo::cuda

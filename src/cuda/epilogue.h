@@ -9,6 +9,7 @@
 // vectors that their strides allow.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,10 @@ struct Epilogue {
 /// Stage of rank 4 with a program and at least one store. `constants_at` is a multiple of 16.
 [[nodiscard]] Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
                                      std::int64_t constants_at);
+
+/// What a convolution's parameter "constants" holds: what the sums of each channel begin with (`start` and the bias), padded, then the
+/// channel constants of the program, as emit_epilogue expects them at 4 * padded_channels.
+[[nodiscard]] ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue,
+                                              std::int64_t padded_channels);
 
 }  // namespace octavo::cuda

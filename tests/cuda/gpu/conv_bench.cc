@@ -5,6 +5,7 @@
 //   octavo_gpu_conv time NET BATCH [KINDS]    each layer of resnet50, mobilenetv2, yolov8n or unet: KINDS tiles each (default 8), compared
 //                                             on the full shape with a plain kernel; the best three are printed
 //   octavo_gpu_conv one N C HW O K S STYLE [name=value ...]    one layer, every tile that has these settings
+// OCTAVO_FAMILY=NAME takes one family, OCTAVO_ONLY=VALUE what has a parameter of that value; OCTAVO_TIMES=FILE gets every time.
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@
 #include <thread>
 
 #include "cuda/conv_mma.h"
+#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
 #include "cuda/depthwise.h"
 #include "cuda/emit_cuda.h"
@@ -243,27 +245,30 @@ double time_of(const Gpu& gpu, const Loaded& kernel, const OnDevice& device) {
 
 std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::size_t kinds, const Parameters& wanted = {}) {
   std::vector<Attempt> out;
-  for (const Family* f : {&conv_mma_family(), &depthwise_family()}) {
-    if (!f->about(s.region)) continue;
+  for (const Family* f : {&conv_mma_family(), &conv_rows_family(), &depthwise_family()}) {
+    const char* family = std::getenv("OCTAVO_FAMILY");
+    if (!f->about(s.region) || (family != nullptr && f->name() != family)) continue;
     if (const auto why = f->why_not(s.region, s.plan, target); !why.empty()) {
       if (wanted.empty()) continue;
       fmt::print("{} refuses: {}\n", f->name(), why);
       continue;
     }
     std::map<std::string, int> taken;
+    std::size_t mine = 0;
     for (const Candidate& c : f->candidates(s.region, s.plan, target)) {
       bool fits = true;
       if (const char* only = std::getenv("OCTAVO_ONLY")) {  // for example wgmma: one of the values
         fits = std::any_of(c.parameters.begin(), c.parameters.end(), [&](const auto& v) { return v.second == only; });
       }
       for (const auto& [name, value] : wanted) fits &= c.parameters.count(name) != 0 && c.parameters.at(name) == value;
-      if (!fits || out.size() >= kinds) continue;
+      if (!fits || mine >= kinds) continue;
       // Not many that differ in little.
       std::string group;
       for (const auto& [name, value] : c.parameters) {
         if (name != "stages" && name != "filter" && name != "copies") group += value + " ";
       }
       if (wanted.empty() && taken[group]++ >= (kinds > 12 ? 2 : 1)) continue;
+      ++mine;
       Attempt a;
       a.family = f, a.parameters = c.parameters, a.estimate = c.seconds;
       auto text = f->emit(s.region, s.plan, c.parameters, target);

@@ -1,0 +1,221 @@
+#include "cuda/conv_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/conv_shape.h"
+#include "cuda/epilogue.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kText =
+#include "cuda/conv_rows.inc"
+    ;
+
+struct Tile {
+  int rows = 8, columns = 112, channels = 64, warps = 4, group = 2, blocks = 2;
+};
+
+Parameters spell(const Tile& t) {
+  return {{"tile", fmt::format("{}x{}", t.rows, t.columns)},
+          {"channels", std::to_string(t.channels)},
+          {"warps", std::to_string(t.warps)},
+          {"group", std::to_string(t.group)},
+          {"blocks", std::to_string(t.blocks)}};
+}
+
+Result<Tile> parse(const Parameters& parameters) {
+  Tile t;
+  const auto get = [&](const char* name) {
+    const auto it = parameters.find(name);
+    return it == parameters.end() ? std::string() : it->second;
+  };
+  const bool numbers =
+      std::sscanf(get("tile").c_str(), "%dx%d", &t.rows, &t.columns) == 2 &&
+      std::sscanf(get("channels").c_str(), "%d", &t.channels) == 1 && std::sscanf(get("warps").c_str(), "%d", &t.warps) == 1 &&
+      std::sscanf(get("group").c_str(), "%d", &t.group) == 1 && std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
+  if (!numbers || spell(t) != parameters)
+    return fail(ErrorKind::bad_input, "conv.u8s8.rows: parameters are tile (rows x columns), channels, warps, group and blocks");
+  return t;
+}
+
+std::int64_t up(std::int64_t v, std::int64_t to) {
+  return (v + to - 1) / to * to;
+}
+
+/// As the text computes it.
+struct Sizes {
+  std::int64_t halves, steps, filter, pitch, in_rows, shared, tiles_n, grid;
+};
+Sizes sizes_of(const ConvShape& s, const Tile& t) {
+  Sizes z{};
+  const std::int64_t step = s.stride_w * s.channels, phases = step % 4 == 0 ? 1 : step % 2 == 0 ? 2 : 4;
+  z.halves = s.tap_chunks();
+  z.steps = (s.kernel_h * z.halves + 1) / 2;
+  z.filter = z.steps * t.channels * 32;
+  z.pitch = up((t.columns - 1) * step + z.halves * 16, 4);
+  z.in_rows = (t.rows - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1;
+  z.shared = z.filter + phases * (up(z.in_rows * z.pitch, 128) + 64);
+  z.tiles_n = (s.out_channels + t.channels - 1) / t.channels;
+  z.grid = z.tiles_n * s.batch * ((s.out_h + t.rows - 1) / t.rows) * ((s.out_w + t.columns - 1) / t.columns);
+  return z;
+}
+
+std::string why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
+  if (t.rows < 1 || t.rows > 64 || t.columns < 16 || t.columns > 512 || t.columns % 16 != 0)
+    return fmt::format("a tile of {}x{}", t.rows, t.columns);
+  if ((t.channels != 16 && t.channels != 32 && t.channels != 64) || t.warps < 1 || t.warps > 16 || t.group < 1 || t.group > 4 ||
+      t.blocks < 1 || t.blocks > 16)
+    return fmt::format("{} channels, {} warps, groups of {}, {} blocks", t.channels, t.warps, t.group, t.blocks);
+  const Sizes z = sizes_of(s, t);
+  if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
+    return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, z.shared);
+  return "";
+}
+
+ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t) {
+  const Sizes z = sizes_of(s, t);
+  ir::Tensor out(ir::DType::s8, {z.tiles_n * z.filter});
+  auto* to = out.mutable_data<std::int8_t>().data();
+  const int run = t.channels / 4;
+  const std::int64_t bytes = s.tap_bytes();
+  for (std::int64_t tile = 0; tile < z.tiles_n; ++tile) {
+    for (int row = 0; row < t.channels; ++row) {
+      const std::int64_t channel = tile * t.channels + row % 8 / 2 * run + row / 8 * 2 + row % 2;
+      if (channel >= s.out_channels) continue;
+      for (std::int64_t half = 0; half < s.kernel_h * z.halves; ++half) {
+        const std::int64_t tap = half / z.halves, byte = half % z.halves * 16, chunk = half % 2;
+        std::memcpy(to + tile * z.filter + (half / 2 * t.channels + row) * 32 + 16 * (chunk ^ ((row >> 2) & 1)),
+                    &w.values[static_cast<std::size_t>((channel * s.kernel_h + tap) * bytes + byte)],
+                    static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
+      }
+    }
+  }
+  return out;
+}
+
+class ConvRows final : public Family {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.rows"; }
+  [[nodiscard]] bool about(const region::Region& r) const override {
+    if (r.stages.size() != 1 || r.stages[0].anchor.op != ir::Op::conv || !r.stages[0].anchor.integer || !r.stages[0].anchor.weights)
+      return false;
+    const ir::Shape& w = r.stages[0].anchor.weights->dims;
+    return w.size() == 4 && w[1] * w[3] <= 64 && w[2] * w[3] > 1;
+  }
+  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    ConvShape s;
+    return why_not(r, plan, target, s);
+  }
+  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
+                                                  const Target& target) const override {
+    ConvShape s;
+    if (!why_not(r, plan, target, s).empty()) return {};
+    std::vector<Candidate> out;
+    const int channels = s.out_channels <= 16 ? 16 : s.out_channels <= 32 ? 32 : 64;
+    std::vector<int> columns;
+    for (const std::int64_t parts : {1, 2, 3, 4}) {
+      const auto c = static_cast<int>(up((s.out_w + parts - 1) / parts, 16));
+      if (std::find(columns.begin(), columns.end(), c) == columns.end()) columns.push_back(c);
+    }
+    for (const int column : columns) {
+      for (const int rows : {1, 2, 4, 8, 16}) {
+        for (const int group : {1, 2, 4}) {
+          for (const int blocks : {2, 3, 4, 6}) {
+            const Tile t{rows, column, channels, 4, group, blocks};
+            const int sums = group * channels / 2;
+            if (!why_not_tile(s, t, target).empty() || sums > 128 || (sums > 64 && blocks > 2) || (sums > 32 && blocks > 4))
+              continue;
+            if (rows > s.out_h || rows * column / 16 < 4 * group) continue;
+            const Sizes z = sizes_of(s, t);
+            const double pixels = static_cast<double>(z.grid) / static_cast<double>(target.multiprocessors) * rows * column;
+            const double products = pixels * channels * static_cast<double>(z.steps) * 32 / 2000;
+            const double read =
+                static_cast<double>(z.grid) / target.multiprocessors * static_cast<double>(z.in_rows * z.pitch) / 4 * 30 / 128;
+            const double program = pixels * channels * 14 / 128;
+            const double waves = static_cast<double>(z.grid) / (target.multiprocessors * blocks);
+            const double clocks = (products + read + program) * (1 + 0.6 / blocks) * std::max(1.0, std::ceil(waves) / waves) + 3000;
+            out.push_back({spell(t), clocks / 1.7e9 + 1.5e-6});
+          }
+        }
+      }
+    }
+    if (out.empty()) out.push_back({spell({1, 16, 16, 1, 1, 1}), 1});
+    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return out;
+  }
+  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
+                                        const Target& target) const override {
+    ConvShape s;
+    if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + why);
+    OCTAVO_TRY(const Tile t, parse(parameters));
+    if (auto why = why_not_tile(s, t, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + why);
+    const Sizes z = sizes_of(s, t);
+    const ConvWeights weights = read_weights(r, plan, s);
+    EpilogueShape shape;
+    shape.rows = 2 * t.group, shape.run = t.channels / 4, shape.padded_channels = z.tiles_n * t.channels, shape.takes_bias = true;
+    shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
+    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, shape.padded_channels * 4);
+    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + e.refusal);
+
+    KernelText out;
+    std::string text(kText);
+    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
+    replace("@NAME@", "octavo_conv_rows");
+    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
+    replace("@POINTERS@", e.pointers);
+    out.text = define(s, t, z) + e.text + text;
+    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+    Launch launch;
+    launch.function = "octavo_conv_rows";
+    launch.grid = {static_cast<int>(z.grid), 1, 1};
+    launch.block = {32 * t.warps, 1, 1};
+    launch.shared_bytes = z.shared;
+    launch.parameters = {
+        {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
+    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    out.launches.push_back(std::move(launch));
+    out.constants = {pack(s, weights, t), constants_with_start(weights.start, e, shape.padded_channels)};
+    return out;
+  }
+
+ private:
+  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
+    if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
+    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+    if (s.groups != 1) return fmt::format("{} groups", s.groups);
+    if (s.pixel != s.channels || s.dilation_w != 1)
+      return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);
+    if (s.channels * s.kernel_w > 64) return fmt::format("{} bytes a kernel row", s.channels * s.kernel_w);
+    if (s.batch * s.out_h * s.out_w > INT32_MAX / 4) return fmt::format("{} pixels", s.pixels());
+    s.packed_rows = true, s.flat = false;
+    return why_not_tile(s, {1, 16, 16, 1, 1, 1}, target);
+  }
+
+  static std::string define(const ConvShape& s, const Tile& t, const Sizes& z) {
+    std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
+    const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
+    number("kBatch", s.batch), number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
+    number("kChannels", s.channels), number("kOutChannels", s.out_channels), number("kKernelH", s.kernel_h);
+    number("kStrideH", s.stride_h), number("kStrideW", s.stride_w), number("kDilationH", s.dilation_h);
+    number("kPadTop", s.pad_top), number("kPadLeft", s.pad_left), number("kFillCode", s.fill), number("kHalves", z.halves);
+    number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels), number("kWarps", t.warps);
+    number("kBlocksPerProcessor", t.blocks);
+    out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {};\n", s.image, s.row);
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& conv_rows_family() {
+  static const ConvRows family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,12 @@
+// The family "conv.u8s8.rows": convolutions of few channels, a network's first layer (conv_rows.inc).
+#pragma once
+
+#include "cuda/family.h"
+
+namespace octavo::cuda {
+
+/// Parameters: "tile": output rows x columns of a block, columns a multiple of 16; "channels" of a block: 16, 32 or 64; "warps" of a
+/// block; "group": times 16 pixels that a warp computes at a time; "blocks" per multiprocessor.
+[[nodiscard]] const Family& conv_rows_family();
+
+}  // namespace octavo::cuda
