@@ -169,7 +169,9 @@ struct Profile {
 };
 
 struct BuildOptions {
-  /// "cpu", or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never chosen silently.
+  /// "cpu"; "cuda" ("cuda:1": GPU number 1), an NVIDIA GPU, whose kernels NVRTC compiles in this call: `unsupported` names what the
+  /// GPU has no kernel for; or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never
+  /// chosen silently.
   std::string device = "cpu";
   /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
   std::map<std::string, Shape> shapes;

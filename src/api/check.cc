@@ -163,6 +163,29 @@ void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tenso
   }
 }
 
+/// What regions read and store, where the host can read it: itself, or a copy of what a device has.
+class HostView {
+ public:
+  explicit HostView(const engine::Engine& engine) : engine_(engine), copies_(engine.plan().buffers.size()) {}
+  /// `memory` with the buffers of these tensors copied. What cannot be copied reads as zeros, and differs.
+  region::Memory of(const region::Memory& memory, const std::vector<Crossing>& tensors) {
+    region::Memory out = memory;
+    for (const Crossing& c : tensors) {
+      const auto id = static_cast<std::size_t>(c.ref->buffer);
+      const region::Buffer& b = engine_.plan().buffers[id];
+      if (b.space == region::kHost || b.kind == region::BufferKind::input || b.kind == region::BufferKind::output) continue;
+      copies_[id].resize(static_cast<std::size_t>(b.bytes));
+      if (!engine_.device(b.space).read(copies_[id], memory.base[id])) copies_[id].assign(copies_[id].size(), std::byte{0});
+      out.base[id] = copies_[id].data();
+    }
+    return out;
+  }
+
+ private:
+  const engine::Engine& engine_;
+  std::vector<std::vector<std::byte>> copies_;  ///< by BufferId
+};
+
 /// Judges one region: `known` was read before it ran, `memory` is what it left.
 void judge(const ir::Graph& graph, const Region& r, const Border& border, const std::map<ir::ValueId, ir::Tensor>& known,
            const region::Memory& memory, const CheckOptions& options, RegionCheck& out) {
@@ -228,7 +251,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     r.region = i;
     r.name = plan.regions[i].name;
     r.tactic = plan.regions[i].tactic.name();
-    borders.push_back(border_of(plan.regions[i]));
+    borders.push_back(region::is_transfer(plan.regions[i], plan) ? Border{} : border_of(plan.regions[i]));
     for (const auto* list : {&borders.back().in, &borders.back().out}) {
       for (const Crossing& c : *list) {
         if (c.value >= graph.value_capacity() || (c.value < 0 && list == &borders.back().out)) {
@@ -244,8 +267,10 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
   std::map<ir::ValueId, ir::Tensor> known;                // what the current region reads
   std::map<ir::ValueId, ir::Tensor> stored;               // what regions have stored, and the network's inputs
   std::vector<std::map<ir::ValueId, ir::Tensor>> finals;  // by image: what it left
+  HostView view(context->engine());
   engine::Observer observer;
-  observer.before = [&](std::size_t i, const region::Memory& memory) {
+  observer.before = [&](std::size_t i, const region::Memory& device_memory) {
+    const region::Memory memory = view.of(device_memory, borders[i].in);
     if (options.progress) options.progress(i, borders.size());
     if (i == 0) {  // an image begins
       stored.clear();
@@ -268,7 +293,8 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
       known.emplace(c.value, std::move(*value));
     }
   };
-  observer.after = [&](std::size_t i, const region::Memory& memory) {
+  observer.after = [&](std::size_t i, const region::Memory& device_memory) {
+    const region::Memory memory = view.of(device_memory, borders[i].out);
     if (report.regions[i].skipped.empty()) judge(graph, plan.regions[i], borders[i], known, memory, options, report.regions[i]);
     for (const Crossing& c : borders[i].out) {
       if (auto value = read_value(memory, *c.ref, graph.type(c.value))) stored.insert_or_assign(c.value, std::move(*value));

@@ -152,7 +152,7 @@ Engine Engine::build(std::span<const std::byte> model, const BuildOptions& optio
 
 Engine Engine::load(const std::string& path, int threads) {
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
-  auto loaded = take(engine::Engine::load(path, api::all_providers()));
+  auto loaded = take(engine::Engine::load(path, api::all_providers(), api::devices()));
   const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded->plan()), engine::available_cores());
   return Engine(Impl::of(std::move(loaded), wanted));
 }

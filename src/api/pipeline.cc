@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "cpu/provider.h"
+#include "cuda/compile_plan.h"
+#include "cuda/gpu_device.h"
+#include "cuda/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
@@ -16,19 +20,35 @@ void report(const PipelineOptions& options, std::string_view step) {
   if (options.progress) options.progress(step);
 }
 
+/// The number of the GPU that "cuda" or "cuda:N" names.
+std::optional<int> gpu_of(std::string_view device) {
+  if (device == "cuda") return 0;
+  int ordinal = 0;
+  if (!device.starts_with("cuda:")) return std::nullopt;
+  const std::string_view digits = device.substr(5);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  if (error != std::errc() || end != digits.data() + digits.size() || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   report(options, "plan");
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
+  if (gpu_of(options.device)) p.effort = 0;  // GPU kernels are chosen by estimates: nothing to search by yet
   Measuring measuring;
   OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
   OCTAVO_CHECK(measuring.keep(options));
   report(options, "engine");
+  if (const auto gpu = gpu_of(options.device))
+    OCTAVO_CHECK(
+        cuda::compile_kernels(planned.plan, cuda::nvrtc_compiler(cuda::target(*gpu).architecture), engine::available_cores()));
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
-  OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text)));
+  OCTAVO_TRY(built.engine,
+             engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text), devices(options.device)));
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
   built.permitted = std::move(planned.permitted);
@@ -54,13 +74,20 @@ plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Mo
 Result<engine::Providers> providers(std::string_view device) {
   if (device == "cpu") return cpu::providers();
   if (device == "reference") return engine::Providers{&reference::oracle_provider()};
-  return fail(ErrorKind::usage, fmt::format("device \"{}\" is not known; known are \"cpu\" and \"reference\"", device));
+  if (const auto gpu = gpu_of(device)) return engine::Providers{&cuda::provider(*gpu)};
+  return fail(ErrorKind::usage,
+              fmt::format("device \"{}\" is not known; known are \"cpu\", \"reference\", \"cuda\" and \"cuda:N\"", device));
 }
 
 engine::Providers all_providers() {
   engine::Providers all = cpu::providers();
   all.push_back(&reference::oracle_provider());
+  all.push_back(&cuda::provider());
   return all;
+}
+
+engine::Devices devices(std::string_view device) {
+  return {&cuda::gpu(gpu_of(device).value_or(0))};
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {

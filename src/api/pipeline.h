@@ -21,7 +21,7 @@
 namespace octavo::api {
 
 struct PipelineOptions {
-  std::string device = "cpu";  ///< or "reference"
+  std::string device = "cpu";  ///< or "reference", or "cuda" ("cuda:1": another GPU than the first)
   onnx::ImportOptions import;
   std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
   plan::PlanOptions plan = for_every_core();            ///< plan.threads 0: engine::available_cores()
@@ -67,7 +67,9 @@ struct Built {
 [[nodiscard]] Result<engine::Providers> providers(std::string_view device);
 /// Every provider, for loading engine files.
 [[nodiscard]] engine::Providers all_providers();
-/// "cpu" or "reference": where an engine's regions run, told from its tactics.
+/// Every device beside the host, for the same. `device`: which GPU "cuda" is ("cuda:1"); others mean the first.
+[[nodiscard]] engine::Devices devices(std::string_view device = "cuda");
+/// "cpu", "reference" or "cuda": where an engine's regions run, told from its tactics.
 [[nodiscard]] std::string device_of(const region::Plan& plan);
 
 /// The device is known and the thread count is not negative.

@@ -158,7 +158,7 @@ Result<int> prune(const Options& o) {
     return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
   if (!o.keep.empty()) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers()));
+    OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers(), api::devices()));
     for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
   }
   const Where now = tune::here(1);

@@ -126,7 +126,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  app.add_option("--device", o.device, "cpu, or reference: the slow evaluator that defines the results")->type_name("NAME");
+  app.add_option("--device", o.device, "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
+      ->type_name("NAME");
   app.add_option(
          "--disable", o.disable,
          fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
@@ -184,7 +185,7 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   Declared declared;
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers()));
+    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices()));
     for (const auto& binding : engine->plan().inputs)
       declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
   } else {
@@ -239,7 +240,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers()));
+    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices()));
     loaded.seconds = since();
     return loaded;
   }

@@ -303,11 +303,40 @@ Result<const Gpu*> opened(int ordinal) {
   return at->second->get();
 }
 
+/// Opens the GPU when something is asked of it: who only loads engines of the host never starts the driver.
+class LazyGpu final : public region::Device {
+ public:
+  explicit LazyGpu(int ordinal) : ordinal_(ordinal) {}
+  std::string_view name() const override { return "cuda"; }
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->allocate(bytes);
+  }
+  Status write(std::byte* to, std::span<const std::byte> from) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->write(to, from);
+  }
+  Status read(std::span<std::byte> to, const std::byte* from) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->read(to, from);
+  }
+  Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
+                                                     std::span<const region::Kernel* const> kernels) const override {
+    OCTAVO_TRY(const Gpu* g, opened(ordinal_));
+    return g->executor(plan, kernels);
+  }
+
+ private:
+  int ordinal_;
+};
+
 }  // namespace
 
-Result<const region::Device*> gpu(int ordinal) {
-  OCTAVO_TRY(const Gpu* g, opened(ordinal));
-  return g;
+const region::Device& gpu(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, LazyGpu> all;
+  const std::lock_guard lock(mutex);
+  return all.try_emplace(ordinal, ordinal).first->second;
 }
 
 Result<GpuFacts> gpu_facts(int ordinal) {

@@ -17,8 +17,9 @@ struct GpuFacts {
   std::int64_t memory_bytes = 0;
 };
 
-/// GPU number `ordinal`, opened when it is first asked for and kept. Errors: `unsupported` with the reason: no driver, no such GPU.
-[[nodiscard]] Result<const region::Device*> gpu(int ordinal = 0);
+/// GPU number `ordinal`. It is opened by the first call that needs it and kept; such calls fail with `unsupported` and the reason where
+/// there is no driver or no such GPU.
+[[nodiscard]] const region::Device& gpu(int ordinal = 0);
 [[nodiscard]] Result<GpuFacts> gpu_facts(int ordinal = 0);
 
 }  // namespace octavo::cuda

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "cuda/conv_mma.h"
 #include "cuda/depthwise.h"
-#include "cuda/driver.h"
 #include "cuda/families/families.h"
+#include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
 
 namespace octavo::cuda {
@@ -17,7 +19,7 @@ namespace {
 using region::Offer;
 using region::Tactic;
 
-constexpr std::string_view kProvider = "cuda", kSequence = "sequence", kTransfer = "transfer";
+constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
 
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
@@ -31,18 +33,9 @@ std::vector<const Family*> families_for(const region::Region& r) {
   if (nothing_family().about(r)) return {&nothing_family()};
   std::vector<const Family*> out;
   for (const Family* f : families()) {
-    if (f->about(r)) out.push_back(f);
+    if (r.stages.size() == 1 && f->about(r)) out.push_back(f);
   }
   return out;
-}
-
-/// One stage of a region as a region of its own.
-region::Region stage_alone(const region::Region& r, std::size_t stage) {
-  region::Region one;
-  one.name = r.name;
-  one.stages = {r.stages[stage]};
-  one.device = r.device;
-  return one;
 }
 
 class GpuProvider final : public region::Provider {
@@ -53,7 +46,6 @@ class GpuProvider final : public region::Provider {
 
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
-    if (r.stages.size() > 1 && families_for(r).empty()) return {sequence(r, plan)};
     std::vector<Offer> out;
     for (const Family* f : families_for(r)) {
       const std::string refusal = f->why_not(r, plan, target_);
@@ -125,28 +117,6 @@ class GpuProvider final : public region::Provider {
     return o;
   }
 
-  /// Stages one after the other, each by the family that its first offer names.
-  Offer sequence(const region::Region& r, const region::Plan& plan) const {
-    Offer o;
-    o.tactic.provider = kProvider;
-    o.tactic.family = kSequence;
-    o.tactic.required = {target_.architecture};
-    for (std::size_t s = 0; s < r.stages.size(); ++s) {
-      const auto all = offers(stage_alone(r, s), plan);
-      const Offer* best = nullptr;
-      for (const Offer& one : all) {
-        if (one.refusal.empty() && (best == nullptr || one.cost < best->cost)) best = &one;
-      }
-      if (best == nullptr) {
-        o.refusal = fmt::format("stage {}: {}", s, all.front().refusal);
-        return o;
-      }
-      o.cost += best->cost;
-      o.tactic.parts.push_back(best->tactic);
-    }
-    return o;
-  }
-
   Result<const Family*> family_of(const region::Region& r, const Tactic& tactic) const {
     for (const Family* f : families_for(r)) {
       if (f->name() == tactic.family) return f;
@@ -157,40 +127,18 @@ class GpuProvider final : public region::Provider {
 
   Result<RegionKernels> kernels_of(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const {
     RegionKernels out;
-    const auto add = [&](KernelText one) {
-      const int module = static_cast<int>(out.texts.size());
-      for (Launch& l : one.launches) {
-        for (Parameter& p : l.parameters) {
-          if (p.kind == Parameter::Kind::constant) p.index += static_cast<std::int32_t>(out.constants.size());
-          if (p.kind == Parameter::Kind::workspace) p.offset += out.workspace_bytes;
-        }
-        out.starts.push_back({module, std::move(l)});
-      }
-      for (ir::Tensor& t : one.constants) out.constants.push_back(std::move(t));
-      out.workspace_bytes += (one.workspace_bytes + 255) / 256 * 256;
-      out.texts.push_back(std::move(one.text));
-    };
     if (tactic.family == kTransfer) return out;
-    if (tactic.family != kSequence) {
-      OCTAVO_TRY(const Family* f, family_of(r, tactic));
-      OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
-      add(std::move(one));
-      return out;
-    }
-    if (tactic.parts.size() != r.stages.size())
-      return fail(ErrorKind::bad_engine, fmt::format("a sequence of {} parts for {} stages", tactic.parts.size(), r.stages.size()));
-    for (std::size_t s = 0; s < r.stages.size(); ++s) {
-      const region::Region one = stage_alone(r, s);
-      OCTAVO_TRY(const Family* f, family_of(one, tactic.parts[s]));
-      OCTAVO_TRY(KernelText text, f->emit(one, plan, tactic.parts[s].parameters, target_));
-      add(std::move(text));
-    }
+    OCTAVO_TRY(const Family* f, family_of(r, tactic));
+    OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
+    for (Launch& l : one.launches) out.starts.push_back({0, std::move(l)});
+    out.constants = std::move(one.constants);
+    out.workspace_bytes = one.workspace_bytes;
+    out.texts = {std::move(one.text)};
     return out;
   }
 
   static Status check_version(const Tactic& tactic) {
-    for (const Tactic& part : tactic.parts) OCTAVO_CHECK(check_version(part));
-    if (tactic.family == kSequence || tactic.family == kTransfer) return {};
+    if (tactic.family == kTransfer) return {};
     const auto same = [&](const Family* f) { return f->name() == tactic.family; };
     const auto f = std::find_if(families().begin(), families().end(), same);
     const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
@@ -210,22 +158,25 @@ std::unique_ptr<const region::Provider> make_provider(const Target& target) {
   return std::make_unique<GpuProvider>(target);
 }
 
-const Target& target() {
-  static const Target found = [] {
-    Target t;
-    if (const char* named = std::getenv("OCTAVO_CUDA_ARCHITECTURE")) {
-      t.architecture = named;
-    } else if (const auto device = Device::open()) {
-      t.architecture = device->architecture();
-    }
-    return t;
-  }();
-  return found;
+Target target(int ordinal) {
+  Target t;
+  if (const char* named = std::getenv("OCTAVO_CUDA_ARCHITECTURE")) {
+    t.architecture = named;
+  } else if (const auto facts = gpu_facts(ordinal)) {
+    t.architecture = facts->architecture;
+    t.multiprocessors = facts->multiprocessors;
+    t.shared_bytes = facts->shared_bytes;
+  }
+  return t;
 }
 
-const region::Provider& provider() {
-  static const GpuProvider one(target());
-  return one;
+const region::Provider& provider(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, std::unique_ptr<const region::Provider>> all;
+  const std::lock_guard lock(mutex);
+  auto& one = all[ordinal];
+  if (one == nullptr) one = make_provider(target(ordinal));
+  return *one;
 }
 
 }  // namespace octavo::cuda

@@ -12,9 +12,9 @@ namespace octavo::cuda {
 /// (cuda/compile_plan.h) turns them into machine code when the plan is complete, equal texts once.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target);
 
-/// For the GPU of this machine; without one, for sm_90a, or what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"): engines can be built on
-/// machines that have no GPU.
-[[nodiscard]] const region::Provider& provider();
-[[nodiscard]] const Target& target();
+/// For GPU number `ordinal` of this machine. Without a GPU for sm_90a; always for what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"):
+/// engines can be built on machines that have no GPU.
+[[nodiscard]] Target target(int ordinal = 0);
+[[nodiscard]] const region::Provider& provider(int ordinal = 0);
 
 }  // namespace octavo::cuda

@@ -307,7 +307,7 @@ NB_MODULE(_octavo, m) {
       .def_prop_ro("plan_hash", &Engine::plan_hash,
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")
-      .def_prop_ro("device", &Engine::device, "\"cpu\" or \"reference\".")
+      .def_prop_ro("device", &Engine::device, "\"cpu\", \"cuda\" or \"reference\".")
       .def("__repr__", [](const Engine& e) {
         std::string text = "<octavo.Engine on " + e.device() + ":";
         for (const octavo::TensorInfo& t : e.inputs()) text += " " + t.name + " " + numpy_name(t.dtype) + shape_text(t.shape);

@@ -173,7 +173,7 @@ def test_save_and_load(engine, tmp_path):
     (lambda e: e.run({"image": np.array(["a"])}), octavo.InputError, "which no model input can have"),
     (lambda e: octavo.build("/absent.onnx"), octavo.FileError, "/absent.onnx"),
     (lambda e: octavo.build(b"garbage, not a model"), octavo.ModelError, "."),
-    (lambda e: octavo.build(QDQ, device="cuda"), octavo.UsageError, "known are"),
+    (lambda e: octavo.build(QDQ, device="tpu"), octavo.UsageError, "known are"),
     (lambda e: octavo.build(QDQ, threads=0), octavo.UsageError, "threads=0"),
     (lambda e: octavo.build(QDQ, shapes={"x": (1,)}), octavo.UsageError, 'no input "x"'),
     (lambda e: octavo.build(QDQ, disable=["nothing-real"], default_batch=1), octavo.UsageError, "nothing-real"),

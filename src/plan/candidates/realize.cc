@@ -30,6 +30,11 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   plan.buffers = std::move(placement.buffers);
   plan.regions = std::move(regions);
   plan.threads = context.options.threads;
+  // Everything runs on the device of the preferred provider; nothing is moved to another one silently.
+  if (!context.providers.empty() && context.providers.front()->device() != plan.devices[region::kHost].name) {
+    plan.devices.push_back({std::string(context.providers.front()->device()), 0});
+    for (region::Region& r : plan.regions) r.device = 1;
+  }
   out.refusal = join_stages(plan, selection.staged, context.providers);
   for (const auto& values : selection.grouped) {
     if (auto why = join_side_by_side(plan, values, context.providers)) out.refusal = std::move(why);

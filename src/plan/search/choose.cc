@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plan/layout/memory.h"
+#include "plan/layout/transfers.h"
 #include "plan/search/price.h"
 #include "region/artifact.h"
 #include "region/key.h"
@@ -71,6 +72,7 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
 }
 
 Status finish(Plan& plan, const PlanContext& context) {
+  add_transfers(plan);
   OCTAVO_CHECK(choose_tactics(plan, context));
   plan_memory(plan);
   return {};
