@@ -54,9 +54,29 @@ class OCTAVO_API Exception : public std::runtime_error {
 
 /// 4- and 2-bit integers and the 8- and 4-bit floats are kept one element a byte.
 enum class DType : std::uint8_t {
-  f32, f16, bf16, f64, s8, u8, s16, u16, s32, u32, s64, u64, boolean,
-  s4, u4, s2, u2,
-  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1
+  f32,
+  f16,
+  bf16,
+  f64,
+  s8,
+  u8,
+  s16,
+  u16,
+  s32,
+  u32,
+  s64,
+  u64,
+  boolean,
+  s4,
+  u4,
+  s2,
+  u2,
+  f8e4m3fn,
+  f8e4m3fnuz,
+  f8e5m2,
+  f8e5m2fnuz,
+  f8e8m0,
+  f4e2m1
 };
 [[nodiscard]] OCTAVO_API std::size_t size_of(DType type);       ///< bytes of one element
 [[nodiscard]] OCTAVO_API std::string_view name_of(DType type);  ///< "f32", "s8", "bool", ...

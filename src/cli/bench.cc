@@ -119,8 +119,9 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
   OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
   fmt::print("{}, {} thread{}\n  {}\n", r.name, plan.threads, plan.threads == 1 ? "" : "s", r.key);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::string time = seconds[i].seconds < 0 ? "cannot be made"
-                             : fmt::format("{:.2f} us{}", seconds[i].seconds * 1e6, seconds[i].disturbed ? " ?" : "");
+    const std::string time = seconds[i].seconds < 0
+                                 ? "cannot be made"
+                                 : fmt::format("{:.2f} us{}", seconds[i].seconds * 1e6, seconds[i].disturbed ? " ?" : "");
     fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic.name(), candidates[i].tactic == planned ? "  (in the plan)" : "");
   }
   if (o.model.verbose) {

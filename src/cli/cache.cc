@@ -223,7 +223,8 @@ Command add_cache(CLI::App& app) {
   auto* pruning = app.add_subcommand("prune", "Drop entries");
   file(pruning);
   pruning->add_flag("--other-devices", o->other_devices, "Those of other machines");
-  pruning->add_flag("--other-versions", o->other_versions, "Those of tactics that this Octavo has in another version, or not at all");
+  pruning->add_flag("--other-versions", o->other_versions,
+                    "Those of tactics that this Octavo has in another version, or not at all");
   pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
   app.footer(
       "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic "

@@ -32,7 +32,8 @@ region::BufferId stands_for(const region::Plan& plan, std::size_t transfer, bool
   };
   const BufferKind kind = buffer(bound).kind;
   if (kind != (input ? BufferKind::input : BufferKind::output) || buffer(inner).kind != BufferKind::arena) return -1;
-  if (bound.offset != 0 || inner.offset != 0 || bound.strides != inner.strides || buffer(bound).bytes != buffer(inner).bytes) return -1;
+  if (bound.offset != 0 || inner.offset != 0 || bound.strides != inner.strides || buffer(bound).bytes != buffer(inner).bytes)
+    return -1;
   int stores = 0;
   for (const region::Region& r : plan.regions) {
     for (const region::Stage& stage : r.stages) {
@@ -55,7 +56,8 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     host.push_back(e.host_kernel(i));
     all.push_back(&e.kernel(i));
   }
-  OCTAVO_TRY(c->host_, HostExecutor::create(plan, std::move(host), threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
+  OCTAVO_TRY(c->host_,
+             HostExecutor::create(plan, std::move(host), threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
   const std::size_t lanes =
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
@@ -135,7 +137,8 @@ Status Context::bind(std::span<const Address> inputs, std::span<const Address> o
     const region::Buffer& b = plan.buffers[bound];
     const Address& given = (bridge.input ? inputs : outputs)[static_cast<std::size_t>(b.binding)];
     const region::Buffer& own = plan.buffers[inner];
-    const bool fits = given.space == own.space && reinterpret_cast<std::uintptr_t>(given.at) % static_cast<std::uintptr_t>(own.alignment) == 0;
+    const bool fits =
+        given.space == own.space && reinterpret_cast<std::uintptr_t>(given.at) % static_cast<std::uintptr_t>(own.alignment) == 0;
     memory_[0].base[inner] = fits ? first_[bound] : place_in_arena(own, 0);
     skipped_[bridge.transfer] = fits ? 1 : 0;
   }

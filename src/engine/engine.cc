@@ -166,8 +166,8 @@ Status Engine::find_devices(const Devices& devices, std::string_view who) {
     if (found == devices.end()) {
       std::vector<std::string_view> here{plan_.devices[region::kHost].name};
       for (const region::Device* device : devices) here.push_back(device->name());
-      return fail(ErrorKind::unsupported, fmt::format("{}: it needs device \"{}\"; here are: {}", who, plan_.devices[d].name,
-                                                      fmt::join(here, ", ")));
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{}: it needs device \"{}\"; here are: {}", who, plan_.devices[d].name, fmt::join(here, ", ")));
     }
     devices_[d] = *found;
   }
@@ -217,8 +217,8 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
   const auto code = r.code < 0 ? std::span<const std::byte>() : constant(r.code);
   const std::string& runs_on = plan_.devices[static_cast<std::size_t>(r.device)].name;
   if (provider->device() != runs_on) {
-    return fail(ErrorKind::bad_engine, fmt::format("{}: region {} \"{}\" runs on device \"{}\", its tactic \"{}\" on \"{}\"", who, i,
-                                                   r.name, runs_on, r.tactic.name(), provider->device()));
+    return fail(ErrorKind::bad_engine, fmt::format("{}: region {} \"{}\" runs on device \"{}\", its tactic \"{}\" on \"{}\"", who,
+                                                   i, r.name, runs_on, r.tactic.name(), provider->device()));
   }
   auto kernel = provider->load(r, plan_, {packed, code, r.launch});
   if (!kernel) {

@@ -73,9 +73,9 @@ class Engine {
   std::unique_ptr<MappedFile> file_;                   ///< loaded engines
   std::vector<std::unique_ptr<const region::Kernel>> kernels_;
   std::vector<const region::HostKernel*> host_kernels_;
-  std::vector<const region::Device*> devices_;                         ///< by DeviceId; of the host: null
+  std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null
   std::vector<std::unique_ptr<region::DeviceMemory>> device_memory_;  ///< constants, by DeviceId
-  std::vector<std::byte*> constant_at_;                                ///< by BufferId
+  std::vector<std::byte*> constant_at_;                               ///< by BufferId
   std::shared_ptr<CoreLoad> core_load_;
 };
 
@@ -150,13 +150,13 @@ class Context {
 
   std::shared_ptr<const Engine> engine_;
   std::unique_ptr<HostExecutor> host_;
-  std::vector<std::unique_ptr<region::Executor>> executors_;         ///< by DeviceId; of the host: null
+  std::vector<std::unique_ptr<region::Executor>> executors_;          ///< by DeviceId; of the host: null
   std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
   AlignedBytes arena_;
   std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
   std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
   std::vector<Bridge> bridges_;
-  std::vector<char> skipped_;     ///< by region: a transfer that this run leaves out
+  std::vector<char> skipped_;  ///< by region: a transfer that this run leaves out
   std::vector<Address> in_, out_;
 };
 

@@ -28,8 +28,8 @@ Result<std::string> find_tactic(std::string_view wanted, const TimingCache& cach
     if (names.size() == 1) return *names.begin();
     std::string list;
     for (const std::string& n : names) list += "\n  " + n;
-    return fail(ErrorKind::usage, fmt::format("\"{}\" means {} tactics of this key; name one with its parameters:{}", wanted,
-                                              names.size(), list));
+    return fail(ErrorKind::usage,
+                fmt::format("\"{}\" means {} tactics of this key; name one with its parameters:{}", wanted, names.size(), list));
   };
   std::set<std::string> timed, known, all;
   for (auto at = cache.entries.lower_bound({where, key, ""}); at != cache.entries.end(); ++at) {

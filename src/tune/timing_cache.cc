@@ -208,8 +208,8 @@ std::string TimingCache::text() const {
     if (const auto above = comments.find(entry); above != comments.end()) lines(above->second);
     const std::string time = t.seconds < 0 ? "?" : fmt::format("{:.2f}", t.seconds * 1e6);
     const std::string mark = t.disturbed == 0 ? "" : fmt::format("disturbed@{} ", t.disturbed);
-    out += fmt::format("{} t{} {:>9} us {} {}{} | {}\n", short_id(where.device), where.threads, time, t.pinned ? "pin" : "   ", mark,
-                       tactic, key);
+    out += fmt::format("{} t{} {:>9} us {} {}{} | {}\n", short_id(where.device), where.threads, time, t.pinned ? "pin" : "   ",
+                       mark, tactic, key);
   }
   lines(tail);
   return out;

@@ -91,7 +91,8 @@ TEST(Caps, EnginesRunWhereverTheyCanAndAreRefusedByNameElsewhere) {
         refused.insert(engine.error().message.substr(engine.error().message.find("needs a")));
         continue;
       }
-      for (const region::Region& r : (*engine)->plan().regions) EXPECT_EQ(cpu::why_lacking(r.required), "") << where << ": " << r.name;
+      for (const region::Region& r : (*engine)->plan().regions)
+        EXPECT_EQ(cpu::why_lacking(r.required), "") << where << ": " << r.name;
       EXPECT_EQ(run(*engine)[1], expected[1]) << where;
       loaded.insert(where);
     }

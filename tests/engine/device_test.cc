@@ -285,7 +285,8 @@ TEST_F(DeviceRun, WhatIsNotThereIsNamed) {
   }
   e = Engine::create(lost, all_, "", {&device_});
   ASSERT_FALSE(e);
-  EXPECT_NE(e.error().message.find("is in the memory of device 1, the region runs on device 0"), std::string::npos) << e.error().message;
+  EXPECT_NE(e.error().message.find("is in the memory of device 1, the region runs on device 0"), std::string::npos)
+      << e.error().message;
   const auto host = engine({});
   const Held in = held(), out = held();
   auto context = Context::create(host, 1);

@@ -7,8 +7,8 @@ namespace octavo::region {
 namespace {
 
 TEST(Tactic, SpellingReadsBack) {
-  for (const char* name :
-       {"cpu.conv", "cpu.conv.u8s8.jit@3", "cuda.conv{stages=3,tile=128x64x64}", "cpu.staged(cpu.a@2{x=1},cpu.b(cpu.c,cpu.d{y=-2}))"}) {
+  for (const char* name : {"cpu.conv", "cpu.conv.u8s8.jit@3", "cuda.conv{stages=3,tile=128x64x64}",
+                           "cpu.staged(cpu.a@2{x=1},cpu.b(cpu.c,cpu.d{y=-2}))"}) {
     const auto t = parse_tactic(name);
     ASSERT_TRUE(t) << t.error().message;
     EXPECT_EQ(t->name(), name);
@@ -22,9 +22,9 @@ TEST(Tactic, SpellingReadsBack) {
 }
 
 TEST(Tactic, OtherTextsAreRefused) {
-  for (const char* name : {"", "cpu", ".conv", "cpu.", "cpu.conv@1", "cpu.conv@", "cpu.conv@x", "cpu.conv{", "cpu.conv{a}", "cpu.conv{a=}",
-                           "cpu.conv{a=1", "cpu.conv{a=1,a=2}", "cpu.conv()", "cpu.conv(cpu.a", "cpu.conv(cpu.a,)", "cpu.conv x",
-                           "cpu.conv@99999999999", "cpu.a(cpu.a(cpu.a(cpu.a(cpu.a))))"}) {
+  for (const char* name : {"", "cpu", ".conv", "cpu.", "cpu.conv@1", "cpu.conv@", "cpu.conv@x", "cpu.conv{", "cpu.conv{a}",
+                           "cpu.conv{a=}", "cpu.conv{a=1", "cpu.conv{a=1,a=2}", "cpu.conv()", "cpu.conv(cpu.a", "cpu.conv(cpu.a,)",
+                           "cpu.conv x", "cpu.conv@99999999999", "cpu.a(cpu.a(cpu.a(cpu.a(cpu.a))))"}) {
     const auto t = parse_tactic(name);
     ASSERT_FALSE(t) << name;
     EXPECT_EQ(t.error().kind, ErrorKind::usage);
@@ -34,7 +34,9 @@ TEST(Tactic, OtherTextsAreRefused) {
 }
 
 TEST(Tactic, WhatIsLeftOutMayBeAnything) {
-  const auto selected = [](const char* wanted, const char* tactic) { return selects(*parse_tactic(wanted), *parse_tactic(tactic)); };
+  const auto selected = [](const char* wanted, const char* tactic) {
+    return selects(*parse_tactic(wanted), *parse_tactic(tactic));
+  };
   EXPECT_TRUE(selected("cpu.a", "cpu.a{x=1}"));
   EXPECT_TRUE(selected("cpu.a{x=1}", "cpu.a{x=1,y=2}"));
   EXPECT_FALSE(selected("cpu.a{x=2}", "cpu.a{x=1}"));

@@ -64,9 +64,8 @@ TEST(TimingCache, MergeTakesTheLater) {
 
 TEST(TimingCache, DamageIsNamedByLine) {
   const std::string text = sample().text();
-  const std::pair<const char*, const char*> wrong[] = {{"t2", "no thread count"}, {"us ", "no \"us\""},
-                                                       {" | ", "no \" | \""},
-                                                       {"12.50", "no time"},      {"pin cpu.b", "one tactic"}};
+  const std::pair<const char*, const char*> wrong[] = {
+      {"t2", "no thread count"}, {"us ", "no \"us\""}, {" | ", "no \" | \""}, {"12.50", "no time"}, {"pin cpu.b", "one tactic"}};
   for (const auto& [what, message] : wrong) {
     std::string damaged = text;
     const auto at = damaged.find(what);

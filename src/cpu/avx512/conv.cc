@@ -144,7 +144,8 @@ class ConvKernel final : public region::HostKernel {
     }
     const bool one_vector =
         plan_.curve && form(b) > 0 && b.vectors == 1 && plan_.epilogue.columns <= 2 && ph.pixels >= kPixelsBehind;
-    const Tiling t = tile_pixels(pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue, plan_.tile_pixels));
+    const Tiling t = tile_pixels(
+        pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue, plan_.tile_pixels));
     s.big.pixels = t.big, s.small.pixels = t.small;
     s.big_count = t.big_count, s.small_count = t.small_count;
     return s;

@@ -67,7 +67,8 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.bands : list % blocks);
       const auto pixels = static_cast<double>(ph.pixels_of(next));
       clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + start;
-      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2))) bytes += block_weights;
+      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2)))
+        bytes += block_weights;
       read[block] = true;
       // Of this band, the part of rows that belongs to others.
       const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);

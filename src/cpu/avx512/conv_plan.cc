@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/machine.h"
-
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/division.h"
 #include "cpu/family.h"

@@ -117,9 +117,9 @@ struct Target {
   bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
   /// Of convolutions by vpdpbusd; 0 and -1: as estimates have it.
-  int pixels = 0;            ///< parameter "pixels": the most pixels of a tile, where registers hold as many
-  std::int64_t bands = 0;    ///< parameter "bands": into so many row tiles, if there are as many rows
-  int blocks_first = -1;     ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
+  int pixels = 0;          ///< parameter "pixels": the most pixels of a tile, where registers hold as many
+  std::int64_t bands = 0;  ///< parameter "bands": into so many row tiles, if there are as many rows
+  int blocks_first = -1;   ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
   bool operator==(const Target&) const = default;
   /// Of this machine; of a tactic.
   [[nodiscard]] static Target here();

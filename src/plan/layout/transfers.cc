@@ -124,9 +124,9 @@ class Inserter {
   }
 
   Plan& plan_;
-  std::size_t original_;                                    ///< buffers before this pass
-  std::vector<std::set<DeviceId>> valid_;                   ///< of an original buffer: where its present contents are
-  std::map<BufferId, DeviceId> homes_;                      ///< arena: the device that named it first
+  std::size_t original_;                                      ///< buffers before this pass
+  std::vector<std::set<DeviceId>> valid_;                     ///< of an original buffer: where its present contents are
+  std::map<BufferId, DeviceId> homes_;                        ///< arena: the device that named it first
   std::map<std::pair<BufferId, DeviceId>, BufferId> copies_;  ///< buffers added for further devices
 };
 
