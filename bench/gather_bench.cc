@@ -60,7 +60,7 @@ bool run(const Case& c, int rounds) {
   s.stores = {nhwc(1, made)};
   s.program.outputs.push_back({s.program.push(program::Op::acc_i), ir::DType::u8});
   cpu::avx512::GatherPlan plan;
-  if (const auto why = cpu::avx512::plan_gather(r, cpu::has_vbmi(), plan); !why.empty()) {
+  if (const auto why = cpu::avx512::plan_gather(r, plan); !why.empty()) {
     fmt::print("{}: {}\n", c.name, why);
     return true;
   }

@@ -21,9 +21,9 @@ using octavo::region::BufferKind;
 
 void run(const std::shared_ptr<const Engine>& engine) {
   const auto& plan = engine->plan();
-  std::int64_t total = plan.devices[region::kHost].arena_bytes;
+  std::int64_t total = plan.devices[octavo::region::kHost].arena_bytes;
   for (const auto& b : plan.buffers) total += b.bytes;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) total += static_cast<std::int64_t>(engine->kernel(i).scratch_bytes());
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) total += static_cast<std::int64_t>(engine->host_kernel(i)->scratch_bytes());
   if (total > (1 << 22)) return;
   auto context = octavo::engine::Context::create(engine, 1);
   if (!context) std::abort();

@@ -187,7 +187,8 @@ struct BuildOptions {
   /// How hard to look for the fastest plan, 0 to 5 (docs/planner.md). 0 measures nothing; 2 times tactics and searches, some
   /// seconds.
   int effort = 2;
-  /// Timing cache file (docs/timing-cache.md): read first, extended by what is measured. Empty: measured for this build only.
+  /// Timing cache file (docs/timing-cache.md): read first, extended by what is measured. Empty: that of the user,
+  /// ($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt, so that builds of one model agree. "none": measured for this build only.
   std::string timing_cache;
   /// A time that the timing cache does not have is an error.
   bool strict_timing = false;

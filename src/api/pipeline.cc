@@ -93,8 +93,9 @@ engine::Devices devices(std::string_view device) {
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
   if (options.effort == 0 || build.device != "cpu" || options.costs != nullptr) return {};
   tune::TimingCache cache;
-  if (!build.timing.cache.empty()) {
-    OCTAVO_TRY(cache, tune::TimingCache::read(build.timing.cache));
+  file_ = build.timing.cache.empty() ? tune::user_cache() : build.timing.cache == kNoCache ? std::string() : build.timing.cache;
+  if (!file_.empty()) {
+    OCTAVO_TRY(cache, tune::TimingCache::read(file_));
   }
   costs_.emplace(std::move(cache), providers,
                  tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
@@ -102,9 +103,9 @@ Status Measuring::begin(const PipelineOptions& build, const engine::Providers& p
   return {};
 }
 
-Status Measuring::keep(const PipelineOptions& build) const {
-  if (!costs_ || costs_->measured() == 0 || build.timing.cache.empty()) return {};
-  return costs_->fresh().merge_into(build.timing.cache);
+Status Measuring::keep(const PipelineOptions&) const {
+  if (!costs_ || costs_->measured() == 0 || file_.empty()) return {};
+  return costs_->fresh().add_to(file_);
 }
 
 std::string device_of(const region::Plan& plan) {

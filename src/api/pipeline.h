@@ -20,14 +20,18 @@
 
 namespace octavo::api {
 
+/// What --timing-cache says to go without one.
+inline constexpr std::string_view kNoCache = "none";
+
 struct PipelineOptions {
   std::string device = "cpu";  ///< or "reference", or "cuda" ("cuda:1": another GPU than the first)
   onnx::ImportOptions import;
   std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
   plan::PlanOptions plan = for_every_core();            ///< plan.threads 0: engine::available_cores()
-  /// Measured costs (effort > 0): where they come from. Empty path: measured in this build only.
+  /// Measured costs (effort > 0): where they come from.
   struct Timing {
-    std::string cache;                                 ///< timing cache file, read first and extended atomically
+    std::string cache;                                 ///< timing cache file, read first and extended atomically; empty: the user's
+                                                       ///< (tune::user_cache); kNoCache: measured for this build only
     bool strict = false;                               ///< a miss is an error
     std::function<void(const std::string& line)> log;  ///< each key and time as used
   } timing;
@@ -53,6 +57,7 @@ class Measuring {
 
  private:
   std::optional<tune::MeasuredCosts> costs_;
+  std::string file_;  ///< of the timing cache; empty: none
 };
 
 struct Built {

@@ -106,7 +106,9 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
   std::vector<tune::Candidate> candidates;
   std::vector<region::Offer> refused;
   for (const region::Provider* p : providers) {
-    for (const region::Offer& offer : p->offers(r, plan)) {
+    std::vector<region::Offer> offers = p->offers(r, plan);
+    for (region::Offer& variant : p->variants(r, plan)) offers.push_back(std::move(variant));
+    for (const region::Offer& offer : offers) {
       if (offer.refusal.empty()) {
         candidates.push_back({offer.tactic, p});
       } else {
@@ -117,7 +119,9 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
   OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
   fmt::print("{}, {} thread{}\n  {}\n", r.name, plan.threads, plan.threads == 1 ? "" : "s", r.key);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::string time = seconds[i] < 0 ? "cannot be made" : fmt::format("{:.2f} us", seconds[i] * 1e6);
+    const std::string time = seconds[i].seconds < 0
+                                 ? "cannot be made"
+                                 : fmt::format("{:.2f} us{}", seconds[i].seconds * 1e6, seconds[i].disturbed ? " ?" : "");
     fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic.name(), candidates[i].tactic == planned ? "  (in the plan)" : "");
   }
   if (o.model.verbose) {

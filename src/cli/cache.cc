@@ -9,6 +9,7 @@
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
+#include "tune/known_tactics.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::cli {
@@ -26,7 +27,7 @@ struct Options {
 };
 
 std::string time_of(const Timing& t) {
-  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us", t.seconds * 1e6);
+  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us{}", t.seconds * 1e6, t.disturbed != 0 ? " disturbed" : "");
 }
 
 Status not_empty(const TimingCache& cache, const std::string& path) {
@@ -59,16 +60,15 @@ Result<int> show(const Options& o) {
   for (auto& [at, rows] : keys) {
     const auto& [key, where] = at;
     if (last == nullptr || *last != key)
-      fmt::print("\n{}\n  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {:8}  {}\n", key, "time", "of best", "pin", "device", "threads",
-                 "version", "tactic");
+      fmt::print("\n{}\n  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}\n", key, "time", "of best", "pin", "device", "threads", "tactic");
     last = &key;
     const auto unknown_last = [](const Row& r) { return r.second.seconds < 0 ? 1e30 : r.second.seconds; };
     std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return unknown_last(a) < unknown_last(b); });
     const double best = rows.front().second.seconds;
     for (const auto& [entry, t] : rows) {
       const std::string part = t.seconds >= 0 && best > 0 ? fmt::format("{:.2f} x", t.seconds / best) : "";
-      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {:8}  {}\n", time_of(t), part, t.pinned ? "pin" : "",
-                 devices.at(where.device), where.threads, where.version, std::get<2>(entry));
+      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}\n", time_of(t), part, t.pinned ? "pin" : "", devices.at(where.device),
+                 where.threads, std::get<2>(entry));
       ++shown;
     }
   }
@@ -121,7 +121,7 @@ Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Op
   for (const auto& [entry, t] : cache.entries) {
     const auto& [where, key, tactic] = entry;
     if (o.threads > 0 && where.threads != o.threads) continue;
-    if (where.device != now.device || where.version != now.version) continue;
+    if (where.device != now.device) continue;
     if (o.key.empty() ? key.find(o.match) != std::string::npos : key == o.key) found.insert({where, key});
   }
   if (found.size() == 1) return *found.begin();
@@ -135,7 +135,7 @@ Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Op
 }
 
 Result<int> pin(const Options& o, bool set) {
-  std::string key, was;
+  std::string key, was, tactic;
   bool timed = true;
   OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& cache) -> Status {
     OCTAVO_CHECK(not_empty(cache, o.file));
@@ -143,14 +143,27 @@ Result<int> pin(const Options& o, bool set) {
     key = at.second;
     was = cache.pinned(at.first, key).value_or("");
     if (!set && was.empty()) return fail(ErrorKind::usage, fmt::format("timing cache {}: nothing is pinned for {}", o.file, key));
-    cache.pin(at.first, key, set ? o.tactic : "");
-    timed = !set || cache.find(at.first, key, o.tactic)->seconds >= 0;
+    if (set) {
+      OCTAVO_TRY(tactic, tune::find_tactic(o.tactic, cache, at.first, key, api::all_providers()));
+    }
+    cache.pin(at.first, key, tactic);
+    timed = !set || cache.find(at.first, key, tactic)->seconds >= 0;
     return {};
   }));
-  fmt::print("{} {}{}\n  {}\n", set ? "pinned" : "unpinned", set ? o.tactic : was,
-             set && !was.empty() && was != o.tactic ? ", was " + was : "", key);
+  fmt::print("{} {}{}\n  {}\n", set ? "pinned" : "unpinned", set ? tactic : was,
+             set && !was.empty() && was != tactic ? ", was " + was : "", key);
   if (!timed) fmt::print("  it has no time yet: the next build measures it, and fails if this tactic cannot run the region\n");
   return 0;
+}
+
+/// Is the tactic none of those that the providers have for the key, in its version? Of keys that spell no region: no.
+bool outdated(const std::string& key, int threads, const std::string& name) {
+  const auto tactic = region::parse_tactic(name);
+  const auto known = tune::tactics_for(key, threads, api::all_providers());
+  if (!tactic || !known) return false;
+  return std::none_of(known->begin(), known->end(), [&](const region::Tactic& t) {
+    return t.provider == tactic->provider && t.family == tactic->family && t.version == tactic->version;
+  });
 }
 
 Result<int> prune(const Options& o) {
@@ -168,7 +181,7 @@ Result<int> prune(const Options& o) {
     OCTAVO_CHECK(not_empty(cache, o.file));
     gone = cache.prune([&](const TimingCache::Entry& entry) {
       const auto& [where, key, tactic] = entry;
-      return (o.other_devices && where.device != now.device) || (o.other_versions && where.version != now.version) ||
+      return (o.other_devices && where.device != now.device) || (o.other_versions && outdated(key, where.threads, tactic)) ||
              (!o.keep.empty() && !keep.contains(key));
     });
     left = cache.entries.size();
@@ -210,7 +223,8 @@ Command add_cache(CLI::App& app) {
   auto* pruning = app.add_subcommand("prune", "Drop entries");
   file(pruning);
   pruning->add_flag("--other-devices", o->other_devices, "Those of other machines");
-  pruning->add_flag("--other-versions", o->other_versions, "Those of other versions of Octavo");
+  pruning->add_flag("--other-versions", o->other_versions,
+                    "Those of tactics that this Octavo has in another version, or not at all");
   pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
   app.footer(
       "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic "

@@ -150,7 +150,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->check(CLI::Range(0, 5))
       ->type_name("0..5");
   app.add_option("--timing-cache,--timingCacheFile", o.timing_cache,
-                 "Times are read from this file and added to it (docs/timing-cache.md)")
+                 "Times are read from this file and added to it (docs/timing-cache.md); without it from the user's "
+                 "($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt; none: measured for this run alone")
       ->type_name("FILE");
   app.add_flag("--strict-timing", o.strict_timing, "A time that the timing cache does not have is an error");
   app.add_option("--calibration,--calib", o.calibration,

@@ -87,14 +87,40 @@ Isa detected_isa() {
   return features().isa;
 }
 
-Result<Isa> isa_cap() {
+namespace {
+
+struct Cap {
+  Isa level = Isa::amx;
+  bool vbmi = true, bf16 = true;
+};
+Result<Cap> read_cap() {
+  Cap cap;
   const char* text = std::getenv("OCTAVO_CPU");
-  if (text == nullptr || *text == '\0') return Isa::amx;
-  if (const auto isa = find_isa(text)) return *isa;
-  return fail(ErrorKind::usage,
-              fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
-                          "  unset it to use everything this processor has ({})",
-                          text, fmt::join(kNames, ", "), name_of(detected_isa())));
+  std::string_view rest = text == nullptr ? "" : text;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (const auto isa = find_isa(word)) {
+      cap.level = *isa;
+    } else if (word.starts_with('-') && word.substr(1) == kVbmi) {
+      cap.vbmi = false;
+    } else if (word.starts_with('-') && word.substr(1) == kBf16) {
+      cap.bf16 = false;
+    } else {
+      return fail(ErrorKind::usage,
+                  fmt::format("choosing CPU kernels: environment variable OCTAVO_CPU is \"{}\", which is not one of {}\n"
+                              "  unset it to use everything this processor has ({})",
+                              text, fmt::join(kNames, ", "), name_of(detected_isa())));
+    }
+  }
+  return cap;
+}
+
+}  // namespace
+
+Result<Isa> isa_cap() {
+  OCTAVO_TRY(const Cap cap, read_cap());
+  return cap.level;
 }
 
 Isa best_isa() {
@@ -103,10 +129,12 @@ Isa best_isa() {
 }
 
 bool has_vbmi() {
-  return best_isa() >= Isa::avx512vnni && features().vbmi;
+  const auto cap = read_cap();
+  return best_isa() >= Isa::avx512vnni && features().vbmi && cap && cap->vbmi;
 }
 bool has_bf16() {
-  return best_isa() >= Isa::avx512vnni && features().bf16;
+  const auto cap = read_cap();
+  return best_isa() >= Isa::avx512vnni && features().bf16 && cap && cap->bf16;
 }
 
 bool slow_division() {

@@ -18,7 +18,8 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 
 /// The level of the processor (CPUID and what the operating system saves), not capped. Cached after the first call.
 [[nodiscard]] Isa detected_isa();
-/// The cap that the environment variable OCTAVO_CPU names: amx when unset or empty. Unknown name: ErrorKind::usage.
+/// The cap that the environment variable OCTAVO_CPU names: amx when unset or empty. Extensions can be taken away behind it, as in
+/// "avx512vnni,-avx512vbmi". Unknown name: ErrorKind::usage.
 [[nodiscard]] Result<Isa> isa_cap();
 /// min(detected, cap); portable while OCTAVO_CPU is not a known name (offers and instantiate then report isa_cap's error).
 [[nodiscard]] Isa best_isa();

@@ -11,6 +11,8 @@ namespace octavo::engine {
 namespace {
 
 using region::BufferKind;
+using region::DeviceId;
+using region::kHost;
 
 RegionTime summarize(std::vector<double>& seconds) {
   std::sort(seconds.begin(), seconds.end());
@@ -19,28 +21,63 @@ RegionTime summarize(std::vector<double>& seconds) {
   return {median, seconds.front()};
 }
 
+/// The buffer of a device whose place a caller's memory can take: the other end of a transfer, all of it, in the same layout, stored
+/// by nobody else. -1: none.
+region::BufferId stands_for(const region::Plan& plan, std::size_t transfer, bool input) {
+  const region::Stage& s = plan.regions[transfer].stages.front();
+  const region::TensorRef &from = s.anchor.inputs.front(), &to = s.stores.front();
+  const region::TensorRef &bound = input ? from : to, &inner = input ? to : from;
+  const auto buffer = [&](const region::TensorRef& t) -> const region::Buffer& {
+    return plan.buffers[static_cast<std::size_t>(t.buffer)];
+  };
+  const BufferKind kind = buffer(bound).kind;
+  if (kind != (input ? BufferKind::input : BufferKind::output) || buffer(inner).kind != BufferKind::arena) return -1;
+  if (bound.offset != 0 || inner.offset != 0 || bound.strides != inner.strides || buffer(bound).bytes != buffer(inner).bytes)
+    return -1;
+  int stores = 0;
+  for (const region::Region& r : plan.regions) {
+    for (const region::Stage& stage : r.stages) {
+      for (const region::TensorRef& t : stage.stores) stores += t.buffer == inner.buffer ? 1 : 0;
+    }
+  }
+  return stores == 1 ? inner.buffer : -1;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads) {
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);
-  const region::Plan& plan = c->engine_->plan();
-  OCTAVO_TRY(c->pool_, ThreadPool::create(threads == 0 ? region::threads_of(plan) : threads, c->engine_->core_load()));
-  std::size_t scratch = 0;
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) scratch = std::max(scratch, c->engine_->kernel(i).scratch_bytes());
-  c->scratch_stride_ = round_up(scratch) + kAlignment;
-  const std::size_t scratch_total = c->scratch_stride_ * static_cast<std::size_t>(c->pool_->size());
+  const Engine& e = *c->engine_;
+  const region::Plan& plan = e.plan();
+  std::vector<const region::HostKernel*> host;
+  std::vector<const region::Kernel*> all;
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    host.push_back(e.host_kernel(i));
+    all.push_back(&e.kernel(i));
+  }
+  OCTAVO_TRY(c->host_,
+             HostExecutor::create(plan, std::move(host), threads == 0 ? region::threads_of(plan) : threads, e.core_load()));
   const std::size_t lanes =
-      plan.images > 1 ? std::min(static_cast<std::size_t>(c->pool_->size()), static_cast<std::size_t>(plan.images)) : 1;
-  const std::size_t arena_stride = round_up(static_cast<std::size_t>(plan.devices[region::kHost].arena_bytes));
+      plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
+  const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
+  const std::size_t arena_stride = round_up(arena_bytes);
   try {
     c->arena_ = AlignedBytes(lanes * arena_stride);
-    c->scratch_ = AlignedBytes(scratch_total);
   } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} and scratch of {} bytes", lanes,
-                                           plan.devices[region::kHost].arena_bytes, scratch_total));
+    return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} bytes", lanes, arena_bytes));
   }
-  c->kept_.resize(static_cast<std::size_t>(c->pool_->size()));
+  c->executors_.resize(plan.devices.size());
+  c->device_arenas_.resize(plan.devices.size());
+  for (std::size_t d = 1; d < plan.devices.size(); ++d) {
+    const region::Device& device = e.device(static_cast<DeviceId>(d));
+    std::vector<const region::Kernel*> own(all);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (plan.regions[i].device != static_cast<DeviceId>(d)) own[i] = nullptr;
+    }
+    OCTAVO_TRY(c->executors_[d], device.executor(plan, own));
+    OCTAVO_TRY(c->device_arenas_[d], device.allocate(static_cast<std::size_t>(plan.devices[d].arena_bytes)));
+  }
   c->memory_.resize(lanes);
   c->first_.resize(plan.buffers.size());
   for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -48,34 +85,30 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
     base.resize(plan.buffers.size());
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
       const region::Buffer& b = plan.buffers[i];
-      if (b.kind == BufferKind::arena) base[i] = c->arena_.data() + lane * arena_stride + b.arena_offset;
-      if (b.kind == BufferKind::constant) {
-        base[i] = const_cast<std::byte*>(c->engine_->constant(static_cast<region::BufferId>(i)).data());
-      }
+      if (b.kind == BufferKind::arena) base[i] = c->place_in_arena(b, lane * arena_stride);
+      if (b.kind == BufferKind::constant) base[i] = e.constant_address(static_cast<region::BufferId>(i));
     }
   }
-  const int workers = plan.images > 1 ? 1 : c->pool_->size();
+  c->skipped_.resize(plan.regions.size());
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    for (int w = 0; w < workers; ++w) c->ahead_.push_back(c->read_after(i, w, workers));
+    if (!region::is_transfer(plan.regions[i], plan)) continue;
+    for (const bool input : {true, false}) {
+      const region::BufferId inner = stands_for(plan, i, input);
+      if (inner < 0) continue;
+      const region::Stage& s = plan.regions[i].stages.front();
+      const region::BufferId bound = (input ? s.anchor.inputs.front() : s.stores.front()).buffer;
+      c->bridges_.push_back({i, bound, inner, input});
+    }
   }
   return c;
 }
 
-/// What the worker reads first in the region after this one, or in the one after that where the next reads little. Behind the last
-/// region comes the first: of the next run.
-const std::byte* Context::read_after(std::size_t region, int worker, int workers) const {
-  const std::size_t regions = engine_->plan().regions.size();
-  for (std::size_t k = 1; k <= 2; ++k) {
-    const region::HostKernel& next = engine_->kernel((region + k) % regions);
-    const int active = std::min(next.tasks(), workers);
-    if (worker >= active) continue;
-    const std::byte* at = next.first_read(ThreadPool::first_task(next.tasks(), worker, active));
-    if (at != nullptr) return at;
-  }
-  return nullptr;
+std::byte* Context::place_in_arena(const region::Buffer& b, std::size_t lane_offset) const {
+  if (b.space == kHost) return arena_.data() + lane_offset + b.arena_offset;
+  return device_arenas_[static_cast<std::size_t>(b.space)]->address() + b.arena_offset;
 }
 
-Status Context::bind(std::span<const void* const> inputs, std::span<void* const> outputs) {
+Status Context::bind(std::span<const Address> inputs, std::span<const Address> outputs) {
   const region::Plan& plan = engine_->plan();
   if (inputs.size() != plan.inputs.size() || outputs.size() != plan.outputs.size()) {
     return fail(ErrorKind::bad_input, fmt::format("run: {} inputs and {} outputs given, \"{}\" has {} and {}", inputs.size(),
@@ -86,32 +119,47 @@ Status Context::bind(std::span<const void* const> inputs, std::span<void* const>
     if (b.kind != BufferKind::input && b.kind != BufferKind::output) continue;
     const bool in = b.kind == BufferKind::input;
     const auto binding = static_cast<std::size_t>(b.binding);
-    // Inputs are never written: only stores name output buffers (region::verify).
-    void* const address = in ? const_cast<void*>(inputs[binding]) : outputs[binding];
-    if (address == nullptr && b.bytes > 0) {
-      return fail(ErrorKind::bad_input, fmt::format("run: {} {} \"{}\" has no address", in ? "input" : "output", binding,
-                                                    (in ? plan.inputs : plan.outputs)[binding].name));
+    const Address& given = in ? inputs[binding] : outputs[binding];
+    const auto where = [&] {
+      return fmt::format("run: {} {} \"{}\"", in ? "input" : "output", binding, (in ? plan.inputs : plan.outputs)[binding].name);
+    };
+    if (given.at == nullptr && b.bytes > 0) return fail(ErrorKind::bad_input, where() + " has no address");
+    if (given.space != b.space && !crosses(static_cast<region::BufferId>(i), given.space)) {
+      return fail(ErrorKind::bad_input, fmt::format("{} is in the memory of device {}; the engine takes it from {}", where(),
+                                                    given.space, plan.devices[static_cast<std::size_t>(b.space)].name));
     }
-    first_[i] = static_cast<std::byte*>(address);
+    first_[i] = static_cast<std::byte*>(given.at);
     if (plan.images == 1) memory_[0].base[i] = first_[i];
+  }
+  // A transfer between a binding and a buffer of the device is left out where the caller's memory can be that buffer.
+  for (const Bridge& bridge : bridges_) {
+    const auto bound = static_cast<std::size_t>(bridge.bound), inner = static_cast<std::size_t>(bridge.inner);
+    const region::Buffer& b = plan.buffers[bound];
+    const Address& given = (bridge.input ? inputs : outputs)[static_cast<std::size_t>(b.binding)];
+    const region::Buffer& own = plan.buffers[inner];
+    const bool fits =
+        given.space == own.space && reinterpret_cast<std::uintptr_t>(given.at) % static_cast<std::uintptr_t>(own.alignment) == 0;
+    memory_[0].base[inner] = fits ? first_[bound] : place_in_arena(own, 0);
+    skipped_[bridge.transfer] = fits ? 1 : 0;
   }
   return {};
 }
 
-void Context::run_region(std::size_t index) {
-  const region::HostKernel* const kernel = &engine_->kernel(index);
-  ++region_run_;
-  // Captures go to the workers as they are: few words, and nothing on this stack.
-  pool_->run(kernel->tasks(), [this, kernel, index](int begin, int end, int worker) {
-    const int count = pool_->size(), tasks = kernel->tasks(), active = std::min(tasks, count);
-    Kept& kept = kept_[static_cast<std::size_t>(worker)];
-    if (kept.region_run != region_run_) kept = {.region_run = region_run_};
-    const std::byte* ahead = ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)];
-    if (end < ThreadPool::first_task(tasks, worker + 1, active))
-      ahead = kernel->first_read(end);  // more of this worker's share follows
-    const region::Worker w{worker, count, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, ahead, &kept.what};
-    kernel->run(memory_[0], begin, end, w);
-  });
+/// Do all regions that name the binding's buffer copy it from or to that device? They can as well within its memory.
+bool Context::crosses(region::BufferId buffer, DeviceId device) const {
+  if (device < 0 || static_cast<std::size_t>(device) >= executors_.size()) return false;
+  const region::Plan& plan = engine_->plan();
+  for (const region::Region& r : plan.regions) {
+    const auto names = [&](const region::TensorRef& t) { return t.buffer == buffer; };
+    bool named = false;
+    for (const region::Stage& s : r.stages) {
+      named = named || std::any_of(s.anchor.inputs.begin(), s.anchor.inputs.end(), names) ||
+              std::any_of(s.stores.begin(), s.stores.end(), names) ||
+              std::any_of(s.operands.begin(), s.operands.end(), [&](const region::Operand& o) { return names(o.ref); });
+    }
+    if (named && (r.device != device || !region::is_transfer(r, plan))) return false;
+  }
+  return true;
 }
 
 /// All regions of one image on this thread, in the memory of its lane.
@@ -122,12 +170,9 @@ void Context::run_image(std::int64_t image, int worker, const Observer* observer
     const region::Buffer& b = plan.buffers[i];
     if (b.kind == BufferKind::input || b.kind == BufferKind::output) memory.base[i] = first_[i] + image * b.bytes;
   }
-  region::Worker alone{0, 1, scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_, nullptr};
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     if (observer != nullptr && observer->before) observer->before(i, memory);
-    const region::HostKernel& kernel = engine_->kernel(i);
-    alone.ahead = ahead_[i];
-    kernel.run(memory, 0, kernel.tasks(), alone);
+    host_->run_alone(i, memory, worker);
     if (observer != nullptr && observer->after) observer->after(i, memory);
   }
 }
@@ -139,27 +184,70 @@ void Context::run_images(const Observer* observer) {
     return;
   }
   // A pool larger than the images has workers without a lane: those get no task.
-  pool_->run(static_cast<int>(images), [&](int begin, int end, int worker) {
+  host_->pool().run(static_cast<int>(images), [&](int begin, int end, int worker) {
     for (int i = begin; i < end; ++i) run_image(i, worker, nullptr);
   });
 }
 
-Status Context::run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer) {
+region::Executor& Context::executor(DeviceId device) {
+  return device == kHost ? static_cast<region::Executor&>(*host_) : *executors_[static_cast<std::size_t>(device)];
+}
+
+Status Context::wait_for_others(DeviceId device) {
+  for (std::size_t d = 0; d < executors_.size(); ++d) {
+    if (executors_[d] && static_cast<DeviceId>(d) != device) OCTAVO_CHECK(executors_[d]->wait());
+  }
+  return {};
+}
+
+/// Regions in order; neighbours of one device together. A device begins when the others have nothing left to do.
+Status Context::run_regions(void* stream) {
+  const auto& regions = engine_->plan().regions;
+  for (std::size_t i = 0; i < regions.size();) {
+    if (skipped_[i] != 0) {
+      ++i;
+      continue;
+    }
+    const DeviceId device = regions[i].device;
+    std::size_t end = i + 1;
+    while (end < regions.size() && regions[end].device == device && skipped_[end] == 0) ++end;
+    OCTAVO_CHECK(wait_for_others(device));
+    OCTAVO_CHECK(executor(device).start(i, end, memory_[0], device == kHost ? nullptr : stream));
+    i = end;
+  }
+  return stream == nullptr ? wait_for_others(kHost) : Status();
+}
+
+Status Context::run_observed(const Observer& observer) {
+  const auto& regions = engine_->plan().regions;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    if (observer.before) observer.before(i, memory_[0]);
+    if (skipped_[i] == 0) {
+      OCTAVO_CHECK(executor(regions[i].device).start(i, i + 1, memory_[0], nullptr));
+      OCTAVO_CHECK(executor(regions[i].device).wait());
+    }
+    if (observer.after) observer.after(i, memory_[0]);
+  }
+  return {};
+}
+
+Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
   const DefaultFloatEnvironment floats;
   if (engine_->plan().images > 1) {
     run_images(observer);
     return {};
   }
-  const std::size_t regions = engine_->plan().regions.size();
-  for (std::size_t i = 0; i < regions; ++i) {
-    if (observer != nullptr && observer->before) observer->before(i, memory_[0]);
-    run_region(i);
-    if (observer != nullptr && observer->after) observer->after(i, memory_[0]);
-  }
-  return {};
+  if (observer != nullptr) return run_observed(*observer);
+  return run_regions(stream);
 }
 
+Status Context::run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer) {
+  in_.clear(), out_.clear();
+  for (const void* at : inputs) in_.push_back({const_cast<void*>(at)});  // never written: only stores name output buffers
+  for (void* at : outputs) out_.push_back({at});
+  return run(in_, out_, nullptr, observer);
+}
 Result<Profile> Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {
   using Clock = std::chrono::steady_clock;
   if (runs < 1) return fail(ErrorKind::usage, fmt::format("profile: {} runs asked for, needs at least 1", runs));

@@ -45,13 +45,16 @@ tl::unexpected<Error> internal(std::string message) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text) {
+Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text,
+                                                     const Devices& devices) {
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->graph_text_ = std::move(graph_text);
   e->plan_hash_ = region::plan_hash(e->plan_);
   OCTAVO_CHECK(e->adopt_constants());
   OCTAVO_CHECK(region::verify(e->plan_));
+  OCTAVO_CHECK(e->find_devices(devices, "new engine"));
+  OCTAVO_CHECK(e->place_constants());
   OCTAVO_CHECK(e->load_kernels(providers, "new engine"));
   return e;
 }
@@ -82,11 +85,14 @@ Status Engine::adopt_constants() {
   return {};
 }
 
-Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, const Providers& providers) {
+Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, const Providers& providers, const Devices& devices) {
   std::shared_ptr<Engine> e(new Engine);
   OCTAVO_TRY(e->file_, MappedFile::open(path));
   OCTAVO_CHECK(e->read(e->file_->bytes(), path));
-  OCTAVO_CHECK(e->load_kernels(providers, fmt::format("engine \"{}\"", path)));
+  const std::string who = fmt::format("engine \"{}\"", path);
+  OCTAVO_CHECK(e->find_devices(devices, who));
+  OCTAVO_CHECK(e->place_constants());
+  OCTAVO_CHECK(e->load_kernels(providers, who));
   return e;
 }
 
@@ -151,8 +157,53 @@ Status Engine::fits(const std::string& name) const {
                           name, needed / (1 << 20), plan_.devices[region::kHost].arena_bytes, most / (1 << 20)));
 }
 
-Result<std::unique_ptr<region::HostKernel>> Engine::kernel_for(const Providers& providers, std::size_t i,
-                                                               std::string_view who) const {
+/// The devices of the plan, by name.
+Status Engine::find_devices(const Devices& devices, std::string_view who) {
+  devices_.assign(plan_.devices.size(), nullptr);
+  for (std::size_t d = 1; d < plan_.devices.size(); ++d) {
+    const auto named = [&](const region::Device* device) { return device->name() == plan_.devices[d].name; };
+    const auto found = std::find_if(devices.begin(), devices.end(), named);
+    if (found == devices.end()) {
+      std::vector<std::string_view> here{plan_.devices[region::kHost].name};
+      for (const region::Device* device : devices) here.push_back(device->name());
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{}: it needs device \"{}\"; here are: {}", who, plan_.devices[d].name, fmt::join(here, ", ")));
+    }
+    devices_[d] = *found;
+  }
+  if (plan_.devices.size() > 1 && plan_.images > 1)
+    return fail(ErrorKind::bad_engine, fmt::format("{}: image after image is for plans on the host alone", who));
+  return {};
+}
+
+/// Constants of other devices are copied there, once for all contexts.
+Status Engine::place_constants() {
+  constexpr std::size_t kUnit = 256;
+  const auto size_of = [&](std::size_t i) { return (constants_[i].size() + kUnit - 1) / kUnit * kUnit; };
+  constant_at_.assign(plan_.buffers.size(), nullptr);
+  device_memory_.resize(plan_.devices.size());
+  std::vector<std::size_t> total(plan_.devices.size());
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const region::Buffer& b = plan_.buffers[i];
+    if (b.kind != BufferKind::constant) continue;
+    if (b.space == region::kHost) constant_at_[i] = const_cast<std::byte*>(constants_[i].data());
+    total[static_cast<std::size_t>(b.space)] += size_of(i);
+  }
+  for (std::size_t d = 1; d < plan_.devices.size(); ++d) {
+    OCTAVO_TRY(device_memory_[d], devices_[d]->allocate(std::max(total[d], kUnit)));
+    std::byte* at = device_memory_[d]->address();
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const region::Buffer& b = plan_.buffers[i];
+      if (b.kind != BufferKind::constant || b.space != static_cast<region::DeviceId>(d)) continue;
+      OCTAVO_CHECK(devices_[d]->write(at, constants_[i]));
+      constant_at_[i] = at;
+      at += size_of(i);
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& providers, std::size_t i, std::string_view who) const {
   const region::Region& r = plan_.regions[i];
   const region::Provider* provider = find_provider(providers, r.tactic);
   if (provider == nullptr) {
@@ -164,7 +215,12 @@ Result<std::unique_ptr<region::HostKernel>> Engine::kernel_for(const Providers& 
   std::vector<const std::byte*> packed;
   for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
   const auto code = r.code < 0 ? std::span<const std::byte>() : constant(r.code);
-  auto kernel = region::as_host_kernel(provider->load(r, plan_, {packed, code, r.launch}));
+  const std::string& runs_on = plan_.devices[static_cast<std::size_t>(r.device)].name;
+  if (provider->device() != runs_on) {
+    return fail(ErrorKind::bad_engine, fmt::format("{}: region {} \"{}\" runs on device \"{}\", its tactic \"{}\" on \"{}\"", who,
+                                                   i, r.name, runs_on, r.tactic.name(), provider->device()));
+  }
+  auto kernel = provider->load(r, plan_, {packed, code, r.launch});
   if (!kernel) {
     return fail(kernel.error().kind,
                 fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic.name(), kernel.error().message));
@@ -190,6 +246,12 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
     }
   });
   for (const Status& status : made) OCTAVO_CHECK(status);  // the first, whatever order they were found in
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const bool here = plan_.regions[i].device == region::kHost;
+    const auto* host = here ? dynamic_cast<const region::HostKernel*>(kernels_[i].get()) : nullptr;
+    if (here && host == nullptr) return internal(fmt::format("{}: region {} has a kernel that host threads cannot run", who, i));
+    host_kernels_.push_back(host);
+  }
   return {};
 }
 

@@ -11,7 +11,9 @@
 #include "base/result.h"
 #include "engine/aligned.h"
 #include "engine/file.h"
+#include "engine/host_executor.h"
 #include "engine/thread_pool.h"
+#include "region/device.h"
 #include "region/host_kernel.h"
 #include "region/provider.h"
 #include "region/region.h"
@@ -19,6 +21,8 @@
 namespace octavo::engine {
 
 using Providers = std::vector<const region::Provider*>;
+/// Devices beside the host; looked up by name. They outlive the engines that use them.
+using Devices = std::vector<const region::Device*>;
 
 /// A plan ready to run on this machine. Immutable: any number of threads may use one engine, each through contexts of its own.
 /// Constants are 64-byte aligned with 64 readable bytes on both sides: in one block, or in the mapped engine file (never copied).
@@ -30,16 +34,23 @@ class Engine {
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
-                                                                    std::string graph_text = {});
+                                                                    std::string graph_text = {}, const Devices& devices = {});
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`.
-  [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers);
+  [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
+                                                                  const Devices& devices = {});
   /// Writes the engine; equal plans, constants and graph texts give equal bytes. See write_file.
   [[nodiscard]] Status save(const std::string& path) const;
 
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
   [[nodiscard]] const std::string& plan_hash() const { return plan_hash_; }
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
-  [[nodiscard]] const region::HostKernel& kernel(std::size_t region) const { return *kernels_[region]; }
+  [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
+  /// Null for a region of another device.
+  [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }
+  /// Of Plan::devices; not of the host.
+  [[nodiscard]] const region::Device& device(region::DeviceId id) const { return *devices_[static_cast<std::size_t>(id)]; }
+  /// Where a constant buffer is in the memory of its device.
+  [[nodiscard]] std::byte* constant_address(region::BufferId id) const { return constant_at_[static_cast<std::size_t>(id)]; }
   /// Bytes of a constant buffer; empty for others.
   [[nodiscard]] std::span<const std::byte> constant(region::BufferId id) const { return constants_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const std::shared_ptr<CoreLoad>& core_load() const { return core_load_; }
@@ -50,20 +61,26 @@ class Engine {
   [[nodiscard]] Status read(std::span<const std::byte> file, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
   [[nodiscard]] Status load_kernels(const Providers& providers, std::string_view who);
-  [[nodiscard]] Result<std::unique_ptr<region::HostKernel>> kernel_for(const Providers& providers, std::size_t region,
-                                                                       std::string_view who) const;
+  [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
+                                                                   std::string_view who) const;
+  [[nodiscard]] Status find_devices(const Devices& devices, std::string_view who);
+  [[nodiscard]] Status place_constants();
 
   region::Plan plan_;
   std::string plan_hash_, graph_text_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines
   std::unique_ptr<MappedFile> file_;                   ///< loaded engines
-  std::vector<std::unique_ptr<const region::HostKernel>> kernels_;
+  std::vector<std::unique_ptr<const region::Kernel>> kernels_;
+  std::vector<const region::HostKernel*> host_kernels_;
+  std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null
+  std::vector<std::unique_ptr<region::DeviceMemory>> device_memory_;  ///< constants, by DeviceId
+  std::vector<std::byte*> constant_at_;                               ///< by BufferId
   std::shared_ptr<CoreLoad> core_load_;
 };
 
-/// Called around each region of a run, on the calling thread, with the addresses of all buffers; a plan of several images then runs
-/// one after the other, all regions of an image before the next. `before` sees the region's inputs,
+/// Called around each region of a run, on the calling thread, with the addresses of all buffers, each in the memory of its device; a
+/// plan of several images then runs one after the other, all regions of an image before the next. `before` sees the region's inputs,
 /// `after` its outputs; either may be empty.
 struct Observer {
   std::function<void(std::size_t region, const region::Memory&)> before, after;
@@ -77,50 +94,70 @@ struct Profile {
   RegionTime total;
 };
 
-/// What one thread needs to run an engine: arena, scratch, thread pool. Not for two threads at once; keeps its engine alive.
+/// Memory of the caller: where it is, and in whose memory (an index into Plan::devices).
+struct Address {
+  void* at = nullptr;
+  region::DeviceId space = region::kHost;
+};
+
+/// What one thread needs to run an engine: arenas, and an executor for each device. Not for two threads at once; keeps its engine
+/// alive.
 class Context {
  public:
-  /// `threads` 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several images
-  /// has an arena for each thread, at most one an image.
+  /// `threads` of the host, 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several
+  /// images has an arena for each thread, at most one an image.
   [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
   /// aligned to their element size, exactly as many bytes; outputs overlap nothing. Allocates nothing. `bad_input` on a wrong count
   /// or a null address.
   [[nodiscard]] Status run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer = nullptr);
+  /// The same with memory of any device. Where a binding is copied to or from a device, memory of that device takes the place of the
+  /// copy if it is aligned as the plan wants, and is copied within the device otherwise; `bad_input` where the engine takes a binding
+  /// from another device. `stream`: a queue of the device's own kind (a CUstream), in which its work is then put without waiting for
+  /// the end; null: everything is done on return.
+  [[nodiscard]] Status run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream,
+                           const Observer* observer = nullptr);
 
   /// Runs `runs` times (at least 1) after one that does not count, and times each region.
   [[nodiscard]] Result<Profile> profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs);
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
-  [[nodiscard]] int threads() const { return pool_->size(); }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes
+  [[nodiscard]] int threads() const { return host_->threads(); }
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes, in host memory
   /// Working memory of lane 0 (zeros at first): what a run reads without writing it stays, for regions that are timed alone.
   [[nodiscard]] std::byte* arena() { return arena_.data(); }
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+  [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
 
  private:
+  /// A transfer that is left out when the caller's memory can be the device's buffer.
+  struct Bridge {
+    std::size_t transfer = 0;  ///< region
+    region::BufferId bound = -1, inner = -1;
+    bool input = true;
+  };
+
   Context() = default;
-  [[nodiscard]] Status bind(std::span<const void* const> inputs, std::span<void* const> outputs);
-  [[nodiscard]] const std::byte* read_after(std::size_t region, int worker, int workers) const;
-  void run_region(std::size_t index);
+  [[nodiscard]] Status bind(std::span<const Address> inputs, std::span<const Address> outputs);
+  [[nodiscard]] bool crosses(region::BufferId buffer, region::DeviceId device) const;
+  [[nodiscard]] std::byte* place_in_arena(const region::Buffer& buffer, std::size_t lane_offset) const;
+  [[nodiscard]] region::Executor& executor(region::DeviceId device);
+  [[nodiscard]] Status wait_for_others(region::DeviceId device);
+  [[nodiscard]] Status run_regions(void* stream);
+  [[nodiscard]] Status run_observed(const Observer& observer);
   void run_image(std::int64_t image, int worker, const Observer* observer);
   void run_images(const Observer* observer);
 
-  /// Worker::kept of a worker, and of which run of a region.
-  struct alignas(64) Kept {
-    std::int64_t region_run = 0, what = -1;
-  };
-
   std::shared_ptr<const Engine> engine_;
-  std::unique_ptr<ThreadPool> pool_;
-  std::vector<Kept> kept_;
-  std::int64_t region_run_ = 0;  ///< of all regions so far
-  AlignedBytes arena_, scratch_;
-  std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
-  std::vector<region::Memory> memory_;   ///< by lane; of a plan of one image: one, which all threads share
-  std::vector<std::byte*> first_;        ///< of bindings' buffers: the first image's part
-  std::vector<const std::byte*> ahead_;  ///< Worker::ahead of each region for each worker; of a lane: for its only one
+  std::unique_ptr<HostExecutor> host_;
+  std::vector<std::unique_ptr<region::Executor>> executors_;          ///< by DeviceId; of the host: null
+  std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
+  AlignedBytes arena_;
+  std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
+  std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
+  std::vector<Bridge> bridges_;
+  std::vector<char> skipped_;  ///< by region: a transfer that this run leaves out
+  std::vector<Address> in_, out_;
 };
 
 }  // namespace octavo::engine

@@ -60,9 +60,14 @@ class Provider {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Is this one of the provider's tactics, by provider and family? Asked before `load`; two providers may share a name.
   [[nodiscard]] virtual bool knows(const Tactic& tactic) const { return tactic.provider == name(); }
-  /// Every tactic this provider knows for the kind of region, each taken or refused with a reason; several sets of parameters of one
-  /// family are several offers, the preferred one first. Must not depend on addresses or time.
+  /// DeviceUse::name of the device that its kernels run on.
+  [[nodiscard]] virtual std::string_view device() const { return "host"; }
+  /// Every tactic this provider knows for the kind of region, each taken or refused with a reason; of a family's sets of parameters
+  /// those that it prefers, without having measured any. Must not depend on addresses or time.
   [[nodiscard]] virtual std::vector<Offer> offers(const Region& region, const Plan& plan) const = 0;
+  /// Further sets of parameters of the same families, for searches that take their time (effort 3 and above) and for pins. Only such
+  /// as can be taken.
+  [[nodiscard]] virtual std::vector<Offer> variants(const Region&, const Plan&) const { return {}; }
   /// Build time: makes everything the kernel needs beside the region. What depends on the machine is in the tactic's parameters.
   [[nodiscard]] virtual Result<Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const = 0;
   /// Load time: a kernel for Region::tactic out of the artifact. Errors: `unsupported`, naming the capability that this machine

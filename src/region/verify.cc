@@ -194,7 +194,7 @@ class Verifier {
       for (std::size_t l = k + 1; l < by_offset.size() && plan_.buffers[by_offset[l]].arena_offset < end; ++l) {
         const std::size_t j = by_offset[l];
         const int first = std::max(uses_[i].first, uses_[j].first), last = std::min(uses_[i].last, uses_[j].last);
-        if (first > last || takes_place(i, j)) continue;
+        if (plan_.buffers[i].space != plan_.buffers[j].space || first > last || takes_place(i, j)) continue;
         return bad(fmt::format("buffers {} \"{}\" and {} \"{}\" share bytes of the arena and are both in use in region {}", i,
                                plan_.buffers[i].name, j, plan_.buffers[j].name, first));
       }

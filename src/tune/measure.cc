@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "base/machine.h"
 #include "engine/engine.h"
 #include "region/handed_on.h"
 #include "tune/activations.h"
@@ -78,22 +79,36 @@ double lower_quartile(std::vector<double> v) {
   return v[v.size() / 4];
 }
 
-constexpr std::size_t kColdBytes = std::size_t{3} << 20;  // constants of all copies: beyond a second-level cache
+/// Bytes that the constants of all copies have: more than a core's second-level cache.
+std::size_t cold_bytes() {
+  return static_cast<std::size_t>(std::max(standard_machine().l2_bytes, this_machine().l2_bytes)) * 3;
+}
+
+/// Turns that agree lie close together from the least on: a quarter of them, within so much of it. Where they do not, even the least
+/// may have been disturbed.
+bool disturbed(std::vector<double> v) {
+  constexpr double kApart = 1.25, kFloor = 0.5e-6;  // seconds: clocks are not finer
+  if (v.size() < 4) return false;
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2] > v.front() * kApart + kFloor;
+}
+
 constexpr int kMostCopies = 16;
-constexpr int kRounds = 7;
+constexpr int kRounds = 7, kMostRounds = 2 * kRounds;
 constexpr double kHopeless = 3;
 
 }  // namespace
 
-Result<std::vector<double>> measure(const region::Region& region, const region::Plan& plan,
-                                    const std::vector<Candidate>& candidates, double seconds_each) {
+Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
+                                           const std::vector<Candidate>& candidates, double seconds_each) {
   const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
-  const int copies = static_cast<int>(std::clamp<std::size_t>(kColdBytes / constants, 2, kMostCopies));
+  const int copies = static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));
   struct Entry {
     std::unique_ptr<Runner> runner;
     std::vector<double> times;
     double best = 0;
     int repeats = 1;
+    bool disturbed = false;
   };
   std::vector<Entry> entries(candidates.size());
   double least = 0;
@@ -114,15 +129,18 @@ Result<std::vector<double>> measure(const region::Region& region, const region::
     if (least == 0 || e.best < least) least = e.best;
   }
   std::vector<double> runs;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kMostRounds; ++round) {
+    const bool again = round >= kRounds;  // only those whose turns are far apart
+    bool any = false;
     for (Entry& e : entries) {
-      if (!e.runner) continue;
+      if (!e.runner || (again && !(round % kRounds == 0 ? e.disturbed = disturbed(e.times) : e.disturbed))) continue;
       if (e.best > kHopeless * least && round == 0) {  // the first two runs may have been unlucky
         OCTAVO_TRY(const double t, e.runner->run());
         e.best = std::min(e.best, t);
         e.times[0] = e.best / copies;
       }
       if (e.best > kHopeless * least) continue;
+      any = true;
       // A median: one run of which another process had the core for milliseconds would be most of a mean.
       runs.clear();
       for (int k = 0; k < e.repeats; ++k) {
@@ -135,9 +153,12 @@ Result<std::vector<double>> measure(const region::Region& region, const region::
       e.best = std::min(e.best, middle);
       least = std::min(least, e.best);
     }
+    if (!any) break;
   }
-  std::vector<double> out;
-  for (const Entry& e : entries) out.push_back(e.runner ? lower_quartile(e.times) : -1);
+  std::vector<TacticSeconds> out;
+  for (const Entry& e : entries) {
+    out.push_back(e.runner ? TacticSeconds{lower_quartile(e.times), disturbed(e.times)} : TacticSeconds());
+  }
   return out;
 }
 

@@ -14,13 +14,21 @@ struct Candidate {
   const region::Provider* provider = nullptr;
 };
 
-/// Seconds a run of each tactic, parallel to `candidates`; -1 for those that fail to be made here. The tactics take turns, so that
+/// Of one tactic: -1 where it fails to be made here. `disturbed`: its turns are so far apart that something else must have had the
+/// processor during most of them.
+struct TacticSeconds {
+  double seconds = -1;
+  bool disturbed = false;
+};
+
+/// Seconds a run of each tactic, parallel to `candidates`. The tactics take turns, so that
 /// what else the machine does falls on all of them; a turn's time is the median of its runs, so that single runs
 /// during which another process had a core do not count, and the time is the lower quartile of the turns. A tactic three times
-/// slower than the best so far in its first runs is not run again. `seconds_each`: how long to measure each (some 4e-3 for a first
+/// slower than the best so far in its first runs is not run again. Tactics whose turns are far apart get as many turns again, and are
+/// marked if that does not help. `seconds_each`: how long to measure each (some 4e-3 for a first
 /// guess, 1e-1 for a careful one). Runs on plan.threads threads. Cost: making every tactic once, plus the time asked for.
-[[nodiscard]] Result<std::vector<double>> measure(const region::Region& region, const region::Plan& plan,
-                                                  const std::vector<Candidate>& candidates, double seconds_each);
+[[nodiscard]] Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
+                                                         const std::vector<Candidate>& candidates, double seconds_each);
 
 struct PairTime {
   double first = 0, second = 0;  ///< seconds: the first's median, and that times the median ratio of neighbours

@@ -42,7 +42,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (!offers[i].refusal.empty()) continue;
     const std::string name = offers[i].tactic.name();
-    if (const Timing* t = cache_.find(where, key, name); t && t->seconds >= 0) {
+    if (const Timing* t = cache_.find(where, key, name); t && usable(*t)) {
       times[i] = {t->seconds, "cache"};
       continue;
     }
@@ -66,9 +66,9 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   if (!missing.empty()) {
     OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
     for (std::size_t k = 0; k < missing.size(); ++k) {
-      if (seconds[k] < 0) continue;
+      if (seconds[k].seconds < 0) continue;
       const std::string name = missing[k].tactic.name();
-      remember(where, key, name, seconds[k]);
+      remember(where, key, name, seconds[k].seconds, seconds[k].disturbed);
       times[slots[k]] = {cache_.find(where, key, name)->seconds, "measured"};
     }
   }
@@ -77,9 +77,16 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   return times;
 }
 
-void MeasuredCosts::remember(const Where& where, const std::string& key, const std::string& tactic, double seconds) {
-  cache_.set(where, key, tactic, seconds);
-  fresh_.set(where, key, tactic, seconds);
+/// A time that was disturbed counts for a while, so that builds one after the other agree, and is taken again then.
+bool MeasuredCosts::usable(const Timing& t) const {
+  return t.seconds >= 0 && (t.disturbed == 0 || options_.strict || now_ - t.disturbed < kDisturbedSeconds);
+}
+
+void MeasuredCosts::remember(const Where& where, const std::string& key, const std::string& tactic, double seconds,
+                             bool disturbed) {
+  const std::int64_t when = disturbed ? now_ : 0;
+  cache_.set(where, key, tactic, seconds, when);
+  fresh_.set(where, key, tactic, seconds, when);
   ++measured_;
 }
 
@@ -101,8 +108,8 @@ Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Pl
     if (options_.strict)
       return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
     OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15));
-    remember(where, key, "plan.first", t.first);
-    remember(where, key, "plan.second", t.second);
+    remember(where, key, "plan.first", t.first, false);
+    remember(where, key, "plan.second", t.second, false);
     a = cache_.find(where, key, "plan.first");
     b = cache_.find(where, key, "plan.second");
   }

@@ -11,6 +11,8 @@
 
 namespace octavo::tune {
 
+inline constexpr int kVariantsFrom = 3;  ///< effort from which on further sets of parameters are timed
+
 struct TuneOptions {
   int effort = 2;  ///< how long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms
   int threads = 1;
@@ -28,6 +30,7 @@ class MeasuredCosts final : public plan::Costs {
                                                             const std::vector<region::Offer>& offers) override;
   [[nodiscard]] std::optional<std::string> pinned(const region::Region& region, const region::Plan& plan) override;
   [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
+  [[nodiscard]] bool tries_variants() const override { return options_.effort >= kVariantsFrom; }
   [[nodiscard]] std::string_view source() const override { return "measured"; }
 
   /// What this object measured, to be merged into the file: pins that were set there meanwhile stay.
@@ -42,7 +45,8 @@ class MeasuredCosts final : public plan::Costs {
     where.threads = threads;
     return where;
   }
-  void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds);
+  void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds, bool disturbed);
+  [[nodiscard]] bool usable(const Timing& timing) const;
 
   TimingCache cache_, fresh_;
   const std::vector<const region::Provider*>& providers_;
@@ -50,6 +54,7 @@ class MeasuredCosts final : public plan::Costs {
   Where where_;
   std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
   int measured_ = 0;
+  std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build
 };
 
 }  // namespace octavo::tune

@@ -1,9 +1,12 @@
 #include "tune/timing_cache.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,13 +14,12 @@
 #include "base/hash.h"
 #include "base/write_file.h"
 #include "cpu/isa.h"
-#include "engine/version.h"
 #include "tune/file_lock.h"
 
 namespace octavo::tune {
 namespace {
 
-constexpr std::string_view kHeader = "# octavo timing cache 1";
+constexpr std::string_view kHeader = "# octavo timing cache 2";
 
 std::string short_id(std::string_view device) {
   return fmt::format("{:08x}",
@@ -66,14 +68,12 @@ class Parser {
     std::string_view rest = text.substr(0, bar);
     const auto known = devices_.find(std::string(word(rest)));
     if (known == devices_.end()) return "names a device that no \"device\" line before it describes";
-    Where where{known->second, 0, ""};
-    const auto threads = word(rest), version = word(rest), time = word(rest);
+    Where where{known->second, 0};
+    const auto threads = word(rest), time = word(rest);
     if (threads.size() < 2 || threads[0] != 't') return "has no thread count such as t1";
     const auto [end, error] = std::from_chars(threads.data() + 1, threads.data() + threads.size(), where.threads);
     if (error != std::errc{} || end != threads.data() + threads.size() || where.threads < 1 || where.threads > 65536)
       return "has no thread count such as t1";
-    if (version.size() < 2 || version[0] != 'v') return "has no version such as v0.1.0";
-    where.version = version.substr(1);
     Timing t;
     if (time != "?") {
       double micro = 0;
@@ -86,6 +86,13 @@ class Parser {
     auto tactic = word(rest);
     if (tactic == "pin") {
       t.pinned = true;
+      tactic = word(rest);
+    }
+    constexpr std::string_view kDisturbed = "disturbed@";
+    if (tactic.starts_with(kDisturbed)) {
+      tactic.remove_prefix(kDisturbed.size());
+      const auto [stop, bad] = std::from_chars(tactic.data(), tactic.data() + tactic.size(), t.disturbed);
+      if (bad != std::errc{} || stop != tactic.data() + tactic.size() || t.disturbed < 1) return "has no seconds behind disturbed@";
       tactic = word(rest);
     }
     if (tactic.empty() || !trimmed(rest).empty()) return "does not name one tactic";
@@ -128,11 +135,30 @@ void add(const std::vector<std::string>& lines, std::vector<std::string>& to) {
 
 }  // namespace
 
+std::int64_t seconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string user_cache() {
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::filesystem::path(text == nullptr ? "" : text);
+  };
+  std::filesystem::path folder = value("XDG_CACHE_HOME");
+  if (!folder.is_absolute()) {  // as the specification says: others are ignored
+    folder = value("HOME");
+    if (!folder.is_absolute()) return {};
+    folder /= ".cache";
+  }
+  folder /= "octavo";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error || ::access(folder.c_str(), R_OK | W_OK | X_OK) != 0) return {};
+  return (folder / "timing.txt").string();
+}
+
 Where here(int threads) {
-  std::string device = fmt::format("{}; {}", processor(), cpu::name_of(cpu::best_isa()));
-  if (cpu::has_vbmi()) device += " vbmi";
-  if (cpu::has_bf16()) device += " bf16";
-  return {device, threads, std::string(engine::kVersion)};
+  return {fmt::format("{}; {}", processor(), cpu::capabilities()), threads};
 }
 
 Result<TimingCache> TimingCache::parse(std::string_view text) {
@@ -181,8 +207,9 @@ std::string TimingCache::text() const {
     const auto& [where, key, tactic] = entry;
     if (const auto above = comments.find(entry); above != comments.end()) lines(above->second);
     const std::string time = t.seconds < 0 ? "?" : fmt::format("{:.2f}", t.seconds * 1e6);
-    out += fmt::format("{} t{} v{} {:>9} us {} {} | {}\n", short_id(where.device), where.threads, where.version, time,
-                       t.pinned ? "pin" : "   ", tactic, key);
+    const std::string mark = t.disturbed == 0 ? "" : fmt::format("disturbed@{} ", t.disturbed);
+    out += fmt::format("{} t{} {:>9} us {} {}{} | {}\n", short_id(where.device), where.threads, time, t.pinned ? "pin" : "   ",
+                       mark, tactic, key);
   }
   lines(tail);
   return out;
@@ -194,6 +221,18 @@ Status TimingCache::edit(const std::string& path, const std::function<Status(Tim
   OCTAVO_TRY(TimingCache cache, read(path));
   OCTAVO_CHECK(change(cache));
   return write_file(path, cache.text(), "timing cache");
+}
+
+Status TimingCache::add_to(const std::string& path) const {
+  return edit(path, [this](TimingCache& now) -> Status {
+    TimingCache both = *this;
+    for (const auto& [entry, t] : now.entries) {  // what the file has wins, but for disturbed times
+      const auto mine = both.entries.find(entry);
+      if (mine != both.entries.end() && t.seconds >= 0 && t.disturbed == 0) mine->second = t;
+    }
+    now.merge(both);
+    return {};
+  });
 }
 
 Status TimingCache::merge_into(const std::string& path) const {
@@ -217,12 +256,15 @@ std::optional<std::string> TimingCache::pinned(const Where& where, const std::st
   return std::nullopt;
 }
 
-void TimingCache::set(const Where& where, const std::string& key, const std::string& tactic, double seconds) {
+void TimingCache::set(const Where& where, const std::string& key, const std::string& tactic, double seconds,
+                      std::int64_t disturbed) {
   // As the file will say it: a build from the file and the build that wrote it see the same number.
   double rounded = 0;
   const std::string text = fmt::format("{:.2f}", seconds * 1e6);
   std::from_chars(text.data(), text.data() + text.size(), rounded);
-  entries[{where, key, tactic}].seconds = rounded * 1e-6;
+  Timing& t = entries[{where, key, tactic}];
+  t.seconds = rounded * 1e-6;
+  t.disturbed = disturbed;
 }
 
 void TimingCache::pin(const Where& where, const std::string& key, const std::string& tactic) {
@@ -254,7 +296,7 @@ void TimingCache::merge(const TimingCache& other) {
     const auto& [where, key, tactic] = entry;
     if (t.pinned) pin(where, key, tactic);
     Timing& mine = entries[entry];
-    if (t.seconds >= 0) mine.seconds = t.seconds;
+    if (t.seconds >= 0) mine.seconds = t.seconds, mine.disturbed = t.disturbed;
   }
   for (const auto& [entry, lines] : other.comments) add(lines, comments[entry]);
   add(other.head, head);

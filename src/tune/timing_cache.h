@@ -1,15 +1,20 @@
 // The timing cache: a text file that people read, edit, compare and merge.
 //
-//   # octavo timing cache 1
-//   device 5f1c22ab = AMD EPYC ...; avx512vnni vbmi
-//   5f1c22ab t1 v0.1.0     41.27 us      cpu.conv.u8s8.avx512vnni.jit | conv int u8[1,64,56,56]...
-//   5f1c22ab t1 v0.1.0     63.90 us pin  cpu.conv.u8s8.block.avx512   | conv int u8[1,64,56,56]...
+//   # octavo timing cache 2
+//   device 5f1c22ab = PROCESSOR; what it can do
+//   5f1c22ab t1     41.27 us                          PROVIDER.FAMILY@2{tile=6} | conv int u8[1,64,56,56]...
+//   5f1c22ab t1     63.90 us pin                      PROVIDER.OTHER            | conv int u8[1,64,56,56]...
+//   5f1c22ab t1     52.03 us disturbed@1764000000     PROVIDER.THIRD            | conv int u8[1,64,56,56]...
 //
-// One line a (device, threads, version, region key, tactic). `pin` makes that tactic the choice for its key; its time may be "?".
+// One line a (device, threads, region key, tactic). The tactic's spelling has its version, so the times of a kernel that changed no
+// longer apply, and those of all others do. `pin` makes that tactic the choice for its key; its time may be "?". `disturbed@SECONDS`
+// says that the samples of the time were far apart (something else had the processor) and when it was taken, in seconds since 1970:
+// it counts for builds of the next hour, and then is taken again.
 // Lines that begin with # are people's: those directly above an entry stay above it, however often the file is written again.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -23,21 +28,28 @@
 
 namespace octavo::tune {
 
-/// What a time is true for. `device` is the description ("AMD EPYC ...; avx512vnni vbmi"); files name it by a short hash of it.
+/// What a time is true for. `device` is the description ("PROCESSOR; what it can do"); files name it by a short hash of it.
 struct Where {
   std::string device;
   int threads = 1;
-  std::string version;
   auto operator<=>(const Where&) const = default;
 };
-/// This machine and this Octavo. Reads the processor's name from the system each time: ask once, not in a loop.
+/// This machine. Reads the processor's name from the system each time: ask once, not in a loop.
 [[nodiscard]] Where here(int threads);
 
 struct Timing {
   double seconds = -1;  ///< -1: not measured (a pin written by hand)
   bool pinned = false;
+  std::int64_t disturbed = 0;  ///< when the time was taken, if its samples were far apart, in seconds since 1970; 0: they were not
   bool operator==(const Timing&) const = default;
 };
+
+/// The timing cache of this user: $XDG_CACHE_HOME/octavo/timing.txt, or ~/.cache/octavo/timing.txt. Its folder is made if it can be.
+/// Empty where there is neither, or no folder can be made: then builds go without.
+[[nodiscard]] std::string user_cache();
+/// How long a disturbed time counts.
+inline constexpr std::int64_t kDisturbedSeconds = 3600;
+[[nodiscard]] std::int64_t seconds_since_1970();
 
 class TimingCache {
  public:
@@ -53,12 +65,15 @@ class TimingCache {
   /// every process takes (on the file's folder; nothing is left behind). So writers wait for each other and lose nothing. When
   /// `change` fails the file stays as it is. Errors: those of read, of `change`, and io.
   [[nodiscard]] static Status edit(const std::string& path, const std::function<Status(TimingCache&)>& change);
-  /// edit() that merges this cache into the file: what others wrote since it was read stays.
+  /// edit() that merges this cache into the file: what others wrote since it was read stays, and where both have a time the file's,
+  /// unless that one was disturbed: two builds at a time do not undo each other's choices.
+  [[nodiscard]] Status add_to(const std::string& path) const;
+  /// edit() that merges this cache into the file; where both have a time, this one's.
   [[nodiscard]] Status merge_into(const std::string& path) const;
 
   [[nodiscard]] const Timing* find(const Where& where, const std::string& key, const std::string& tactic) const;
   [[nodiscard]] std::optional<std::string> pinned(const Where& where, const std::string& key) const;
-  void set(const Where& where, const std::string& key, const std::string& tactic, double seconds);
+  void set(const Where& where, const std::string& key, const std::string& tactic, double seconds, std::int64_t disturbed = 0);
   /// One pin a key: another tactic's pin goes. An empty tactic removes it.
   void pin(const Where& where, const std::string& key, const std::string& tactic);
   /// Takes the other's entries and comments; where both have a time, the other's. Pins of both stay, the other's win.

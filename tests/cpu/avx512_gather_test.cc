@@ -99,7 +99,7 @@ TEST(Avx512Gather, AnyIndicesTypesAndLayouts) {
     build(s, k, s.pick(0, 1) == 0 ? BufferKind::input : BufferKind::arena);
     s.plan().threads = s.pick(1, 4);
     cpu::avx512::GatherPlan plan;
-    ASSERT_EQ(cpu::avx512::plan_gather(s.region(), true, plan), "");
+    ASSERT_EQ(cpu::avx512::plan_gather(s.region(), plan), "");
     for (const auto& c : plan.chunks) several += c.windows.size() > 2 ? 1 : 0;
     EXPECT_RUNS(run(s));
   }

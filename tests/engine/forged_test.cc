@@ -308,7 +308,8 @@ class ForgedEngine : public ::testing::Test {
     const region::Plan& plan = engine->plan();
     std::int64_t total = plan.devices[region::kHost].arena_bytes;
     for (const region::Buffer& b : plan.buffers) total += b.bytes;
-    for (std::size_t i = 0; i < plan.regions.size(); ++i) total += static_cast<std::int64_t>(engine->kernel(i).scratch_bytes());
+    for (std::size_t i = 0; i < plan.regions.size(); ++i)
+      total += static_cast<std::int64_t>(engine->host_kernel(i)->scratch_bytes());
     if (total > kMost) return false;
     auto context = Context::create(engine, 2);
     EXPECT_TRUE(context) << context.error().message;

@@ -16,13 +16,13 @@ namespace {
 using tune::TimingCache;
 using tune::Where;
 
-const Where kHere{"Some Processor = 3 GHz; avx2", 2, "0.1.0"};
+const Where kHere{"Some Processor = 3 GHz; avx2", 2};
 
 TimingCache sample() {
   TimingCache c;
   c.set(kHere, "conv u8[1,3,8,8]nhwc : acc_i #0001 > u8[1,4,8,8]nhwc", "cpu.a", 12.5e-6);
   c.set(kHere, "conv u8[1,3,8,8]nhwc : acc_i #0001 > u8[1,4,8,8]nhwc", "cpu.b", 3e-3);
-  c.set({"other", 1, "0.2.0"}, "copy || copy", "cpu.c", 0);
+  c.set({"other", 1}, "copy || copy", "cpu.c", 0);
   c.pin(kHere, "conv u8[1,3,8,8]nhwc : acc_i #0001 > u8[1,4,8,8]nhwc", "cpu.b");
   return c;
 }
@@ -50,23 +50,22 @@ TEST(TimingCache, OnePinAKey) {
   EXPECT_EQ(c.find(kHere, key, "cpu.new"), nullptr) << "a pin by hand without a time goes with the pin";
   c.pin(kHere, key, "");
   EXPECT_EQ(c.pinned(kHere, key), std::nullopt);
-  EXPECT_EQ(c.pinned({"other", 2, "0.1.0"}, key), std::nullopt);
+  EXPECT_EQ(c.pinned({"other", 2}, key), std::nullopt);
 }
 
 TEST(TimingCache, MergeTakesTheLater) {
   TimingCache a = sample(), b;
-  b.set({"other", 1, "0.2.0"}, "copy || copy", "cpu.c", 5e-6);
+  b.set({"other", 1}, "copy || copy", "cpu.c", 5e-6);
   b.set(kHere, "new", "cpu.d", 1e-6);
   a.merge(b);
   EXPECT_EQ(a.entries.size(), 4U);
-  EXPECT_DOUBLE_EQ(a.find({"other", 1, "0.2.0"}, "copy || copy", "cpu.c")->seconds, 5e-6);
+  EXPECT_DOUBLE_EQ(a.find({"other", 1}, "copy || copy", "cpu.c")->seconds, 5e-6);
 }
 
 TEST(TimingCache, DamageIsNamedByLine) {
   const std::string text = sample().text();
-  const std::pair<const char*, const char*> wrong[] = {{"t2", "no thread count"}, {"us ", "no \"us\""},
-                                                       {"v0.1.0", "no version"},  {" | ", "no \" | \""},
-                                                       {"12.50", "no time"},      {"pin cpu.b", "one tactic"}};
+  const std::pair<const char*, const char*> wrong[] = {
+      {"t2", "no thread count"}, {"us ", "no \"us\""}, {" | ", "no \" | \""}, {"12.50", "no time"}, {"pin cpu.b", "one tactic"}};
   for (const auto& [what, message] : wrong) {
     std::string damaged = text;
     const auto at = damaged.find(what);
@@ -83,6 +82,46 @@ TEST(TimingCache, DamageIsNamedByLine) {
   const auto twice = TimingCache::parse(text + last);
   ASSERT_FALSE(twice);
   EXPECT_NE(twice.error().message.find("repeats a key and tactic"), std::string::npos);
+}
+
+TEST(TimingCache, DisturbedTimesAreMarkedAndReplaced) {
+  TimingCache c;
+  c.set(kHere, "key", "cpu.a", 12.5e-6, 1764000000);
+  c.set(kHere, "key", "cpu.b", 10e-6);
+  EXPECT_NE(c.text().find("12.50 us     disturbed@1764000000 cpu.a | key"), std::string::npos) << c.text();
+  const auto back = TimingCache::parse(c.text());
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->entries, c.entries);
+  for (const char* wrong : {"disturbed@", "disturbed@x", "disturbed@0", "disturbed@1x"}) {
+    std::string text = c.text();
+    text.replace(text.find("disturbed@1764000000"), 20, wrong);
+    EXPECT_FALSE(TimingCache::parse(text)) << wrong;
+  }
+  const std::string path = (std::filesystem::temp_directory_path() / ("octavo-disturbed-" + std::to_string(::getpid()))).string();
+  ASSERT_TRUE(c.merge_into(path));
+  TimingCache later;  // another build: what the file has stays, but for what was disturbed
+  later.set(kHere, "key", "cpu.a", 9e-6);
+  later.set(kHere, "key", "cpu.b", 20e-6);
+  ASSERT_TRUE(later.add_to(path));
+  const auto now = TimingCache::read(path);
+  ASSERT_TRUE(now);
+  EXPECT_DOUBLE_EQ(now->find(kHere, "key", "cpu.a")->seconds, 9e-6);
+  EXPECT_EQ(now->find(kHere, "key", "cpu.a")->disturbed, 0);
+  EXPECT_DOUBLE_EQ(now->find(kHere, "key", "cpu.b")->seconds, 10e-6);
+  std::filesystem::remove(path);
+}
+
+TEST(TimingCache, TheUsersFileFollowsTheEnvironment) {
+  const char* was = std::getenv("XDG_CACHE_HOME");
+  const std::string kept = was == nullptr ? "" : was;
+  const auto folder = std::filesystem::temp_directory_path() / ("octavo-user-" + std::to_string(::getpid()));
+  ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  EXPECT_EQ(tune::user_cache(), (folder / "octavo/timing.txt").string());
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "octavo"));
+  ::setenv("XDG_CACHE_HOME", "/proc/nothing/can/be/made/here", 1);
+  EXPECT_EQ(tune::user_cache(), "") << "builds go without";
+  ::setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TimingCache, HostileBytesAreErrorsOrCaches) {
@@ -143,7 +182,7 @@ TEST(TimingCache, ProcessesDoNotLoseEachOthersLines) {
   const std::string path = folder / "times.txt";
   constexpr int kBuilders = 4, kRounds = 25;
   TimingCache start = sample();
-  start.set({"third", 1, "0.0.1"}, "old key", "cpu.a", 1e-6);
+  start.set({"third", 1}, "old key", "cpu.a", 1e-6);
   write(path, start.text() + "# written by hand\n");
   const auto build = [&](int process) {
     for (int i = 0; i < kRounds; ++i) {
@@ -167,7 +206,7 @@ TEST(TimingCache, ProcessesDoNotLoseEachOthersLines) {
   const auto prune = [&](int) {
     for (int i = 0; i < kRounds; ++i) {
       const auto done = TimingCache::edit(path, [&](TimingCache& c) -> Status {
-        c.prune([](const TimingCache::Entry& e) { return std::get<0>(e).version == "0.0.1"; });
+        c.prune([](const TimingCache::Entry& e) { return std::get<1>(e) == "old key"; });
         return {};
       });
       if (!done) return 1;

@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/machine.h"
 #include "cpu/avx512/amx_code.h"
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/conv_code.h"
@@ -76,7 +77,7 @@ class ConvKernel final : public region::HostKernel {
   }
 
  private:
-  static constexpr std::int64_t kFewWeights = 32 << 10, kWeightsStay = 256 << 10;
+  static constexpr std::int64_t kFewWeights = standard_machine().l1_bytes, kWeightsStay = standard_machine().l2_bytes / 4;
 
   void list_what_runs() {
     fetched_.add(this, sizeof(*this));
@@ -143,7 +144,8 @@ class ConvKernel final : public region::HostKernel {
     }
     const bool one_vector =
         plan_.curve && form(b) > 0 && b.vectors == 1 && plan_.epilogue.columns <= 2 && ph.pixels >= kPixelsBehind;
-    const Tiling t = tile_pixels(pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue));
+    const Tiling t = tile_pixels(
+        pixels, one_vector ? kPixelsOfOneVector : most_pixels(b.vectors, ph.all_quads(), plan_.epilogue, plan_.tile_pixels));
     s.big.pixels = t.big, s.small.pixels = t.small;
     s.big_count = t.big_count, s.small_count = t.small_count;
     return s;

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/machine.h"
 #include "cpu/avx512/conv_plan.h"
 #include "region/host_kernel.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
+
+constexpr std::int64_t kL2 = standard_machine().l2_bytes;
 
 /// Blocks of up to `most` vectors of channels, behind the constants of the phases before.
 void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
@@ -64,7 +67,8 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       const auto block = static_cast<std::size_t>(ph.parts_first ? list / ph.bands : list % blocks);
       const auto pixels = static_cast<double>(ph.pixels_of(next));
       clocks += pixels * ph.blocks[block].vectors * clocks_per_vector + start;
-      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > (512 << 10))) bytes += block_weights;
+      if (!read[block] || (!sharing && block_weights * static_cast<double>(blocks) > static_cast<double>(kL2 / 2)))
+        bytes += block_weights;
       read[block] = true;
       // Of this band, the part of rows that belongs to others.
       const std::int64_t first = std::max(ph.first_row(next), ph.rows * w / threads);
@@ -89,7 +93,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
 
 }  // namespace
 
-void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
+void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads, const Target& target) {
   const bool tiles = p.dots == Dots::amx, sharing = threads >= region::kSharingWorkers;
   std::int64_t align = 1;  // band starts at which every divided operand starts a new element, so one pixel table serves all bands
   for (const auto& o : stage.operands) {
@@ -103,11 +107,12 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
       (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
   // All weights pass once a band: heavy weights want few bands, light ones want bands that stay in L2 together with their outputs.
-  const std::int64_t room = all_weights > (256 << 10) ? (768 << 10) : (192 << 10);
+  const std::int64_t room = all_weights > kL2 / 4 ? kL2 / 4 * 3 : kL2 / 16 * 3;
   const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
-  const std::int64_t least = ceil_div(ph.rows, ceil_div(rows, align) * align);
+  const std::int64_t least =
+      target.bands > 0 ? std::min(target.bands, ceil_div(ph.rows, align)) : ceil_div(ph.rows, ceil_div(rows, align) * align);
   // A line is cut anywhere for the threads, into more bands where tiles end.
-  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue) : align;
+  const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue, p.tile_pixels) : align;
   const auto unit = [&](std::int64_t bands) { return bands <= 2 * threads ? align : tile; };
   const std::int64_t weights = p.weight_bytes, inits = p.init_count;
   make_blocks(p, ph, 4, weights, inits);
@@ -123,13 +128,15 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   Phase best;
   double fewest = 1e300;
   const std::int64_t step = ceil_div(threads, 16);
-  const std::int64_t most = std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
+  const std::int64_t most =
+      target.bands > 0 ? least : std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
   for (const int vectors : {4, 2}) {  // tiles take two at a time: blocks of two cost them nothing
     if (vectors == 2 && !(tiles && sharing)) continue;
     make_blocks(p, ph, vectors, weights, inits);
     ph.parts = static_cast<int>(ph.blocks.size());
     for (std::int64_t bands = least; bands <= most; bands = (bands / step + 1) * step) {
       for (const bool parts_first : {false, true}) {
+        if (target.blocks_first >= 0 && parts_first != (target.blocks_first == 1)) continue;
         split_bands(ph, bands, unit(bands));
         ph.parts_first = parts_first;
         const double clocks = slowest_worker(p, ph, clocks_per_vector, threads);

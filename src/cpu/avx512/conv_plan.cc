@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
+#include "base/machine.h"
 #include "cpu/avx512/amx_plan.h"
 #include "cpu/avx512/division.h"
 #include "cpu/family.h"
@@ -109,12 +111,33 @@ bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
 }  // namespace
 
 Target Target::here() {
-  return {has_vbmi(), slow_division()};
+  return {.vbmi = has_vbmi(), .multiply = slow_division()};
 }
 
 Target Target::of(const region::Tactic& t) {
-  const auto vbmi = t.parameters.find("vbmi");
-  return {vbmi != t.parameters.end() && vbmi->second == "1", cpu::multiplies(t)};
+  const auto text = [&](const char* name) {
+    const auto found = t.parameters.find(name);
+    return found == t.parameters.end() ? std::string_view() : std::string_view(found->second);
+  };
+  const auto number = [&](const char* name, int most) {
+    int n = 0;
+    const std::string_view s = text(name);
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+    return error == std::errc() && end == s.data() + s.size() && n >= 1 && n <= most ? n : 0;
+  };
+  Target out{.vbmi = text("vbmi") == "1", .multiply = cpu::multiplies(t)};
+  out.pixels = number("pixels", 12);
+  out.bands = number("bands", 1 << 16);
+  if (!text("order").empty()) out.blocks_first = text("order") == "blocks" ? 1 : 0;
+  return out;
+}
+
+void Target::write(region::Tactic& t) const {
+  if (vbmi) t.parameters.emplace("vbmi", "1");
+  if (multiply) t.parameters.emplace(kDivision, kMultiply);
+  if (pixels > 0) t.parameters.emplace("pixels", std::to_string(pixels));
+  if (bands > 0) t.parameters.emplace("bands", std::to_string(bands));
+  if (blocks_first >= 0) t.parameters.emplace("order", blocks_first == 1 ? "blocks" : "rows");
 }
 
 double ConvShape::macs() const {
@@ -216,6 +239,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
   if (auto why = read_conv(region, p.shape); !why.empty()) return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
+  p.tile_pixels = target.pixels;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
   p.zero = x.quantizer->zero_point.front();
@@ -251,7 +275,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
       const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : 1;
       ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
-      divide(stage, p, ph, phases_h * phases_w, plan.threads);
+      divide(stage, p, ph, phases_h * phases_w, plan.threads, target);
       p.phases.push_back(std::move(ph));
     }
   }
@@ -269,7 +293,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
   fold_zero_points(p.epilogue);
   p.multiplies = dots == Dots::amx || target.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
-  // Estimate: dots at 85 % of two a clock, plus the epilogue, at 4.5 GHz; weights from beyond L2 at 20 bytes a clock.
+  // Estimate: dots at 85 % of two a clock, plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;
   for (const auto& ph : p.phases) {
@@ -285,7 +309,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
     if (ph.copies) clocks += static_cast<double>(p.images * s.c * s.h * s.w) / 16;
   }
   clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
-  p.seconds = clocks / 4.5e9 + 3e-7;
+  p.seconds = clocks / standard_machine().clock_hz + 3e-7;
   return "";
 }
 

@@ -105,15 +105,27 @@ inline constexpr int kPixelsOfOneVector = 8;
 /// The most pixels of a tile with so many vectors: accumulators and address registers both fit. Short reductions take smaller
 /// tiles, so that the next tile's dots are within reach while the epilogue of the last one runs (docs/lab/kernels.md).
 [[nodiscard]] int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue);
+/// The same, and not more than `limit` where that is above 0.
+[[nodiscard]] inline int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue, int limit) {
+  const int most = most_pixels(vectors, quads, epilogue);
+  return limit > 0 ? std::min(most, limit) : most;
+}
 
 /// What code is generated for, beside AVX-512 VNNI: fixed in the tactic's parameters when it is offered, so that packing (at build) and
 /// code generation (at load) agree on every machine.
 struct Target {
   bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
+  /// Of convolutions by vpdpbusd; 0 and -1: as estimates have it.
+  int pixels = 0;          ///< parameter "pixels": the most pixels of a tile, where registers hold as many
+  std::int64_t bands = 0;  ///< parameter "bands": into so many row tiles, if there are as many rows
+  int blocks_first = -1;   ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
+  bool operator==(const Target&) const = default;
   /// Of this machine; of a tactic.
   [[nodiscard]] static Target here();
   [[nodiscard]] static Target of(const region::Tactic& tactic);
+  /// Adds the parameters that `of` reads.
+  void write(region::Tactic& tactic) const;
 };
 
 /// Where the products are computed: vpdpbusd on registers, or AMX tiles (amx_plan.h).
@@ -158,6 +170,7 @@ struct ConvPlan {
   Dots dots = Dots::vnni;
   Epilogue epilogue;           ///< as the blocks without a shorter form run it
   Epilogue written;            ///< the same before divisions became multiplications
+  int tile_pixels = 0;         ///< Target::pixels
   bool multiplies = false;     ///< divisions are multiplications where that is exact (division.h)
   std::optional<Forms> forms;  ///< blocks may run a shorter form of `epilogue`
   std::optional<Curve> curve;  ///< or that, its table packed
@@ -176,7 +189,7 @@ inline constexpr int kMostThreads = 256;  ///< for which work is divided; more g
 
 /// Blocks and bands of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
 /// how many share the convolution.
-void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads);
+void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads, const Target& target);
 
 /// Empty, or the refusal.
 [[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& out,

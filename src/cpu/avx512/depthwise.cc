@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/machine.h"
 #include "cpu/avx512/division.h"
 #include "cpu/isa.h"
 
@@ -284,7 +285,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
     clocks += b.vectors * (clocks_per_pixel(d) / 4 + 1.5 + 0.25 * static_cast<double>(d.epilogue.code.size())) + 3;
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
-  d.seconds = clocks / 4.5e9 + 3e-7;
+  d.seconds = clocks / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }

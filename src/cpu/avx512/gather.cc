@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "cpu/family.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
@@ -171,7 +173,7 @@ std::string plan_gather(const region::Region& region, GatherPlan& p) {
       return fmt::format("64 bytes come from more than {} places", kGatherWindows);
     clocks += 1.5 * static_cast<double>(c.windows.size() + s.stores.size());
   }
-  p.seconds = clocks * static_cast<double>(p.rows()) / 4.0e9 + 2e-7;
+  p.seconds = clocks * static_cast<double>(p.rows()) * kSecondsPerCycle + 2e-7;
   return "";
 }
 

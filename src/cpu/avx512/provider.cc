@@ -41,15 +41,36 @@ Tactic tactic_of(std::string_view family, const Target& target) {
   t.family = family;
   t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : Isa::avx512vnni));
   if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
-  if (target.vbmi) t.parameters.emplace("vbmi", "1");
-  if (target.multiply) t.parameters.emplace(kDivision, kMultiply);
+  target.write(t);
   t.stores_in_place = family == kConv || family == kConvAmx;
   std::sort(t.required.begin(), t.required.end());
   return t;
 }
 /// Parameters that make no difference to the code are not in the tactic, so that it runs wherever it can.
-Tactic tactic_of(std::string_view family, const Region& region, const Target& target, bool looks_up) {
-  return tactic_of(family, {target.vbmi && looks_up, target.multiply && !on_tiles(family) && divides(region)});
+Tactic tactic_of(std::string_view family, const Region& region, Target target, bool looks_up) {
+  target.vbmi = target.vbmi && looks_up;
+  target.multiply = target.multiply && !on_tiles(family) && divides(region);
+  return tactic_of(family, target);
+}
+
+/// What could be done otherwise than the estimates have it: each a change of one thing.
+std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
+  const Phase& ph = usual.phases.front();
+  std::vector<Target> out;
+  const auto add = [&](const auto& change) {
+    Target t = here;
+    change(t);
+    if (std::find(out.begin(), out.end(), t) == out.end()) out.push_back(t);
+  };
+  const int most = most_pixels(ph.blocks.front().vectors, ph.all_quads(), usual.epilogue);
+  for (const int pixels : {most - 1, most - 2, most / 2}) {
+    if (pixels >= 2) add([&](Target& t) { t.pixels = pixels; });
+  }
+  for (const std::int64_t bands : {ph.bands / 2, ph.bands * 2}) {
+    if (bands >= 1 && bands != ph.bands && bands <= ph.rows) add([&](Target& t) { t.bands = bands; });
+  }
+  if (ph.parts > 1 && ph.bands > 1) add([&](Target& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
+  return out;
 }
 
 class Provider final : public region::Provider {
@@ -74,7 +95,7 @@ class Provider final : public region::Provider {
       why = why_lacking(tactic_of(kRolling, {}).required);
       RollingPlan rolling;
       if (why.empty()) why = plan_rolling(region, plan, target, rolling);
-      out.push_back(offer(tactic_of(kRolling, region, {target.vbmi, false}, !rolling.epilogue.tables.empty()), std::move(why),
+      out.push_back(offer(tactic_of(kRolling, region, {.vbmi = target.vbmi}, !rolling.epilogue.tables.empty()), std::move(why),
                           rolling.seconds));
     }
     if (op == Op::gather) {
@@ -85,6 +106,22 @@ class Provider final : public region::Provider {
     }
     if (op == Op::conv || op == Op::conv_transpose) {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConvAmx : kTransposedAmx));
+    }
+    return out;
+  }
+
+  /// Convolutions by vpdpbusd with smaller tiles, with fewer or more row tiles, and with tasks in the other order.
+  [[nodiscard]] std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
+    std::vector<Offer> out;
+    if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
+    if (!why_lacking(tactic_of(kConv, {}).required).empty()) return out;
+    const Target here = Target::here();
+    ConvPlan usual;
+    if (!make_plan(region, plan, kConv, here, usual).empty() || usual.phases.empty()) return out;
+    for (const Target& target : variants_of(usual, here)) {
+      ConvPlan conv;
+      if (!make_plan(region, plan, kConv, target, conv).empty()) continue;
+      out.push_back({tactic_of(kConv, region, target, conv.curve || !conv.epilogue.tables.empty()), "", conv.seconds});
     }
     return out;
   }

@@ -7,13 +7,15 @@
 #include <exception>
 #include <map>
 
+#include "base/machine.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
 /// Rows go in bands, all of a block one after the other: less is done for each call, and weights are read once. Where an image and
 /// its result stay in L2 they are one band; what is farther away is read once for all blocks.
-constexpr std::int64_t kNearBytes = 1 << 20, kBandBytes = 1 << 17;
+constexpr std::int64_t kNearBytes = standard_machine().l2_bytes, kBandBytes = standard_machine().l2_bytes / 8;
 
 class RollingKernel final : public region::HostKernel {
  public:
@@ -141,7 +143,7 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   const std::int64_t near = s.c * (s.h * s.w + s.out_h * s.out_w), step = ceil_div(near, s.out_h) * d.rows;
   d.band = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kBandBytes / step) * d.rows;
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
-  d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / 4.5e9 + 3e-7;
+  d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }

@@ -152,7 +152,7 @@ class ConvKernel final : public Kernel {
         strip_range(b, lo, hi);
         strip_h_ = std::max(strip_h_, hi - lo + 1);
       }
-      if (band_rows_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= 512 * 1024) break;
+      if (band_rows_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= standard_machine().l2_bytes / 2) break;
       band_rows_ = (band_rows_ + 1) / 2;
     }
     bands_ = (rows + band_rows_ - 1) / band_rows_;

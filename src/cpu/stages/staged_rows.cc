@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/machine.h"
 #include "region/handed_on.h"
 #include "region/host_kernel.h"
 
@@ -30,11 +31,11 @@ namespace {
 // Bytes of all rows between stages: half of the smallest second-level cache that processors with AVX2 have; the rows read and
 // stored and the weights need the rest. The same on every machine: the packed constants are listed by the heights of the bands, so
 // the bands are part of the engine file, which may be loaded where the cache has another size (docs/lab/kernels.md).
-constexpr std::int64_t kSmallestL2 = 256 * 1024;
+constexpr std::int64_t kSmallestL2 = standard_machine().l2_bytes / 4;
 constexpr std::int64_t kBandBytes = kSmallestL2 / 2;
 // Where a stage is read by an epilogue the rows are mostly float32, and two sets of weights are read again for every band: the rows
 // are then as many bytes as the weights, within these (docs/lab/kernels.md).
-constexpr std::int64_t kLeastWithEpilogue = 256 * 1024, kMostWithEpilogue = 512 * 1024;
+constexpr std::int64_t kLeastWithEpilogue = kSmallestL2, kMostWithEpilogue = 2 * kSmallestL2;
 
 // How stage k reads the rows of the one before it: its anchor's window, or each row as it is.
 Vertical link(const Region& r, std::size_t k) {

@@ -1,4 +1,5 @@
 // From a selection to a plan: segments -> groups -> allocations -> regions -> stages and neighbours.
+#include "base/machine.h"
 #include "plan/candidates/choices.h"
 #include "plan/candidates/merge.h"
 #include "plan/candidates/segments.h"
@@ -45,7 +46,8 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
 std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options) {
   // More than a core's second-level cache holds beside what else is read: what is written there comes back from farther away. Of
   // many threads each holds a part.
-  const std::int64_t from = std::int64_t{options.threads < region::kSharingWorkers ? 3 : 4} << 19;
+  const std::int64_t l2 = options.effort == 0 ? standard_machine().l2_bytes : this_machine().l2_bytes;
+  const std::int64_t from = l2 / 2 * (options.threads < region::kSharingWorkers ? 3 : 4);
   std::set<ir::ValueId> staged;
   for (const Link& link : find_links(unfused)) {
     const region::TensorRef& between = unfused.regions[link.first].stages.back().stores[0];

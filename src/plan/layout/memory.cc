@@ -50,7 +50,8 @@ void plan_memory(region::Plan& plan) {
         const auto ends_here = [&](const region::Operand& o) {
           const auto from = static_cast<std::size_t>(o.ref.buffer);
           return is_arena(o.ref.buffer) && own[from].last == static_cast<int>(i) && own[from].first < own[to].first &&
-                 plan.buffers[from].bytes == plan.buffers[to].bytes && region::in_place(r, o.ref.buffer, store.buffer);
+                 plan.buffers[from].bytes == plan.buffers[to].bytes && plan.buffers[from].space == plan.buffers[to].space &&
+                 plan.buffers[from].alignment == plan.buffers[to].alignment && region::in_place(r, o.ref.buffer, store.buffer);
         };
         if (!is_arena(store.buffer) || own[to].first != static_cast<int>(i)) continue;
         const auto o = std::find_if(s.operands.begin(), s.operands.end(), ends_here);
@@ -71,14 +72,17 @@ void plan_memory(region::Plan& plan) {
     std::int64_t begin, end;
     Life life;
   };
-  std::vector<Placed> placed;
-  plan.devices[region::kHost].arena_bytes = 0;
+  std::vector<std::vector<Placed>> placed(plan.devices.size());  // by memory space
+  for (region::DeviceUse& d : plan.devices) d.arena_bytes = 0;
   for (const std::size_t i : order) {
-    const std::int64_t unit = plan.buffers[i].bytes >= kLarge ? kPage : 64;
+    const region::Buffer& b = plan.buffers[i];
+    const auto space = static_cast<std::size_t>(b.space);
+    const std::int64_t unit = std::max(b.alignment, b.bytes >= kLarge ? kPage : 64);
+    const std::int64_t before = std::max(kSlack, b.alignment);  // so that the buffer behind it is aligned
     const auto up = [&](std::int64_t bytes) { return (bytes + unit - 1) / unit * unit; };
-    const std::int64_t size = (plan.buffers[i].bytes + 2 * kSlack + 63) / 64 * 64;
+    const std::int64_t size = before + (b.bytes + kSlack + 63) / 64 * 64;
     std::vector<Placed> conflicts;
-    for (const Placed& p : placed) {
+    for (const Placed& p : placed[space]) {
       if (p.life.first <= lives[i].last && lives[i].first <= p.life.last) conflicts.push_back(p);
     }
     std::sort(conflicts.begin(), conflicts.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
@@ -87,9 +91,9 @@ void plan_memory(region::Plan& plan) {
       if (at + size <= p.begin) break;
       at = std::max(at, up(p.end));
     }
-    plan.buffers[i].arena_offset = at + kSlack;
-    placed.push_back({at, at + size, lives[i]});
-    plan.devices[region::kHost].arena_bytes = std::max(plan.devices[region::kHost].arena_bytes, at + size);
+    plan.buffers[i].arena_offset = at + before;
+    placed[space].push_back({at, at + size, lives[i]});
+    plan.devices[space].arena_bytes = std::max(plan.devices[space].arena_bytes, at + size);
   }
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     if (place_of[i] != i) plan.buffers[i].arena_offset = plan.buffers[place_of[i]].arena_offset;

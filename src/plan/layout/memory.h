@@ -6,7 +6,7 @@
 
 namespace octavo::plan {
 
-/// Sets Buffer::arena_offset and Plan::arena_bytes. Largest first, lowest offset that fits between the lifetimes it meets.
+/// Sets Buffer::arena_offset and DeviceUse::arena_bytes: one arena a memory space. Largest first, lowest offset that fits between the lifetimes it meets.
 /// Each buffer is 64-byte aligned with 64 bytes of slack on both sides.
 void plan_memory(region::Plan& plan);
 

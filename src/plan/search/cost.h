@@ -34,6 +34,8 @@ class Costs {
   [[nodiscard]] virtual Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) {
     return std::optional<Pair>();
   }
+  /// Are a provider's further sets of parameters (Provider::variants) worth asking for?
+  [[nodiscard]] virtual bool tries_variants() const { return false; }
   /// "estimates" or "measured".
   [[nodiscard]] virtual std::string_view source() const = 0;
 };

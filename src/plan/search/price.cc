@@ -38,14 +38,21 @@ void elect_by_times(Ballot& b) {
 Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const PlanContext& context) {
   Ballot b;
   Costs& costs = context.costs;
-  for (const region::Provider* p : context.providers) {
-    for (region::Offer& o : p->offers(r, plan)) {
+  const auto pin = costs.pinned(r, plan);
+  const std::string& device = plan.devices[static_cast<std::size_t>(r.device)].name;
+  const auto hear = [&](std::vector<region::Offer> offers, const region::Provider* p) {
+    for (region::Offer& o : offers) {
       b.offers.push_back(std::move(o));
       b.by.push_back(p);
     }
+  };
+  for (const region::Provider* p : context.providers) {
+    if (p->device() != device) continue;
+    hear(p->offers(r, plan), p);
+    if (pin || costs.tries_variants()) hear(p->variants(r, plan), p);
   }
   OCTAVO_TRY(b.times, costs.price(r, plan, b.offers));
-  if (const auto pin = costs.pinned(r, plan)) {
+  if (pin) {
     const auto found = std::find_if(b.offers.begin(), b.offers.end(),
                                     [&](const region::Offer& o) { return o.tactic.name() == *pin && o.refusal.empty(); });
     if (found == b.offers.end()) {

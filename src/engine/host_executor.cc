@@ -1,0 +1,72 @@
+#include "engine/host_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+namespace octavo::engine {
+
+Result<std::unique_ptr<HostExecutor>> HostExecutor::create(const region::Plan& plan, std::vector<const region::HostKernel*> kernels,
+                                                           int threads, std::shared_ptr<CoreLoad> load) {
+  std::unique_ptr<HostExecutor> e(new HostExecutor);
+  e->kernels_ = std::move(kernels);
+  OCTAVO_TRY(e->pool_, ThreadPool::create(threads, std::move(load)));
+  std::size_t scratch = 0;
+  for (const region::HostKernel* k : e->kernels_) scratch = std::max(scratch, k == nullptr ? 0 : k->scratch_bytes());
+  e->scratch_stride_ = round_up(scratch) + kAlignment;
+  const std::size_t total = e->scratch_stride_ * static_cast<std::size_t>(e->pool_->size());
+  try {
+    e->scratch_ = AlignedBytes(total);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorKind::io, fmt::format("context: no memory for scratch of {} bytes", total));
+  }
+  e->kept_.resize(static_cast<std::size_t>(e->pool_->size()));
+  e->workers_ = plan.images > 1 ? 1 : e->pool_->size();
+  for (std::size_t i = 0; i < e->kernels_.size(); ++i) {
+    for (int w = 0; w < e->workers_; ++w) e->ahead_.push_back(e->read_after(i, w, e->workers_));
+  }
+  return e;
+}
+
+/// What the worker reads first in the region after this one, or in the one after that where the next reads little. Behind the last
+/// region comes the first: of the next run.
+const std::byte* HostExecutor::read_after(std::size_t region, int worker, int workers) const {
+  for (std::size_t k = 1; k <= 2; ++k) {
+    const region::HostKernel* next = kernels_[(region + k) % kernels_.size()];
+    if (next == nullptr) continue;
+    const int active = std::min(next->tasks(), workers);
+    if (worker >= active) continue;
+    const std::byte* at = next->first_read(ThreadPool::first_task(next->tasks(), worker, active));
+    if (at != nullptr) return at;
+  }
+  return nullptr;
+}
+
+void HostExecutor::run_region(std::size_t index, const region::Memory& memory) {
+  const region::HostKernel* const kernel = kernels_[index];
+  const region::Memory* const at = &memory;
+  ++region_run_;
+  // Captures go to the workers as they are: few words, and nothing on this stack.
+  pool_->run(kernel->tasks(), [this, kernel, index, at](int begin, int end, int worker) {
+    const int count = pool_->size(), tasks = kernel->tasks(), active = std::min(tasks, count);
+    Kept& kept = kept_[static_cast<std::size_t>(worker)];
+    if (kept.region_run != region_run_) kept = {.region_run = region_run_};
+    const std::byte* ahead = ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)];
+    if (end < ThreadPool::first_task(tasks, worker + 1, active))
+      ahead = kernel->first_read(end);  // more of this worker's share follows
+    kernel->run(*at, begin, end, {worker, count, scratch_of(worker), ahead, &kept.what});
+  });
+}
+
+Status HostExecutor::start(std::size_t first, std::size_t last, const region::Memory& memory, void*) {
+  for (std::size_t i = first; i < last; ++i) run_region(i, memory);
+  return {};
+}
+
+void HostExecutor::run_alone(std::size_t index, const region::Memory& memory, int worker) {
+  const region::HostKernel& kernel = *kernels_[index];
+  kernel.run(memory, 0, kernel.tasks(), {0, 1, scratch_of(worker), ahead_[index]});
+}
+
+}  // namespace octavo::engine

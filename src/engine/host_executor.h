@@ -1,0 +1,57 @@
+// The executor of the host: a pool of threads that share the tasks of a region, or the images of a batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/aligned.h"
+#include "engine/thread_pool.h"
+#include "region/device.h"
+#include "region/host_kernel.h"
+
+namespace octavo::engine {
+
+/// Runs regions whose kernels are region::HostKernel, each on all threads; `start` returns when they are done.
+class HostExecutor final : public region::Executor {
+ public:
+  /// `kernels`: by region of `plan`, those of other devices null.
+  /// Errors: those of ThreadPool::create; `io` when there is no memory for scratch.
+  [[nodiscard]] static Result<std::unique_ptr<HostExecutor>> create(const region::Plan& plan,
+                                                                    std::vector<const region::HostKernel*> kernels, int threads,
+                                                                    std::shared_ptr<CoreLoad> load);
+
+  [[nodiscard]] Status start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) override;
+  [[nodiscard]] Status wait() override { return {}; }
+
+  /// Region `index` of one image on the calling thread, which is worker `worker` of the pool.
+  void run_alone(std::size_t index, const region::Memory& memory, int worker);
+
+  [[nodiscard]] ThreadPool& pool() { return *pool_; }
+  [[nodiscard]] int threads() const { return pool_->size(); }
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+
+ private:
+  /// Worker::kept of a worker, and of which run of a region.
+  struct alignas(64) Kept {
+    std::int64_t region_run = 0, what = -1;
+  };
+
+  HostExecutor() = default;
+  [[nodiscard]] const std::byte* read_after(std::size_t region, int worker, int workers) const;
+  [[nodiscard]] std::byte* scratch_of(int worker) const {
+    return scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_;
+  }
+  void run_region(std::size_t index, const region::Memory& memory);
+
+  std::vector<const region::HostKernel*> kernels_;  ///< by region
+  std::unique_ptr<ThreadPool> pool_;
+  std::vector<Kept> kept_;
+  std::int64_t region_run_ = 0;  ///< of all regions so far
+  AlignedBytes scratch_;
+  std::size_t scratch_stride_ = 0;       ///< bytes from one worker's scratch to the next
+  std::vector<const std::byte*> ahead_;  ///< Worker::ahead of each region for each worker; of several images: for the only one
+  int workers_ = 1;                      ///< of a region
+};
+
+}  // namespace octavo::engine

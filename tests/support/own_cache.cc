@@ -1,0 +1,24 @@
+// Part of test programs that build engines: their timing cache is a folder of their own, gone when they end, never the user's.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace {
+
+struct OwnCache {
+  OwnCache() : folder(std::filesystem::temp_directory_path() / ("octavo-test-cache-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder);
+    ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  }
+  ~OwnCache() {
+    std::error_code ignored;
+    if (owner == ::getpid()) std::filesystem::remove_all(folder, ignored);
+  }
+  std::filesystem::path folder;
+  pid_t owner = ::getpid();  // children of fork leave it alone
+};
+const OwnCache cache;
+
+}  // namespace
