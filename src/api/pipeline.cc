@@ -12,12 +12,8 @@
 namespace octavo::api {
 namespace {
 
-void report(const PipelineOptions& options, std::string_view step) {
-  if (options.progress) options.progress(step);
-}
-
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
-  report(options, "plan");
+  OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = options.plan;
   p.threads = options.threads > 0 ? options.threads : engine::available_cores();
   p.disabled = options.disabled;
@@ -35,7 +31,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
   OCTAVO_CHECK(measuring.keep(options));
-  report(options, "engine");
+  OCTAVO_CHECK(begin_step("engine"));
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
@@ -109,20 +105,23 @@ Status check_options(const PipelineOptions& options) {
 
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
   OCTAVO_CHECK(check_options(options));
-  report(options, "import");
+  const TaskScope task(options.progress);
+  OCTAVO_CHECK(begin_step("import"));
   OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import));
   return finish(std::move(model), options);
 }
 
 Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder) {
   OCTAVO_CHECK(check_options(options));
-  report(options, "import");
+  const TaskScope task(options.progress);
+  OCTAVO_CHECK(begin_step("import"));
   OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder));
   return finish(std::move(model), options);
 }
 
 Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
   OCTAVO_CHECK(check_options(options));
+  const TaskScope task(options.progress);
   onnx::Model model;
   model.graph = std::move(graph);
   return finish(std::move(model), options);

@@ -6,6 +6,7 @@
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
+#include "cli/file.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
 
@@ -38,6 +39,7 @@ void edit(const plan::Advice& a, onnx::PairEdits& edits) {
 }
 
 Result<int> advise(const Options& o) {
+  OCTAVO_CHECK(check_outputs({o.apply}));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.device = "cpu";
@@ -46,6 +48,7 @@ Result<int> advise(const Options& o) {
   plan::PlanOptions options = build.plan;
   options.threads = build.threads > 0 ? build.threads : engine::available_cores();
   api::Measuring measuring;
+  const TaskScope task(progress->watcher(o.model.path));
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   progress->step("try every pair");
   OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "api/ranges.h"
+#include "cli/file.h"
+#include "cli/print.h"
+#include "cli/sources.h"
 #include "onnx/import/import.h"
 #include "plan/layout/bind.h"
 
@@ -78,14 +83,13 @@ bool is_engine_file(const std::string& path) {
 }
 
 void log_decisions(const api::Built& built) {
-  for (const auto& note : built.model.notes) fmt::print(stderr, "import: {}\n", note);
+  for (const auto& note : built.model.notes) say("import: {}\n", note);
   for (const auto& report : built.reports) {
     for (const auto& rule : report.stats) {
       if (rule.applied + rule.refused == 0) continue;
-      fmt::print(stderr, "rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
+      say("rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
     }
-    for (const auto& refusal : report.refusals)
-      fmt::print(stderr, "rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, refusal.reason);
+    for (const auto& refusal : report.refusals) say("rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, refusal.reason);
   }
 }
 
@@ -115,6 +119,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
   model->type_name("FILE");
+  model->transform(CLI::Validator(
+      [](std::string& path) {  // a model is read more than once, an engine is mapped
+        const Status kept = spool(path);
+        return kept ? std::string() : kept.error().message;
+      },
+      "", ""));
   app.add_option("--shapes,--optShapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
   app.add_option("--minShapes", o.min_shapes, "As --shapes, or an error that says how to get a range of shapes")
@@ -170,9 +180,21 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
 }
 
+void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
+  if (!options.path.empty()) return;
+  const auto is_model = [](const std::string& path) {
+    return path.ends_with(".onnx") || path.ends_with(".octavo") || path.ends_with(".engine");
+  };
+  const auto found = std::find_if(inputs.rbegin(), inputs.rend(), is_model);
+  if (found == inputs.rend()) return;
+  options.path = *found;
+  inputs.erase(std::next(found).base());
+}
+
 Result<Declared> declared_inputs(const ModelOptions& options) {
   OCTAVO_CHECK(require_path(options));
   Declared declared;
+  declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
     OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers()));
@@ -196,8 +218,11 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   build.plan.max_error = options.max_error;
   OCTAVO_CHECK(take_precisions(options, build.plan));
   build.timing.cache = options.timing_cache;
+  std::error_code ignored;
+  if (!options.strict_timing && !std::filesystem::exists(options.timing_cache, ignored))
+    OCTAVO_CHECK(check_outputs({options.timing_cache}));
   build.timing.strict = options.strict_timing;
-  if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  if (options.verbose) build.timing.log = [](const std::string& line) { say("{}\n", line); };
   build.import.default_batch = batch;
   build.import.shapes = shapes;
   OCTAVO_CHECK(one_set_of_shapes(options));
@@ -235,7 +260,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     return loaded;
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
-  build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
+  build.progress = progress.watcher(options.path);
   OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
   loaded.engine = loaded.built->engine;
   loaded.seconds = since();

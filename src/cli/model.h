@@ -33,6 +33,10 @@ struct ModelOptions {
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 
+/// `octavo run --input a.jpg b.jpg model.onnx`: where no model is named, the last of the inputs that is an ONNX or engine file by its
+/// ending is the model.
+void take_model_from(std::vector<std::string>& inputs, ModelOptions& options);
+
 /// What the file declares, before anything is built. -1: not known yet.
 struct InputDeclaration {
   std::string name, shape_text;
@@ -40,6 +44,7 @@ struct InputDeclaration {
 };
 struct Declared {
   bool is_engine = false;
+  bool formats_asked = false;  ///< the options change types or layouts: what the file says of them does not hold
   std::vector<InputDeclaration> inputs;
 };
 [[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);

@@ -146,6 +146,7 @@ void Context::run_images(const Observer* observer) {
 
 Status Context::run(std::span<const void* const> inputs, std::span<void* const> outputs, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
+  OCTAVO_CHECK(pool_->ready());
   const DefaultFloatEnvironment floats;
   if (engine_->plan().images > 1) {
     run_images(observer);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/task.h"
 #include "plan/candidates/merge.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
@@ -62,6 +63,7 @@ class Search {
     questions_ = find_questions(out.defaults, defaults_, options_);
     const std::size_t limit = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : questions_.size();
     for (std::size_t q = 0; q < std::min(limit, questions_.size()); ++q) {
+      OCTAVO_CHECK(begin_step(fmt::format("plan: candidate {} of {}", q + 1, std::min(limit, questions_.size()))));
       for (std::size_t a = 1; a < questions_[q].answers.size(); ++a) OCTAVO_CHECK(price_alone(q, a));
     }
     OCTAVO_TRY(const Picks picks, options_.effort == 2 ? greedy() : by_components());
