@@ -10,6 +10,7 @@
 #include "cli/model.h"
 #include "cli/profiling.h"
 #include "cli/recipe.h"
+#include "cli/slow_share.h"
 #include "report/explain.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -94,6 +95,8 @@ Result<int> build(const Options& o) {
   std::error_code ignored;
   fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
+  OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
+  fmt::print("{}", slow);
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
   if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o))));
   return profile_if_wanted(o.profile, loaded);

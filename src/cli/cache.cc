@@ -1,5 +1,6 @@
 // octavo cache: the timing cache for people.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +10,7 @@
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
+#include "region/from_key.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::cli {
@@ -134,6 +136,29 @@ Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Op
               fmt::format("timing cache {}: {} keys fit; name one with --key, and --threads:{}", o.file, found.size(), list));
 }
 
+/// A tactic that some provider offers for the key's region; where a key tells too little to ask, one that is spelled as tactics are.
+Status check_tactic(const std::string& key, int threads, const std::string& spelling) {
+  OCTAVO_TRY(const region::Tactic wanted, region::parse_tactic(spelling));
+  const auto providers = api::all_providers();
+  if (std::none_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(wanted); })) {
+    std::vector<std::string> names;
+    for (const region::Provider* p : providers) names.emplace_back(p->name());
+    return fail(ErrorKind::usage, fmt::format("--tactic {}: no provider \"{}\"; a tactic begins with one of {}", spelling,
+                                              wanted.provider, fmt::join(names, ", ")));
+  }
+  const auto plan = region::plan_from_key(key, threads);
+  if (!plan) return {};
+  std::vector<std::string> able;
+  for (const region::Provider* p : providers) {
+    for (const region::Offer& offer : p->offers(plan->regions[0], *plan)) {
+      if (region::selects(wanted, offer.tactic)) return {};  // refused or not: the reason may be this machine's
+      if (offer.refusal.empty()) able.push_back(offer.tactic.name());
+    }
+  }
+  return fail(ErrorKind::usage,
+              fmt::format("--tactic {}: nothing of this name can run {}\n  these can: {}", spelling, key, fmt::join(able, ", ")));
+}
+
 Result<int> pin(const Options& o, bool set) {
   std::string key, was;
   bool timed = true;
@@ -143,6 +168,7 @@ Result<int> pin(const Options& o, bool set) {
     key = at.second;
     was = cache.pinned(at.first, key).value_or("");
     if (!set && was.empty()) return fail(ErrorKind::usage, fmt::format("timing cache {}: nothing is pinned for {}", o.file, key));
+    if (set) OCTAVO_CHECK(check_tactic(key, at.first.threads, o.tactic));
     cache.pin(at.first, key, set ? o.tactic : "");
     timed = !set || cache.find(at.first, key, o.tactic)->seconds >= 0;
     return {};

@@ -95,8 +95,9 @@ Result<int> doctor(const Options& o) {
     fmt::print("{}", json_of(d, built));
     return sick ? 1 : 0;
   }
-  fmt::print("{}: {} nodes, {} errors, {} warnings{}\n", o.model.path, d.nodes.size(), errors,
-             static_cast<std::ptrdiff_t>(d.findings.size()) - errors, built ? "" : "; it cannot be compiled");
+  const std::ptrdiff_t warnings = static_cast<std::ptrdiff_t>(d.findings.size()) - errors;
+  fmt::print("{}: {} node{}, {} error{}, {} warning{}{}\n", o.model.path, d.nodes.size(), d.nodes.size() == 1 ? "" : "s", errors,
+             errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s", built ? "" : "; it cannot be compiled");
   for (const auto& f : d.findings) fmt::print("{}\n", onnx::to_string(f));
   if (!built) {
     fmt::print("refused: {}\n", built.error().message);

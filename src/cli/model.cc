@@ -12,6 +12,7 @@
 #include "cli/file.h"
 #include "cli/print.h"
 #include "cli/sources.h"
+#include "cpu/cap.h"
 #include "onnx/import/import.h"
 #include "plan/layout/bind.h"
 
@@ -70,7 +71,9 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
   return take("--outputIOFormats", o.output_formats, model.graph.output_names);
 }
 
+/// What every way from a file to an engine begins with: the cap on instructions holds, and there is a file.
 Status require_path(const ModelOptions& options) {
+  if (!options.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.cpu));
   if (!options.path.empty()) return {};
   return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
 }
@@ -134,6 +137,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   app.add_option("--device", o.device, "cpu, or reference: the slow evaluator that defines the results")->type_name("NAME");
+  app.add_option("--cpu", o.cpu,
+                 fmt::format("Use at most these vector instructions, for a lesser processor: {}", cpu::known_caps()))
+      ->type_name("LEVEL");
   app.add_option("--disable", o.disable, "Rules and fusions to leave out, by name (docs/rules.md)")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -202,7 +208,18 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
       declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
   } else {
     OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
-    for (const auto& input : inputs) declared.inputs.push_back({input.name, input.shape_text(), {input.dtype, input.dims}});
+    Shapes given;
+    if (!options.shapes.empty()) {
+      OCTAVO_TRY(given, parse_shapes(options.shapes));
+    }
+    for (const auto& input : inputs) {
+      const auto found = given.find(input.name);
+      if (found == given.end() || (input.has_shape && found->second.size() != input.dims.size())) {
+        declared.inputs.push_back({input.name, input.shape_text(), {input.dtype, input.dims}});
+      } else {
+        declared.inputs.push_back({input.name, ir::to_string(found->second), {input.dtype, found->second}});
+      }
+    }
   }
   return declared;
 }

@@ -16,7 +16,7 @@
 namespace octavo::cli {
 
 struct ModelOptions {
-  std::string path, shapes, min_shapes, max_shapes, device = "cpu";
+  std::string path, shapes, min_shapes, max_shapes, device = "cpu", cpu;
   int threads = 0;
   std::vector<std::string> disable, force;
   int effort = 2;
@@ -29,7 +29,7 @@ struct ModelOptions {
   std::vector<std::string> precision, allow;
   bool verbose = false;
 };
-/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable,
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 
