@@ -2,5 +2,5 @@
 if(NOT TARGET GTest::gtest)
   set(BUILD_GMOCK OFF)
   set(INSTALL_GTEST OFF)
-  add_subdirectory(/usr/src/googletest ${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+  add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
 endif()

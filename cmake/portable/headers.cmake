@@ -1,5 +1,5 @@
 # The host's header-only libraries, linked one by one: /usr/include itself holds the host's C library too.
-set(portable_headers ${CMAKE_BINARY_DIR}/headers)
+set(portable_headers ${PROJECT_BINARY_DIR}/headers)
 file(MAKE_DIRECTORY ${portable_headers})
 foreach(header fmt nlohmann tl xxhash.h)
   if(NOT EXISTS /usr/include/${header})

@@ -1,17 +1,18 @@
 // Octavo: compiles 8-bit neural networks from ONNX and runs them. The public C++ interface; it needs no other header of the
 // project.
 //
-//   octavo::Engine engine = octavo::Engine::build("model.onnx");
+//   octavo::Engine engine = octavo::Engine::build("model.onnx", {.default_batch = 1});
 //   std::vector<float> image(3 * 224 * 224), logits(1000);
 //   engine.run({{"input", octavo::view(image, {1, 3, 224, 224})}});       // simple: allocates the results
-//   octavo::Context context(engine);                                      // fast: one context a thread, nothing is allocated in
-//   run context.run({image.data()}, {logits.data()});
+//   octavo::Context context(engine);                                      // fast: one context a thread
+//   context.run({image.data()}, {logits.data()});                         // allocates nothing
 //
 // Errors leave as octavo::Exception, whose text says what was being done, what stopped it, where, and what to do next.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -45,6 +46,7 @@ class OCTAVO_API Exception : public std::runtime_error {
     bad_engine,   ///< engine file damaged, foreign, or of another version
     io,           ///< a file cannot be read or written, or the system refuses memory or threads
     internal,     ///< a mistake of Octavo's own
+    cancelled,    ///< BuildOptions::progress returned false
   };
   Exception(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
@@ -203,6 +205,10 @@ struct BuildOptions {
   /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
   /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
+  /// Called in the building thread with what is being done ("import", "plan: candidate 3 of 96"), when that changes and up to 20
+  /// times a second in between; also while run() or at() build for new shapes. False stops the build, usually within a tenth of a
+  /// second: it throws Exception::Kind::cancelled. Must not throw.
+  std::function<bool(std::string_view step)> progress = {};
 };
 
 /// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running
@@ -218,9 +224,19 @@ class OCTAVO_API Engine {
   /// Maps an engine file. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
   /// unsupported (the processor lacks something).
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
+  /// The same from memory: what bytes() gives, or an engine file that came another way.
+  [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
   /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
   /// replaced whole or not at all. Errors: io; usage while dimensions are open; unsupported for the reference device.
   void save(const std::string& path) const;
+  /// What save() writes. Errors: as save; it goes through a temporary file.
+  [[nodiscard]] std::vector<std::byte> bytes() const;
+  /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md).
+  [[nodiscard]] std::map<std::string, std::string> notes() const;
+  /// The plan as `octavo explain` prints it: a line a layer, or JSON. Errors: usage while open.
+  [[nodiscard]] std::string explain(bool json = false) const;
+  /// Gives back the memory and threads of contexts that run() keeps for its next call. Any thread may run meanwhile.
+  void trim() const;
 
   /// True while dimensions are open: shapes hold -1, and run() builds (or takes from its cache) what at(shapes) returns.
   [[nodiscard]] bool open() const;
@@ -252,6 +268,12 @@ class OCTAVO_API Engine {
   friend class Context;
 };
 
+/// Seconds, of runs that were timed layer by layer.
+struct RunTimes {
+  double median = 0, least = 0;  ///< of a whole run
+  std::vector<double> layers;    ///< medians, parallel to Engine::layers()
+};
+
 /// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads.
 class OCTAVO_API Context {
  public:
@@ -265,6 +287,9 @@ class OCTAVO_API Context {
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
   }
+  /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage when `runs` is below 1.
+  [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
+  [[nodiscard]] int threads() const;
 
  private:
   struct Impl;

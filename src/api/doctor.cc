@@ -1,10 +1,10 @@
 #include "api/doctor.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "api/convert.h"
 #include "api/ranges.h"
+#include "base/read_file.h"
 
 namespace octavo::api {
 namespace {
@@ -25,11 +25,10 @@ Result<onnx::DiagnoseOptions> diagnose_options(const std::string& calibration, c
   if (!minmax.empty() && calibration.empty())
     return fail(ErrorKind::usage, "the min-max table is compared with a calibration table; give both");
   if (!calibration.empty()) {
-    OCTAVO_TRY(options.ranges, read_ranges(calibration));
-    std::string line;
-    std::ifstream in(calibration);
-    if (std::getline(in, line) && line.starts_with("TRT-"))
-      options.algorithm = line.substr(std::min(line.size(), line.find('-', 4) + 1));
+    OCTAVO_TRY(const std::string text, read_text(calibration, "ranges"));
+    OCTAVO_TRY(options.ranges, parse_ranges(text, calibration));
+    const std::string line = text.substr(0, text.find('\n'));
+    if (line.starts_with("TRT-")) options.algorithm = line.substr(std::min(line.size(), line.find('-', 4) + 1));
   }
   if (!minmax.empty()) {
     OCTAVO_TRY(options.minmax, read_ranges(minmax));

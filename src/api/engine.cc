@@ -1,19 +1,28 @@
 // The public Engine and Context: errors become exceptions here, and only here.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <mutex>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <utility>
 
+#include "api/build_options.h"
 #include "api/convert.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/ranges.h"
+#include "base/fork.h"
+#include "base/read_file.h"
+#include "base/task.h"
+#include "base/write_file.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
-#include "plan/layout/bind.h"
+#include "report/explain.h"
 
 namespace octavo {
 
@@ -34,14 +43,31 @@ std::string_view version() {
   return engine::kVersion;
 }
 
+namespace {
+
+/// Long work that `progress` watches. An error after it said stop is a cancellation.
+template <class Work>
+auto watched(const TaskWatcher& progress, const Work& work) {
+  const TaskScope task(progress);
+  try {
+    return work();
+  } catch (const Exception& e) {
+    if (task.cancelled()) throw Exception(Exception::Kind::cancelled, e.what());
+    throw;
+  }
+}
+
+}  // namespace
+
 /// Either one engine, or a model with open dimensions and the engines built from it (as handles, with their idle contexts).
 struct Engine::Impl {
   std::shared_ptr<const engine::Engine> engine;
   std::unique_ptr<const api::OpenModel> model;
+  TaskWatcher progress;  ///< of builds for new shapes
   int threads = 1;
   std::string device = "cpu";
 
-  mutable std::mutex mutex;
+  // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
   mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
 
@@ -55,28 +81,14 @@ struct Engine::Impl {
 
   static std::shared_ptr<const Impl> from_model(std::vector<std::byte> bytes, const BuildOptions& options,
                                                 const std::string& folder, const std::string& name) {
-    api::PipelineOptions p;
-    p.device = options.device;
-    p.import.shapes = options.shapes;
-    p.import.default_batch = options.default_batch;
-    p.import.display_name = name;
-    p.plan.threads = options.threads;
-    p.plan.disabled = options.disabled;
-    p.plan.effort = options.effort;
-    p.timing.cache = options.timing_cache;
-    p.timing.strict = options.strict_timing;
-    p.plan.ranges = options.ranges;
-    for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
-    p.plan.allowed = options.allowed;
-    p.plan.max_error = options.max_error;
-    for (const auto& [tensor, format] : options.bindings) p.plan.bindings[tensor] = take(plan::parse_format(format));
-    take(api::check_options(p));
+    api::PipelineOptions p = api::pipeline_of(options, name);
     api::ShapeRanges ranges;
     for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
     auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges)));
     if (!model->open()) return of(take(model->at({})), 0);
     auto impl = std::make_shared<Impl>();
     impl->model = std::move(model);
+    impl->progress = options.progress;
     impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
     impl->device = options.device;
     if (!options.profiles.empty()) (void)take(impl->model->at(impl->model->opt()));
@@ -97,13 +109,17 @@ struct Engine::Impl {
   }
 
   const engine::Engine& fixed(std::string_view what) const {
-    if (!engine) raise(ErrorKind::usage, fmt::format("{}: dimensions are open; bind them with Engine::at", what));
+    if (!engine)
+      raise(ErrorKind::usage,
+            fmt::format(
+                "{}: dimensions are open; bind them with Engine::at, or, if it is the batch alone, build with default_batch = 1",
+                what));
     return *engine;
   }
 
   /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
   std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(fork_safe_mutex());
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
@@ -113,7 +129,7 @@ struct Engine::Impl {
     (void)fixed("run");
     std::unique_ptr<engine::Context> context;
     {
-      const std::lock_guard lock(mutex);
+      const std::lock_guard lock(fork_safe_mutex());
       if (!idle.empty()) {
         context = std::move(idle.back());
         idle.pop_back();
@@ -122,7 +138,7 @@ struct Engine::Impl {
     if (!context) context = take(engine::Context::create(engine, threads));
     const Status status = context->run(inputs, outputs);
     {
-      const std::lock_guard lock(mutex);
+      const std::lock_guard lock(fork_safe_mutex());
       idle.push_back(std::move(context));
     }
     take(status);
@@ -132,22 +148,14 @@ struct Engine::Impl {
 Engine::Engine(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 Engine Engine::build(const std::string& path, const BuildOptions& options) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in || in.tellg() < 0) {
-    (void)take(onnx::inputs_of_file(path));  // says why it cannot be read
-    raise(ErrorKind::io, fmt::format("cannot read model \"{}\"", path));
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
-  in.seekg(0);
-  if (!in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()))) {
-    raise(ErrorKind::io, fmt::format("cannot read model \"{}\": {} bytes expected, {} read", path, bytes.size(), in.gcount()));
-  }
+  auto bytes = take(read_file(path, "model"));
   const std::size_t slash = path.rfind('/');
-  return Engine(Impl::from_model(std::move(bytes), options, slash == std::string::npos ? "." : path.substr(0, slash + 1), path));
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return watched(options.progress, [&] { return Engine(Impl::from_model(std::move(bytes), options, folder, path)); });
 }
 
 Engine Engine::build(std::span<const std::byte> model, const BuildOptions& options, const std::string& folder) {
-  return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, ""));
+  return watched(options.progress, [&] { return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, "")); });
 }
 
 Engine Engine::load(const std::string& path, int threads) {
@@ -157,8 +165,61 @@ Engine Engine::load(const std::string& path, int threads) {
   return Engine(Impl::of(std::move(loaded), wanted));
 }
 
+Engine Engine::load(std::span<const std::byte> engine, int threads) {
+  // Loading maps a file: one in memory, which lasts as long as the map.
+  const int fd = ::memfd_create("octavo-engine", MFD_CLOEXEC);
+  const bool kept = fd >= 0 && write_all(fd, engine.data(), engine.size());
+  const int code = errno;
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  try {
+    if (!kept) raise(ErrorKind::io, fmt::format("load: the engine cannot be kept in memory: {}", std::strerror(code)));
+    Engine loaded = load(path, threads);
+    ::close(fd);
+    return loaded;
+  } catch (...) {
+    if (fd >= 0) ::close(fd);
+    throw;
+  }
+}
+
 void Engine::save(const std::string& path) const {
   take(impl_->only("save")->save(path));
+}
+
+std::vector<std::byte> Engine::bytes() const {
+  const auto engine = impl_->only("bytes");
+  std::error_code error;
+  const std::string folder = std::filesystem::temp_directory_path(error).string();
+  std::string path = (folder.empty() ? "/tmp" : folder) + "/octavo-XXXXXX";
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0) raise(ErrorKind::io, fmt::format("bytes: no temporary file \"{}\": {}", path, std::strerror(errno)));
+  ::close(fd);
+  const Status saved = engine->save(path);
+  auto read = saved ? read_file(path, "engine") : Result<std::vector<std::byte>>(tl::unexpected<Error>(saved.error()));
+  ::unlink(path.c_str());
+  return take(std::move(read));
+}
+
+std::map<std::string, std::string> Engine::notes() const {
+  return impl_->only("notes")->notes();
+}
+
+std::string Engine::explain(bool json) const {
+  const auto engine = impl_->only("explain");
+  if (!json) return report::table(engine->plan());
+  return report::to_json(engine->plan(), engine->plan_hash(), take(report::select(engine->plan(), {})));
+}
+
+void Engine::trim() const {
+  std::vector<std::unique_ptr<engine::Context>> idle;
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    idle.swap(impl_->idle);
+    for (const auto& [e, handle] : impl_->built) {
+      for (auto& context : handle->idle) idle.push_back(std::move(context));
+      handle->idle.clear();
+    }
+  }
 }
 
 bool Engine::open() const {
@@ -166,7 +227,9 @@ bool Engine::open() const {
 }
 
 Engine Engine::at(const std::map<std::string, Shape>& shapes) const {
-  if (impl_->model) return Engine(impl_->handle(take(impl_->model->at(shapes))));
+  if (impl_->model) {
+    return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->at(shapes)))); });
+  }
   for (const auto& [name, shape] : shapes) {
     const auto& bindings = impl_->engine->plan().inputs;
     const auto b = std::find_if(bindings.begin(), bindings.end(), [n = &name](const region::Binding& x) { return x.name == *n; });
@@ -185,7 +248,7 @@ std::vector<TensorInfo> Engine::inputs() const {
     for (const region::Binding& b : impl_->engine->plan().inputs) out.push_back(api::to_public(b));
   } else {
     for (const onnx::InputInfo& in : impl_->model->inputs())
-      out.push_back({in.name, api::to_public(in.dtype), in.dims, std::nullopt});
+      out.push_back({in.name, api::to_public(in.dtype), in.dims, std::nullopt, {}});
   }
   return out;
 }
@@ -193,7 +256,8 @@ std::vector<TensorInfo> Engine::inputs() const {
 std::vector<TensorInfo> Engine::outputs() const {
   std::vector<TensorInfo> out;
   if (impl_->model && !impl_->model->outputs().empty()) {
-    for (const onnx::InputInfo& o : impl_->model->outputs()) out.push_back({o.name, api::to_public(o.dtype), o.dims, std::nullopt});
+    for (const onnx::InputInfo& o : impl_->model->outputs())
+      out.push_back({o.name, api::to_public(o.dtype), o.dims, std::nullopt, {}});
     return out;
   }
   for (const region::Binding& b : impl_->only("outputs")->plan().outputs) out.push_back(api::to_public(b));
@@ -268,6 +332,17 @@ Context& Context::operator=(Context&&) noexcept = default;
 
 void Context::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
   take(impl_->context->run(inputs, outputs));
+}
+
+RunTimes Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {
+  const engine::Profile p = take(impl_->context->profile(inputs, outputs, runs));
+  RunTimes times{p.total.median, p.total.least, {}};
+  for (const engine::RegionTime& r : p.regions) times.layers.push_back(r.median);
+  return times;
+}
+
+int Context::threads() const {
+  return impl_->context->threads();
 }
 
 }  // namespace octavo

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace octavo::api {
 namespace {
@@ -134,24 +135,31 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
     if (!is_open(in)) key.insert_or_assign(in.name, in.dims);
   }
   {
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(fork_safe_mutex());
     for (;;) {
       const auto [entry, mine] = built_.try_emplace(key);
       if (mine) break;
       if (!entry->second.building) return entry->second.engine;
-      changed_.wait(lock);  // then look again: a failed build removes its entry
+      if (entry->second.generation != fork_generation()) {  // the thread that builds it is one of the parent process: it never ends
+        (void)new Entry(std::exchange(entry->second, {}));  // a condition variable with sleepers cannot be destroyed
+        break;
+      }
+      const auto done = entry->second.done;  // a failed build removes its entry; then look again
+      done->wait(lock);
     }
   }
   PipelineOptions options = options_;
   options.import.shapes = key;
   auto built = build_bytes(model_, options, folder_);
-  const std::lock_guard lock(mutex_);
-  changed_.notify_all();
+  const std::lock_guard lock(fork_safe_mutex());
+  Entry& entry = built_[key];
+  entry.done->notify_all();
   if (!built) {
     built_.erase(key);
     return tl::unexpected<Error>(std::move(built).error());
   }
-  return (built_[key] = Entry{false, std::move(built->engine)}).engine;
+  entry.building = false;
+  return entry.engine = std::move(built->engine);
 }
 
 Shapes OpenModel::opt() const {
@@ -161,7 +169,7 @@ Shapes OpenModel::opt() const {
 }
 
 std::shared_ptr<const engine::Engine> OpenModel::only() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_safe_mutex());
   if (built_.size() != 1 || built_.begin()->second.building) return nullptr;
   return built_.begin()->second.engine;
 }

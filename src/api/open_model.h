@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/pipeline.h"
+#include "base/fork.h"
 #include "base/result.h"
 #include "onnx/import/import.h"
 
@@ -49,6 +50,8 @@ class OpenModel {
   struct Entry {
     bool building = true;
     std::shared_ptr<const engine::Engine> engine;
+    unsigned generation = fork_generation();  ///< of the process whose thread builds
+    std::shared_ptr<std::condition_variable> done = std::make_shared<std::condition_variable>();
   };
   OpenModel() = default;
   [[nodiscard]] Status check(const Shapes& shapes) const;
@@ -59,9 +62,7 @@ class OpenModel {
   std::vector<onnx::InputInfo> inputs_, outputs_;
   ShapeRanges ranges_;
   bool open_ = false;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  mutable std::map<Shapes, Entry> built_;
+  mutable std::map<Shapes, Entry> built_;  ///< under fork_safe_mutex()
 };
 
 }  // namespace octavo::api

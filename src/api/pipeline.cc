@@ -16,10 +16,6 @@
 namespace octavo::api {
 namespace {
 
-void report(const PipelineOptions& options, std::string_view step) {
-  if (options.progress) options.progress(step);
-}
-
 /// The number of the GPU that "cuda" or "cuda:N" names.
 std::optional<int> gpu_of(std::string_view device) {
   if (device == "cuda") return 0;
@@ -32,7 +28,7 @@ std::optional<int> gpu_of(std::string_view device) {
 }
 
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
-  report(options, "plan");
+  OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
   if (gpu_of(options.device)) p.effort = 0;  // GPU kernels are chosen by estimates: nothing to search by yet
@@ -40,7 +36,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
   OCTAVO_CHECK(measuring.keep(options));
-  report(options, "engine");
+  OCTAVO_CHECK(begin_step("engine"));
   if (const auto gpu = gpu_of(options.device))
     OCTAVO_CHECK(
         cuda::compile_kernels(planned.plan, cuda::nvrtc_compiler(cuda::target(*gpu).architecture), engine::available_cores()));
@@ -140,20 +136,23 @@ Status check_options(const PipelineOptions& options) {
 
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
   OCTAVO_CHECK(check_options(options));
-  report(options, "import");
+  const TaskScope task(options.progress);
+  OCTAVO_CHECK(begin_step("import"));
   OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import));
   return finish(std::move(model), options);
 }
 
 Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder) {
   OCTAVO_CHECK(check_options(options));
-  report(options, "import");
+  const TaskScope task(options.progress);
+  OCTAVO_CHECK(begin_step("import"));
   OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder));
   return finish(std::move(model), options);
 }
 
 Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
   OCTAVO_CHECK(check_options(options));
+  const TaskScope task(options.progress);
   onnx::Model model;
   model.graph = std::move(graph);
   return finish(std::move(model), options);

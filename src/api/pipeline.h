@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/task.h"
 #include "engine/engine.h"
 #include "ir/graph.h"
 #include "onnx/import/import.h"
@@ -26,8 +27,10 @@ inline constexpr std::string_view kNoCache = "none";
 struct PipelineOptions {
   std::string device = "cpu";  ///< or "reference", or "cuda" ("cuda:1": another GPU than the first)
   onnx::ImportOptions import;
-  std::function<void(std::string_view step)> progress;  ///< called before "import", "plan", "engine"
-  plan::PlanOptions plan = for_every_core();            ///< plan.threads 0: engine::available_cores()
+  /// Called with the present step ("import", "plan: choice 3 of 96", "engine") when it begins and up to 20 times a second while
+  /// it lasts; false: the build stops with an error. In the building thread.
+  TaskWatcher progress;
+  plan::PlanOptions plan = for_every_core();  ///< plan.threads 0: engine::available_cores()
   /// Measured costs (effort > 0): where they come from.
   struct Timing {
     std::string cache;                                 ///< timing cache file, read first and extended atomically; empty: the user's

@@ -5,10 +5,10 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+
+#include "base/read_file.h"
 
 namespace octavo::api {
 namespace {
@@ -75,9 +75,7 @@ Result<Ranges> parse_ranges(std::string_view text, const std::string& name) {
 }
 
 Result<Ranges> read_ranges(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in) return fail(ErrorKind::io, fmt::format("cannot read ranges \"{}\"", path));
+  OCTAVO_TRY(const std::string text, read_text(path, "ranges"));
   return parse_ranges(text, path);
 }
 

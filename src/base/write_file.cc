@@ -67,13 +67,63 @@ bool write_all(int fd, const void* data, std::size_t size) {
   return true;
 }
 
+namespace {
+
+std::string folder_of(const std::string& target) {
+  const std::string parent = std::filesystem::path(target).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string named_file(const std::string& path, std::string_view what) {
+  return fmt::format("cannot write {}{}\"{}\"", what, what.empty() ? "" : " ", path);
+}
+
+/// A pipe, a terminal, /dev/stdout: what is written there is gone, there is nothing to replace.
+bool is_stream(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode) || S_ISSOCK(info.st_mode));
+}
+
+int write_stream(const std::string& path, const std::function<bool(int fd)>& fill) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  errno = 0;
+  int code = 0;
+  if (!fill(fd)) code = errno != 0 ? errno : EIO;
+  if (::close(fd) != 0 && code == 0) code = errno;
+  return code;
+}
+
+}  // namespace
+
+Status check_writable(const std::string& path, std::string_view what) {
+  const std::string named = named_file(path, what);
+  if (is_stream(path)) return {};
+  const std::string target = resolved(path), folder = folder_of(target);
+  struct stat info {};
+  if (::stat(target.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return fail(ErrorKind::io, named + ": it is a folder; name a file in it");
+    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0)
+      return fail(ErrorKind::io, fmt::format("{}: the file there is protected: {}", named, std::strerror(errno)));
+  }
+  if (::stat(folder.c_str(), &info) != 0)
+    return fail(ErrorKind::io, fmt::format("{}: its folder \"{}\": {}", named, folder, std::strerror(errno)));
+  if (!S_ISDIR(info.st_mode)) return fail(ErrorKind::io, fmt::format("{}: \"{}\" is not a folder", named, folder));
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return fail(ErrorKind::io, fmt::format("{}: its folder \"{}\": {}", named, folder, std::strerror(errno)));
+  return {};
+}
+
 Status replace_file(const std::string& path, std::string_view what, const std::function<bool(int fd)>& fill) {
-  const std::string named = fmt::format("cannot write {}{}\"{}\"", what, what.empty() ? "" : " ", path);
+  const std::string named = named_file(path, what);
   const auto error = [&](const std::string& step, int code) {
     return fail(ErrorKind::io, fmt::format("{}: {}: {} (errno {})", named, step, std::strerror(code), code));
   };
-  const std::string target = resolved(path);
-  const std::string parent = std::filesystem::path(target).parent_path().string(), folder = parent.empty() ? "." : parent;
+  if (is_stream(path)) {
+    if (const int code = write_stream(path, fill); code != 0) return error("the device or pipe there", code);
+    return {};
+  }
+  const std::string target = resolved(path), folder = folder_of(target);
   struct stat old {};
   const bool there = ::stat(target.c_str(), &old) == 0;
   if (there && !S_ISREG(old.st_mode)) return fail(ErrorKind::io, named + ": it exists and is not a regular file");

@@ -6,6 +6,7 @@
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
+#include "cli/file.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
 #include "report/sentences.h"
@@ -39,6 +40,7 @@ void edit(const plan::Advice& a, onnx::PairEdits& edits) {
 }
 
 Result<int> advise(const Options& o) {
+  OCTAVO_CHECK(check_outputs({o.apply}));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.device = "cpu";
@@ -46,6 +48,7 @@ Result<int> advise(const Options& o) {
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;
+  const TaskScope task(progress->watcher(o.model.path));
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   progress->step("try every pair");
   OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));
@@ -66,7 +69,9 @@ Result<int> advise(const Options& o) {
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
-  fmt::print("with all of these that pay beside each other: {:.4g} us\n", result.applied_seconds * 1e6);
+  if (result.advice.size() > 1)
+    fmt::print("the whole plan with all of these changes that help one another or do not touch: {:.4g} us\n",
+               result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
   if (edits.drop.empty() && edits.share.empty() && edits.move.empty())
     return fail(
@@ -74,7 +79,14 @@ Result<int> advise(const Options& o) {
         fmt::format("--apply {}: there is no pair to drop, to move or to share; added pairs need ranges, which calibration gives",
                     o.apply));
   OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
-  fmt::print("{}: without {} pairs, {} moved, {} before further readers\n", o.apply, done.dropped, done.moved, done.shared);
+  std::vector<std::string> changes;
+  const auto count = [&](int n, const char* what) {
+    if (n > 0) changes.push_back(fmt::format("{} {} {}", n, n == 1 ? "pair" : "pairs", what));
+  };
+  count(static_cast<int>(done.dropped), "dropped");
+  count(static_cast<int>(done.moved), "moved");
+  count(static_cast<int>(done.shared), "put before further readers");
+  fmt::print("{}: {}\n", o.apply, changes.empty() ? "no pair was changed" : fmt::format("{}", fmt::join(changes, ", ")));
   for (const std::string& tensor : done.not_found)
     fmt::print("  the file has no \"{}\" to put a pair on or a reader of it by that name; do that by hand\n", tensor);
   return 0;

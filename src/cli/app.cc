@@ -1,9 +1,18 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/print.h"
+#include "cli/trtexec.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
 
@@ -24,7 +33,7 @@ constexpr const char* kFooter =
     "7 file cannot be read or written, 70 a mistake of Octavo's own.";
 
 int print_error(const Error& error) {
-  fmt::print(stderr, "error: {}\n", error.message);
+  say("error: {}\n", error.message);
   return exit_code(error.kind);
 }
 
@@ -34,9 +43,15 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
   return print_error({ErrorKind::usage, fmt::format("{}\n  see: {} --help", e.what(), command)});
 }
 
-}  // namespace
+/// What is still buffered must reach stdout: output that is lost is an error, whatever the command was about to return.
+int finish(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return print_error({ErrorKind::io, fmt::format("cannot write the output: {}", std::strerror(errno != 0 ? errno : EIO))});
+}
 
-int run_main(int argc, const char* const* argv) {
+/// One command: `arguments` begin with the subcommand.
+int run_command(const std::vector<std::string>& arguments) {
   CLI::App app("Compiles 8-bit neural networks from ONNX and runs them on this processor.", "octavo");
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("octavo {} ({})", engine::kVersion, cpu::name_of(cpu::detected_isa())));
@@ -61,10 +76,12 @@ int run_main(int argc, const char* const* argv) {
     CLI::App* sub = app.add_subcommand(entry.name, entry.help);
     commands.emplace_back(sub, entry.add(*sub));
   }
+  std::vector<const char*> argv{"octavo"};
+  for (const std::string& a : arguments) argv.push_back(a.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(argv.size()), argv.data());
   } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
+    return finish(app.exit(e));
   } catch (const CLI::ParseError& e) {
     return parse_failed(app, e);
   }
@@ -72,12 +89,52 @@ int run_main(int argc, const char* const* argv) {
     for (const auto& [sub, command] : commands) {
       if (!sub->parsed()) continue;
       const auto result = command();
-      return result ? *result : print_error(result.error());
+      return finish(result ? *result : print_error(result.error()));
     }
   } catch (const std::bad_alloc&) {
     return print_error({ErrorKind::io, "out of memory"});
+  } catch (const std::system_error& e) {  // fmt::print: what is behind stdout takes no more
+    return print_error({ErrorKind::io, fmt::format("cannot write the output: {}", e.code().message())});
   }
   return 0;
+}
+
+/// A subcommand that takes models: trtexec's options mean something there.
+bool takes_models(std::string_view command) {
+  constexpr std::string_view kCommands[] = {"build", "run", "bench", "profile", "explain", "check", "doctor", "advise"};
+  return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
+}
+
+/// One command with trtexec's options among its own.
+int run_translated(std::vector<std::string> arguments) {
+  if (!arguments.empty() && takes_models(arguments[0])) {
+    auto translated = from_trtexec({arguments.begin() + 1, arguments.end()});
+    if (!translated) return print_error(translated.error());
+    for (const std::string& note : translated->notes) say("note: {}\n", note);
+    arguments.resize(1);
+    arguments.insert(arguments.end(), translated->arguments.begin(), translated->arguments.end());
+  }
+  return run_command(arguments);
+}
+
+/// A call without a subcommand, as trtexec is called.
+bool looks_like_trtexec(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments[0] != "--help" && trtexec_option(arguments[0]) != nullptr;
+}
+
+}  // namespace
+
+int run_main(int argc, const char* const* argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!looks_like_trtexec(arguments)) return run_translated(arguments);
+  const auto commands = trtexec_commands(arguments);
+  if (!commands) return print_error(commands.error());
+  int code = 0;
+  for (std::size_t i = 0; i < commands->size() && code == 0; ++i) {
+    say("octavo {}\n", fmt::join((*commands)[i], " "));  // so that the next call can be this one
+    code = run_translated((*commands)[i]);
+  }
+  return code;
 }
 
 }  // namespace octavo::cli

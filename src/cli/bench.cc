@@ -23,7 +23,9 @@ namespace {
 
 struct Options {
   ModelOptions model;
+  InputOptions input;
   ProfileOptions profile;
+  std::vector<double> percentiles;
   std::int64_t batch = 0;
   double seconds = 3;
   bool json = false, regions = false;
@@ -163,9 +165,16 @@ Result<int> bench(const Options& o) {
   if (!o.key.empty() && o.profile.wanted())
     return fail(ErrorKind::usage, "--region-key times one region, it makes no profile: leave --export... and --dump... out");
   if (!o.key.empty() && o.model.path.empty()) return bench_key(o);
+  OCTAVO_CHECK(check_profile_outputs(o.profile));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   const long memory = memory_kb("VmRSS");
-  OCTAVO_TRY(const auto loaded, load(o.model, *progress, {}, std::max<std::int64_t>(o.batch, 1)));
+  Given given;
+  Declared declared;
+  if (!o.input.inputs.empty()) {
+    OCTAVO_TRY(declared, declared_inputs(o.model));
+    OCTAVO_TRY(given, read_inputs(o.input, declared));
+  }
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1)));
   if (!o.key.empty()) {
     progress.reset();
     return bench_key(o, *loaded.engine);
@@ -175,7 +184,12 @@ Result<int> bench(const Options& o) {
   if (o.batch > 0 && o.batch != batch) {
     return fail(ErrorKind::usage, fmt::format("--batch {}: the batch of \"{}\" is fixed at {}", o.batch, o.model.path, batch));
   }
-  const RunBuffers buffers(plan);
+  RunBuffers buffers(plan);
+  if (!o.input.inputs.empty()) {
+    OCTAVO_TRY(const Feeds feeds, Feeds::create(given, o.input.recipe, stored_recipe(*loaded.engine), plan));
+    OCTAVO_TRY(const Feed feed, feeds.at(0));
+    buffers.feed(feed.tensors);
+  }
   const auto begun = std::chrono::steady_clock::now();
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
   OCTAVO_CHECK(context->run(buffers.in, buffers.out));
@@ -188,25 +202,27 @@ Result<int> bench(const Options& o) {
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
   const double rate = static_cast<double>(batch) * static_cast<double>(times.sorted.size()) / times.total;
   if (o.json) {
-    const nlohmann::json result = {{"model", o.model.path},
-                                   {"plan_hash", loaded.engine->plan_hash()},
-                                   {"threads", context->threads()},
-                                   {"batch", batch},
-                                   {"runs", times.sorted.size()},
-                                   {"median_ms", median * 1e3},
-                                   {"p99_ms", p99 * 1e3},
-                                   {"mean_ms", mean * 1e3},
-                                   {"min_ms", least * 1e3},
-                                   {"images_per_second", rate},
-                                   {"first_ms", first * 1e3},
-                                   {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
-                                   {"memory_kb", memory_kb("VmHWM") - memory}};
+    nlohmann::json result = {{"model", o.model.path},
+                             {"plan_hash", loaded.engine->plan_hash()},
+                             {"threads", context->threads()},
+                             {"batch", batch},
+                             {"runs", times.sorted.size()},
+                             {"median_ms", median * 1e3},
+                             {"p99_ms", p99 * 1e3},
+                             {"mean_ms", mean * 1e3},
+                             {"min_ms", least * 1e3},
+                             {"images_per_second", rate},
+                             {"first_ms", first * 1e3},
+                             {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
+                             {"memory_kb", memory_kb("VmHWM") - memory}};
+    for (const double p : o.percentiles) result[fmt::format("p{:g}_ms", p)] = times.quantile(p / 100) * 1e3;
     fmt::print("{}\n", result.dump());
     return profile_if_wanted(o.profile, loaded);
   }
   fmt::print("{}: batch {}, {} thread{}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
              o.model.path, batch, context->threads(), context->threads() == 1 ? "" : "s", median * 1e3, p99 * 1e3, least * 1e3,
              rate, times.sorted.size());
+  for (const double p : o.percentiles) fmt::print("  p{:g}: {:.3f} ms\n", p, times.quantile(p / 100) * 1e3);
   fmt::print("{}\n", start_text(loaded, first));
   if (o.regions) {
     const int runs = std::clamp(static_cast<int>(o.seconds / median), 3, 200);
@@ -230,10 +246,21 @@ Command add_bench(CLI::App& app) {
                  "Time every tactic for the region with this key instead, of MODEL or, without one, made from the key alone "
                  "(docs/timing-cache.md)")
       ->type_name("KEY");
+  app.add_option("--percentile", o->percentiles, "More percentiles of the times of runs, as 90,95,99.9")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 100.0))
+      ->allow_extra_args(false)
+      ->type_name("P");
+  add_input_options(app, o->input);
   add_profile_options(app, o->profile);
   app.add_flag("--json", o->json, "One line of JSON");
-  app.footer("Inputs are random. Example: octavo bench model.onnx --threads 1 --seconds 5 --regions");
-  return [o] { return bench(*o); };
+  app.footer(
+      "Inputs are random unless --input gives some; of several runs the first counts.\nExample: octavo bench model.onnx --threads "
+      "1 --seconds 5 --regions");
+  return [o] {
+    take_model_from(o->input.inputs, o->model);
+    return bench(*o);
+  };
 }
 
 }  // namespace octavo::cli

@@ -6,8 +6,11 @@
 #include "base/write_file.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
+#include "cli/file.h"
 #include "cli/model.h"
 #include "cli/profiling.h"
+#include "cli/recipe.h"
+#include "cli/slow_share.h"
 #include "report/explain.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -18,6 +21,7 @@ namespace {
 struct Options {
   ModelOptions model;
   ProfileOptions profile;
+  RecipeOptions recipe;
   std::string output, metadata;
 };
 
@@ -53,7 +57,25 @@ report::BuildOptions build_options(const Options& o) {
   return b;
 }
 
+/// The preprocessing that the options name, for the only input that takes pictures.
+Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
+  if (!o.recipe.given()) return engine::Notes();
+  for (const auto& input : plan.inputs) {
+    bool channels_last = false;
+    if (!picture_shape(input.type.shape, o.recipe.layout, channels_last)) continue;
+    OCTAVO_TRY(const auto recipe, recipe_of(o.recipe, "", input.type.shape));
+    return engine::Notes{{kRecipeNote, recipe_text(recipe)}};
+  }
+  return fail(ErrorKind::usage, "a preprocessing is named (--preset, --scale, ...), but no input of the model takes a picture");
+}
+
 Result<int> build(const Options& o) {
+  OCTAVO_CHECK(check_outputs({o.output, o.metadata}));
+  if (o.recipe.given()) {  // that the options say something shows before the build
+    OCTAVO_TRY(const auto checked, recipe_of(o.recipe, "", {1, 3, 8, 8}));
+    (void)checked;
+  }
+  OCTAVO_CHECK(check_profile_outputs(o.profile));
   Loaded loaded;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
@@ -61,16 +83,20 @@ Result<int> build(const Options& o) {
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
     progress.step(fmt::format("write {}", o.output));
-    return loaded.engine->save(o.output);
+    OCTAVO_TRY(const engine::Notes notes, recipe_note(o, loaded.engine->plan()));
+    return loaded.engine->save(o.output == "-" ? "/dev/stdout" : o.output, notes);
   };
   const Status done = compile();
   if (!done || loaded.built) {  // why it failed may be among what misleads
     if (const auto diagnosis = diagnose(o.model)) print_warnings(*diagnosis, done ? "" : done.error().message);
   }
   OCTAVO_CHECK(done);
+  if (o.output == "-") return 0;  // stdout holds the engine
   std::error_code ignored;
   fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
+  OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
+  fmt::print("{}", slow);
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
   if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o))));
   return profile_if_wanted(o.profile, loaded);
@@ -83,9 +109,12 @@ Command add_build(CLI::App& app) {
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
   add_profile_options(app, o->profile);
+  add_recipe_options(app, o->recipe);
   app.add_option("--exportMetadata", o->metadata, "What was built, how and where, as JSON (build.metadata.json)")
       ->type_name("FILE");
-  app.footer("Example: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4");
+  app.footer(
+      "How pictures are prepared (--preset and the like) is stored in the engine, and used by run, check and profile.\n"
+      "Example: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4");
   return [o] { return build(*o); };
 }
 

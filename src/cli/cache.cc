@@ -1,5 +1,6 @@
 // octavo cache: the timing cache for people.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

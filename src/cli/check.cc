@@ -15,10 +15,10 @@ struct Options {
   std::uint64_t seed = 1;
 };
 
-Result<std::vector<Feed>> feeds_for(const Options& o, const Given& given, const region::Plan& plan) {
+Result<std::vector<Feed>> feeds_for(const Options& o, const Given& given, const engine::Engine& engine) {
   if (o.input.inputs.empty())
-    return std::vector<Feed>{{fmt::format("random input, --seed {}", o.seed), api::random_inputs(plan, o.seed)}};
-  return make_feeds(given, o.input, plan);
+    return std::vector<Feed>{{fmt::format("random input, --seed {}", o.seed), api::random_inputs(engine.plan(), o.seed), {}, -1}};
+  return make_feeds(given, o.input.recipe, engine);
 }
 
 /// Prints what differs (with --verbose: every region) and a closing line; true if nothing does.
@@ -64,7 +64,7 @@ Result<int> check(const Options& o) {
   }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared)));
-  OCTAVO_TRY(const auto feeds, feeds_for(o, given, loaded.engine->plan()));
+  OCTAVO_TRY(const auto feeds, feeds_for(o, given, *loaded.engine));
   for (const auto& feed : feeds) {
     if (!progress) progress.emplace(o.model.verbose);
     api::CheckOptions options;
@@ -91,7 +91,10 @@ Command add_check(CLI::App& app) {
       "must be\n"
       "equal bit for bit. Takes as long as the reference does: seconds to minutes. Exit code 1 on a difference.\n"
       "Example: octavo check model.onnx --input photo.jpg --preset torch");
-  return [o] { return check(*o); };
+  return [o] {
+    take_model_from(o->input.inputs, o->model);
+    return check(*o);
+  };
 }
 
 }  // namespace octavo::cli

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
 #include "cli/model.h"
+#include "cli/print.h"
 
 namespace octavo::cli {
 namespace {
@@ -84,7 +85,7 @@ Result<int> doctor(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.import.most_listed = static_cast<std::size_t>(-1);
-  build.progress = [&](std::string_view step) { progress->step(fmt::format("{} {}", step, o.model.path)); };
+  build.progress = progress->watcher(o.model.path);
   const auto built = api::build_file(o.model.path, build);
   progress.reset();
   const auto errors =
@@ -94,8 +95,9 @@ Result<int> doctor(const Options& o) {
     fmt::print("{}", json_of(d, built));
     return sick ? 1 : 0;
   }
-  fmt::print("{}: {} nodes, {} errors, {} warnings{}\n", o.model.path, d.nodes.size(), errors,
-             static_cast<std::ptrdiff_t>(d.findings.size()) - errors, built ? "" : "; it cannot be compiled");
+  const std::ptrdiff_t warnings = static_cast<std::ptrdiff_t>(d.findings.size()) - errors;
+  fmt::print("{}: {} node{}, {} error{}, {} warning{}{}\n", o.model.path, d.nodes.size(), d.nodes.size() == 1 ? "" : "s", errors,
+             errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s", built ? "" : "; it cannot be compiled");
   for (const auto& f : d.findings) fmt::print("{}\n", onnx::to_string(f));
   if (!built) {
     fmt::print("refused: {}\n", built.error().message);
@@ -118,10 +120,10 @@ void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
   for (const auto& f : d.findings) {
     if (!failure.empty() && f.severity == Severity::error && failure.find(fmt::format("\"{}\"", f.tensor)) != std::string::npos)
       continue;
-    if (shown[f.rule]++ < kMost) fmt::print(stderr, "{}\n", onnx::to_string(f));
+    if (shown[f.rule]++ < kMost) say("{}\n", onnx::to_string(f));
   }
   for (const auto& [rule, count] : shown) {
-    if (count > kMost) fmt::print(stderr, "and {} more [{}]; octavo doctor lists all\n", count - kMost, rule);
+    if (count > kMost) say("and {} more [{}]; octavo doctor lists all\n", count - kMost, rule);
   }
 }
 

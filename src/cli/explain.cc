@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/model.h"
 #include "cli/roundings.h"
+#include "cli/slow_share.h"
 #include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
 #include "report/laws.h"
@@ -146,7 +147,8 @@ Result<int> explain(const Options& o) {
     fmt::print("{}", report::details(plan, regions));
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
-    fmt::print("{}{}", report::table(plan), roundings);
+    OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
+    fmt::print("{}{}{}", report::table(plan), slow, roundings);
   }
   if (loaded.built && (o.laws || !o.filter.empty())) {
     fmt::print("{}{}", o.filter.empty() ? "" : "\n", report::law_log(loaded.built->reports, nodes));

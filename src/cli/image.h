@@ -22,8 +22,11 @@ struct Image {
 };
 
 [[nodiscard]] bool is_image(std::span<const std::byte> bytes);  ///< by its first bytes: JPEG or PNG
-/// Decodes a JPEG or PNG (transparency over black, 16-bit reduced to 8; EXIF orientation is not applied). At most 2^28 pixels.
-/// The bytes are not trusted. Fails with `bad_input`; `what` names the source in the text.
+/// The name of a picture format that is not decoded here ("WebP"), by the first bytes; empty for everything else.
+[[nodiscard]] std::string_view other_image_format(std::span<const std::byte> bytes);
+/// Decodes a JPEG or PNG: transparency over black, 16-bit reduced to 8, turned upright by its EXIF orientation. At most 2^28
+/// pixels. The bytes are not trusted: a file that is cut off, damaged, CMYK or of more than 8 bits (JPEG) is refused. Fails with
+/// `bad_input`; `what` names the source in the text.
 [[nodiscard]] Result<Image> decode_image(std::span<const std::byte> bytes, std::string_view what);
 
 /// How a picture becomes a tensor: resize, crop or letterbox; then, for each channel, (x * scale - mean) / std.

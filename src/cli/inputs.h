@@ -1,4 +1,4 @@
-// --input FILE and --input NAME=FILE: pictures and arrays to feed a model.
+// --input: pictures and arrays to feed a model.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,34 +9,66 @@
 #include "cli/image.h"
 #include "cli/model.h"
 #include "cli/npy.h"
+#include "cli/recipe.h"
+#include "cli/sources.h"
 
 namespace octavo::cli {
 
 struct InputOptions {
   std::vector<std::string> inputs;
-  std::string preset, resize, crop, letterbox, scale, mean, std, layout;
-  bool bgr = false;
+  RecipeOptions recipe;
 };
 void add_input_options(CLI::App& app, InputOptions& options);
 
-/// Everything named by --input, read but not yet shaped for the model: arrays by input name, and pictures for one input.
+/// Everything named by --input: arrays by input name, read; and pictures for one input, of which the bytes are read and the first
+/// ones decoded, so that mistakes show before a build.
 struct Given {
-  Arrays arrays;
-  std::string picture_input;                            ///< the input that takes pictures; empty: none
-  std::vector<std::pair<std::string, Image>> pictures;  ///< path, pixels
+  Arrays arrays;                  ///< several files for one input: one behind the other in dimension 0
+  std::vector<std::string> rows;  ///< what to call each row of dimension 0 of arrays that came from several files; else empty
+  std::string picture_input;      ///< the input that takes pictures; empty: none
+  std::vector<Source> pictures;
 };
-/// Fails when a file cannot be read, names no input, or an input is left without one.
+/// Fails when a file cannot be read, names no input, has a type or shape that the input cannot take, or an input is left without
+/// one; and for preprocessing options that say nothing.
 [[nodiscard]] Result<Given> read_inputs(const InputOptions& options, const Declared& declared);
-/// Shapes that the arrays give to open dimensions of the model's inputs.
-[[nodiscard]] Shapes shapes_of(const Given& given, const Declared& declared);
+/// Shapes that the arrays give to open dimensions of the model's inputs. `batch` > 0: their first dimension is that, instead of the
+/// whole length.
+[[nodiscard]] Shapes shapes_of(const Given& given, const Declared& declared, std::int64_t batch = 0);
 
 /// One run's tensors, parallel to the plan's inputs, and what to call it.
 struct Feed {
   std::string name;
   std::vector<ir::Tensor> tensors;
+  std::vector<std::string> rows;  ///< of pictures, and of arrays from several files: what each used row of the batch is
+  std::int64_t used = -1;         ///< rows of the batch that hold something, from the first; -1: all
 };
-/// One feed a picture; or one for all arrays; or, when each array is k times as long in dimension 0 as its input, k feeds of that
-/// length.
-[[nodiscard]] Result<std::vector<Feed>> make_feeds(const Given& given, const InputOptions& options, const region::Plan& plan);
+
+/// The runs that the inputs make. Pictures fill the rows of a batch, one each; arrays that are longer than their input in dimension 0
+/// are cut into runs. The last run may be short: its other rows are zeros. Pictures are decoded when their run comes.
+class Feeds {
+ public:
+  /// `given` and `plan` must outlive it. Errors: types and shapes that do not fit the plan; those of the recipe.
+  [[nodiscard]] static Result<Feeds> create(const Given& given, const RecipeOptions& options, const std::string& stored,
+                                            const region::Plan& plan);
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] Result<Feed> at(std::size_t run) const;
+  /// How pixels become numbers; meaningful when there are pictures.
+  [[nodiscard]] const Preprocess& recipe() const { return recipe_; }
+
+ private:
+  Feeds() = default;
+  [[nodiscard]] Status fill_pictures(std::size_t run, Feed& feed) const;
+
+  const Given* given_ = nullptr;
+  const region::Plan* plan_ = nullptr;
+  std::vector<ir::Tensor> whole_;  ///< arrays in the plan's types; empty for the pictures' input
+  Preprocess recipe_;
+  std::size_t picture_slot_ = 0, count_ = 0;
+  std::int64_t batch_ = 1;  ///< rows of a run
+  std::int64_t total_ = 1;  ///< rows of all runs
+};
+
+/// All of them at once.
+[[nodiscard]] Result<std::vector<Feed>> make_feeds(const Given& given, const RecipeOptions& options, const engine::Engine& engine);
 
 }  // namespace octavo::cli

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "api/ranges.h"
+#include "cli/file.h"
+#include "cli/print.h"
+#include "cli/sources.h"
+#include "cpu/cap.h"
 #include "onnx/import/import.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
@@ -68,7 +74,9 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
   return take("--outputIOFormats", o.output_formats, model.graph.output_names);
 }
 
+/// What every way from a file to an engine begins with: the cap on instructions holds, and there is a file.
 Status require_path(const ModelOptions& options) {
+  if (!options.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.cpu));
   if (!options.path.empty()) return {};
   return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
 }
@@ -81,14 +89,14 @@ bool is_engine_file(const std::string& path) {
 }
 
 void log_decisions(const api::Built& built) {
-  for (const auto& note : built.model.notes) fmt::print(stderr, "import: {}\n", note);
+  for (const auto& note : built.model.notes) say("import: {}\n", note);
   for (const auto& report : built.reports) {
     for (const auto& rule : report.stats) {
       if (rule.applied + rule.refused == 0) continue;
-      fmt::print(stderr, "rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
+      say("rule {}: {} applied, {} refused, {:.1f} ms\n", rule.rule, rule.applied, rule.refused, rule.seconds * 1e3);
     }
     for (const auto& refusal : report.refusals)
-      fmt::print(stderr, "rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, report::sentence(*refusal.refusal));
+      say("rule {}: not at \"{}\": {}\n", refusal.rule, refusal.node, report::sentence(*refusal.refusal));
   }
 }
 
@@ -118,6 +126,12 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
                                engines ? "ONNX model, or engine file" : "ONNX model");
   model->type_name("FILE");
+  model->transform(CLI::Validator(
+      [](std::string& path) {  // a model is read more than once, an engine is mapped
+        const Status kept = spool(path);
+        return kept ? std::string() : kept.error().message;
+      },
+      "", ""));
   app.add_option("--shapes,--optShapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
   app.add_option("--minShapes", o.min_shapes, "As --shapes, or an error that says how to get a range of shapes")
@@ -128,6 +142,9 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->type_name("N");
   app.add_option("--device", o.device, "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
       ->type_name("NAME");
+  app.add_option("--cpu", o.cpu,
+                 fmt::format("Use at most these vector instructions, for a lesser processor: {}", cpu::known_caps()))
+      ->type_name("LEVEL");
   app.add_option(
          "--disable", o.disable,
          fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
@@ -181,9 +198,21 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
 }
 
+void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
+  if (!options.path.empty()) return;
+  const auto is_model = [](const std::string& path) {
+    return path.ends_with(".onnx") || path.ends_with(".octavo") || path.ends_with(".engine");
+  };
+  const auto found = std::find_if(inputs.rbegin(), inputs.rend(), is_model);
+  if (found == inputs.rend()) return;
+  options.path = *found;
+  inputs.erase(std::next(found).base());
+}
+
 Result<Declared> declared_inputs(const ModelOptions& options) {
   OCTAVO_CHECK(require_path(options));
   Declared declared;
+  declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
     OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices()));
@@ -191,7 +220,18 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
       declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
   } else {
     OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
-    for (const auto& input : inputs) declared.inputs.push_back({input.name, input.shape_text(), {input.dtype, input.dims}});
+    Shapes given;
+    if (!options.shapes.empty()) {
+      OCTAVO_TRY(given, parse_shapes(options.shapes));
+    }
+    for (const auto& input : inputs) {
+      const auto found = given.find(input.name);
+      if (found == given.end() || (input.has_shape && found->second.size() != input.dims.size())) {
+        declared.inputs.push_back({input.name, input.shape_text(), {input.dtype, input.dims}});
+      } else {
+        declared.inputs.push_back({input.name, ir::to_string(found->second), {input.dtype, found->second}});
+      }
+    }
   }
   return declared;
 }
@@ -207,8 +247,11 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
   build.plan.max_error = options.max_error;
   OCTAVO_CHECK(take_precisions(options, build.plan));
   build.timing.cache = options.timing_cache;
+  std::error_code ignored;
+  if (!options.strict_timing && !std::filesystem::exists(options.timing_cache, ignored))
+    OCTAVO_CHECK(check_outputs({options.timing_cache}));
   build.timing.strict = options.strict_timing;
-  if (options.verbose) build.timing.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  if (options.verbose) build.timing.log = [](const std::string& line) { say("{}\n", line); };
   build.import.default_batch = batch;
   build.import.shapes = shapes;
   OCTAVO_CHECK(one_set_of_shapes(options));
@@ -246,7 +289,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     return loaded;
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
-  build.progress = [&](std::string_view step) { progress.step(fmt::format("{} {}", step, options.path)); };
+  build.progress = progress.watcher(options.path);
   OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
   loaded.engine = loaded.built->engine;
   loaded.seconds = since();

@@ -16,7 +16,7 @@
 namespace octavo::cli {
 
 struct ModelOptions {
-  std::string path, shapes, min_shapes, max_shapes, device = "cpu";
+  std::string path, shapes, min_shapes, max_shapes, device = "cpu", cpu;
   int threads = 0;
   std::vector<std::string> disable, force;
   int effort = 2;
@@ -29,9 +29,13 @@ struct ModelOptions {
   std::vector<std::string> precision, allow;
   bool verbose = false;
 };
-/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --disable,
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
+
+/// `octavo run --input a.jpg b.jpg model.onnx`: where no model is named, the last of the inputs that is an ONNX or engine file by its
+/// ending is the model.
+void take_model_from(std::vector<std::string>& inputs, ModelOptions& options);
 
 /// What the file declares, before anything is built. -1: not known yet.
 struct InputDeclaration {
@@ -40,6 +44,7 @@ struct InputDeclaration {
 };
 struct Declared {
   bool is_engine = false;
+  bool formats_asked = false;  ///< the options change types or layouts: what the file says of them does not hold
   std::vector<InputDeclaration> inputs;
 };
 [[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);

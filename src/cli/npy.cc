@@ -162,6 +162,55 @@ Result<ir::Tensor> parse_npy(std::span<const std::byte> bytes, std::string_view 
   return tensor;
 }
 
+namespace {
+
+std::vector<std::byte> npy_file(const std::string& descr, const std::string& shape, std::span<const std::byte> data) {
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
+  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data starts at a multiple of 64
+  header += '\n';
+  std::string file(kMagic);
+  file += {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  file += header;
+  std::vector<std::byte> bytes(file.size());
+  std::memcpy(bytes.data(), file.data(), file.size());
+  bytes.insert(bytes.end(), data.begin(), data.end());
+  return bytes;
+}
+
+/// The code points of UTF-8; bytes that are none become U+FFFD.
+std::u32string code_points(std::string_view text) {
+  std::u32string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
+    const unsigned lead = byte(i);
+    const std::size_t length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    char32_t point = length == 1 ? lead : lead & (0x7fU >> length);
+    bool good = length > 0;
+    for (std::size_t k = 1; good && k < length; ++k) {
+      good = byte(i + k) >> 6 == 2;
+      point = point << 6 | (byte(i + k) & 0x3fU);
+    }
+    good = good && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
+    out += good ? point : char32_t{0xfffd};
+    i += good ? length : 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::byte> format_npy(const std::vector<std::string>& texts) {
+  std::vector<std::u32string> wide;
+  std::size_t longest = 1;
+  for (const std::string& t : texts) longest = std::max(longest, wide.emplace_back(code_points(t)).size());
+  std::u32string data;
+  for (std::u32string& t : wide) {
+    t.resize(longest, U'\0');
+    data += t;
+  }
+  return npy_file(fmt::format("<U{}", longest), fmt::format("{},", texts.size()), std::as_bytes(std::span(data)));
+}
+
 std::vector<std::byte> format_npy(const ir::Tensor& tensor) {
   if (tensor.dtype() == DType::bf16) return format_npy(tensor.to_f32());
   std::string_view descr;
@@ -172,17 +221,8 @@ std::vector<std::byte> format_npy(const ir::Tensor& tensor) {
   for (const auto dim : tensor.shape()) shape += fmt::format("{}, ", dim);
   if (tensor.shape().size() > 1) shape.resize(shape.size() - 2);
   if (tensor.shape().size() == 1) shape.pop_back();
-  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   ir::size_of(tensor.dtype()) == 1 ? '|' : '<', descr, shape);
-  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data starts at a multiple of 64
-  header += '\n';
-  std::string file(kMagic);
-  file += {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
-  file += header;
-  std::vector<std::byte> bytes(file.size());
-  std::memcpy(bytes.data(), file.data(), file.size());
-  if (!tensor.empty()) bytes.insert(bytes.end(), tensor.bytes().begin(), tensor.bytes().end());
-  return bytes;
+  const std::string type = (ir::size_of(tensor.dtype()) == 1 ? "|" : "<") + std::string(descr);
+  return npy_file(type, shape, tensor.empty() ? std::span<const std::byte>() : tensor.bytes());
 }
 
 }  // namespace octavo::cli

@@ -24,7 +24,10 @@ using Arrays = std::map<std::string, ir::Tensor>;
 
 /// The arrays of an .npz file (a ZIP archive of .npy files, stored or deflated, below 4 GiB), by name without ".npy".
 [[nodiscard]] Result<Arrays> parse_npz(std::span<const std::byte> bytes, std::string_view what);
-/// An uncompressed .npz; the same bytes for the same arrays. Fails with `bad_input` from 4 GiB on.
-[[nodiscard]] Result<std::vector<std::byte>> format_npz(const Arrays& arrays);
+/// An array of strings (NumPy's type U); bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::vector<std::byte> format_npy(const std::vector<std::string>& texts);
+/// An uncompressed .npz; the same bytes for the same arrays. `names`, if any, become the array "names" ("_names" where an array of
+/// that name is there). Fails with `bad_input` from 4 GiB on.
+[[nodiscard]] Result<std::vector<std::byte>> format_npz(const Arrays& arrays, const std::vector<std::string>& names = {});
 
 }  // namespace octavo::cli

@@ -91,11 +91,12 @@ Result<Arrays> parse_npz(std::span<const std::byte> bytes, std::string_view what
   return arrays;
 }
 
-Result<std::vector<std::byte>> format_npz(const Arrays& arrays) {
+Result<std::vector<std::byte>> format_npz(const Arrays& arrays, const std::vector<std::string>& names) {
   std::vector<std::byte> out, directory;
-  for (const auto& [key, tensor] : arrays) {
-    const auto npy = format_npy(tensor);
+  std::size_t count = 0;
+  const auto append = [&](const std::string& key, const std::vector<std::byte>& npy) -> Status {
     const std::string name = key + ".npy";
+    ++count;
     if (out.size() + npy.size() > kLimit - 65536)
       return fail(ErrorKind::bad_input, "writing .npz: 4 GiB or more of arrays are not supported");
     const std::size_t local = out.size();
@@ -123,13 +124,16 @@ Result<std::vector<std::byte>> format_npz(const Arrays& arrays) {
     write(directory, 0, 4);
     write(directory, local, 4);
     directory.insert(directory.end(), text.begin(), text.end());
-  }
+    return {};
+  };
+  for (const auto& [key, tensor] : arrays) OCTAVO_CHECK(append(key, format_npy(tensor)));
+  if (!names.empty()) OCTAVO_CHECK(append(arrays.contains("names") ? "_names" : "names", format_npy(names)));
   const std::size_t start = out.size();
   out.insert(out.end(), directory.begin(), directory.end());
   write(out, kEnd, 4);
   write(out, 0, 4);
-  write(out, arrays.size(), 2);
-  write(out, arrays.size(), 2);
+  write(out, count, 2);
+  write(out, count, 2);
   write(out, directory.size(), 4);
   write(out, start, 4);
   write(out, 0, 2);

@@ -12,6 +12,7 @@ struct Options {
 };
 
 Result<int> profile(const Options& o) {
+  OCTAVO_CHECK(check_profile_outputs(o.profile));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::vector<Feed> feeds;
   Loaded loaded;
@@ -21,7 +22,7 @@ Result<int> profile(const Options& o) {
     OCTAVO_TRY(const auto declared, declared_inputs(o.model));
     OCTAVO_TRY(const auto given, read_inputs(o.input, declared));
     OCTAVO_TRY(loaded, load(o.model, *progress, shapes_of(given, declared)));
-    OCTAVO_TRY(feeds, make_feeds(given, o.input, loaded.engine->plan()));
+    OCTAVO_TRY(feeds, make_feeds(given, o.input.recipe, *loaded.engine));
   }
   progress.reset();
   return run_profile(o.profile, loaded, feeds, true);
@@ -38,7 +39,10 @@ Command add_profile(CLI::App& app) {
   app.footer(
       "Inputs are random unless --input gives some; several run in turn.\n"
       "Example: octavo profile model.onnx --exportProfile m.profile.json --exportLayerInfo m.graph.json");
-  return [o] { return profile(*o); };
+  return [o] {
+    take_model_from(o->input.inputs, o->model);
+    return profile(*o);
+  };
 }
 
 }  // namespace octavo::cli

@@ -8,6 +8,7 @@
 
 #include "api/check.h"
 #include "base/write_file.h"
+#include "cli/file.h"
 #include "report/costs.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -59,6 +60,10 @@ void add_profile_options(CLI::App& app, ProfileOptions& o) {
       ->type_name("LEVEL");
 }
 
+Status check_profile_outputs(const ProfileOptions& o) {
+  return check_outputs({o.profile, o.layers, o.times, o.metadata, o.output});
+}
+
 Status export_layers(const ProfileOptions& o, const region::Plan& plan) {
   if (o.layers.empty() && !o.dump_layers) return {};
   const auto detail = o.verbosity == "none"               ? report::LayerDetail::none
@@ -76,7 +81,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
   double first = std::chrono::duration<double>(Clock::now() - created).count();
   std::vector<Feed> feeds = given;
-  if (feeds.empty()) feeds.push_back({"", api::random_inputs(plan, 1)});
+  if (feeds.empty()) feeds.push_back({"", api::random_inputs(plan, 1), {}, -1});
   std::vector<std::vector<const void*>> in(feeds.size());
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     for (const auto& t : feeds[f].tensors) in[f].push_back(t.bytes().data());

@@ -23,6 +23,9 @@ struct ProfileOptions {
 /// --profilingVerbosity, --runs; not --exportMetadata, which means another file for `build`.
 void add_profile_options(CLI::App& app, ProfileOptions& options);
 
+/// The files that the options name can be written. To be asked before a build.
+[[nodiscard]] Status check_profile_outputs(const ProfileOptions& options);
+
 /// --exportLayerInfo and --dumpLayerInfo: nothing has to run for them.
 [[nodiscard]] Status export_layers(const ProfileOptions& options, const region::Plan& plan);
 

@@ -1,4 +1,4 @@
-// Says on stderr what is going on, when it takes more than a second.
+// Says on stderr what is going on, when it takes more than a few seconds.
 #pragma once
 
 #include <chrono>
@@ -7,10 +7,13 @@
 #include <string>
 #include <thread>
 
+#include "base/task.h"
+
 namespace octavo::cli {
 
 /// Steps are announced by step(). On a terminal: one line, shown once a second has passed, replaced by the next step, erased at the
-/// end. With `verbose`: a line a step at once, with the time so far. Otherwise: nothing. Thread-safe.
+/// end. Elsewhere: a line after 5 s, then after pauses that double up to a minute, so that a log of a long build shows that it
+/// lives. With `verbose`: a line a step at once, with the time so far. Thread-safe.
 class Progress {
  public:
   explicit Progress(bool verbose);
@@ -18,6 +21,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void step(std::string text);
+  /// Passes the steps of long work on to step(), with `what` behind them, and never stops it. This object must outlive it.
+  [[nodiscard]] TaskWatcher watcher(std::string what);
 
  private:
   void watch();

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/file.h"
 #include "plan/advice/price_roundings.h"
 #include "report/roundings.h"
 
 namespace octavo::cli {
 
 Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWithout& without) {
+  OCTAVO_CHECK(check_outputs({without.costly, without.all}));
   std::optional<Progress> progress(std::in_place, o.verbose);
   OCTAVO_TRY(const Declared declared, declared_inputs(o));
   if (declared.is_engine) {
@@ -21,6 +23,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;
+  const TaskScope task(progress->watcher(o.path));
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   const bool measured = options.costs != nullptr;
   progress->step("leave out every rounding");

@@ -10,4 +10,10 @@ RunBuffers::RunBuffers(const region::Plan& plan) : inputs(api::random_inputs(pla
   for (ir::Tensor& t : outputs) out.push_back(t.mutable_bytes().data());
 }
 
+void RunBuffers::feed(std::vector<ir::Tensor> tensors) {
+  inputs = std::move(tensors);
+  in.clear();
+  for (const ir::Tensor& t : inputs) in.push_back(t.bytes().data());
+}
+
 }  // namespace octavo::cli

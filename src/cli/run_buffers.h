@@ -14,6 +14,9 @@ struct RunBuffers {
   RunBuffers(const RunBuffers&) = delete;
   RunBuffers& operator=(const RunBuffers&) = delete;
 
+  /// Takes these inputs instead, of the plan's types.
+  void feed(std::vector<ir::Tensor> tensors);
+
   std::vector<ir::Tensor> inputs, outputs;
   std::vector<const void*> in;
   std::vector<void*> out;

@@ -233,6 +233,7 @@ Status Context::run_observed(const Observer& observer) {
 
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
+  OCTAVO_CHECK(pool_->ready());
   const DefaultFloatEnvironment floats;
   if (engine_->plan().images > 1) {
     run_images(observer);

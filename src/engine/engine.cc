@@ -119,6 +119,11 @@ Status Engine::read(std::span<const std::byte> file, const std::string& name) {
       summary.is_object() && summary.contains("plan_hash") ? summary["plan_hash"].get_ptr<const std::string*>() : nullptr;
   if (hash == nullptr || hash->size() != 32) return bad("the summary section holds no plan hash of 32 digits");
   plan_hash_ = *hash;
+  if (summary.contains("notes") && summary["notes"].is_object()) {
+    for (const auto& [key, note] : summary["notes"].items()) {
+      if (note.is_string()) notes_[key] = note.get<std::string>();
+    }
+  }
 
   auto plan = region::from_json(as_text(plan_json));
   if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
@@ -255,9 +260,12 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   return {};
 }
 
-Status Engine::save(const std::string& path) const {
+Status Engine::save(const std::string& path, const Notes& more) const {
   const std::string plan_json = region::to_json(plan_);
-  const nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_by(plan_)}};
+  nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_by(plan_)}};
+  Notes notes = more;
+  notes.insert(notes_.begin(), notes_.end());
+  if (!notes.empty()) summary["notes"] = notes;
   const std::string summary_json = summary.dump();
   std::vector<Section> sections = {{SectionKind::plan, 0, as_bytes(plan_json)}, {SectionKind::summary, 0, as_bytes(summary_json)}};
   if (!graph_text_.empty()) sections.push_back({SectionKind::graph, 0, as_bytes(graph_text_)});

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ namespace octavo::engine {
 using Providers = std::vector<const region::Provider*>;
 /// Devices beside the host; looked up by name. They outlive the engines that use them.
 using Devices = std::vector<const region::Device*>;
+using Notes = std::map<std::string, std::string>;
 
 /// A plan ready to run on this machine. Immutable: any number of threads may use one engine, each through contexts of its own.
 /// Constants are 64-byte aligned with 64 readable bytes on both sides: in one block, or in the mapped engine file (never copied).
@@ -38,12 +40,15 @@ class Engine {
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
                                                                   const Devices& devices = {});
-  /// Writes the engine; equal plans, constants and graph texts give equal bytes. See write_file.
-  [[nodiscard]] Status save(const std::string& path) const;
+  /// Writes the engine; equal plans, constants, graph texts and notes give equal bytes. `more`: notes beside those that this engine
+  /// was loaded with. See write_file.
+  [[nodiscard]] Status save(const std::string& path, const Notes& more = {}) const;
 
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
   [[nodiscard]] const std::string& plan_hash() const { return plan_hash_; }
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
+  /// What whoever built the engine file wrote down for whoever runs it ("preprocess"); nothing here reads it.
+  [[nodiscard]] const Notes& notes() const { return notes_; }
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
   [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }
@@ -68,6 +73,7 @@ class Engine {
 
   region::Plan plan_;
   std::string plan_hash_, graph_text_;
+  Notes notes_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines
   std::unique_ptr<MappedFile> file_;                   ///< loaded engines

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/fork.h"
 #include "engine/float_environment.h"
 #include "region/host_kernel.h"
 
@@ -74,29 +75,71 @@ ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
     : size_(threads),
       steals_(threads >= region::kSharingWorkers),
       load_(std::move(load)),
-      shares_(new Share[static_cast<std::size_t>(threads)]) {
+      shares_(new Share[static_cast<std::size_t>(threads)]),
+      generation_(fork_generation()) {
   if (load_) load_->threads.fetch_add(size_, std::memory_order_relaxed);
 }
 
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, std::shared_ptr<CoreLoad> load) {
   if (threads < 1) return fail(ErrorKind::usage, fmt::format("thread pool: {} threads asked for, needs at least 1", threads));
   std::unique_ptr<ThreadPool> pool(new ThreadPool(threads, std::move(load)));
-  try {
-    pool->workers_.reserve(static_cast<std::size_t>(threads - 1));
-    for (int i = 1; i < threads; ++i) pool->workers_.emplace_back(&ThreadPool::work, pool.get(), i);
-  } catch (const std::system_error& e) {
-    return fail(ErrorKind::io, fmt::format("thread pool: the system gave {} of {} threads ({}). Ask for fewer threads.",
-                                           pool->workers_.size() + 1, threads, e.what()));
-  }
+  OCTAVO_CHECK(pool->start_workers());
   return pool;
 }
 
-ThreadPool::~ThreadPool() {
+Status ThreadPool::start_workers() {
+  try {
+    workers_.reserve(static_cast<std::size_t>(size_ - 1));
+    for (int i = 1; i < size_; ++i) workers_.emplace_back(&ThreadPool::work, this, i);
+  } catch (const std::system_error& e) {
+    return fail(ErrorKind::io, fmt::format("thread pool: the system gave {} of {} threads ({}). Ask for fewer threads.",
+                                           workers_.size() + 1, size_, e.what()));
+  }
+  return {};
+}
+
+/// In a forked child: no thread reads any of this any more, and nothing that names a thread or waits for one may be destroyed.
+void ThreadPool::give_up_workers() {
+  (void)sleep_.release();
+  (void)new std::vector<std::thread>(std::move(workers_));
+  workers_.clear();
+}
+
+Status ThreadPool::ready() {
+  if (generation_ == fork_generation()) return {};
+  if (size_ > 1) {
+    give_up_workers();
+    sleep_ = std::make_unique<Sleep>();
+    job_.number.store({});
+    pending_.store(0);
+    sleepers_.store(0);
+    caller_sleeps_.store(false);
+    for (int i = 0; i < size_; ++i) shares_[static_cast<std::size_t>(i)].left.store({});
+  }
+  if (Status started = start_workers(); !started) {
+    stop_workers();
+    return started;  // the next call tries again
+  }
+  generation_ = fork_generation();
+  return {};
+}
+
+void ThreadPool::stop_workers() {
   stop_.store(true);
   job_.number.store({job_.number.load().job + 1, 0});
-  { const std::lock_guard lock(mutex_); }  // a worker between its test and its sleep holds the mutex: wait for it, then wake it
-  wake_.notify_all();
+  { const std::lock_guard lock(sleep_->mutex); }  // a worker between its test and its sleep holds the mutex: wait, then wake it
+  sleep_->wake.notify_all();
   for (std::thread& t : workers_) t.join();
+  workers_.clear();
+  stop_.store(false);
+}
+
+ThreadPool::~ThreadPool() {
+  if (generation_ != fork_generation()) {
+    give_up_workers();
+  } else {
+    stop_workers();
+  }
   if (load_) load_->threads.fetch_sub(size_, std::memory_order_relaxed);
 }
 
@@ -152,8 +195,8 @@ bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
 
 void ThreadPool::finish(int pieces) {
   if (pending_.fetch_sub(pieces) != pieces || !caller_sleeps_.load()) return;
-  { const std::lock_guard lock(mutex_); }
-  done_.notify_one();
+  { const std::lock_guard lock(sleep_->mutex); }
+  sleep_->done.notify_one();
 }
 
 void ThreadPool::run_share(int worker, Number number) {
@@ -172,15 +215,15 @@ void ThreadPool::dispatch(Call call, void* body, int tasks) {
   // Sequentially consistent against the worker's "sleepers_ += 1; test number": one of the two sees the other's write.
   job_.number.store(number);
   if (sleepers_.load() > 0) {
-    { const std::lock_guard lock(mutex_); }
-    wake_.notify_all();
+    { const std::lock_guard lock(sleep_->mutex); }
+    sleep_->wake.notify_all();
   }
   run_share(0, number);
   const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
   if (finished() || (may_spin() && spin(finished))) return;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(sleep_->mutex);
   caller_sleeps_.store(true);
-  done_.wait(lock, [this] { return pending_.load() == 0; });
+  sleep_->done.wait(lock, [this] { return pending_.load() == 0; });
   caller_sleeps_.store(false);
 }
 
@@ -190,9 +233,9 @@ void ThreadPool::work(int worker) {
   for (;;) {
     const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
     if (!moved() && !(may_spin() && spin(moved))) {
-      std::unique_lock lock(mutex_);
+      std::unique_lock lock(sleep_->mutex);
       sleepers_.fetch_add(1);
-      wake_.wait(lock, [&] { return job_.number.load().job != seen; });
+      sleep_->wake.wait(lock, [&] { return job_.number.load().job != seen; });
       sleepers_.fetch_sub(1);
     }
     const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker

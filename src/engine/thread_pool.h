@@ -35,6 +35,7 @@ struct CoreLoad {
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
 /// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left.
+/// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
   /// `threads` >= 1, the caller included. Fails with `usage` below 1 and with `io` when the system refuses a thread.
@@ -44,6 +45,10 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   [[nodiscard]] int size() const { return size_; }
+
+  /// Before `run`, in a process that may have been forked since the last: starts the workers again if they were left behind in the
+  /// parent. Cost: one load where nothing has to be done. Fails with `io` when the system refuses a thread.
+  [[nodiscard]] Status ready();
 
   /// The first task of worker i, of the `active` that have any.
   [[nodiscard]] static int first_task(int tasks, int i, int active) {
@@ -85,7 +90,17 @@ class ThreadPool {
     std::uint16_t begin = 0, end = 0;
   };
 
+  /// What workers and caller sleep on. Owned apart, because a forked child has to give up its copy: a mutex that a thread of the
+  /// parent held stays locked, and a condition variable waits in its destructor for sleepers that are gone.
+  struct Sleep {
+    std::mutex mutex;
+    std::condition_variable wake, done;
+  };
+
   explicit ThreadPool(int threads, std::shared_ptr<CoreLoad> load);
+  Status start_workers();
+  void give_up_workers();
+  void stop_workers();
   void dispatch(Call call, void* body, int tasks);
   void work(int worker);
   void run_share(int worker, Number number);
@@ -117,12 +132,12 @@ class ThreadPool {
 
   Job job_;
   alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
-  alignas(64) std::atomic<int> sleepers_{0};  ///< workers waiting in `wake_`
+  alignas(64) std::atomic<int> sleepers_{0};  ///< workers waiting in Sleep::wake
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stop_{false};
   std::unique_ptr<Share[]> shares_;
-  std::mutex mutex_;
-  std::condition_variable wake_, done_;
+  std::unique_ptr<Sleep> sleep_ = std::make_unique<Sleep>();
+  unsigned generation_;  ///< fork_generation() when the workers were started
 };
 
 }  // namespace octavo::engine

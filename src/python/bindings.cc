@@ -10,9 +10,46 @@
 
 #include "octavo/octavo.h"
 #include "python/arrays.h"
+#include "python/options.h"
+#include "python/watch.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+namespace octavo::python {
+
+std::string path_of(const nb::object& path) {
+  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
+}
+
+/// `options` as octavo/__init__.py has checked and completed them.
+BuildOptions options_of(const nb::dict& options) {
+  BuildOptions o;
+  o.device = nb::cast<std::string>(options["device"]);
+  o.shapes = nb::cast<std::map<std::string, Shape>>(options["shapes"]);
+  for (const auto& [name, p] : nb::cast<std::map<std::string, std::vector<Shape>>>(options["profiles"]))
+    o.profiles[name] = {p.at(0), p.at(1), p.at(2)};
+  o.threads = nb::cast<int>(options["threads"]);
+  o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
+  for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
+  o.effort = nb::cast<int>(options["effort"]);
+  o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
+  o.strict_timing = nb::cast<bool>(options["strict_timing"]);
+  const nb::object calibration = options["calibration"];
+  if (nb::isinstance<nb::dict>(calibration)) {
+    for (const auto& [tensor, amax] : nb::cast<std::map<std::string, double>>(calibration))
+      o.ranges[tensor] = static_cast<float>(amax / 127.0);
+  } else if (!calibration.is_none()) {
+    o.ranges = read_calibration(path_of(calibration));
+  }
+  o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
+  o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
+  if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
+  if (!options["max_error"].is_none()) o.max_error = nb::cast<double>(options["max_error"]);
+  return o;
+}
+
+}  // namespace octavo::python
 
 namespace {
 
@@ -21,10 +58,32 @@ using octavo::DType;
 using octavo::Engine;
 using octavo::Exception;
 
+/// Inputs by name: a mapping; a list or tuple in the order of the model's inputs; or the array of the only one.
+nb::dict by_name(const nb::object& inputs, const std::vector<octavo::TensorInfo>& wanted) {
+  if (nb::hasattr(inputs, "keys")) return nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(inputs));
+  const bool several = nb::isinstance<nb::list>(inputs) || nb::isinstance<nb::tuple>(inputs);
+  const std::size_t count = several ? nb::len(inputs) : 1;
+  const bool array =
+      nb::hasattr(inputs, "__array__") || nb::hasattr(inputs, "__dlpack__") || nb::hasattr(inputs, "__array_interface__");
+  if (!several && !array) {
+    bad_input("run: inputs are {name: array}, a list of arrays in the model's order, or one array; this is a " +
+              nb::cast<std::string>(inputs.type().attr("__name__")));
+  }
+  if (count != wanted.size()) {
+    std::string names;
+    for (const auto& w : wanted) names += (names.empty() ? "\"" : "\", \"") + w.name;
+    bad_input("run: " + std::to_string(count) + (count == 1 ? " array" : " arrays") + " given, the model has " +
+              std::to_string(wanted.size()) + (wanted.size() == 1 ? " input: " : " inputs: ") + names + "\"");
+  }
+  nb::dict given;
+  for (std::size_t i = 0; i < count; ++i) given[wanted[i].name.c_str()] = several ? nb::object(inputs[i]) : inputs;
+  return given;
+}
+
 nb::dict run(const Engine& engine, const nb::object& inputs) {
   const nb::object numpy = nb::module_::import_("numpy");
-  const nb::dict given = nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(inputs));
   const std::vector<octavo::TensorInfo> wanted = engine.inputs();
+  const nb::dict given = by_name(inputs, wanted);
   std::vector<Held> held(wanted.size());
   std::map<std::string, octavo::Shape> shapes;
   std::vector<const void*> in;
@@ -54,10 +113,7 @@ nb::dict run(const Engine& engine, const nb::object& inputs) {
     }
   }
   std::optional<Engine> bound;
-  {
-    const nb::gil_scoped_release release;  // building for new shapes takes seconds
-    bound = engine.open() ? engine.at(shapes) : engine;
-  }
+  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes); }) : engine;  // building takes seconds
   const std::vector<octavo::TensorInfo> results = bound->outputs();
   std::vector<Made> made(results.size());
   std::vector<void*> out;
@@ -147,48 +203,15 @@ nb::list layers(const Engine& engine) {
   return out;
 }
 
-std::string path_of(const nb::object& path) {
-  return nb::cast<std::string>(nb::module_::import_("os").attr("fsdecode")(path));
-}
-
-/// `options` as octavo/__init__.py has checked and completed them.
-octavo::BuildOptions options_of(const nb::dict& options) {
-  octavo::BuildOptions o;
-  o.device = nb::cast<std::string>(options["device"]);
-  o.shapes = nb::cast<std::map<std::string, octavo::Shape>>(options["shapes"]);
-  for (const auto& [name, p] : nb::cast<std::map<std::string, std::vector<octavo::Shape>>>(options["profiles"]))
-    o.profiles[name] = {p.at(0), p.at(1), p.at(2)};
-  o.threads = nb::cast<int>(options["threads"]);
-  o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
-  for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
-  o.effort = nb::cast<int>(options["effort"]);
-  o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
-  o.strict_timing = nb::cast<bool>(options["strict_timing"]);
-  const nb::object calibration = options["calibration"];
-  if (nb::isinstance<nb::dict>(calibration)) {
-    for (const auto& [tensor, amax] : nb::cast<std::map<std::string, double>>(calibration))
-      o.ranges[tensor] = static_cast<float>(amax / 127.0);
-  } else if (!calibration.is_none()) {
-    o.ranges = octavo::read_calibration(path_of(calibration));
-  }
-  o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
-  o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
-  if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);
-  if (!options["max_error"].is_none()) o.max_error = nb::cast<double>(options["max_error"]);
-  return o;
-}
-
 Engine build_file(const std::string& path, const nb::dict& given) {
   const octavo::BuildOptions options = options_of(given);
-  const nb::gil_scoped_release release;
-  return Engine::build(path, options);
+  return Watch(given["progress"]).over([&] { return Engine::build(path, options); });
 }
 
 Engine build_bytes(const nb::bytes& model, const nb::dict& given) {
   const octavo::BuildOptions options = options_of(given);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
-  const nb::gil_scoped_release release;
-  return Engine::build(bytes, options);
+  return Watch(given["progress"]).over([&] { return Engine::build(bytes, options); });
 }
 
 nb::list findings(const std::vector<octavo::Finding>& found) {
@@ -225,15 +248,21 @@ nb::list doctor_bytes(const nb::bytes& model, const std::string& calibration, co
 }
 
 Engine load(const nb::object& path, std::optional<int> threads) {
-  const std::string name = path_of(path);
   if (threads && *threads < 1)
     throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  if (nb::isinstance<nb::bytes>(path) || PyByteArray_Check(path.ptr()) || PyMemoryView_Check(path.ptr())) {
+    const nb::bytes data = nb::bytes(path);
+    const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data.c_str()), data.size());
+    const nb::gil_scoped_release release;
+    return Engine::load(bytes, threads.value_or(0));
+  }
+  const std::string name = path_of(path);
   const nb::gil_scoped_release release;
   return Engine::load(name, threads.value_or(0));
 }
 
 constexpr const char* kLoadDoc =
-    "Loads an engine file that Engine.save wrote. The file is mapped, not read, and checked whole.\n\n"
+    "Loads an engine: a path of a file that Engine.save wrote (it is mapped, not read), or its bytes. Checked whole.\n\n"
     "threads: threads to run with; None: as many as it was built for, at most the cores of this machine.\n"
     "Raises FileError; EngineFileError (damaged, foreign, other version); UnsupportedError (the processor lacks something).";
 
@@ -262,7 +291,8 @@ NB_MODULE(_octavo, m) {
       "A compiled model. Immutable: any number of Python threads may run it at once.\n\nMake one with octavo.build or octavo.load.")
       .def("run", &run, "inputs"_a,
            "Runs the model: {input name: array} -> {output name: numpy.ndarray}.\n\n"
-           "inputs    every input of the model, as anything numpy.asarray or numpy.from_dlpack takes. C-contiguous arrays of the "
+           "inputs    {name: array}, a list of arrays in the model's order, or the array of the only input: every input of the "
+           "model, as anything numpy.asarray or numpy.from_dlpack takes. C-contiguous arrays of the "
            "right dtype are used "
            "in place; others\n"
            "          are copied first. dtypes are never converted.\n"
@@ -275,8 +305,7 @@ NB_MODULE(_octavo, m) {
       .def(
           "at",
           [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes) {
-            const nb::gil_scoped_release release;
-            return e.at(shapes);
+            return Watch(nb::none()).over([&] { return e.at(shapes); });
           },
           "shapes"_a,
           "The engine for these input shapes, {name: shape}; builds it when it is new. Raises InputError, and what build raises.")
@@ -308,6 +337,33 @@ NB_MODULE(_octavo, m) {
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")
       .def_prop_ro("device", &Engine::device, "\"cpu\", \"cuda\" or \"reference\".")
+      .def_prop_ro("notes", &Engine::notes,
+                   "What `octavo build` stored beside the plan, {str: str}: \"preprocess\" is how pictures become inputs, as JSON.")
+      .def("explain", &Engine::explain, "json"_a = false, "The plan as `octavo explain` prints it: a line a layer, or JSON.")
+      .def(
+          "tobytes",
+          [](const Engine& e) {
+            std::vector<std::byte> bytes;
+            {
+              const nb::gil_scoped_release release;
+              bytes = e.bytes();
+            }
+            return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          },
+          "What save writes, as bytes: octavo.load takes them.")
+      .def(
+          "close", &Engine::trim,
+          "Gives back the memory and threads that runs keep for the next one. The engine stays usable. `with` calls it at its end.")
+      .def("__enter__", [](nb::object self) { return self; })
+      .def(
+          "__exit__", [](const Engine& e, const nb::object&, const nb::object&, const nb::object&) { e.trim(); },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def("__reduce__",
+           [](nb::object self) {  // pickled as the engine's bytes
+             const int threads = nb::cast<const Engine&>(self).threads();
+             return nb::make_tuple(nb::module_::import_("octavo").attr("load"), nb::make_tuple(self.attr("tobytes")(), threads));
+           })
+      .def("_repr_html_", [](nb::object self) { return nb::module_::import_("octavo._html").attr("table")(self); })
       .def("__repr__", [](const Engine& e) {
         std::string text = "<octavo.Engine on " + e.device() + ":";
         for (const octavo::TensorInfo& t : e.inputs()) text += " " + t.name + " " + numpy_name(t.dtype) + shape_text(t.shape);
@@ -319,4 +375,5 @@ NB_MODULE(_octavo, m) {
   m.def("_build_bytes", &build_bytes);
   m.def("_doctor_file", &doctor_file);
   m.def("_doctor_bytes", &doctor_bytes);
+  add_tools(m);
 }

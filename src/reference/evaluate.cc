@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/task.h"
 #include "reference/detail.h"
 
 namespace octavo::reference {
@@ -113,6 +114,7 @@ Result<Tensors> walk(const ir::Graph& g, const ir::Grids& grids, std::vector<Ten
       have[idx(n.outputs[0])] = constant_value(g, n.outputs[0]);
       continue;
     }
+    OCTAVO_CHECK(check_cancelled());
     Tensors inputs;
     for (const ir::ValueId v : n.inputs) inputs.push_back(v == ir::kNone ? Tensor{} : have[idx(v)]);
     OCTAVO_TRY(Tensors results, evaluate_node(g, grids, id, inputs));

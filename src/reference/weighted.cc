@@ -1,10 +1,13 @@
 // conv, conv_transpose, gemm: exact integers where classify_anchor says so, fp32 in row-major order otherwise.
 //
-//   integer  acc = sum (x - zx) * (w - zw[o]) (+ bias codes);   y = fma(float(acc), fl(sx * sw[o]), bias[o]), or the product
-//   without bias float    acc = fma(x, w, acc) over (input channel, taps) in row-major order, from 0;   y = acc + bias[o]
+//   integer  acc = sum (x - zx) * (w - zw[o]) (+ bias codes);
+//            y = fma(float(acc), fl(sx * sw[o]), bias[o]), or the product where there is no bias
+//   float    acc = fma(x, w, acc) over (input channel, taps) in row-major order, from 0;   y = acc + bias[o]
+//
 // Elements in padding take no part: they contribute exactly 0.
 #include <limits>
 
+#include "base/task.h"
 #include "reference/detail.h"
 #include "reference/inner_loops.h"
 
@@ -145,6 +148,7 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
   std::vector<float> y(idx(ir::count(a.out().shape)));
   for (std::int64_t n = 0; n < geo.batch; ++n) {
     for (std::int64_t p = 0; p < geo.out_positions; ++p) {
+      OCTAVO_CHECK(check_cancelled());
       for (std::int64_t o = 0; o < geo.out_channels; ++o) {
         std::int64_t acc = bias_codes.empty() ? 0 : bias_codes[idx(o)];
         for (const auto& [tap, at] : geo.reads[idx(p)]) {
@@ -165,7 +169,7 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
   return Tensors{from_floats(y, a.out())};
 }
 
-Tensors real(const Args& a) {
+Result<Tensors> real(const Args& a) {
   const Geometry geo = geometry_of(a);
   const std::vector<float> x = floats(a.in[0]), given = floats(a.in[1]);
   const std::int64_t depth = geo.group_in(), width = geo.group_out();
@@ -181,6 +185,7 @@ Tensors real(const Args& a) {
   std::vector<float> y(idx(ir::count(a.out().shape))), acc(idx(width));
   for (std::int64_t n = 0; n < geo.batch; ++n) {
     for (std::int64_t p = 0; p < geo.out_positions; ++p) {
+      OCTAVO_CHECK(check_cancelled());
       for (std::int64_t group = 0; group < geo.group; ++group) {
         std::fill(acc.begin(), acc.end(), 0.0F);
         for (std::int64_t c = 0; c < depth; ++c) {
@@ -197,14 +202,14 @@ Tensors real(const Args& a) {
       }
     }
   }
-  return {from_floats(y, a.out())};
+  return Tensors{from_floats(y, a.out())};
 }
 
 }  // namespace
 
 Result<Tensors> eval_weighted(const Args& a) {
   const ir::IntegerAnchor kind = ir::classify_anchor(a.g, a.grids, a.id);
-  return kind.integer ? integer(a, kind) : Result<Tensors>(real(a));
+  return kind.integer ? integer(a, kind) : real(a);
 }
 
 Result<Tensors> eval_matmul(const Args& a) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/machine.h"
+#include "base/task.h"
 #include "engine/engine.h"
 #include "region/handed_on.h"
 #include "tune/activations.h"
@@ -55,6 +56,7 @@ class Runner {
 
   /// Seconds of one run.
   Result<double> run() {
+    OCTAVO_CHECK(check_cancelled());
     const auto start = Clock::now();
     OCTAVO_CHECK(context_->run(in_, out_));
     return std::chrono::duration<double>(Clock::now() - start).count();

@@ -159,9 +159,23 @@ TEST_F(WriteFile, PathsThatCannotBe) {
   refused(path_ + "/below", "no temporary file can be made");
   refused((folder_ / "absent/file").string(), "No such file or directory (errno 2)");
   refused(folder_.string(), "not a regular file");
-  refused("/dev/null", "not a regular file");
   refused("", "cannot write");
   refused((folder_ / std::string(300, 'n')).string(), "(errno 36)");
+}
+
+TEST_F(WriteFile, DevicesAreWrittenToAsTheyAre) {
+  EXPECT_TRUE(write_file("/dev/null", std::string_view("new")));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  expect_refused(write_file("/dev/full", std::string_view("new")), "/dev/full", "No space left on device");
+}
+
+TEST_F(WriteFile, WhatCannotBeWrittenIsKnownBefore) {
+  EXPECT_TRUE(check_writable(path_));
+  EXPECT_TRUE(check_writable("/dev/stdout"));
+  expect_refused(check_writable((folder_ / "absent/file").string()), (folder_ / "absent/file").string(),
+                 "No such file or directory");
+  expect_refused(check_writable(path_ + "/below"), path_ + "/below", "is not a folder");
+  expect_refused(check_writable(folder_.string()), folder_.string(), "it is a folder");
 }
 
 TEST_F(WriteFile, TheLongestNameThatTheSystemTakes) {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 
+#include "base/read_file.h"
 #include "base/write_file.h"
 #include "onnx/import/import.h"
 #include "onnx/model/tensor_proto.h"
@@ -25,9 +26,9 @@ std::int32_t type_of(ir::DType t) {
 
 Result<Editor> Editor::open(const std::string& path) {
   Editor e;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: cannot open it", path));
-  if (!e.model_.ParseFromIstream(&in) || !e.model_.has_graph())
+  OCTAVO_TRY(const auto bytes, read_file(path, "model"));
+  if (bytes.size() > std::numeric_limits<int>::max() || !e.model_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      !e.model_.has_graph())
     return fail(ErrorKind::bad_model, fmt::format("reading {}: not a whole ONNX model", path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
   for (pb::TensorProto& t : *e.graph().mutable_initializer()) {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
+
+#include "base/task.h"
 
 namespace octavo::plan {
 namespace {
@@ -20,12 +23,14 @@ double weight(const ErrorUnit& u) {
 Result<ErrorLimit> limit_error(std::vector<ErrorUnit>& units, double limit,
                                const std::function<Result<double>(const std::set<std::string>&)>& error) {
   ErrorLimit out;
-  const auto evaluate = [&](const auto& in_float) {
+  const int most = 2 * static_cast<int>(units.size()) + std::bit_width(units.size()) + 3;
+  const auto evaluate = [&](const auto& in_float) -> Result<double> {
     std::set<std::string> nodes;
     for (std::size_t i = 0; i < units.size(); ++i) {
       if (in_float(i)) nodes.insert(units[i].nodes.begin(), units[i].nodes.end());
     }
     ++out.evaluations;
+    OCTAVO_CHECK(begin_step(fmt::format("max error: evaluation {} of at most {}", out.evaluations, most)));
     return error(nodes);
   };
   OCTAVO_TRY(out.before, evaluate([](std::size_t) { return false; }));

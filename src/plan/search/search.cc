@@ -1,10 +1,13 @@
 #include "plan/search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
 
+#include "base/task.h"
 #include "plan/candidates/merge.h"
 #include "plan/candidates/registry.h"
 #include "plan/search/margins.h"
@@ -54,8 +57,10 @@ class Search {
     OCTAVO_TRY(base_, pricer_.price(out.defaults.plan));
     out.default_seconds = out.best_seconds = total(base_);
     choices_ = find_choices(out.defaults, defaults_, options_);
-    const std::size_t limit = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
-    for (std::size_t i = 0; i < std::min(limit, choices_.size()); ++i) {
+    const std::size_t most = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
+    const std::size_t limit = std::min(most, choices_.size());
+    for (std::size_t i = 0; i < limit; ++i) {
+      OCTAVO_CHECK(begin_step(fmt::format("plan: choice {} of {}", i + 1, limit)));
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
     }
     OCTAVO_TRY(const Picks picks, options_.effort == 2 ? greedy() : by_components());

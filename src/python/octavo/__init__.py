@@ -5,20 +5,36 @@
 >>> logits = engine.run({"input": np.zeros((1, 3, 224, 224), np.float32)})["output"]
 >>> for layer in engine.layers:
 ...     print(layer["name"], layer["precision"], layer["tactic"], layer["reason"])
+
+Scripts written for ONNX Runtime run with one changed import: `import octavo as onnxruntime` (docs/from-trtexec.md).
 """
 import os as _os
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union, cast
 
-from ._errors import (EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
-from ._octavo import SCHEMA, Engine, __version__, _build_bytes, _build_file, _doctor_bytes, _doctor_file, load
+from ._errors import (CancelledError, EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
+from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
+                      load)
+from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ProfileResult, RegionCheck, TensorInfo
+from .onnxruntime import (ExecutionMode, GraphOptimizationLevel, InferenceSession, OrtValue, RunOptions, SessionOptions,
+                          get_available_providers, get_device)
 
-__all__ = ["Engine", "build", "doctor", "load", "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError",
-           "FileError", "InternalError", "SCHEMA", "__version__"]
+__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "preprocess", "doctor",
+           "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError", "CancelledError",
+           "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ProfileResult", "RegionCheck", "TensorInfo",
+           "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",
+           "get_device", "SCHEMA", "__version__"]
 
-_OPTIONS = {"default_batch", "disable", "effort", "timing_cache", "strict_timing", "calibration", "precision", "allowed", "bindings",
-            "max_error", "profiles"}
+_Path = Union[str, "_os.PathLike[str]"]
+_Shape = Sequence[int]
 
 
-def build(model, device="cpu", shapes=None, threads=None, **options):
+def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]] = None, threads: Optional[int] = None, *,
+          default_batch: int = 0, profiles: Optional[Mapping[str, Tuple[_Shape, _Shape, _Shape]]] = None,
+          disable: Optional[Iterable[str]] = None, effort: Optional[int] = None, timing_cache: Optional[_Path] = None,
+          strict_timing: bool = False, calibration: Union[_Path, Mapping[str, float], None] = None,
+          precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
+          max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
+          progress: Optional[Callable[[str], Any]] = None) -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -26,59 +42,31 @@ def build(model, device="cpu", shapes=None, threads=None, **options):
     shapes    {input name: sequence of int} for symbolic dimensions. Inputs left open are bound by the arrays of the first run; each
               new set of shapes is then built once and kept.
     threads   threads to plan for and to run with; None: every core this process may use.
-    options   default_batch=n: a symbolic first dimension that `shapes` leaves open becomes n.
-              profiles={input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
+    default_batch  a symbolic first dimension that `shapes` leaves open becomes this.
+    profiles  {input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
               the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
-              disable=[names]: laws, rules and fusions to leave out.
-              effort=0..5: how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
-              timing_cache=path: measured times are read from there and added; strict_timing=True: a time it lacks is an error.
-              calibration=path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit
-              int8 in a float model. precision={pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or a list of such
-              pairs: the first that matches counts. allowed={"int8", "float32"}: types that layers may take; "bfloat16" too where the
-              processor has it (docs/implicit.md). max_error=x: layers stay float32 until the estimated error is at most x of an
-              output's largest magnitude; slow on large networks.
-              bindings={input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
+    disable   names of laws, rules and fusions to leave out.
+    effort    0 to 5, how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
+    timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
+    calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit int8 in a
+              float model.
+    precision {pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or such pairs: the first that matches counts.
+    allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
+    max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
+              networks.
+    bindings  {input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
               the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
+    progress  function(step): called with what is being done ("plan: candidate 3 of 96") when that changes; returning False raises
+              CancelledError.
 
-    Takes seconds; other Python threads run meanwhile. Raises UsageError, ModelError, UnsupportedError, FileError; TypeError for
-    an unknown option.
+    Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
-    unknown = sorted(set(options) - _OPTIONS)
-    if unknown:
-        raise TypeError(f"octavo.build: no option {unknown[0]!r}; the options are {', '.join(sorted(_OPTIONS))}")
-    disable = options.get("disable") or []
-    if isinstance(disable, str):
-        raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
-    shape_map = {str(name): [int(d) for d in shape] for name, shape in (shapes or {}).items()}
-    profiles = {str(name): [[int(d) for d in shape] for shape in given] for name, given in (options.get("profiles") or {}).items()}
-    for name, given in profiles.items():
-        if len(given) != 3:
-            raise UsageError(f"profiles: {name!r} has {len(given)} shapes, needs three: min, opt, max")
-    calibration, precision, allowed = options.get("calibration"), options.get("precision") or [], options.get("allowed")
-    if calibration is not None and hasattr(calibration, "items"):
-        calibration = {str(tensor): float(amax) for tensor, amax in calibration.items()}
-        wrong = sorted(tensor for tensor, amax in calibration.items() if not amax >= 0)
-        if wrong:
-            raise UsageError(f"calibration: the range of {wrong[0]!r} is {calibration[wrong[0]]}, must not be negative")
-    elif calibration is not None:
-        calibration = _os.fspath(calibration)
-    if isinstance(precision, str) or isinstance(allowed, str):
-        raise TypeError("octavo.build: precision is {pattern: type}, allowed is a set of types; neither is a string")
-    rules = precision.items() if hasattr(precision, "items") else precision
-    effort = options.get("effort")
-    arguments = {
-        "device": str(device), "shapes": shape_map, "profiles": profiles, "threads": _thread_count(threads),
-        "default_batch": int(options.get("default_batch") or 0), "disable": list(disable),
-        "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(options.get("timing_cache") or ""),
-        "strict_timing": bool(options.get("strict_timing")), "calibration": calibration,
-        "precision": [(str(pattern), str(kind)) for pattern, kind in rules], "allowed": None if allowed is None else set(allowed),
-        "max_error": None if options.get("max_error") is None else float(options["max_error"]),
-        "bindings": {str(name): str(text) for name, text in (options.get("bindings") or {}).items()},
-    }
-    return _with(model, _build_file, _build_bytes)(arguments)
+    return cast(Engine, _with(model, _build_file, _build_bytes)(_build_options(
+        device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision, allowed,
+        max_error, bindings, progress)))
 
 
-def doctor(model, calibration=None, minmax=None):
+def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
     """The numbers of an ONNX model that mislead, as `octavo doctor` finds them (docs/doctor.md): a list of dicts, errors first.
 
     model         as for build. Nothing is built: shapes need not be known, and models that build refuses are looked at too.
@@ -89,10 +77,190 @@ def doctor(model, calibration=None, minmax=None):
 
     Raises FileError; ModelError for what is no ONNX file; UsageError and InputError about the tables.
     """
-    return _with(model, _doctor_file, _doctor_bytes)(*(_os.fspath(table or "") for table in (calibration, minmax)))
+    found = _with(model, _doctor_file, _doctor_bytes)(*(_os.fspath(table or "") for table in (calibration, minmax)))
+    return cast(List[Finding], found)
 
 
-def _with(model, of_file, of_bytes):
+def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1, **options: Any) -> CheckReport:
+    """Builds a model and judges every layer against the reference, fed with the engine's own inputs: 8-bit results must be equal.
+
+    model     as for build; engines hold no graph to compare with.
+    inputs    {name: array}; None: random ones from `seed`.
+    options   those of build. An open batch becomes 1.
+    returns   {"ok", "first_divergence": text or None, "regions": one dict each}. Seconds to minutes: the reference is slow.
+
+    Raises what build raises; InputError.
+    """
+    made = _build_options(**{**_DEFAULTS, **_known(options)})
+    if not isinstance(model, (bytes, bytearray, memoryview)) and not hasattr(model, "SerializeToString"):
+        return cast(CheckReport, _check(_os.fspath(model), made, None if inputs is None else dict(inputs), seed))
+    data = model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
+    return cast(CheckReport, _check(data, made, None if inputs is None else dict(inputs), seed))
+
+
+def bench(engine: Engine, seconds: float = 1.0, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> BenchResult:
+    """Times whole runs of an engine for so many seconds, after a tenth of that as a warm-up; random inputs unless some are given."""
+    return cast(BenchResult, _bench(engine, _inputs_of(engine, inputs), float(seconds), _thread_count(threads)))
+
+
+def profile(engine: Engine, runs: int = 50, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> ProfileResult:
+    """Times each layer of an engine, in the order of execution: {"median_ms", "min_ms", "layers": [{"name", "median_ms", "share"}]}."""
+    times = _profile(engine, _inputs_of(engine, inputs), int(runs), _thread_count(threads))
+    whole = sum(times["layers_ms"]) or 1.0
+    layers: List[LayerTime] = [
+        {"name": layer["name"], "tactic": layer["tactic"], "precision": layer["precision"], "median_ms": t, "share": t / whole}
+        for layer, t in zip(engine.layers, times["layers_ms"])]
+    return {"median_ms": times["median_ms"], "min_ms": times["min_ms"], "layers": layers}
+
+
+def explain(model: Any, json: bool = False, **options: Any) -> str:
+    """The plan of an engine, or of a model built with `options` (those of build; an open batch becomes 1), as `octavo explain` prints it."""
+    if isinstance(model, Engine):
+        return model.explain(json)
+    options.setdefault("default_batch", 1)
+    return build(model, **options).explain(json)
+
+
+def preprocess(picture: Any, engine: Optional[Engine] = None, *, input: Optional[str] = None, shape: Optional[_Shape] = None,
+               dtype: str = "float32", preset: Optional[str] = None, resize: Union[str, int, _Shape, None] = None,
+               crop: Union[str, int, _Shape, None] = None, letterbox: Optional[int] = None, scale: Union[str, float, None] = None,
+               mean: Union[str, float, Sequence[float], None] = None, std: Union[str, float, Sequence[float], None] = None, bgr: bool = False,
+               layout: Optional[str] = None) -> Any:
+    """A picture as a model's input, computed exactly as `octavo run` does.
+
+    picture   path of a JPEG or PNG file, its bytes, a PIL image, or uint8 pixels (height, width[, 1 or 3]).
+    engine    gives shape and dtype (of `input`; None: its only input that takes pictures) and what `octavo build --preset` stored;
+              else say `shape` and `dtype`. A batch above 1 becomes 1: stack pictures with numpy.concatenate.
+    preset    "torch", "tf", "caffe", "cifar" or "yolox"; the other arguments change it: resize=256 or (256, 320), crop, letterbox=114,
+              (x * scale - mean) / std, bgr, layout "nchw" or "nhwc".
+
+    Raises InputError, UsageError, FileError.
+    """
+    stored = ""
+    if engine is not None:
+        candidates = [t for t in engine.inputs if (t["name"] == input if input is not None else len(t["shape"]) in (3, 4))]
+        if len(candidates) != 1:
+            raise UsageError(f"preprocess: {len(candidates)} inputs could take the picture; name one: input="
+                             f"{' or '.join(repr(t['name']) for t in engine.inputs)}")
+        info = candidates[0]
+        shape = [1 if d is None else d for d in info["shape"]] if shape is None else shape
+        dtype = info["dtype"]
+        stored = "" if engine.open else engine.notes.get("preprocess", "")
+    if shape is None:
+        raise UsageError("preprocess: give an engine, or the shape of the input")
+    dims = [int(d) for d in shape]
+    if len(dims) == 4:
+        dims[0] = 1
+    recipe = {"preset": preset, "resize": _size(resize), "crop": _size(crop), "letterbox": letterbox, "scale": scale, "mean": _numbers(mean),
+              "std": _numbers(std), "layout": layout}
+    what = "the picture"
+    if isinstance(picture, (str, _os.PathLike)):
+        what = f'"{_os.fspath(picture)}"'
+        try:
+            with open(picture, "rb") as file:
+                picture = file.read()
+        except OSError as e:
+            raise FileError(f"cannot read {what}: {e.strerror}") from e
+    elif isinstance(picture, (bytearray, memoryview)):
+        picture = bytes(picture)
+    elif not isinstance(picture, bytes):
+        import numpy
+        if hasattr(picture, "convert") and hasattr(picture, "mode"):  # a PIL image
+            picture = picture.convert("L" if picture.mode in ("1", "L") else "RGB")
+        picture = numpy.asarray(picture)
+    return _preprocess(picture, what, dims, dtype, {k: str(v) for k, v in recipe.items() if v is not None}, bool(bgr), stored)
+
+
+def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
+                   effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
+                   max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any) -> Dict[str, Any]:
+    """The options as the compiled module takes them."""
+    if isinstance(disable, str):
+        raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
+    profile_map = {str(name): [_shape(f"profiles[{name!r}]", shape) for shape in given] for name, given in (profiles or {}).items()}
+    for name, given in profile_map.items():
+        if len(given) != 3:
+            raise UsageError(f"profiles: {name!r} has {len(given)} shapes, needs three: min, opt, max")
+    if shapes is not None and not hasattr(shapes, "items"):
+        raise UsageError(f"shapes is {{input name: shape}}, as {{'image': (1, 3, 224, 224)}}; this is a {type(shapes).__name__}")
+    if calibration is not None and hasattr(calibration, "items"):
+        calibration = {str(tensor): float(amax) for tensor, amax in calibration.items()}
+        wrong = sorted(tensor for tensor, amax in calibration.items() if not amax >= 0)
+        if wrong:
+            raise UsageError(f"calibration: the range of {wrong[0]!r} is {calibration[wrong[0]]}, must not be negative")
+    elif calibration is not None:
+        calibration = _os.fspath(calibration)
+    if isinstance(precision, str) or isinstance(allowed, str):
+        raise TypeError("octavo.build: precision is {pattern: type}, allowed is a set of types; neither is a string")
+    if progress is not None and not callable(progress):
+        raise TypeError("octavo.build: progress is a function of one argument, the step")
+    rules = precision.items() if hasattr(precision, "items") else precision or []
+    return {
+        "device": str(device), "shapes": {str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in (shapes or {}).items()},
+        "profiles": profile_map, "threads": _thread_count(threads), "default_batch": int(default_batch or 0), "disable": list(disable or []),
+        "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
+        "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
+        "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
+        "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress,
+    }
+
+
+_DEFAULTS: Dict[str, Any] = {
+    "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
+    "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None}
+
+
+def _known(options: Dict[str, Any]) -> Dict[str, Any]:
+    for name in options:
+        if name not in _DEFAULTS:
+            raise TypeError(f"no option {name!r}; the options are {', '.join(sorted(_DEFAULTS))}")
+    return options
+
+
+def _shape(what: str, shape: Any) -> List[int]:
+    try:
+        return [int(d) for d in shape]
+    except (TypeError, ValueError):
+        raise UsageError(f"{what} is {shape!r}, not a sequence of integers such as (1, 3, 224, 224)") from None
+
+
+def _size(value: Any) -> Optional[str]:
+    return value if value is None or isinstance(value, str) else "x".join(str(int(v)) for v in ([value] if isinstance(value, int) else value))
+
+
+def _numbers(value: Any) -> Optional[str]:
+    if value is None or isinstance(value, str):
+        return value
+    return ",".join(repr(float(v)) for v in ([value] if isinstance(value, (int, float)) else value))
+
+
+def _inputs_of(engine: Engine, inputs: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """The arrays that were given, or random ones: uniform in -1..1, all codes of 8-bit types, zeros of others."""
+    import numpy
+    if engine.open:
+        raise UsageError("the engine's shapes are open: build with shapes= or default_batch=1, or take engine.at({name: shape})")
+    random = numpy.random.default_rng(1)
+    made: Dict[str, Any] = {}
+    for info in engine.inputs:
+        name, shape, dtype = info["name"], [int(d or 0) for d in info["shape"]], info["dtype"]
+        if inputs is not None:
+            if name not in inputs:
+                raise InputError(f"input {name!r} is missing; it wants {dtype} {tuple(shape)}")
+            made[name] = inputs[name]
+        elif dtype in ("float32", "float64", "float16"):
+            made[name] = random.uniform(-1, 1, shape).astype(dtype)
+        elif dtype in ("int8", "uint8"):
+            made[name] = random.integers(numpy.iinfo(dtype).min, numpy.iinfo(dtype).max + 1, shape).astype(dtype)
+        else:
+            try:
+                made[name] = numpy.zeros(shape, dtype)
+            except TypeError:  # ml_dtypes' types have names that NumPy knows only with it
+                import importlib
+                made[name] = numpy.zeros(shape, getattr(importlib.import_module("ml_dtypes"), dtype))
+    return made
+
+
+def _with(model: Any, of_file: Callable[..., Any], of_bytes: Callable[..., Any]) -> Callable[..., Any]:
     """The function for what `model` is, bound to it."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return lambda *rest: of_bytes(bytes(model), *rest)
@@ -101,7 +269,7 @@ def _with(model, of_file, of_bytes):
     return lambda *rest: of_file(_os.fspath(model), *rest)
 
 
-def _thread_count(threads):
+def _thread_count(threads: Optional[int]) -> int:
     if threads is None:
         return 0
     if int(threads) < 1:

@@ -33,5 +33,9 @@ class InternalError(Error, RuntimeError):
     """A mistake of octavo's own; please report it."""
 
 
+class CancelledError(Error, RuntimeError):
+    """The progress callback returned False."""
+
+
 # In the order of octavo::Exception::Kind.
-BY_KIND = (UsageError, ModelError, UnsupportedError, InputError, EngineFileError, FileError, InternalError)
+BY_KIND = (UsageError, ModelError, UnsupportedError, InputError, EngineFileError, FileError, InternalError, CancelledError)

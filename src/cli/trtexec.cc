@@ -1,0 +1,211 @@
+#include "cli/trtexec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace octavo::cli {
+namespace {
+
+using enum TrtexecValue;
+using Phase = TrtexecPhase;
+using enum TrtexecTake;
+
+constexpr auto kOptions = std::to_array<TrtexecOption>({
+#define TRTEXEC(name, value, phase, take, becomes_text, text) {name, value, TrtexecPhase::phase, take, becomes_text, text},
+#include "cli/trtexec.def"
+});
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// "name:type,*:type" -> --precision=name=type...; the rule for everything else goes last, because the first that matches counts.
+Result<std::vector<std::string>> precisions(const std::string& value) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTypes = {
+      {{"fp32", "float32"}, {"fp16", "float32"}, {"bf16", "bfloat16"}, {"int8", "int8"}, {"float32", "float32"}}};
+  std::vector<std::string> rules, last;
+  for (const std::string& part : split(value, ',')) {
+    const std::size_t colon = part.rfind(':');
+    const std::string type = colon == std::string::npos ? "" : part.substr(colon + 1);
+    const auto known = std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& t) { return t.first == type; });
+    if (colon == std::string::npos || colon == 0 || known == kTypes.end()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--layerPrecisions: \"{}\" is not NAME:TYPE with a type of fp32, fp16, bf16 or int8\n"
+                              "  octavo's own spelling: --precision NAME=float32",
+                              part));
+    }
+    const std::string name = part.substr(0, colon);
+    (name == "*" ? last : rules).push_back(fmt::format("--precision={}={}", name, known->second));
+  }
+  rules.insert(rules.end(), last.begin(), last.end());
+  return rules;
+}
+
+Result<std::vector<std::string>> inputs(const std::string& value) {
+  std::vector<std::string> out;
+  for (const std::string& part : split(value, ',')) {
+    const std::size_t colon = part.find(':');
+    if (colon == std::string::npos || colon == 0)
+      return fail(ErrorKind::usage, fmt::format("--loadInputs: \"{}\" is not NAME:FILE", part));
+    out.push_back(fmt::format("--input={}={}", part.substr(0, colon), part.substr(colon + 1)));
+  }
+  return out;
+}
+
+/// Options whose meaning depends on their value.
+Result<std::vector<std::string>> special_case(const TrtexecOption& option, const std::string& argument, const std::string& value) {
+  const auto refused = [&]() -> Result<std::vector<std::string>> {
+    return fail(ErrorKind::usage, fmt::format("{} {}: {}", option.name, value, option.text));
+  };
+  const std::string_view name = option.name;
+  if (name == "--layerPrecisions" || name == "--layerPrecision") return precisions(value);
+  if (name == "--loadInputs") return inputs(value);
+  if (name == "--skipInference" || name == "--buildOnly") return std::vector<std::string>();
+  if (name == "--device") return is_number(value) ? std::vector<std::string>() : std::vector<std::string>{argument};
+  if (name == "--threads") return value.empty() ? std::vector<std::string>() : std::vector<std::string>{argument};
+  if (name == "--streams" || name == "--infStreams") return value == "1" ? Result<std::vector<std::string>>() : refused();
+  if (name == "--hardwareCompatibilityLevel") return value == "none" ? Result<std::vector<std::string>>() : refused();
+  return value == "0" ? Result<std::vector<std::string>>() : refused();  // --idleTime, --sleepTime
+}
+
+struct Argument {
+  const TrtexecOption* option = nullptr;  ///< null: not trtexec's
+  std::string whole, value;
+};
+
+/// "--x=v" and "--x v" as one; what follows an option without a value is another argument.
+std::vector<Argument> parse(const std::vector<std::string>& arguments) {
+  std::vector<Argument> out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& a = arguments[i];
+    Argument parsed{trtexec_option(a), a, ""};
+    const std::size_t equals = a.find('=');
+    if (parsed.option != nullptr && parsed.option->take != same) {
+      const bool apart = equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with('-') &&
+                         (parsed.option->value == needed || (parsed.option->value == optional && is_number(arguments[i + 1])));
+      if (equals != std::string::npos) parsed.value = a.substr(equals + 1);
+      if (apart) {
+        parsed.value = arguments[++i];
+        parsed.whole += "=" + parsed.value;
+      }
+    }
+    out.push_back(std::move(parsed));
+  }
+  return out;
+}
+
+Status translate(const Argument& argument, Translated& out) {
+  const TrtexecOption* option = argument.option;
+  if (option == nullptr || option->take == same) {
+    out.arguments.push_back(argument.whole);
+    return {};
+  }
+  if (option->take == refused)
+    return fail(ErrorKind::usage,
+                fmt::format("{} is an option of trtexec that octavo does not have: {}", option->name, option->text));
+  if (option->value == needed && argument.value.empty())
+    return fail(ErrorKind::usage, fmt::format("{}: a value is missing", option->name));
+  if (option->take == nothing) {
+    out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
+    return {};
+  }
+  std::vector<std::string> made;
+  if (option->take == becomes) {
+    made.push_back(std::string(option->becomes));
+    if (const std::size_t hole = made[0].find("{}"); hole != std::string::npos) made[0].replace(hole, 2, argument.value);
+  } else {
+    OCTAVO_TRY(made, special_case(*option, argument.whole, argument.value));
+  }
+  if (made.empty()) out.notes.push_back(fmt::format("{} has no effect: {}", option->name, option->text));
+  const bool changed = !made.empty() && made[0] != argument.whole;
+  if (changed) {
+    std::string text;
+    for (const std::string& m : made) text += " " + m;
+    out.notes.push_back(fmt::format("{} is taken as{}", argument.whole, text));
+  }
+  out.arguments.insert(out.arguments.end(), made.begin(), made.end());
+  return {};
+}
+
+}  // namespace
+
+std::span<const TrtexecOption> trtexec_options() {
+  return kOptions;
+}
+
+const TrtexecOption* trtexec_option(std::string_view argument) {
+  const std::string_view name = argument.substr(0, argument.find('='));
+  const auto found = std::find_if(kOptions.begin(), kOptions.end(), [&](const TrtexecOption& o) { return o.name == name; });
+  return found == kOptions.end() ? nullptr : &*found;
+}
+
+Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
+  Translated out;
+  for (const Argument& a : parse(arguments)) OCTAVO_CHECK(translate(a, out));
+  return out;
+}
+
+Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
+  std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
+  std::string model, engine, saved;
+  bool skip = false;
+  // Values of options that octavo has itself may stand apart: they follow their option into its command.
+  const Argument* before = nullptr;
+  const auto all = parse(arguments);
+  for (const Argument& a : all) {
+    const bool value_of_before = a.option == nullptr && before != nullptr && before->option != nullptr &&
+                                 before->option->value == needed && before->whole.find('=') == std::string::npos;
+    const TrtexecOption* option = value_of_before ? before->option : a.option;
+    const std::size_t equals = a.whole.find('=');
+    const std::string value = value_of_before ? a.whole : equals == std::string::npos ? "" : a.whole.substr(equals + 1);
+    before = &a;
+    const std::string_view name = option == nullptr ? std::string_view() : option->name;
+    if (name == "--onnx" || name == "--loadEngine" || name == "--saveEngine") {
+      if (!value.empty()) (name == "--onnx" ? model : name == "--loadEngine" ? engine : saved) = value;
+      continue;
+    }
+    if (name == "--skipInference" || name == "--buildOnly") {
+      skip = true;
+      continue;
+    }
+    both.push_back(a.whole);
+    const Phase phase = option == nullptr ? Phase::both : option->phase;
+    if (phase != Phase::run) build.push_back(a.whole);
+    if (phase != Phase::build) bench.push_back(a.whole);
+  }
+  if (model.empty() == engine.empty()) {
+    return fail(ErrorKind::usage,
+                "a call without a subcommand is taken as trtexec's, which needs --onnx=FILE or --loadEngine=FILE\n"
+                "  octavo's own: octavo build MODEL.onnx -o ENGINE; octavo bench ENGINE; octavo --help");
+  }
+  if (!engine.empty()) {
+    bench.insert(bench.begin() + 1, engine);
+    return std::vector{bench};
+  }
+  if (skip && saved.empty())
+    return fail(ErrorKind::usage, "--skipInference without --saveEngine: nothing would be left of the build");
+  if (!saved.empty()) {
+    build.insert(build.begin() + 1, {model, "-o", saved});
+    bench.insert(bench.begin() + 1, saved);
+    if (skip) return std::vector{build};
+    return std::vector{build, bench};
+  }
+  both.insert(both.begin() + 1, model);  // built and measured in one process
+  return std::vector{both};
+}
+
+}  // namespace octavo::cli

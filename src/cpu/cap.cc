@@ -1,0 +1,40 @@
+#include "cpu/cap.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "cpu/isa.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::string_view kNative = "native";
+constexpr const char* kVariable = "OCTAVO_CPU";
+
+}  // namespace
+
+Status set_cap(std::string_view name) {
+  if (name == kNative) {
+    ::unsetenv(kVariable);
+    return {};
+  }
+  const auto isa = find_isa(name);
+  if (!isa) return fail(ErrorKind::usage, fmt::format("--cpu {}: known are {}", name, known_caps()));
+  if (*isa > detected_isa()) {
+    return fail(ErrorKind::unsupported, fmt::format("--cpu {}: this processor has {}, and kernels are timed where they are built\n"
+                                                    "  build on a machine that has it",
+                                                    name, name_of(detected_isa())));
+  }
+  ::setenv(kVariable, std::string(name).c_str(), 1);
+  return {};
+}
+
+std::string known_caps() {
+  std::string names;
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::amx})
+    names += fmt::format("{}, ", name_of(isa));
+  return names + std::string(kNative);
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,20 @@
+// The level of vector instructions that this process may use, set by a program instead of the environment.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace octavo::cpu {
+
+/// "native": what the processor has; else one of the levels of isa.h, which caps everything that is planned, built and loaded from
+/// now on. It sets the environment variable OCTAVO_CPU, so that isa_cap stays the one place that is asked; call it before other
+/// threads start. Errors: usage for an unknown name; unsupported for a level that this processor lacks: kernels are timed where they
+/// are built.
+[[nodiscard]] Status set_cap(std::string_view name);
+
+/// "portable, avx2, avx512, avx512vnni, amx, native", for help texts.
+[[nodiscard]] std::string known_caps();
+
+}  // namespace octavo::cpu

@@ -1,0 +1,14 @@
+"""`python -m octavo` is the command `octavo`: `python -m octavo build model.onnx -o model.octavo`."""
+import signal
+import sys
+
+
+def main() -> int:
+    from ._octavo import _main
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, as the compiled command
+    sys.stdout.flush()
+    return int(_main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What the dicts of this package hold, for type checkers and readers."""
+from typing import Dict, List, Optional, Tuple, TypedDict, Union
+
+Reason = Dict[str, Union[int, float, str, List[str]]]
+"""One reason as data: "cause", and the fields of that cause (docs/schema.md lists them)."""
+
+
+class TensorInfo(TypedDict):
+    """An input, an output, or a tensor of a layer."""
+    name: str
+    dtype: str  # NumPy's name
+    shape: Tuple[Optional[int], ...]  # None where open
+    format: Optional[str]  # of a bound input or output, as "uint8:hwc"
+    scale: Union[float, List[float], None]  # when the elements are codes; a list: per axis
+    zero_point: Union[int, List[int], None]
+    axis: Optional[int]
+
+
+class Alternative(TypedDict):
+    tactic: str
+    reason: str
+    reasons: List[Reason]
+    seconds: Optional[float]
+    estimate: Optional[float]
+
+
+class Layer(TypedDict):
+    name: str
+    kind: str
+    onnx_nodes: List[str]
+    inputs: List[TensorInfo]
+    outputs: List[TensorInfo]
+    tactic: str
+    precision: str
+    reason: str
+    reasons: List[Reason]
+    alternatives: List[Alternative]
+
+
+class Finding(TypedDict):
+    """What octavo.doctor finds."""
+    severity: str  # "error" or "warning"
+    rule: str
+    tensor: str
+    nodes: List[str]
+    text: str
+
+
+class BenchResult(TypedDict):
+    """Milliseconds of whole runs."""
+    threads: int
+    runs: int
+    median_ms: float
+    p99_ms: float
+    mean_ms: float
+    min_ms: float
+    images_per_second: float
+
+
+class LayerTime(TypedDict):
+    name: str
+    tactic: str
+    precision: str
+    median_ms: float
+    share: float  # of the sum over the layers, 0 to 1
+
+
+class ProfileResult(TypedDict):
+    median_ms: float  # of whole runs
+    min_ms: float
+    layers: List[LayerTime]
+
+
+class RegionCheck(TypedDict):
+    name: str
+    tactic: str
+    elements: int  # compared
+    different: int
+    off_by_one: int  # of `different`
+    allowed: int  # off by one step behind a float sum, whose order is free
+    worst: float  # largest difference of floats, as a part of the largest magnitude
+    skipped: Optional[str]  # why not everything was compared
+    ok: bool
+
+
+class CheckReport(TypedDict):
+    ok: bool
+    first_divergence: Optional[str]
+    regions: List[RegionCheck]

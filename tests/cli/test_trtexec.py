@@ -1,0 +1,121 @@
+"""trtexec's options: every row of src/cli/trtexec.def does what the table says, and calls without a subcommand become octavo's."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+FP32 = ROOT / "examples/digits/digits_fp32.onnx"
+sys.path.insert(0, str(ROOT / "scripts"))
+from trtexec_doc import rows  # noqa: E402
+
+# Values for options that need one; everything else gets "1".
+VALUES = {"--shapes": "image:1x1x16x16", "--optShapes": "image:1x1x16x16", "--minShapes": "image:1x1x16x16", "--maxShapes": "image:1x1x16x16",
+          "--inputIOFormats": "fp32:chw", "--outputIOFormats": "fp32:chw", "--calib": "TABLE", "--timingCacheFile": "OUT", "--profilingVerbosity": "detailed",
+          "--exportTimes": "OUT", "--exportOutput": "OUT", "--exportProfile": "OUT", "--exportLayerInfo": "OUT", "--layerPrecisions": "conv1:fp32,*:fp16",
+          "--layerPrecision": "conv1:fp32", "--precisionConstraints": "obey", "--sparsity": "disable", "--memPoolSize": "workspace:64",
+          "--workspace": "4096", "--hardwareCompatibilityLevel": "none", "--device": "0", "--idleTime": "0", "--sleepTime": "0", "--duration": "0.02",
+          "--warmUp": "200", "--percentile": "90,99", "--loadInputs": "image:INPUT", "--builderOptimizationLevel": "0", "--iterations": "3",
+          "--tacticSources": "-CUDNN", "--preview": "+fasterDynamicShapes0805"}
+FIRST = {"--onnx", "--saveEngine", "--loadEngine", "--help", "--skipInference", "--buildOnly"}  # tested below
+NEEDS = {"--minShapes": ["--optShapes=image:1x1x16x16"], "--maxShapes": ["--optShapes=image:1x1x16x16"], "--layerPrecisions": ["--calib=TABLE"],
+         "--errorOnTimingCacheMiss": ["--effort=0"], "--layerPrecision": ["--calib=TABLE"], "--loadInputs": ["--shapes=image:1x1x16x16"]}
+
+
+def octavo(*args):
+    return subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+
+
+def filled(text, folder):
+    known = {"TABLE": folder / "ranges.json", "OUT": folder / "out.json", "INPUT": folder / "image.bin"}
+    for word, path in known.items():
+        text = text.replace(word, str(path))
+    return text
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "ranges.json").write_text('{"image": 1.0}')
+    (tmp_path / "image.bin").write_bytes(np.zeros((1, 1, 16, 16), np.float32).tobytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda r: r[0])
+def test_every_option(row, folder):
+    name, value, _, take, _, text = row
+    if name in FIRST:
+        pytest.skip("has a test of its own")
+    option = name if value == "none" else f"{name}={VALUES.get(name, '1')}"
+    args = ["bench", FP32, "--seconds", "0.01", "--threads", "1", option, *NEEDS.get(name, [])]
+    if not any("ffort" in str(a) or "builderOpt" in str(a) for a in args) and name != "--heuristic":
+        args.append("--effort=0")
+    if name == "--duration":
+        args[2:4] = []
+    if name == "--threads":
+        args[4:6] = []
+    done = octavo(*[filled(str(a), folder) for a in args])
+    if take == "refused":
+        assert done.returncode == 2 and name in done.stderr and text[:30] in done.stderr
+        return
+    if name in ("--bf16", "--best") and done.returncode == 4:
+        assert "bfloat16" in done.stderr  # a processor without it says so
+        return
+    assert done.returncode == 0, done.stderr
+    assert (f"note: {name}" in done.stderr) == (take in ("nothing", "becomes") or (take == "special" and name != "--threads")), done.stderr
+    if take == "nothing":
+        assert f"note: {name} has no effect: {text}" in done.stderr
+
+
+def test_a_call_as_trtexec_is_called(folder):
+    engine = folder / "m.engine"
+    done = octavo(f"--onnx={FP32}", f"--saveEngine={engine}", "--int8", "--fp16", "--shapes=image:2x1x16x16", "--builderOptimizationLevel=0", "--duration=0.02",
+                  "--warmUp=100", "--useCudaGraph", "--noDataTransfers", f"--exportTimes={folder / 'times.json'}")
+    assert done.returncode == 0, done.stderr
+    assert f"octavo build {FP32} -o {engine}" in done.stderr and f"octavo bench {engine}" in done.stderr
+    assert engine.exists() and (folder / "times.json").exists() and "median" in done.stdout and "batch 2" in done.stdout
+    again = octavo(f"--loadEngine={engine}", "--duration=0.02")
+    assert again.returncode == 0 and "median" in again.stdout
+    both = octavo("--onnx", FP32, "--builderOptimizationLevel", "0", "--duration", "0.02", "--verbose")
+    assert both.returncode == 0, both.stderr
+
+
+@pytest.mark.parametrize("skip", ["--skipInference", "--buildOnly"])
+def test_only_building(folder, skip):
+    engine = folder / "m.engine"
+    done = octavo(f"--onnx={FP32}", f"--saveEngine={engine}", skip, "--builderOptimizationLevel=0")
+    assert done.returncode == 0 and engine.exists() and "octavo bench" not in done.stderr and "median" not in done.stdout
+    assert octavo(f"--onnx={FP32}", skip).returncode == 2
+
+
+def test_errors_name_the_command(folder):
+    done = octavo("--int8", "--best")
+    assert done.returncode == 2 and "--onnx=FILE" in done.stderr and "octavo build MODEL.onnx" in done.stderr
+    done = octavo("build", FP32, "-o", folder / "e", "--plugins=libmine.so")
+    assert done.returncode == 2 and "there are no plugins" in done.stderr
+    done = octavo("build", FP32, "-o", folder / "e", "--layerPrecisions=conv1:fp12")
+    assert done.returncode == 2 and "--precision NAME=float32" in done.stderr
+    done = octavo("bench", FP32, "--infStreams=4")
+    assert done.returncode == 2 and "a Context for each thread" in done.stderr
+
+
+def test_layer_precisions_are_obeyed(folder):
+    """The rule for everything else comes last, wherever trtexec's users write it."""
+    (folder / "ranges.json").write_text('{"image": 1.0, "conv1": 4.0, "act1": 4.0}')
+    done = octavo("explain", FP32, f"--calib={folder / 'ranges.json'}", "--layerPrecisions=*:fp32,conv1:int8", "--effort=0", "--threads=1")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"--layerPrecisions=\*:fp32,conv1:int8 is taken as --precision=conv1=int8 --precision=\*=float32", done.stderr)
+
+
+def test_raw_inputs_have_exactly_the_bytes(folder):
+    (folder / "image.bin").write_bytes(b"\0" * 1000)
+    done = octavo("profile", FP32, f"--loadInputs=image:{folder / 'image.bin'}", "--shapes=image:1x1x16x16", "--effort=0", "--runs=1")
+    assert done.returncode == 5 and "1000 bytes" in done.stderr
+
+
+def test_the_page_is_up_to_date():
+    subprocess.run([sys.executable, ROOT / "scripts/trtexec_doc.py", "--check"], check=True)
