@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <new>
 
-#include "cli/commands.h"
+#include "cli/accuracy.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
 

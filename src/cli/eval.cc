@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.h"
+#include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
 #include "cli/labels.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "cli/commands.h"
+#include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
 #include "cli/model.h"
