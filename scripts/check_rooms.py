@@ -7,9 +7,9 @@ import pathlib
 import re
 import sys
 
-ORDER = "base ir program region rewrite reference quant onnx passes plan cpu cuda engine tune report api cli python".split()
+ORDER = "base ir program region rewrite reference quant onnx passes plan cpu cuda engine tune report quantize api cli python".split()
 RUNTIME = {"base", "ir", "program", "region", "reference", "cpu", "cuda", "engine"}
-NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "api", "cli", "python"}
+NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "quantize", "api", "cli", "python"}
 PUBLIC = {"api", "cli", "python"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/accuracy.h"
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
@@ -69,6 +70,8 @@ int run_command(const std::vector<std::string>& arguments) {
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
       {"doctor", "Numbers of a model that mislead, and where each of its nodes runs", add_doctor},
       {"advise", "Which Q/DQ pairs to drop, to add, to move or to share, and what each gains", add_advise},
+      {"quantize", "From a float model and data to ranges, to a model with Q/DQ pairs, or to an engine", add_quantize},
+      {"eval", "Accuracy and signal to noise of models, engines and tables side by side on labelled data", add_eval},
       {"convert", "Between Q/DQ models and calibration tables", add_convert},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;

@@ -25,12 +25,15 @@ std::int32_t type_of(ir::DType t) {
 }  // namespace
 
 Result<Editor> Editor::open(const std::string& path) {
-  Editor e;
   OCTAVO_TRY(const auto bytes, read_file(path, "model"));
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::filesystem::path(path).parent_path().string(), path);
+}
+
+Result<Editor> Editor::parse(std::string_view bytes, const std::string& folder, const std::string& path) {
+  Editor e;
   if (bytes.size() > std::numeric_limits<int>::max() || !e.model_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
       !e.model_.has_graph())
     return fail(ErrorKind::bad_model, fmt::format("reading {}: not a whole ONNX model", path));
-  const std::string folder = std::filesystem::path(path).parent_path().string();
   for (pb::TensorProto& t : *e.graph().mutable_initializer()) {
     OCTAVO_TRY(auto value, read_tensor(t, folder));
     if (t.data_location() == pb::TensorProto::EXTERNAL) {
@@ -59,11 +62,16 @@ Result<Editor> Editor::open(const std::string& path) {
   return e;
 }
 
-Status Editor::save(const std::string& path) const {
+Result<std::string> Editor::bytes() const {
   std::string bytes;
-  if (!model_.SerializeToString(&bytes))
-    return fail(ErrorKind::io, fmt::format("writing {}: the model does not fit into one protobuf message (2 GiB)", path));
-  return write_file(path, bytes, "model");
+  if (!model_.SerializeToString(&bytes)) return fail(ErrorKind::io, "the model does not fit into one protobuf message (2 GiB)");
+  return bytes;
+}
+
+Status Editor::save(const std::string& path) const {
+  const auto text = bytes();
+  if (!text) return fail(text.error().kind, fmt::format("writing {}: {}", path, text.error().message));
+  return write_file(path, *text, "model");
 }
 
 std::int64_t Editor::opset() const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -18,6 +19,9 @@ namespace octavo::onnx {
 class Editor {
  public:
   [[nodiscard]] static Result<Editor> open(const std::string& path);
+  /// The same from bytes; `what` names them in messages, `folder` holds external data.
+  [[nodiscard]] static Result<Editor> parse(std::string_view bytes, const std::string& folder, const std::string& what);
+  [[nodiscard]] Result<std::string> bytes() const;
   /// A temporary file beside `path`, then renamed: an existing file survives any failure.
   [[nodiscard]] Status save(const std::string& path) const;
 

@@ -5,6 +5,7 @@
 
 #include "onnx/edit/convert.h"
 #include "onnx/edit/edit.h"
+#include "onnx/edit/layers.h"
 #include "quant/weight_scales.h"
 
 namespace octavo::onnx {
@@ -18,11 +19,11 @@ using Edge = std::pair<int, int>;  // node, input slot
 
 class Inserter {
  public:
-  Inserter(Editor& model, const std::map<std::string, float>& scales) : m_(model), scales_(scales) {}
+  Inserter(Editor& model, const QuantizedModel& quantized) : m_(model), quantized_(quantized) {}
 
   Result<PairResult> run(const std::string& placement) {
-    if (placement != "inputs" && placement != "residual" && placement != "outputs")
-      return fail(ErrorKind::usage, fmt::format("placement \"{}\": known are inputs, residual and outputs", placement));
+    if (placement != "inputs" && placement != "residual" && placement != "outputs" && placement != "borders")
+      return fail(ErrorKind::usage, fmt::format("placement \"{}\": known are inputs, residual, borders and outputs", placement));
     if (m_.opset() < 13) {
       return fail(ErrorKind::unsupported, fmt::format("the model has opset {}: scales per channel need 13\n  convert it first: "
                                                       "onnx.version_converter.convert_version(model, 13)",
@@ -37,20 +38,22 @@ class Inserter {
       for (const auto& o : m_.graph().node(i).output()) producer_[o] = i;
     }
     std::set<std::string> unused;
-    for (const auto& [name, s] : scales_) unused.insert(name);
+    for (const auto& [name, q] : quantized_.activations) unused.insert(name);
     std::set<std::string> missing;
     for (const Edge& e : edges(placement)) {
       const std::string tensor = m_.graph().node(e.first).input(e.second);
       unused.erase(tensor);
-      const auto found = scales_.find(tensor);
-      if (found == scales_.end() || !(found->second > 0) || !std::isfinite(found->second)) {
+      if (quantized_.keep_float.contains(m_.node_name(e.first))) continue;
+      const auto found = quantized_.activations.find(tensor);
+      if (found == quantized_.activations.end() || !(found->second.scale[0] > 0) || !std::isfinite(found->second.scale[0])) {
         missing.insert(tensor);
         continue;
       }
       wanted_weights_.insert(e.first);
       std::string& dq = pairs_[tensor];
       if (dq.empty()) {
-        dq = pair(tensor, ir::Tensor::of<float>({}, {found->second}), -1);
+        const ir::Quantizer& q = found->second;
+        dq = pair(tensor, ir::Tensor::of<float>({}, {q.scale[0]}), zero_point(q), -1);
         ++result_.pairs;
       }
       m_.graph().mutable_node(e.first)->set_input(e.second, dq);
@@ -65,8 +68,15 @@ class Inserter {
     result_.unused.assign(unused.begin(), unused.end());
     return std::move(result_);
   }
+  /// Nodes whose data and weights are quantized.
+  [[nodiscard]] const std::set<std::string>& quantized() const { return names_; }
 
  private:
+  static ir::Tensor zero_point(const ir::Quantizer& q) {
+    const std::int32_t z = q.zero_point[0];
+    return q.type == ir::DType::u8 ? ir::Tensor::of<std::uint8_t>({}, {static_cast<std::uint8_t>(z)})
+                                   : ir::Tensor::of<std::int8_t>({}, {static_cast<std::int8_t>(z)});
+  }
   [[nodiscard]] bool variable(const std::string& tensor) const { return !tensor.empty() && m_.constant(tensor) == nullptr; }
 
   /// Does a convolution or product make it, but for BatchNormalization?
@@ -93,7 +103,9 @@ class Inserter {
       if (n.op_type() == "MatMul") {
         for (const int s : data) out.insert({i, s});
       }
-      if (placement == "residual" && n.op_type() == "Add" && data.size() == 2) {
+      const bool pools = n.op_type() == "AveragePool" || n.op_type() == "GlobalAveragePool" || n.op_type() == "ReduceMean";
+      if (placement == "borders" && pools && !data.empty()) out.insert({i, 0});
+      if ((placement == "residual" || placement == "borders") && n.op_type() == "Add" && data.size() == 2) {
         for (const int s : data) {
           if (!from_weighted(n.input(s))) out.insert({i, s});
         }
@@ -110,13 +122,16 @@ class Inserter {
     return out;
   }
 
-  /// Adds QuantizeLinear and DequantizeLinear behind a tensor; gives the name of the result.
-  std::string pair(const std::string& tensor, const ir::Tensor& scale, int axis) {
+  /// Adds QuantizeLinear (unless `codes` are given) and DequantizeLinear behind a tensor; gives the name of the result.
+  std::string pair(const std::string& tensor, const ir::Tensor& scale, const ir::Tensor& zero, int axis,
+                   const ir::Tensor* codes = nullptr) {
     const std::string s = m_.fresh(tensor + "_scale"), z = m_.fresh(tensor + "_zp"), q = m_.fresh(tensor + "_q"),
                       dq = m_.fresh(tensor + "_dq");
     m_.set_constant(s, scale);
-    m_.set_constant(z, ir::Tensor(ir::DType::s8, scale.shape()));
+    m_.set_constant(z, zero);
+    if (codes != nullptr) m_.set_constant(q, *codes);
     for (const bool quantize : {true, false}) {
+      if (quantize && codes != nullptr) continue;
       pb::NodeProto* n = m_.graph().add_node();
       n->set_op_type(quantize ? "QuantizeLinear" : "DequantizeLinear");
       n->set_name(m_.fresh(tensor + (quantize ? "_Q" : "_DQ")));
@@ -137,7 +152,17 @@ class Inserter {
     const std::string name = m_.graph().node(index).input(1);
     const ir::Tensor* w = m_.constant(name);
     if (w == nullptr || w->shape().size() < 2 || w->dtype() != ir::DType::f32 || !wanted_weights_.contains(index)) return;
+    names_.insert(m_.node_name(index));
     std::string& dq = pairs_[name];
+    const auto one_or_more = [](const std::vector<float>& scales, int axis) {
+      return axis < 0 ? ir::Tensor::of<float>({}, {scales[0]})
+                      : ir::Tensor::of<float>({static_cast<std::int64_t>(scales.size())}, scales);
+    };
+    if (const auto coded = quantized_.weights.find(name); dq.empty() && coded != quantized_.weights.end()) {
+      const CodedWeights& c = coded->second;
+      const ir::Tensor scale = one_or_more(c.scale, c.axis);
+      dq = pair(name, scale, ir::Tensor(ir::DType::s8, scale.shape()), c.axis, &c.codes);
+    }
     if (dq.empty()) {
       std::int64_t group = 1;
       bool transposed = false;
@@ -147,27 +172,34 @@ class Inserter {
       }
       const ir::Op kind = op == "Conv" ? ir::Op::conv : op == "ConvTranspose" ? ir::Op::conv_transpose : ir::Op::gemm;
       const int axis = op == "Gemm" && transposed ? 0 : quant::weight_axis(kind, group);
-      const auto scales = quant::weight_scales(*w, axis);
-      dq = pair(
-          name,
-          axis < 0 ? ir::Tensor::of<float>({}, scales) : ir::Tensor::of<float>({static_cast<std::int64_t>(scales.size())}, scales),
-          axis);
+      const ir::Tensor scale = one_or_more(quant::weight_scales(*w, axis), axis);
+      dq = pair(name, scale, ir::Tensor(ir::DType::s8, scale.shape()), axis);
     }
     m_.graph().mutable_node(index)->set_input(1, dq);
   }
 
   Editor& m_;
-  const std::map<std::string, float>& scales_;
+  const QuantizedModel& quantized_;
   std::map<std::string, int> producer_;
   std::map<std::string, std::string> pairs_;
   std::set<int> wanted_weights_;  ///< nodes whose data is quantized
+  std::set<std::string> names_;   ///< of those whose weights are, too
   PairResult result_;
 };
 
 }  // namespace
 
 Result<PairResult> from_table(Editor& model, const std::map<std::string, float>& scales, const std::string& placement) {
-  return Inserter(model, scales).run(placement);
+  QuantizedModel quantized;
+  for (const auto& [name, scale] : scales) quantized.activations[name] = ir::per_tensor(ir::DType::s8, scale);
+  return Inserter(model, quantized).run(placement);
+}
+
+Result<QuantizedResult> put_pairs(Editor& model, const QuantizedModel& quantized, const std::string& placement) {
+  Inserter inserter(model, quantized);
+  OCTAVO_TRY(auto put, inserter.run(placement));
+  model.remove_nodes({});  // weights that only a quantizer read
+  return QuantizedResult{put.pairs, inserter.quantized(), std::move(put.missing)};
 }
 
 Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,

@@ -1,0 +1,154 @@
+#include "cli/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace octavo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Kind { picture, arrays, other };
+
+/// By the first bytes.
+Kind kind_of(const std::string& path) {
+  std::byte head[16] = {};
+  std::ifstream in(path, std::ios::binary);
+  in.read(reinterpret_cast<char*>(head), sizeof head);
+  const std::span<const std::byte> bytes(head, static_cast<std::size_t>(in.gcount()));
+  if (is_image(bytes)) return Kind::picture;
+  if (bytes.size() > 6 && (std::memcmp(head, "PK\x03\x04", 4) == 0 || std::memcmp(head, "\x93NUMPY", 6) == 0)) return Kind::arrays;
+  return Kind::other;
+}
+
+/// Every file below a folder, by path.
+Result<std::vector<std::string>> files_below(const std::string& folder) {
+  std::vector<std::string> out;
+  std::error_code problem;
+  for (fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, problem), end;
+       !problem && at != end; at.increment(problem)) {
+    if (at->is_regular_file(problem)) out.push_back(at->path().string());
+  }
+  if (problem) return fail(ErrorKind::io, fmt::format("--data {}: {}", folder, problem.message()));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+void add_data_options(CLI::App& app, DataOptions& o) {
+  app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
+  const std::string group = "Pictures";
+  InputOptions& p = o.input;
+  app.add_option("--preset", p.preset, "Preprocessing recipe: torch, tf, caffe, cifar or yolox; the options below change it")
+      ->group(group)
+      ->type_name("NAME");
+  app.add_option("--resize", p.resize, "Resize to HxW, or the short side to S (default: the input's size)")
+      ->group(group)
+      ->type_name("SIZE");
+  app.add_option("--crop", p.crop, "Then crop the centre to HxW or SxS")->group(group)->type_name("SIZE");
+  app.add_option("--letterbox", p.letterbox, "Instead: keep the aspect ratio, fill right and bottom with this grey")
+      ->group(group)
+      ->type_name("VALUE");
+  app.add_option("--scale", p.scale, "Multiply pixels by this: (x * scale - mean) / std; 1/255, say")
+      ->group(group)
+      ->type_name("NUMBER");
+  app.add_option("--mean", p.mean, "Subtract this; one number or one a channel")->group(group)->type_name("NUMBERS");
+  app.add_option("--std", p.std, "Divide by this; one number or one a channel")->group(group)->type_name("NUMBERS");
+  app.add_flag("--bgr", p.bgr, "Blue first")->group(group);
+  app.add_option("--layout", p.layout, "nchw or nhwc, when the input's shape does not tell")
+      ->group(group)
+      ->check(CLI::IsMember({"nchw", "nhwc"}))
+      ->type_name("LAYOUT");
+}
+
+Declared inputs_of(const ir::Graph& graph) {
+  Declared out;
+  for (const ir::ValueId v : graph.inputs) {
+    const ir::Value& value = graph.value(v);
+    out.inputs.push_back({value.name, ir::to_string(value.type.shape), value.type});
+  }
+  return out;
+}
+
+Declared inputs_of(const region::Plan& plan) {
+  Declared out;
+  for (const region::Binding& b : plan.inputs) out.inputs.push_back({b.name, ir::to_string(b.type.shape), b.type});
+  return out;
+}
+
+Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, const Declared& inputs) {
+  if (options.data.empty()) {
+    return fail(
+        ErrorKind::usage,
+        "no data: give --data FOLDER with pictures, or --data FILE.npz\n  some dozens of samples like those that the network will "
+        "see are enough");
+  }
+  std::unique_ptr<FileData> out(new FileData);
+  out->recipe_ = options.input;
+  out->declared_ = inputs;
+  for (const InputDeclaration& in : inputs.inputs) {
+    region::Binding b;
+    b.name = in.name;
+    b.type = in.type;
+    out->plan_.inputs.push_back(b);
+  }
+  constexpr std::uintmax_t kKept = std::uintmax_t{256} << 20;  // of files with arrays; beyond, they are read again for each sample
+  std::uintmax_t array_bytes = 0;
+  for (const std::string& path : options.data) {
+    std::error_code problem;
+    const bool folder = fs::is_directory(path, problem);
+    std::vector<std::string> files{path};
+    if (folder) {
+      OCTAVO_TRY(files, files_below(path));
+    } else if (!fs::exists(path, problem)) {
+      return fail(ErrorKind::io, fmt::format("--data {}: no such file or folder", path));
+    }
+    for (const std::string& file : files) {
+      const Kind kind = kind_of(file);
+      if (kind == Kind::other) {
+        if (!folder) return fail(ErrorKind::bad_input, fmt::format("--data {}: not a folder, JPEG, PNG, .npy or .npz file", file));
+        out->warnings_.push_back(fmt::format("{} is left out: not a JPEG, PNG, .npy or .npz file", file));
+        continue;
+      }
+      if (kind == Kind::picture) {
+        out->entries_.push_back({file, 0, nullptr});
+        continue;
+      }
+      OCTAVO_TRY(auto feeds, out->read(file));
+      const std::size_t parts = feeds.size();
+      array_bytes += fs::file_size(file, problem);
+      std::shared_ptr<const std::vector<Feed>> kept;
+      if (array_bytes <= kKept) kept = std::make_shared<const std::vector<Feed>>(std::move(feeds));
+      for (std::size_t k = 0; k < parts; ++k) out->entries_.push_back({file, k, kept});
+    }
+  }
+  if (out->entries_.empty()) {
+    return fail(ErrorKind::bad_input, fmt::format("--data {}: {} files, and no JPEG, PNG, .npy or .npz among them", options.data[0],
+                                                  out->warnings_.size()));
+  }
+  return out;
+}
+
+Result<std::vector<Feed>> FileData::read(const std::string& path) const {
+  InputOptions options = recipe_;
+  options.inputs = {path};
+  OCTAVO_TRY(const Given given, read_inputs(options, declared_));
+  auto feeds = make_feeds(given, options, plan_);
+  if (!feeds) return fail(feeds.error().kind, fmt::format("{}: {}", path, feeds.error().message));
+  return feeds;
+}
+
+Result<quantize::Sample> FileData::at(std::size_t index) const {
+  const Entry& e = entries_[index];
+  const auto name = [&](std::size_t parts) { return parts > 1 ? fmt::format("{} part {}", e.path, e.part + 1) : e.path; };
+  if (e.arrays) return quantize::Sample{name(e.arrays->size()), (*e.arrays)[e.part].tensors};
+  OCTAVO_TRY(auto feeds, read(e.path));
+  return quantize::Sample{name(feeds.size()), std::move(feeds[e.part].tensors)};
+}
+
+}  // namespace octavo::cli

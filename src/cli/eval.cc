@@ -1,0 +1,211 @@
+// octavo eval: models, engines and tables on the same data, side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/accuracy.h"
+#include "cli/data.h"
+#include "cli/file.h"
+#include "cli/labels.h"
+#include "cli/model.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> others;
+  DataOptions data;
+  std::string labels, json, save;
+};
+
+/// One model or engine, and what came of the samples so far.
+struct Entry {
+  std::string name;
+  Loaded loaded;
+  std::unique_ptr<engine::Context> context;
+  double signal = 0, noise = 0;  ///< against the first entry
+  std::int64_t top1 = 0, top5 = 0, agree = 0;
+  double seconds = 0;
+};
+
+Result<Entry> open(const Options& o, const std::string& path, const std::string& calibration, Progress& progress) {
+  Entry e;
+  ModelOptions m = o.model;
+  m.path = path;
+  m.calibration = calibration;
+  e.name = calibration.empty() ? path : fmt::format("{} with {}", path, calibration);
+  OCTAVO_TRY(e.loaded, load(m, progress));
+  OCTAVO_TRY(e.context, engine::Context::create(e.loaded.engine, e.loaded.threads));
+  return e;
+}
+
+/// How many classes score higher than `label`, ties counted for those that come first.
+std::int64_t rank_of(const ir::Tensor& scores, std::int64_t label) {
+  const double mine = scores.at(label);
+  std::int64_t rank = 0;
+  for (std::int64_t c = 0; c < scores.size(); ++c) rank += scores.at(c) > mine || (scores.at(c) == mine && c < label) ? 1 : 0;
+  return rank;
+}
+
+std::int64_t best_of(const ir::Tensor& scores) {
+  std::int64_t best = 0;
+  for (std::int64_t c = 1; c < scores.size(); ++c) best = scores.at(c) > scores.at(best) ? c : best;
+  return best;
+}
+
+/// A classifier: one output of which each run gives one list of scores.
+bool classifies(const region::Plan& plan) {
+  if (plan.outputs.size() != 1) return false;
+  const ir::Shape& s = plan.outputs[0].type.shape;
+  return s.size() >= 2 && s[0] == 1 && s[1] > 1 && ir::count(s) == s[1];
+}
+
+Status same_interface(const Entry& first, const Entry& other) {
+  const region::Plan &a = first.loaded.engine->plan(), &b = other.loaded.engine->plan();
+  const auto types = [](const std::vector<region::Binding>& bindings) {
+    std::string text;
+    for (const auto& x : bindings) text += fmt::format(" \"{}\" {}", x.name, ir::to_string(x.type));
+    return text;
+  };
+  if (types(a.inputs) == types(b.inputs) && types(a.outputs) == types(b.outputs)) return {};
+  return fail(ErrorKind::usage,
+              fmt::format("eval compares networks with the same inputs and outputs\n  {}:{} ->{}\n  {}:{} ->{}", first.name,
+                          types(a.inputs), types(a.outputs), other.name, types(b.inputs), types(b.outputs)));
+}
+
+std::string percent(std::int64_t part, std::size_t whole) {
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+void print(const std::vector<Entry>& entries, std::size_t samples, bool labelled, bool classes) {
+  fmt::print("{} samples\n{:>8} {:>8} {:>9} {:>10} {:>10}  model\n", samples, labelled ? "top-1" : "", labelled ? "top-5" : "",
+             classes ? "same top" : "", "SQNR", "ms a run");
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
+    const std::string sqnr = i == 0        ? "reference"
+                             : e.noise > 0 ? fmt::format("{:.2f} dB", 10 * std::log10(e.signal / e.noise))
+                                           : "equal";
+    fmt::print("{:>8} {:>8} {:>9} {:>10} {:>10.2f}  {}\n", labelled ? percent(e.top1, samples) : "",
+               labelled ? percent(e.top5, samples) : "", classes ? percent(e.agree, samples) : "", sqnr,
+               1e3 * e.seconds / static_cast<double>(samples), e.name);
+  }
+}
+
+std::string as_json(const std::vector<Entry>& entries, std::size_t samples, bool labelled, bool classes) {
+  nlohmann::ordered_json out;
+  out["samples"] = samples;
+  for (const Entry& e : entries) {
+    nlohmann::ordered_json j{{"model", e.name}, {"seconds_a_run", e.seconds / static_cast<double>(samples)}};
+    const auto part = [&](std::int64_t n) { return static_cast<double>(n) / static_cast<double>(samples); };
+    if (labelled) {
+      j["top1"] = part(e.top1);
+      j["top5"] = part(e.top5);
+    }
+    if (classes) j["same_top"] = part(e.agree);
+    j["sqnr_db"] = e.noise > 0 ? nlohmann::ordered_json(10 * std::log10(e.signal / e.noise)) : nlohmann::ordered_json(nullptr);
+    out["models"].push_back(std::move(j));
+  }
+  return out.dump(1) + "\n";
+}
+
+Result<int> eval(const Options& o) {
+  std::optional<Progress> progress(std::in_place, o.model.verbose);
+  std::vector<Entry> entries;
+  OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, "", *progress));
+  if (!o.model.calibration.empty()) {
+    OCTAVO_TRY(entries.emplace_back(), open(o, o.model.path, o.model.calibration, *progress));
+  }
+  for (const std::string& path : o.others) {
+    OCTAVO_TRY(entries.emplace_back(), open(o, path, "", *progress));
+  }
+  for (const Entry& e : entries) OCTAVO_CHECK(same_interface(entries[0], e));
+  const region::Plan& plan = entries[0].loaded.engine->plan();
+  OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(plan)));
+  for (const std::string& w : data->warnings()) fmt::print(stderr, "warning: {}\n", w);
+  const bool classes = classifies(plan), labelled = !o.labels.empty();
+  std::vector<std::int64_t> labels;
+  if (labelled) {
+    if (!classes) return fail(ErrorKind::usage, "--labels: only for classifiers: one output [1, classes]");
+    OCTAVO_TRY(labels, read_labels(o.labels, *data));
+    const std::int64_t count = plan.outputs[0].type.shape[1];
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] >= count)
+        return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} has class {}, the network knows 0 to {}", o.labels,
+                                                      data->path(i), labels[i], count - 1));
+    }
+  }
+  for (std::size_t i = 0; i < data->size(); ++i) {
+    progress->step(fmt::format("sample {} of {}", i + 1, data->size()));
+    OCTAVO_TRY(const auto sample, data->at(i));
+    std::vector<ir::Tensor> exact;
+    Arrays saved;
+    for (std::size_t k = 0; k < entries.size(); ++k) {
+      Entry& e = entries[k];
+      const auto begun = std::chrono::steady_clock::now();
+      OCTAVO_TRY(const auto out, api::run(*e.context, sample.inputs));
+      e.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      if (k == 0) exact = out;
+      for (std::size_t t = 0; t < out.size(); ++t) {
+        if (!o.save.empty()) saved.insert_or_assign(fmt::format("{}.{}", k, plan.outputs[t].name), out[t]);
+        if (!ir::is_float(out[t].dtype())) continue;
+        for (std::int64_t x = 0; x < out[t].size(); ++x) {
+          const double a = exact[t].at(x), d = out[t].at(x) - a;
+          e.signal += a * a;
+          e.noise += d * d;
+        }
+      }
+      if (!classes) continue;
+      e.agree += best_of(out[0]) == best_of(exact[0]) ? 1 : 0;
+      if (!labelled) continue;
+      const std::int64_t rank = rank_of(out[0], labels[i]);
+      e.top1 += rank == 0 ? 1 : 0;
+      e.top5 += rank < 5 ? 1 : 0;
+    }
+    if (!o.save.empty()) {
+      std::error_code problem;
+      std::filesystem::create_directories(o.save, problem);
+      OCTAVO_TRY(const auto bytes, format_npz(saved));
+      OCTAVO_CHECK(write_file(fmt::format("{}/{:05}.npz", o.save, i), bytes));
+    }
+  }
+  progress.reset();
+  print(entries, data->size(), labelled, classes);
+  if (!o.json.empty()) {
+    const std::string text = as_json(entries, data->size(), labelled, classes);
+    OCTAVO_CHECK(write_file(o.json, std::as_bytes(std::span(text.data(), text.size()))));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_eval(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  o->model.effort = 0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models
+  add_model_options(app, o->model, true);
+  app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->type_name("FILE");
+  add_data_options(app, o->data);
+  app.add_option("--labels", o->labels,
+                 "Right classes: a .csv file with the columns file and class_index, a text file with a number a line, or the word "
+                 "folders: the class is the place of a picture's folder among the folders")
+      ->type_name("FILE");
+  app.add_option("--json", o->json, "Write the figures as JSON")->type_name("FILE");
+  app.add_option("--save", o->save, "Write the outputs of each sample into this folder, as .npz")->type_name("FOLDER");
+  app.footer(
+      "The first model is the reference: SQNR is 10 log10 of (sum of its squared outputs / sum of squared differences), over all "
+      "samples "
+      "and\n"
+      "outputs. With --calibration the first model is also run with these ranges. Models are built at effort 0 unless --effort "
+      "says "
+      "otherwise.\n"
+      "Example: octavo eval model.onnx model.q.onnx model.octavo --calibration ranges.cache --data photos/ --preset torch --labels "
+      "labels.csv");
+  return [o] { return eval(*o); };
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,226 @@
+// octavo quantize: float model and data -> ranges, a model with Q/DQ pairs, or an engine.
+#include "quantize/quantize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "cli/accuracy.h"
+#include "cli/data.h"
+#include "cli/file.h"
+#include "cli/model.h"
+#include "quant/table.h"
+#include "report/explain.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  DataOptions data;
+  std::string output, report, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
+                              rounding = "learned", placement = "borders";
+  double percentile = 99.99;
+  bool no_bias = false, no_measure = false;
+  int stages = 8;
+};
+
+enum class Form { table, json, pairs, engine };
+
+Form form_of(const std::string& path) {
+  if (path.ends_with(".onnx")) return Form::pairs;
+  if (path.ends_with(".octavo") || path.ends_with(".engine") || path.ends_with(".plan")) return Form::engine;
+  return path.ends_with(".json") ? Form::json : Form::table;
+}
+
+Result<quantize::Options> quantize_options(const Options& o, const api::PipelineOptions& build, Form form) {
+  quantize::Options q;
+  q.import = build.import;
+  q.import.display_name = o.model.path;
+  const auto method = quantize::parse_method(o.method);
+  if (!method)
+    return fail(ErrorKind::usage, fmt::format("--method {}: known are best, minmax, percentile, entropy and mse", o.method));
+  q.method = *method;
+  q.pairs = form == Form::pairs || form == Form::engine;
+  q.ranges.symmetric = o.activations.empty() ? !q.pairs : o.activations == "symmetric";
+  if (!q.pairs && !q.ranges.symmetric) {
+    return fail(ErrorKind::usage,
+                fmt::format("--activations asymmetric: the table \"{}\" holds one scale for each tensor and no zero point\n"
+                            "  write a model instead: -o model.q.onnx",
+                            o.output));
+  }
+  q.ranges.percentile = o.percentile;
+  q.fit.least_error_scales = o.weights == "mse";
+  q.fit.correct_bias = !o.no_bias;
+  q.fit.learned_rounding = o.rounding == "learned";
+  q.placement = o.placement;
+  q.stages = o.stages;
+  q.measure = !o.no_measure;
+  q.threads = build.threads > 0 ? build.threads : engine::available_cores();
+  return q;
+}
+
+std::string time_left(double seconds) {
+  return seconds < 90 ? fmt::format("{:.0f} s left", seconds) : fmt::format("{:.0f} min left", seconds / 60);
+}
+
+void list(const std::string& what, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  fmt::print("{}:\n", what);
+  for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 8); ++i) fmt::print("  {}\n", lines[i]);
+  if (lines.size() > 8) fmt::print("  and {} more\n", lines.size() - 8);
+}
+
+std::string db(double x) {
+  return std::isfinite(x) ? fmt::format("{:.1f} dB", x) : "no error";
+}
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x.empty() ? 0 : x[x.size() / 2];
+}
+
+void print_outcome(const Options& o, const quantize::Outcome& out, const quantize::Options& q, double seconds) {
+  std::map<std::string, std::size_t> methods;
+  for (const auto& t : out.tensors) ++methods[std::string(quantize::name_of(t.method))];
+  std::string text;
+  for (const auto& [name, n] : methods) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, name);
+  std::size_t int8 = 0;
+  std::vector<std::string> reasons;
+  std::vector<double> before, after;
+  for (const auto& l : out.layers) {
+    int8 += l.int8 ? 1 : 0;
+    if (!l.int8) reasons.push_back(fmt::format("{} ({}): {}", l.node, l.op, l.why_float));
+    if (l.fitted != 0) {
+      before.push_back(l.nearest);
+      after.push_back(l.fitted);
+    }
+  }
+  fmt::print("{}: {} samples, {:.1f} s; ranges of {} tensors{} ({})\n", o.output, out.samples, seconds, out.tensors.size(),
+             q.ranges.symmetric ? "" : " with zero points", text);
+  fmt::print("{} layers int8, {} float\n", int8, out.layers.size() - int8);
+  if (!after.empty()) {
+    fmt::print("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n", after.size(),
+               db(median(before)), db(median(after)));
+  }
+  if (!out.nearest.empty())
+    fmt::print("signal to noise at the outputs without corrections: {}\n", db(quantize::sqnr_of(out.nearest)));
+  fmt::print(
+      "signal to noise at the outputs: {}\n",
+      out.outputs.empty() ? "unknown: not measured" : db(quantize::sqnr_of(out.outputs)) + " (on the data that it was made with)");
+  if (out.outputs.size() > 1) {
+    std::vector<std::string> lines;
+    for (const auto& e : out.outputs) lines.push_back(fmt::format("{}: {}", e.name, db(e.sqnr())));
+    list("of each output", lines);
+  }
+  list("layers that stay float", reasons);
+  list("tensors without a range: never anything but 0", out.without_range);
+}
+
+Status write(const Options& o, const quantize::Outcome& out, Form form, const api::PipelineOptions& build, Progress& progress) {
+  const auto text = [&](const std::string& s) { return write_file(o.output, std::as_bytes(std::span(s.data(), s.size()))); };
+  progress.step(fmt::format("write {}", o.output));
+  switch (form) {
+    case Form::table: return text(quant::table_text(out.scales(), o.header));
+    case Form::json: return text(quant::amax_json(out.scales()));
+    case Form::pairs: return write_file(o.output, out.model);
+    case Form::engine: {
+      OCTAVO_TRY(const auto built, api::build_bytes(out.model, build, std::filesystem::path(o.model.path).parent_path().string()));
+      return built.engine->save(o.output);
+    }
+  }
+  return {};
+}
+
+Result<int> run(const Options& o) {
+  const Form form = form_of(o.output);
+  OCTAVO_TRY(const auto build, pipeline_options(o.model, {}, 1));
+  OCTAVO_TRY(auto options, quantize_options(o, build, form));
+  const auto start = std::chrono::steady_clock::now();
+  const auto since = [](auto from) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count(); };
+  OCTAVO_TRY(const auto bytes, read_file(o.model.path));
+  const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
+  OCTAVO_TRY(const auto model, onnx::import_bytes(bytes, options.import, folder));
+  OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(model.graph)));
+  std::optional<Progress> progress(std::in_place, o.model.verbose);
+  std::string current;
+  auto begun = start;
+  options.progress = [&](const std::string& step, std::size_t done, std::size_t count) {
+    if (step != current) {
+      current = step;
+      begun = std::chrono::steady_clock::now();
+      if (o.model.verbose && done < count) return progress->step(step);
+    }
+    if (done == 0 || count == 0) return progress->step(step);
+    if (o.model.verbose && done != count) return;
+    const double left = since(begun) / static_cast<double>(done) * static_cast<double>(count - done);
+    progress->step(fmt::format("{} {} of {}, {}", step, done, count, time_left(left)));
+  };
+  OCTAVO_TRY(const auto out, quantize::quantize(bytes, folder, *data, options));
+  OCTAVO_CHECK(write(o, out, form, build, *progress));
+  if (!o.report.empty()) {
+    const std::string json = out.report();
+    OCTAVO_CHECK(write_file(o.report, std::as_bytes(std::span(json.data(), json.size()))));
+  }
+  progress.reset();
+  for (const auto* warnings : {&data->warnings(), &out.warnings}) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(warnings->size(), 8); ++i)
+      fmt::print(stderr, "warning: {}\n", (*warnings)[i]);
+    if (warnings->size() > 8) fmt::print(stderr, "warning: and {} more\n", warnings->size() - 8);
+  }
+  print_outcome(o, out, options, since(start));
+  return 0;
+}
+
+}  // namespace
+
+Command add_quantize(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, false);
+  add_data_options(app, o->data);
+  app.add_option("-o,--output", o->output,
+                 "What to write: a model with Q/DQ pairs (.onnx), an engine (.octavo), ranges as JSON (.json), or a TensorRT "
+                 "calibration table (any other name)")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--method", o->method, "Ranges of activations: best (default), minmax, percentile, entropy or mse")
+      ->type_name("NAME");
+  app.add_option("--percentile", o->percentile, "How much of a tensor fits into its range (default 99.99)")
+      ->check(CLI::Range(50.0, 100.0))
+      ->type_name("P");
+  app.add_option("--activations", o->activations,
+                 "asymmetric (with a zero point; default of models) or symmetric (default of tables)")
+      ->check(CLI::IsMember({"asymmetric", "symmetric"}))
+      ->type_name("NAME");
+  app.add_option("--weights", o->weights, "Scales of weights by least error: mse (default), or minmax")
+      ->check(CLI::IsMember({"mse", "minmax"}))
+      ->type_name("NAME");
+  app.add_option("--rounding", o->rounding, "Of weights: learned from the data (default), or nearest")
+      ->check(CLI::IsMember({"learned", "nearest"}))
+      ->type_name("NAME");
+  app.add_flag("--no-bias-correction", o->no_bias, "Leave the biases as they are");
+  app.add_option(
+         "--stages", o->stages,
+         "Fit the network in so many stages, each to the rounded results of those before it (default 8); 0: every layer by itself")
+      ->check(CLI::Range(0, 1000))
+      ->type_name("N");
+  app.add_option("--placement", o->placement, "Where pairs go: borders (default), inputs, residual or outputs (docs/tables.md)")
+      ->type_name("NAME");
+  app.add_option("--header", o->header, "First line of a table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
+      ->type_name("TEXT");
+  app.add_flag("--no-measure", o->no_measure, "Do not compare the outputs with the float network's");
+  app.add_option("--report", o->report, "Ranges, layers and signal to noise as JSON")->type_name("FILE");
+  app.footer(
+      "Runs the float network on the data, chooses ranges, and (for models and engines) fits weights and biases to what the layers "
+      "then\n"
+      "read. docs/quantize.md explains it.\n"
+      "Examples:\n"
+      "  octavo quantize model.onnx --data photos/ --preset torch -o model.q.onnx\n"
+      "  octavo quantize model.onnx --data photos/ --preset torch -o ranges.cache");
+  return [o] { return run(*o); };
+}
+
+}  // namespace octavo::cli

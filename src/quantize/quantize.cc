@@ -1,0 +1,287 @@
+#include "quantize/quantize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "quantize/best_range.h"
+
+namespace octavo::quantize {
+namespace {
+
+double decibel(double signal, double noise) {
+  return noise > 0 && signal > 0 ? 10 * std::log10(signal / noise) : 0;
+}
+
+class Run {
+ public:
+  Run(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options)
+      : bytes_(bytes), folder_(folder), data_(data), options_(options) {}
+
+  Result<Outcome> run() {
+    report("import", 0, 0);
+    OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
+    OCTAVO_CHECK(is_float());
+    OCTAVO_TRY(const auto editor, open());
+    observed_ = observables(model_.graph);
+    inputs_ = layer_inputs(onnx::weighted_layers(*editor), observed_, model_.aliases);
+    if (inputs_.layers.empty())
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights: there is "
+                              "nothing to quantize",
+                              name()));
+    const bool rows = options_.pairs || options_.method == Method::best;
+    OCTAVO_TRY(auto statistics,
+               collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
+    out_.warnings = std::move(statistics.warnings);
+    rows_ = std::move(statistics.rows);
+    out_.samples = data_.size();
+    choose_ranges(statistics.histograms);
+    if (out_.tensors.empty())
+      return fail(ErrorKind::bad_input, fmt::format("{}: no tensor took a value other than 0 on the data", name()));
+    if (options_.pairs) {
+      OCTAVO_CHECK(put_and_fit());
+    } else {
+      for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+        LayerResult r = result_of(l);
+        r.int8 = quantizers_.contains(input_name(l));
+        if (!r.int8) r.why_float = fmt::format("tensor \"{}\" has no range", r.input);
+        out_.layers.push_back(std::move(r));
+      }
+    }
+    if (options_.measure) OCTAVO_CHECK(measure());
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] std::string name() const {
+    return options_.import.display_name.empty() ? "the model" : "\"" + options_.import.display_name + "\"";
+  }
+  void report(const std::string& step, std::size_t done, std::size_t count) const {
+    if (options_.progress) options_.progress(step, done, count);
+  }
+  [[nodiscard]] Progress samples(std::string step) const {
+    if (!options_.progress) return {};
+    return [this, step = std::move(step)](std::size_t done, std::size_t count) { report(step, done, count); };
+  }
+  [[nodiscard]] Result<std::shared_ptr<onnx::Editor>> open() const {
+    return onnx::open_model(bytes_, folder_, options_.import.display_name);
+  }
+
+  Status is_float() const {
+    for (const ir::NodeId id : model_.graph.order()) {
+      const ir::Node& n = model_.graph.node(id);
+      if (!n.quantizer) continue;
+      return fail(ErrorKind::usage, fmt::format("{} has quantized tensors already (node \"{}\")\n  take them out first: octavo "
+                                                "convert --to-table ranges.cache --float-model float.onnx",
+                                                name(), n.origin.empty() ? n.name : *n.origin.begin()));
+    }
+    return {};
+  }
+
+  /// The name of the tensor that layer `l` reads, as the graph knows it; as the file spells it when the graph does not.
+  [[nodiscard]] const std::string& input_name(std::size_t l) const {
+    return inputs_.tensors[l] == LayerInputs::npos ? inputs_.layers[l].input : observed_[inputs_.tensors[l]].name;
+  }
+  [[nodiscard]] LayerResult result_of(std::size_t l) const {
+    LayerResult r;
+    r.node = inputs_.layers[l].node;
+    r.op = inputs_.layers[l].op;
+    r.input = inputs_.layers[l].input;
+    r.not_fitted = inputs_.rows[l].refused();
+    return r;
+  }
+
+  void choose_ranges(const std::vector<Histogram>& histograms) {
+    const std::size_t count = observed_.size();
+    std::vector<std::vector<Reader>> readers(count);
+    weights_.resize(inputs_.layers.size());
+    for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+      if (!inputs_.rows[l].refused().empty()) continue;
+      weights_[l] = inputs_.rows[l].weights(inputs_.layers[l].weight_values);
+      if (rows_.empty() || inputs_.tensors[l] == LayerInputs::npos) continue;
+      readers[inputs_.tensors[l]].push_back({&inputs_.rows[l], &weights_[l], &rows_[l]});
+    }
+    std::vector<std::optional<TensorRange>> chosen(count);
+    const bool centered = options_.pairs && options_.fit.correct_bias;
+    std::size_t done = 0;
+    report("ranges", 0, count);
+    parallel(count, options_.threads, [&](std::size_t i) {
+      const Histogram& h = histograms[i];
+      std::optional<std::pair<Method, Interval>> range;
+      if (options_.method == Method::best) {
+        auto tried = candidates(h, options_.ranges);
+        if (!tried.empty()) range = best_range(h, tried, readers[i], options_.ranges.symmetric, centered);
+      } else if (const auto interval = choose(h, options_.method, options_.ranges)) {
+        range = {options_.method, *interval};
+      }
+      if (!range) return;
+      chosen[i] = TensorRange{observed_[i].name, h.min(),       h.max(),
+                              range->first,      range->second, quantizer_of(range->second, options_.ranges.symmetric)};
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      ++done;
+      if (!chosen[i]) {
+        out_.without_range.push_back(observed_[i].name);
+        continue;
+      }
+      quantizers_[observed_[i].name] = chosen[i]->quantizer;
+      out_.tensors.push_back(std::move(*chosen[i]));
+    }
+    report("ranges", done, count);
+  }
+
+  /// The model as fitted so far.
+  Result<onnx::QuantizedResult> write() {
+    OCTAVO_TRY(const auto editor, open());
+    onnx::QuantizedModel q;
+    q.activations = quantizers_;
+    for (const auto& [alias, of] : model_.aliases) {
+      if (const auto at = quantizers_.find(of); at != quantizers_.end()) q.activations.emplace(alias, at->second);
+    }
+    for (std::size_t l = 0; l < fits_.size(); ++l) {
+      const onnx::Layer& layer = inputs_.layers[l];
+      if (fits_[l].codes.empty() || layer.shared) continue;
+      onnx::CodedWeights& w = q.weights[layer.weights];
+      w.codes = inputs_.rows[l].codes(fits_[l].codes);
+      w.scale = fits_[l].scale;
+      w.axis = layer.axis;
+    }
+    for (std::size_t l = 0; l < fits_.size(); ++l) {
+      if (!fits_[l].codes.empty() && options_.fit.correct_bias) onnx::add_to_bias(*editor, inputs_.layers[l], fits_[l].bias_change);
+    }
+    OCTAVO_TRY(auto put, onnx::put_pairs(*editor, q, options_.placement));
+    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
+    return put;
+  }
+
+  /// Fits the layers `numbers` to `given`, what they read in the quantized network (parallel to them; rounded here).
+  void fit(const std::vector<std::size_t>& numbers, std::vector<Rows>& given, const std::string& step) {
+    std::size_t done = 0;
+    std::mutex lock;
+    parallel(numbers.size(), options_.threads, [&](std::size_t i) {
+      const std::size_t l = numbers[i];
+      round_through(quantizers_.at(input_name(l)), given[i].values, given[i].values);
+      fits_[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given[i], options_.fit);
+      given[i].values = {};
+      const std::lock_guard guard(lock);
+      report(step, ++done, numbers.size());
+    });
+  }
+
+  Status put_and_fit() {
+    fits_.resize(inputs_.layers.size());
+    OCTAVO_TRY(auto put, write());  // says which layers get pairs
+    if (options_.measure) {
+      OCTAVO_TRY(out_.nearest, measure_model("compare before fitting"));
+    }
+    if (put.quantized.empty())
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: no weighted layer reads a tensor that has a range: nothing is quantized", name()));
+    std::vector<std::size_t> order;
+    for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+      if (put.quantized.contains(inputs_.layers[l].node) && inputs_.rows[l].refused().empty() && !inputs_.layers[l].shared &&
+          inputs_.layers[l].plain && quantizers_.contains(input_name(l)) && rows_[l].count > 1)
+        order.push_back(l);
+    }
+    {
+      std::vector<Rows> given;
+      if (options_.stages == 0) {
+        for (const std::size_t l : order) given.push_back(rows_[l]);
+        fit(order, given, "layers");
+        OCTAVO_TRY(put, write());
+      }
+    }
+    const auto stages = static_cast<std::size_t>(std::max(options_.stages, 0));
+    for (std::size_t s = 0; s < stages; ++s) {
+      const std::vector<std::size_t> part(order.begin() + static_cast<std::ptrdiff_t>(order.size() * s / stages),
+                                          order.begin() + static_cast<std::ptrdiff_t>(order.size() * (s + 1) / stages));
+      if (part.empty()) continue;
+      onnx::ImportOptions import = options_.import;
+      OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, import, folder_));
+      std::map<std::string, Observable> by_name;
+      for (const Observable& o : observables(now.graph)) by_name.emplace(o.name, o);
+      std::vector<Observable> wanted;
+      std::vector<std::size_t> found;
+      std::vector<Rows> given;
+      for (const std::size_t l : part) {
+        const auto at = by_name.find(input_name(l));
+        if (at == by_name.end()) continue;
+        wanted.push_back(at->second);
+        found.push_back(l);
+        given.push_back(rows_[l]);
+      }
+      OCTAVO_TRY(const Network network, Network::create(now, wanted));
+      const std::string step = fmt::format("stage {} of {}", s + 1, stages);
+      OCTAVO_CHECK(collect_rows(network, inputs_, found, data_, options_.threads, given, samples(step)));
+      fit(found, given, step + ", layers");
+      OCTAVO_TRY(put, write());
+    }
+    for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+      LayerResult r = result_of(l);
+      r.int8 = put.quantized.contains(r.node);
+      if (!r.int8) r.why_float = fmt::format("tensor \"{}\" has no range", r.input);
+      if (!fits_[l].codes.empty()) {
+        r.nearest = decibel(fits_[l].signal, fits_[l].nearest);
+        r.fitted = decibel(fits_[l].signal, fits_[l].fitted);
+        if (!fits_[l].learned && options_.fit.learned_rounding)
+          r.not_fitted = "rounding to nearest is as good, or its data do not tell";
+      } else if (r.not_fitted.empty() && r.int8) {
+        r.not_fitted = inputs_.layers[l].shared ? "its weights are shared" : "its input is not observed";
+      }
+      out_.layers.push_back(std::move(r));
+    }
+    return {};
+  }
+
+  /// The float network's outputs beside those of out_.model.
+  Result<std::vector<OutputError>> measure_model(const std::string& step) const {
+    OCTAVO_TRY(const Network exact, Network::create(model_, {}));
+    OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
+    OCTAVO_TRY(const Network rounded, Network::create(now, {}));
+    return compare(exact, rounded, data_, options_.threads, samples(step));
+  }
+
+  Status measure() {
+    if (options_.pairs) {
+      OCTAVO_TRY(out_.outputs, measure_model("compare"));
+      return {};
+    }
+    OCTAVO_TRY(const Network exact, Network::create(model_, {}));
+    plan::PlanOptions options;
+    options.ranges = out_.scales();
+    OCTAVO_TRY(const Network rounded, Network::create(model_, {}, options));
+    OCTAVO_TRY(out_.outputs, compare(exact, rounded, data_, options_.threads, samples("compare")));
+    return {};
+  }
+
+  std::span<const std::byte> bytes_;
+  const std::string& folder_;
+  const Data& data_;
+  const Options& options_;
+  onnx::Model model_;
+  std::vector<Observable> observed_;
+  LayerInputs inputs_;
+  std::vector<Rows> rows_;                   ///< of the float network, by layer
+  std::vector<std::vector<float>> weights_;  ///< by layer, as RowLayer::weights
+  std::map<std::string, ir::Quantizer> quantizers_;
+  std::vector<Fit> fits_;  ///< by layer; without codes: not fitted
+  Outcome out_;
+};
+
+}  // namespace
+
+std::map<std::string, float> Outcome::scales() const {
+  std::map<std::string, float> out;
+  for (const TensorRange& t : tensors) out[t.name] = static_cast<float>(std::max(-t.interval.lo, t.interval.hi) / 127.0);
+  return out;
+}
+
+Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options) {
+  return Run(bytes, folder, data, options).run();
+}
+
+}  // namespace octavo::quantize

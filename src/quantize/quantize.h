@@ -1,0 +1,75 @@
+// From a float model and data to ranges, or to a model with Q/DQ pairs: docs/quantize.md.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "onnx/import/import.h"
+#include "quantize/data.h"
+#include "quantize/fit.h"
+#include "quantize/ranges.h"
+#include "quantize/statistics.h"
+
+namespace octavo::quantize {
+
+struct Options {
+  onnx::ImportOptions import;    ///< shapes of open dimensions
+  Method method = Method::best;  ///< of ranges of activations
+  RangeOptions ranges;           ///< symmetric for tables
+  bool pairs = true;             ///< make a model with Q/DQ pairs; false: ranges only
+  std::string placement = "borders";
+  FitOptions fit;       ///< of weights and biases; for pairs only: a table has no place for them
+  int stages = 8;       ///< the network is fitted in so many stages, each to the rounded results of those before it; 0: each
+                        ///< layer to its own rounded input only
+  bool measure = true;  ///< compare the outputs with the float network's on the data
+  int threads = 1;
+  std::int64_t rows_bytes = std::int64_t{192} << 20;  ///< for what layers read, kept in memory; twice that with stages
+  /// What is being done, and how many of `count` samples or layers are done.
+  std::function<void(const std::string& step, std::size_t done, std::size_t count)> progress;
+};
+
+struct TensorRange {
+  std::string name;
+  float min = 0, max = 0;  ///< seen
+  Method method = Method::minmax;
+  Interval interval;
+  ir::Quantizer quantizer;
+};
+
+struct LayerResult {
+  std::string node, op, input;
+  bool int8 = false;
+  std::string why_float;   ///< when not int8
+  std::string not_fitted;  ///< why its weights are rounded to nearest; empty: fitted
+  double nearest = 0;      ///< signal to noise of its results on the data in dB, rounded to nearest; 0: not known
+  double fitted = 0;       ///< as written
+};
+
+struct Outcome {
+  std::vector<TensorRange> tensors;        ///< in the order of the graph
+  std::vector<std::string> without_range;  ///< tensors that were never anything but 0, or no number
+  std::vector<LayerResult> layers;
+  std::vector<std::byte> model;  ///< with pairs
+  std::vector<std::string> warnings;
+  std::vector<OutputError> outputs;  ///< on the data, when measured
+  std::vector<OutputError> nearest;  ///< the same of the model before weights and biases were fitted; with pairs
+  std::size_t samples = 0;
+  /// {tensor: largest magnitude / 127}
+  [[nodiscard]] std::map<std::string, float> scales() const;
+  /// Everything above but the model, as JSON.
+  [[nodiscard]] std::string report() const;
+};
+
+/// `bytes`: a float ONNX model; `folder`: where its external data lies. The same arguments give the same outcome on any number of
+/// threads. Errors: those of import and planning; usage for a model that has Q/DQ pairs, or without anything to quantize; bad_input for
+/// data that does not fit or holds NaN.
+[[nodiscard]] Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data,
+                                       const Options& options);
+
+}  // namespace octavo::quantize

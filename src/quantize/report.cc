@@ -1,0 +1,42 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "quantize/quantize.h"
+
+namespace octavo::quantize {
+
+std::string Outcome::report() const {
+  using Json = nlohmann::ordered_json;
+  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
+  Json out;
+  out["samples"] = samples;
+  out["sqnr_db"] = outputs.empty() ? Json(nullptr) : number(sqnr_of(outputs));
+  out["outputs"] = Json::array();
+  for (const OutputError& o : outputs) out["outputs"].push_back({{"name", o.name}, {"sqnr_db", number(o.sqnr())}});
+  out["layers"] = Json::array();
+  for (const LayerResult& l : layers) {
+    Json j{{"node", l.node}, {"op", l.op}, {"input", l.input}, {"int8", l.int8}};
+    if (!l.why_float.empty()) j["why_float"] = l.why_float;
+    if (!l.not_fitted.empty()) j["not_fitted"] = l.not_fitted;
+    if (l.nearest != 0) j["sqnr_db_nearest"] = l.nearest;
+    if (l.fitted != 0) j["sqnr_db"] = l.fitted;
+    out["layers"].push_back(std::move(j));
+  }
+  out["tensors"] = Json::array();
+  for (const TensorRange& t : tensors) {
+    out["tensors"].push_back({{"name", t.name},
+                              {"min", t.min},
+                              {"max", t.max},
+                              {"method", name_of(t.method)},
+                              {"low", t.interval.lo},
+                              {"high", t.interval.hi},
+                              {"scale", t.quantizer.scale[0]},
+                              {"zero_point", t.quantizer.zero_point[0]},
+                              {"type", ir::name_of(t.quantizer.type)}});
+  }
+  out["without_range"] = without_range;
+  out["warnings"] = warnings;
+  return out.dump(1) + "\n";
+}
+
+}  // namespace octavo::quantize

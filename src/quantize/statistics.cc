@@ -1,0 +1,170 @@
+#include "quantize/statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+
+namespace octavo::quantize {
+namespace {
+
+/// What is wrong with a sample's inputs: an error text for values that are no numbers, a warning for inputs that say nothing.
+struct SampleCheck {
+  std::string error, warning;
+};
+SampleCheck check(const Sample& s) {
+  SampleCheck out;
+  bool constant = !s.inputs.empty();
+  double value = 0;
+  for (const ir::Tensor& t : s.inputs) {
+    if (t.size() < 2) {
+      constant = false;
+      continue;
+    }
+    value = t.at(0);
+    if (t.dtype() == ir::DType::f32) {
+      const auto x = t.data<float>();
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        if (!std::isfinite(x[i])) {
+          out.error =
+              fmt::format("sample {}: element {} of {} is {}\n  calibration data must be finite numbers; leave this sample out",
+                          s.name, i, x.size(), x[i]);
+          return out;
+        }
+        constant = constant && x[i] == x[0];
+      }
+    } else {
+      const auto b = t.bytes();
+      const std::size_t size = ir::size_of(t.dtype());
+      for (std::size_t i = size; i < b.size() && constant; ++i) constant = b[i] == b[i % size];
+    }
+  }
+  if (constant)
+    out.warning = fmt::format("sample {} is {} everywhere: it says little about the tensors of the network", s.name, value);
+  return out;
+}
+
+}  // namespace
+
+LayerInputs layer_inputs(std::vector<onnx::Layer> layers, const std::vector<Observable>& observed,
+                         const std::map<std::string, std::string>& aliases) {
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < observed.size(); ++i) index.emplace(observed[i].name, i);
+  LayerInputs out;
+  for (onnx::Layer& l : layers) {
+    const auto alias = aliases.find(l.input);
+    auto at = index.find(l.input);
+    if (at == index.end() && alias != aliases.end()) at = index.find(alias->second);
+    out.tensors.push_back(at == index.end() ? LayerInputs::npos : at->second);
+    out.rows.emplace_back(l, at == index.end() ? ir::Shape{} : observed[at->second].shape);
+    out.layers.push_back(std::move(l));
+  }
+  return out;
+}
+
+Result<Statistics> collect(const onnx::Model& model, const std::vector<Observable>& observed, const LayerInputs& layers,
+                           const Data& data, int threads, std::int64_t rows_bytes, const Progress& progress) {
+  if (data.size() == 0) return fail(ErrorKind::bad_input, "calibration needs data: there is no sample");
+  OCTAVO_TRY(const Network network, Network::create(model, observed));
+  Statistics out;
+  out.histograms.resize(observed.size());
+  if (rows_bytes > 0) out.rows = rows_for(layers.rows, data.size(), rows_bytes);
+  std::vector<std::mutex> locks(observed.size());
+  std::map<std::size_t, std::string> constant;
+  std::mutex lock;
+  const auto visit = [&](const Visit& v) -> Status {
+    const SampleCheck checked = check(*v.data);
+    if (!checked.error.empty()) return fail(ErrorKind::bad_input, checked.error);
+    if (!checked.warning.empty()) {
+      const std::lock_guard guard(lock);
+      constant.emplace(v.sample, checked.warning);
+    }
+    for (std::size_t i = 0; i < observed.size(); ++i) {
+      Histogram here;  // counted without a lock, then added: integers, so the order does not matter
+      here.add(v.runners[0].observed(i).data<float>());
+      const std::lock_guard guard(locks[i]);
+      out.histograms[i].merge(here);
+    }
+    for (std::size_t l = 0; l < out.rows.size(); ++l) {
+      if (layers.rows[l].refused().empty() && layers.tensors[l] != LayerInputs::npos)
+        take_rows(layers.rows[l], l, v.sample, v.runners[0].observed(layers.tensors[l]).data<float>(), out.rows[l]);
+    }
+    return {};
+  };
+  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, {}, progress));
+  for (const auto& [sample, text] : constant) out.warnings.push_back(text);
+  if (data.size() == 1)
+    out.warnings.push_back(
+        "one sample is little: ranges are those of this sample; some dozens that look like what the network will see are usual");
+  for (std::size_t i = 0; i < observed.size(); ++i) {
+    const Histogram& h = out.histograms[i];
+    if (h.not_a_number() > 0 || h.infinite() > 0) {
+      out.warnings.push_back(fmt::format("tensor \"{}\" holds {} NaN and {} infinite values: they do not count for its range",
+                                         observed[i].name, h.not_a_number(), h.infinite()));
+    }
+  }
+  return out;
+}
+
+Status collect_rows(const Network& network, const LayerInputs& layers, const std::vector<std::size_t>& numbers, const Data& data,
+                    int threads, std::vector<Rows>& rows, const Progress& progress) {
+  const auto visit = [&](const Visit& v) -> Status {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      take_rows(layers.rows[numbers[i]], numbers[i], v.sample, v.runners[0].observed(i).data<float>(), rows[i]);
+    return {};
+  };
+  return for_each(data, {&network}, threads, visit, {}, progress);
+}
+
+double OutputError::sqnr() const {
+  return noise > 0 ? 10 * std::log10(signal / noise) : INFINITY;
+}
+
+Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
+                                         const Progress& progress) {
+  std::vector<OutputError> sums(exact.outputs());
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i].name = exact.plan().outputs[i].name;
+  std::map<std::size_t, std::vector<OutputError>> waiting;  // of samples whose turn has not come: at most one a thread
+  std::mutex lock;
+  const auto visit = [&](const Visit& v) -> Status {
+    std::vector<OutputError> here(sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const ir::Tensor &a = v.runners[0].output(i), &b = v.runners[1].output(i);
+      if (a.dtype() != ir::DType::f32 || b.type() != a.type()) continue;
+      const auto x = a.data<float>(), y = b.data<float>();
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        const double s = x[k], d = static_cast<double>(y[k]) - s;
+        if (!std::isfinite(s) && (s == y[k] || (std::isnan(s) && std::isnan(y[k])))) continue;
+        here[i].signal += s * s;
+        here[i].noise += d * d;
+      }
+    }
+    const std::lock_guard guard(lock);
+    waiting[v.sample] = std::move(here);
+    return {};
+  };
+  const auto in_order = [&](std::size_t sample) {
+    const std::lock_guard guard(lock);
+    const auto at = waiting.find(sample);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i].signal += at->second[i].signal;
+      sums[i].noise += at->second[i].noise;
+    }
+    waiting.erase(at);
+  };
+  OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, in_order, progress));
+  return sums;
+}
+
+double sqnr_of(const std::vector<OutputError>& outputs) {
+  OutputError all;
+  for (const OutputError& o : outputs) {
+    all.signal += o.signal;
+    all.noise += o.noise;
+  }
+  return all.sqnr();
+}
+
+}  // namespace octavo::quantize

@@ -1,0 +1,163 @@
+"""octavo quantize and octavo eval: from a float model and data to ranges, Q/DQ models and engines; what bad data is answered."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+DIGITS = ROOT / "examples/digits"
+FP32, QDQ, PICTURES = DIGITS / "digits_fp32.onnx", DIGITS / "digits_qdq.onnx", DIGITS / "images"
+RECIPE = ("--scale", "1/255", "--threads", 2, "--effort", 0)
+
+
+def run(*args, code=0):
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600)
+    assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def quantize(output, *args, data=PICTURES, model=FP32, code=0):
+    return run("quantize", model, "--data", data, *RECIPE, *args, "-o", output, code=code)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Every form of output, once."""
+    folder = tmp_path_factory.mktemp("quantized")
+    for name in ("model.q.onnx", "ranges.cache", "ranges.json", "model.octavo"):
+        (folder / f"{name}.txt").write_text(quantize(folder / name, "--report", folder / f"{name}.report").stdout)
+    return folder
+
+
+def test_the_model_with_pairs_runs_in_onnx_runtime_with_the_same_results(made, tmp_path):
+    model = onnx.load(made / "model.q.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert any(n.op_type == "QuantizeLinear" for n in model.graph.node)
+    batch = np.random.default_rng(0).random((1, 1, 16, 16), np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    theirs = ort.InferenceSession(str(made / "model.q.onnx"), options, providers=["CPUExecutionProvider"]).run(None, {"image": batch})[0]
+    np.save(tmp_path / "x.npy", batch)
+    run("run", made / "model.q.onnx", "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npz", "--effort", 0)
+    ours = next(iter(np.load(tmp_path / "y.npz").values()))
+    # Float sums of the two engines differ in order, so that a value next to a tie may become the neighbouring code.
+    assert np.abs(ours - theirs).max() <= 0.02 * np.abs(theirs).max()
+    assert "0 differ" in run("check", made / "model.q.onnx", "--input", tmp_path / "x.npy", "--effort", 0).stdout
+
+
+def test_eval_puts_all_forms_side_by_side(made, tmp_path):
+    run("eval", FP32, made / "model.q.onnx", made / "model.octavo", "--calibration", made / "ranges.cache", "--data", PICTURES, *RECIPE[:2],
+        "--json", tmp_path / "e.json", "--save", tmp_path / "outputs")
+    result = json.loads((tmp_path / "e.json").read_text())
+    float_, implicit, explicit, engine = result["models"]
+    assert float_["sqnr_db"] is None and float_["same_top"] == 1
+    assert implicit["sqnr_db"] > 20 and explicit["sqnr_db"] > 25
+    assert explicit["sqnr_db"] == pytest.approx(engine["sqnr_db"], abs=0.5)  # built for several threads: float sums may differ
+    saved = np.load(tmp_path / "outputs/00000.npz")
+    assert sorted(k.split(".")[0] for k in saved) == ["0", "1", "2", "3"]
+    report = json.loads((made / "model.q.onnx.report").read_text())
+    assert report["sqnr_db"] == pytest.approx(explicit["sqnr_db"], abs=0.5)  # the same pictures
+
+
+def test_corrections_gain_and_can_be_switched_off(made, tmp_path):
+    fitted = json.loads((made / "model.q.onnx.report").read_text())
+    quantize(tmp_path / "n.onnx", "--rounding", "nearest", "--no-bias-correction", "--report", tmp_path / "n.report")
+    plain = json.loads((tmp_path / "n.report").read_text())
+    assert fitted["sqnr_db"] > plain["sqnr_db"] + 1
+    names = {t.name for t in onnx.load(tmp_path / "n.onnx").graph.initializer}
+    assert not any("_corrected" in n for n in names)
+    text = (made / "model.q.onnx.txt").read_text()
+    assert "signal to noise at the outputs without corrections" in text and "layers int8" in text
+
+
+@pytest.mark.parametrize("name", ["model.q.onnx", "ranges.cache"])
+def test_the_same_bytes_on_any_number_of_threads(made, tmp_path, name):
+    for threads in (1, 3):
+        quantize(tmp_path / name, "--threads", threads)
+        assert (tmp_path / name).read_bytes() == (made / name).read_bytes(), threads
+
+
+def test_tables_are_what_build_takes(made, tmp_path):
+    lines = (made / "ranges.cache").read_text().splitlines()
+    assert lines[0] == "TRT-100700-EntropyCalibration2"
+    for table in ("ranges.cache", "ranges.json"):
+        out = run("build", FP32, "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "--calibration", made / table, "-o",
+                  tmp_path / table).stdout
+        assert "name no tensor" not in out and " 0 float" in out, out
+    assert (tmp_path / "ranges.cache").read_bytes() == (tmp_path / "ranges.json").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
+def test_methods(tmp_path, method):
+    quantize(tmp_path / "r.json", "--method", method, "--no-measure", "--report", tmp_path / "r.report")
+    report = json.loads((tmp_path / "r.report").read_text())
+    assert {t["method"] for t in report["tensors"]} == {method} and report["sqnr_db"] is None
+    for t in report["tensors"]:
+        amax = max(-t["min"], t["max"])
+        assert 0 < t["high"] <= amax * 1.0001 and (method != "minmax" or t["high"] == pytest.approx(amax))
+
+
+def test_a_text_file_in_the_folder_is_named_and_left_out(made, tmp_path):
+    shutil.copytree(PICTURES, tmp_path / "data")
+    (tmp_path / "data/labels.csv").write_text("file,class_index\n")
+    done = quantize(tmp_path / "ranges.cache", data=tmp_path / "data")
+    assert "labels.csv is left out: not a JPEG, PNG, .npy or .npz file" in done.stderr
+    assert (tmp_path / "ranges.cache").read_bytes() == (made / "ranges.cache").read_bytes()
+
+
+def test_black_pictures_and_single_ones_are_named(tmp_path):
+    Image.new("L", (16, 16)).save(tmp_path / "black.png")
+    done = quantize(tmp_path / "r.cache", data=tmp_path / "black.png", code=0)
+    assert "black.png is 0 everywhere" in done.stderr and "one sample is little" in done.stderr
+
+
+@pytest.mark.parametrize(("make", "code", "text"), [
+    (lambda p: None, 7, "no such file or folder"),
+    (lambda p: p.mkdir(), 5, "0 files, and no JPEG, PNG, .npy or .npz among them"),
+    (lambda p: p.write_text("hello"), 5, "not a folder, JPEG, PNG, .npy or .npz file"),
+    (lambda p: np.save(p.open("wb"), np.full((2, 1, 16, 16), np.nan, np.float32)), 5, "is nan"),
+    (lambda p: np.save(p.open("wb"), np.zeros((1, 1, 8, 8), np.float32)), 5, "takes f32[1,1,16,16], the array is f32[1,1,8,8]"),
+    (lambda p: np.save(p.open("wb"), np.zeros((1, 1, 16, 16), np.int64)), 5, "takes f32, the array holds s64"),
+    (lambda p: p.write_bytes((PICTURES / sorted(os.listdir(PICTURES))[0]).read_bytes()[:60]), 5, "data"),
+])
+def test_bad_data_is_an_error_that_names_it(tmp_path, make, code, text):
+    path = tmp_path / "data"
+    make(path)
+    done = quantize(tmp_path / "r.cache", data=path, code=code)
+    assert text in done.stderr and not (tmp_path / "r.cache").exists(), done.stderr
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    assert "no data: give --data" in run("quantize", FP32, "-o", tmp_path / "r", code=2).stderr
+    assert "has quantized tensors already" in quantize(tmp_path / "r", model=QDQ, code=2).stderr
+    assert "holds one scale for each tensor and no zero point" in quantize(tmp_path / "r", "--activations", "asymmetric", code=2).stderr
+    assert "known are best, minmax" in quantize(tmp_path / "r", "--method", "magic", code=2).stderr
+
+
+def test_labels(tmp_path):
+    names = sorted(os.listdir(PICTURES))[:4]
+    data = tmp_path / "data"
+    data.mkdir()
+    for n in names:
+        shutil.copy(PICTURES / n, data / n)
+    common = ("eval", FP32, "--data", data, *RECIPE[:2])
+    (tmp_path / "l.csv").write_text("file,class_index\n" + "".join(f"{n},{i % 10}\n" for i, n in enumerate(names)))
+    (tmp_path / "l.txt").write_text("0\n1\n2\n3\n")
+    run(*common, "--labels", tmp_path / "l.txt", "--json", tmp_path / "a.json")
+    run(*common, "--labels", tmp_path / "l.csv", "--json", tmp_path / "b.json")
+    a, b = (json.loads((tmp_path / f"{k}.json").read_text())["models"][0] for k in "ab")
+    assert a["top1"] == b["top1"] and a["top5"] == b["top5"]
+    (tmp_path / "short.txt").write_text("0\n")
+    assert "1 lines for 4 samples" in run(*common, "--labels", tmp_path / "short.txt", code=5).stderr
+    (tmp_path / "far.txt").write_text("0\n1\n2\n77\n")
+    assert "has class 77, the network knows 0 to 9" in run(*common, "--labels", tmp_path / "far.txt", code=5).stderr
+    (tmp_path / "less.csv").write_text(f"file,class_index\n{names[0]},1\n")
+    assert "no line for" in run(*common, "--labels", tmp_path / "less.csv", code=5).stderr
