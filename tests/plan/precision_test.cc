@@ -154,8 +154,8 @@ TEST(Precision, ALayerEach) {
   EXPECT_EQ(candidates(p, "conv1"), "int8 20, float32 30, bfloat16 25");
   EXPECT_EQ(candidates(p, "conv2"), "int8 20, float32 30, bfloat16 5");
   EXPECT_EQ(candidates(p, "conv3"), "int8 20, float32 6, bfloat16 25");
-  EXPECT_EQ(reason(p, "conv2"), "bfloat16: bfloat16 is permitted, and faster by more than 2 %");
-  EXPECT_EQ(reason(p, "conv3"), "float32: int8 is permitted, but float32 is faster");
+  EXPECT_EQ(reason(p, "conv2"), "bfloat16: bfloat16 is permitted, and costs less by more than 2 %");
+  EXPECT_EQ(reason(p, "conv3"), "float32: int8 is permitted, but float32 costs less");
   for (const region::Region& r : p.plan.regions) {
     if (!r.onnx_nodes.contains("conv2") || !r.stages[0].anchor.weights) continue;
     EXPECT_TRUE(report::sentences(r.reasons).starts_with(
@@ -191,7 +191,7 @@ TEST(Precision, AllowedAloneChangesNothing) {
 TEST(Precision, TwoPercentAreNotEnough) {
   const auto p = planned({.times = {{"int8", 100}, {"float32", 100}, {"bfloat16", 99}}});
   EXPECT_EQ(precisions(p), "int8 int8 int8");
-  EXPECT_EQ(reason(p, "conv2"), "int8: int8 is not more than 2 % slower");
+  EXPECT_EQ(reason(p, "conv2"), "int8: int8 does not cost more than 2 % more");
 }
 
 TEST(Precision, WhatALayerNeedsAroundItCounts) {

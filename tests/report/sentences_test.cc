@@ -46,7 +46,7 @@ TEST(Sentences, PutValuesInTheirPlaces) {
   EXPECT_EQ(sentence(because<Cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
             "\"slices\" was cheaper by parts, but the whole plan was not: 2.5 us against 1000 us");
   const Reasons two{because<Cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<Cause::int8_demanded>()};
-  EXPECT_EQ(sentences(two), "epilogue in registers: view, add; int8 is demanded by the model's Q/DQ");
+  EXPECT_EQ(sentences(two), "epilogue: view, add; int8 is demanded by the model's Q/DQ");
   EXPECT_TRUE(well_formed(two[0]));
   EXPECT_FALSE(well_formed({Cause::epilogue_fused, {}}));
   EXPECT_FALSE(well_formed({Cause::epilogue_fused, {std::int64_t{1}}}));
