@@ -52,7 +52,7 @@ class Inserter {
     }
     for (std::size_t i = 0; i < original_; ++i) {
       const auto id = static_cast<BufferId>(i);
-      if (plan_.buffers[i].kind == BufferKind::output && !valid_[i].empty()) bring(id, kHost, "it is an output");
+      if (plan_.buffers[i].kind == BufferKind::output && !valid_[i].empty()) bring(id, kHost, because<Cause::output_is_on_host>());
     }
   }
 
@@ -78,14 +78,14 @@ class Inserter {
     return found->second;
   }
 
-  void transfer(BufferId id, DeviceId from, DeviceId to, const std::string& why) {
+  void transfer(BufferId id, DeviceId from, DeviceId to, const Reason& why) {
     const BufferId source = in(id, from), target = in(id, to);
     Region r;
     const auto name = [&](DeviceId d) { return plan_.devices[static_cast<std::size_t>(d)].name; };
     r.name = fmt::format("{}: {} to {}", buffer(id).name, name(from), name(to));
     r.device = from == kHost ? to : from;
     r.precision = "transfer";
-    r.reason = fmt::format("\"{}\" is in the memory of {}; {}", buffer(id).name, name(from), why);
+    r.reasons = {because<Cause::in_memory_of>(buffer(id).name, name(from)), why};
     Stage s;
     s.anchor.op = ir::Op::reshape;
     s.anchor.inputs = {whole(plan_, source)};
@@ -97,15 +97,15 @@ class Inserter {
   }
 
   /// Makes what the buffer holds now available on the device.
-  void bring(BufferId id, DeviceId device, const std::string& why) {
+  void bring(BufferId id, DeviceId device, const Reason& why) {
     if (valid(id).contains(device)) return;
     const DeviceId from = *valid(id).begin();  // the host where it is there
     if (from != kHost && device != kHost) transfer(id, from, kHost, why);
     transfer(id, valid(id).contains(kHost) ? kHost : from, device, why);
   }
 
-  std::string used_by(const Region& r) const {
-    return fmt::format("\"{}\" runs on {}", r.name, plan_.devices[static_cast<std::size_t>(r.device)].name);
+  Reason used_by(const Region& r) const {
+    return because<Cause::region_runs_on>(r.name, plan_.devices[static_cast<std::size_t>(r.device)].name);
   }
 
   void read(TensorRef& t, const Region& r) {
