@@ -233,7 +233,7 @@ Status Context::run_observed(const Observer& observer) {
 
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
-  OCTAVO_CHECK(pool_->ready());
+  OCTAVO_CHECK(host_->pool().ready());
   const DefaultFloatEnvironment floats;
   if (engine_->plan().images > 1) {
     run_images(observer);
@@ -249,6 +249,7 @@ Status Context::run(std::span<const void* const> inputs, std::span<void* const> 
   for (void* at : outputs) out_.push_back({at});
   return run(in_, out_, nullptr, observer);
 }
+
 Result<Profile> Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {
   using Clock = std::chrono::steady_clock;
   if (runs < 1) return fail(ErrorKind::usage, fmt::format("profile: {} runs asked for, needs at least 1", runs));
