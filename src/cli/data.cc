@@ -42,28 +42,7 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
 
 void add_data_options(CLI::App& app, DataOptions& o) {
   app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
-  const std::string group = "Pictures";
-  InputOptions& p = o.input;
-  app.add_option("--preset", p.preset, "Preprocessing recipe: torch, tf, caffe, cifar or yolox; the options below change it")
-      ->group(group)
-      ->type_name("NAME");
-  app.add_option("--resize", p.resize, "Resize to HxW, or the short side to S (default: the input's size)")
-      ->group(group)
-      ->type_name("SIZE");
-  app.add_option("--crop", p.crop, "Then crop the centre to HxW or SxS")->group(group)->type_name("SIZE");
-  app.add_option("--letterbox", p.letterbox, "Instead: keep the aspect ratio, fill right and bottom with this grey")
-      ->group(group)
-      ->type_name("VALUE");
-  app.add_option("--scale", p.scale, "Multiply pixels by this: (x * scale - mean) / std; 1/255, say")
-      ->group(group)
-      ->type_name("NUMBER");
-  app.add_option("--mean", p.mean, "Subtract this; one number or one a channel")->group(group)->type_name("NUMBERS");
-  app.add_option("--std", p.std, "Divide by this; one number or one a channel")->group(group)->type_name("NUMBERS");
-  app.add_flag("--bgr", p.bgr, "Blue first")->group(group);
-  app.add_option("--layout", p.layout, "nchw or nhwc, when the input's shape does not tell")
-      ->group(group)
-      ->check(CLI::IsMember({"nchw", "nhwc"}))
-      ->type_name("LAYOUT");
+  add_recipe_options(app, o.recipe);
 }
 
 Declared inputs_of(const ir::Graph& graph) {
@@ -89,7 +68,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
         "see are enough");
   }
   std::unique_ptr<FileData> out(new FileData);
-  out->recipe_ = options.input;
+  out->recipe_ = options.recipe;
   out->declared_ = inputs;
   for (const InputDeclaration& in : inputs.inputs) {
     region::Binding b;
@@ -135,12 +114,16 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
 }
 
 Result<std::vector<Feed>> FileData::read(const std::string& path) const {
-  InputOptions options = recipe_;
-  options.inputs = {path};
-  OCTAVO_TRY(const Given given, read_inputs(options, declared_));
-  auto feeds = make_feeds(given, options, plan_);
+  OCTAVO_TRY(const Given given, read_inputs({.inputs = {path}, .recipe = recipe_}, declared_));
+  const auto feeds = Feeds::create(given, recipe_, "", plan_);
   if (!feeds) return fail(feeds.error().kind, fmt::format("{}: {}", path, feeds.error().message));
-  return feeds;
+  std::vector<Feed> out;
+  for (std::size_t run = 0; run < feeds->size(); ++run) {
+    auto feed = feeds->at(run);
+    if (!feed) return fail(feed.error().kind, fmt::format("{}: {}", path, feed.error().message));
+    out.push_back(std::move(*feed));
+  }
+  return out;
 }
 
 Result<quantize::Sample> FileData::at(std::size_t index) const {

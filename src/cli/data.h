@@ -15,7 +15,7 @@ namespace octavo::cli {
 
 struct DataOptions {
   std::vector<std::string> data;
-  InputOptions input;  ///< the picture recipe; InputOptions::inputs is not used
+  RecipeOptions recipe;
 };
 void add_data_options(CLI::App& app, DataOptions& options);
 
@@ -43,9 +43,9 @@ class FileData final : public quantize::Data {
   };
   [[nodiscard]] Result<std::vector<Feed>> read(const std::string& path) const;
 
-  InputOptions recipe_;
+  RecipeOptions recipe_;
   Declared declared_;
-  region::Plan plan_;  ///< nothing but the inputs: what make_feeds asks for
+  region::Plan plan_;  ///< nothing but the inputs: what Feeds ask for
   std::vector<Entry> entries_;
   std::vector<std::string> warnings_;
 };
