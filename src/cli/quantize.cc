@@ -59,7 +59,7 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
   q.placement = o.placement;
   q.stages = o.stages;
   q.measure = !o.no_measure;
-  q.threads = build.threads > 0 ? build.threads : engine::available_cores();
+  q.threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
   return q;
 }
 

@@ -159,6 +159,8 @@ Result<Translated> from_trtexec(const std::vector<std::string>& arguments) {
   return out;
 }
 
+using Calls = std::vector<std::vector<std::string>>;
+
 Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
   std::string model, engine, saved;
@@ -194,18 +196,18 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
   }
   if (!engine.empty()) {
     bench.insert(bench.begin() + 1, engine);
-    return std::vector{bench};
+    return Calls{bench};
   }
   if (skip && saved.empty())
     return fail(ErrorKind::usage, "--skipInference without --saveEngine: nothing would be left of the build");
   if (!saved.empty()) {
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);
-    if (skip) return std::vector{build};
-    return std::vector{build, bench};
+    if (skip) return Calls{build};
+    return Calls{build, bench};
   }
   both.insert(both.begin() + 1, model);  // built and measured in one process
-  return std::vector{both};
+  return Calls{both};
 }
 
 }  // namespace octavo::cli
