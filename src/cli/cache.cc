@@ -228,8 +228,8 @@ Command add_cache(CLI::App& app) {
                     "Those of tactics that this Octavo has in another version, or not at all");
   pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
   app.footer(
-      "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic "
-      "cpu.conv.u8s8.block.avx512");
+      "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic TACTIC, "
+      "where TACTIC is one that `octavo cache show times.txt` lists, with or without its {parameters}");
   return [=]() -> Result<int> {
     if (*showing) return show(*o);
     if (*comparing) return diff(*o);
