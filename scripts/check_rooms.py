@@ -17,7 +17,7 @@ DEVICES = {"cpu", "cuda"}
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 SPELLING = re.compile(r"(?<!/)\b(?:cpu|cuda)\.[a-z]|avx|amx|vnni|^portable$|\.portable\b|\bsm_\d")
 # The compiler's own words, which dispatch nothing that a plan names.
-COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target\(")
+COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target(?:_clones)?\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 

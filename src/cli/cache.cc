@@ -28,7 +28,7 @@ struct Options {
 };
 
 std::string time_of(const Timing& t) {
-  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us{}", t.seconds * 1e6, t.disturbed != 0 ? " disturbed" : "");
+  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us", t.seconds * 1e6);
 }
 
 Status not_empty(const TimingCache& cache, const std::string& path) {
@@ -68,8 +68,8 @@ Result<int> show(const Options& o) {
     const double best = rows.front().second.seconds;
     for (const auto& [entry, t] : rows) {
       const std::string part = t.seconds >= 0 && best > 0 ? fmt::format("{:.2f} x", t.seconds / best) : "";
-      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}\n", time_of(t), part, t.pinned ? "pin" : "", devices.at(where.device),
-                 where.threads, std::get<2>(entry));
+      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}{}\n", time_of(t), part, t.pinned ? "pin" : "", devices.at(where.device),
+                 where.threads, std::get<2>(entry), t.disturbed != 0 ? "  (disturbed)" : "");
       ++shown;
     }
   }
