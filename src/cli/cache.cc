@@ -160,10 +160,10 @@ Result<int> pin(const Options& o, bool set) {
 /// Is the tactic none of those that the providers have for the key, in its version? Of keys that spell no region: no.
 bool outdated(const std::string& key, int threads, const std::string& name) {
   const auto tactic = region::parse_tactic(name);
-  const auto known = tune::tactics_for(key, threads, api::all_providers());
+  const auto known = tune::offers_for(key, threads, api::all_providers());
   if (!tactic || !known) return false;
-  return std::none_of(known->begin(), known->end(), [&](const region::Tactic& t) {
-    return t.provider == tactic->provider && t.family == tactic->family && t.version == tactic->version;
+  return std::none_of(known->begin(), known->end(), [&](const region::Offer& o) {
+    return o.tactic.provider == tactic->provider && o.tactic.family == tactic->family && o.tactic.version == tactic->version;
   });
 }
 
