@@ -1,7 +1,9 @@
 """Checks that rooms (folders of src/) depend only on rooms to their left: check_rooms.py [ROOT]
 
 Reads every #include "room/..." and every octavo_room(...) line. Also checks that what an engine needs at run time includes neither
-the importer nor the planner, and that only api, cli and python see the public headers. Prints each violation; exit status 1 if any.
+the importer nor the planner, that only api, cli and python see the public headers, and that no text in a room other than cpu and cuda
+spells a tactic or an instruction set: the properties of region::Tactic say what others need to know. Prints each violation; exit
+status 1 if any.
 """
 import pathlib
 import re
@@ -11,6 +13,11 @@ ORDER = "base ir program region rewrite reference quant onnx passes plan cpu cud
 RUNTIME = {"base", "ir", "program", "region", "reference", "cpu", "cuda", "engine"}
 NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "quantize", "api", "cli", "python"}
 PUBLIC = {"api", "cli", "python"}
+DEVICES = {"cpu", "cuda"}
+LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+SPELLING = re.compile(r"(?<!/)\b(?:cpu|cuda)\.[a-z]|avx|amx|vnni|^portable$|\.portable\b|\bsm_\d")
+# The compiler's own words, which dispatch nothing that a plan names.
+COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target(?:_clones)?\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -26,6 +33,19 @@ def check(room, needs, where):
     return None
 
 
+def spellings(room, text, where):
+    """Texts of code that name a tactic or an instruction set."""
+    if room in DEVICES:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("//")[0] if line.count('"', 0, line.find("//")) % 2 == 0 else line
+        if INCLUDE.match(code) or COMPILER.search(code):
+            continue
+        for m in LITERAL.finditer(code):
+            if SPELLING.search(m.group(1)):
+                yield f'{where}:{number}: room "{room}" spells "{m.group(1)}", which only cpu and cuda may: ask the tactic\'s properties'
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems, files = [], 0
@@ -37,6 +57,7 @@ def main():
         for path in sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cc", ".inc", ".def")):
             files += 1
             text = path.read_text()
+            problems += spellings(room, text, path.relative_to(root))
             for m in INCLUDE.finditer(text):
                 where = f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start(1)) + 1}"
                 first = m.group(1).split("/")[0]
@@ -54,7 +75,7 @@ def main():
                 for needs in m.group(2).split():
                     problems.append(check(room, needs, f"src/{room}/CMakeLists.txt"))
     problems = [p for p in problems if p]
-    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} rooms: each includes only rooms to its left")
+    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} rooms: each includes only rooms to its left, none but cpu and cuda spells tactics")
     sys.exit(1 if problems else 0)
 
 

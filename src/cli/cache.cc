@@ -28,7 +28,7 @@ struct Options {
 };
 
 std::string time_of(const Timing& t) {
-  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us{}", t.seconds * 1e6, t.disturbed != 0 ? " disturbed" : "");
+  return t.seconds < 0 ? "?" : fmt::format("{:.2f} us", t.seconds * 1e6);
 }
 
 Status not_empty(const TimingCache& cache, const std::string& path) {
@@ -68,8 +68,8 @@ Result<int> show(const Options& o) {
     const double best = rows.front().second.seconds;
     for (const auto& [entry, t] : rows) {
       const std::string part = t.seconds >= 0 && best > 0 ? fmt::format("{:.2f} x", t.seconds / best) : "";
-      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}\n", time_of(t), part, t.pinned ? "pin" : "", devices.at(where.device),
-                 where.threads, std::get<2>(entry));
+      fmt::print("  {:>12}  {:>8}  {:3}  {:>6}  {:>7}  {}{}\n", time_of(t), part, t.pinned ? "pin" : "", devices.at(where.device),
+                 where.threads, std::get<2>(entry), t.disturbed != 0 ? "  (disturbed)" : "");
       ++shown;
     }
   }
@@ -160,10 +160,10 @@ Result<int> pin(const Options& o, bool set) {
 /// Is the tactic none of those that the providers have for the key, in its version? Of keys that spell no region: no.
 bool outdated(const std::string& key, int threads, const std::string& name) {
   const auto tactic = region::parse_tactic(name);
-  const auto known = tune::tactics_for(key, threads, api::all_providers());
+  const auto known = tune::offers_for(key, threads, api::all_providers());
   if (!tactic || !known) return false;
-  return std::none_of(known->begin(), known->end(), [&](const region::Tactic& t) {
-    return t.provider == tactic->provider && t.family == tactic->family && t.version == tactic->version;
+  return std::none_of(known->begin(), known->end(), [&](const region::Offer& o) {
+    return o.tactic.provider == tactic->provider && o.tactic.family == tactic->family && o.tactic.version == tactic->version;
   });
 }
 
@@ -228,8 +228,8 @@ Command add_cache(CLI::App& app) {
                     "Those of tactics that this Octavo has in another version, or not at all");
   pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
   app.footer(
-      "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic "
-      "cpu.conv.u8s8.block.avx512");
+      "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic TACTIC, "
+      "where TACTIC is one that `octavo cache show times.txt` lists, with or without its {parameters}");
   return [=]() -> Result<int> {
     if (*showing) return show(*o);
     if (*comparing) return diff(*o);

@@ -1,6 +1,7 @@
 #include "tune/known_tactics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -9,13 +10,14 @@
 
 namespace octavo::tune {
 
-Result<std::vector<region::Tactic>> tactics_for(const std::string& key, int threads,
-                                                const std::vector<const region::Provider*>& providers) {
+Result<std::vector<region::Offer>> offers_for(const std::string& key, int threads,
+                                              const std::vector<const region::Provider*>& providers) {
   OCTAVO_TRY(const region::Plan plan, region::plan_from_key(key, threads));
-  std::vector<region::Tactic> out;
+  std::vector<region::Offer> out;
   for (const region::Provider* p : providers) {
-    for (region::Offer& o : p->offers(plan.regions[0], plan)) out.push_back(std::move(o.tactic));
-    for (region::Offer& o : p->variants(plan.regions[0], plan)) out.push_back(std::move(o.tactic));
+    if (p->device() != plan.devices[region::kHost].name) continue;
+    for (region::Offer& o : p->offers(plan.regions[0], plan)) out.push_back(std::move(o));
+    for (region::Offer& o : p->variants(plan.regions[0], plan)) out.push_back(std::move(o));
   }
   return out;
 }
@@ -39,15 +41,20 @@ Result<std::string> find_tactic(std::string_view wanted, const TimingCache& cach
     if (tactic && at->second.seconds >= 0 && region::selects(meant, *tactic)) timed.insert(name);
   }
   if (!timed.empty()) return choose(timed);
-  OCTAVO_TRY(const auto tactics, tactics_for(key, where.threads, providers));
-  for (const region::Tactic& t : tactics) {
-    all.insert(t.name());
-    if (region::selects(meant, t)) known.insert(t.name());
+  if (std::none_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(meant); }))
+    return fail(ErrorKind::usage,
+                fmt::format("no provider has a tactic \"{}\"\n  see: octavo cache show, octavo explain --all", wanted));
+  OCTAVO_TRY(const auto offers, offers_for(key, where.threads, providers));
+  std::string why = "it is for other regions";
+  for (const region::Offer& o : offers) {
+    const bool fits = region::selects(meant, o.tactic);
+    if (o.refusal.empty()) all.insert(o.tactic.name());
+    if (o.refusal.empty() && fits) known.insert(o.tactic.name());
+    if (!o.refusal.empty() && fits) why = o.refusal;
   }
   if (!known.empty()) return choose(known);
-  std::string list;
-  for (const std::string& n : all) list += "\n  " + n;
-  return fail(ErrorKind::usage, fmt::format("\"{}\" is no tactic for this key; there are:{}\n  key: {}", wanted, list, key));
+  return fail(ErrorKind::usage,
+              fmt::format("\"{}\" cannot run this region: {}; these can: {}\n  key: {}", wanted, why, fmt::join(all, ", "), key));
 }
 
 }  // namespace octavo::tune

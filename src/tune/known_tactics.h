@@ -11,14 +11,14 @@
 
 namespace octavo::tune {
 
-/// Every tactic that the providers have for the region that the key spells, taken here or refused, further sets of parameters
-/// included. Errors: those of region::plan_from_key.
-[[nodiscard]] Result<std::vector<region::Tactic>> tactics_for(const std::string& key, int threads,
-                                                              const std::vector<const region::Provider*>& providers);
+/// What the host's providers answer for the region that the key spells, further sets of parameters included. Errors: those of
+/// region::plan_from_key.
+[[nodiscard]] Result<std::vector<region::Offer>> offers_for(const std::string& key, int threads,
+                                                            const std::vector<const region::Provider*>& providers);
 
-/// The one tactic that a person means by `wanted` for the key: among those with a time in the cache, else among tactics_for. What
-/// `wanted` leaves out of the parameters may be anything. Errors: `usage` when it is not a spelling, means none (the message names
-/// those that there are), or means several (the message names them).
+/// The one tactic that a person means by `wanted` for the key: among those with a time in the cache, else among offers_for. What
+/// `wanted` leaves out of the parameters may be anything. Errors: `usage` when it is not a spelling, means none that can run the region
+/// here (the message says why, and names those that can), or means several (the message names them).
 [[nodiscard]] Result<std::string> find_tactic(std::string_view wanted, const TimingCache& cache, const Where& where,
                                               const std::string& key, const std::vector<const region::Provider*>& providers);
 

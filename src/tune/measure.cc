@@ -135,7 +135,9 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
     const bool again = round >= kRounds;  // only those whose turns are far apart
     bool any = false;
     for (Entry& e : entries) {
-      if (!e.runner || (again && !(round % kRounds == 0 ? e.disturbed = disturbed(e.times) : e.disturbed))) continue;
+      if (!e.runner) continue;
+      if (again && round % kRounds == 0) e.disturbed = disturbed(e.times);
+      if (again && !e.disturbed) continue;
       if (e.best > kHopeless * least && round == 0) {  // the first two runs may have been unlucky
         OCTAVO_TRY(const double t, e.runner->run());
         e.best = std::min(e.best, t);

@@ -110,12 +110,12 @@ def test_show_is_a_table(tmp_path):
     assert lines[0].startswith("device 1: ") and lines[0].endswith(" (this machine)")
     assert lines[-1] == f"{len(entries(times))} of {len(entries(times))} times"
     title = lines.index(next(line for line in lines if "w s8[10,32,1,1]" in line))
-    assert lines[title + 1].split() == ["time", "of", "best", "pin", "device", "threads", "version", "tactic"]
+    assert lines[title + 1].split() == ["time", "of", "best", "pin", "device", "threads", "tactic"]
     rows = [line.split() for line in lines[title + 2:] if line][: lines[title + 2:].index("")]
     times_us = [float(r[0]) for r in rows if r[0] != "?"]
     assert times_us == sorted(times_us) and rows[0][2:4] == ["1.00", "x"]
     pinned = next(r for r in rows if "pin" in r)
-    assert pinned[-1] == "cpu.conv.u8s8.block.portable" and pinned[-4:-1] == ["1", "1", "0.1.0"]
+    assert pinned[-1] == "cpu.conv.u8s8.block.portable" and pinned[-3:-1] == ["1", "1"]
     only = octavo("cache", "show", times, "--match", "w s8[10,32,1,1]")
     assert only.count("w s8[") == 1 and f" of {len(entries(times))} times" in only
 
@@ -148,3 +148,39 @@ def test_bench_refuses_keys_by_name(key, text):
     error = octavo("bench", "--region-key", key, "--seconds", 0.01, code=2)
     assert error.startswith("error: --region-key: region key: ") and text in error
     assert "give the model as well" in error
+
+
+def test_a_pin_names_a_tactic_of_its_key(tmp_path):
+    times = tmp_path / "times.txt"
+    octavo("build", QDQ, "-o", tmp_path / "m.octavo", "--threads", 1, "--effort", 1, "--timing-cache", times)
+    key = next(line.split(" | ")[1] for line in entries(times) if "cpu.conv.u8s8" in line)
+    said = octavo("cache", "pin", times, "--key", key, "--tactic", "cpu.conv.u8s8.blok.avx2", code=2)
+    assert "cannot run this region: it is for other regions; these can: " in said and "cpu.conv.u8s8.block.portable" in said
+    assert "is not a tactic" in octavo("cache", "pin", times, "--key", key, "--tactic", "foo", code=2)
+    assert " pin " not in times.read_text(), "a refused pin changes nothing"
+    octavo("cache", "pin", times, "--key", key, "--tactic", "cpu.conv.u8s8.block.portable")
+    assert " pin cpu.conv.u8s8.block.portable | " in times.read_text()
+
+
+def test_builds_without_options_agree(tmp_path):
+    """The user's cache: ten builds, some while the processor is busy, one plan and one file."""
+    home = tmp_path / "cache"
+    env = {**os.environ, "XDG_CACHE_HOME": str(home)}
+
+    def build(k, *more):
+        subprocess.run([OCTAVO, "build", QDQ, "-o", tmp_path / f"{k}.octavo", *more], check=True, capture_output=True, timeout=300, env=env)
+        return (tmp_path / f"{k}.octavo").read_bytes()
+
+    first = build(0)
+    assert (home / "octavo/timing.txt").read_text().startswith("# octavo timing cache 2\n")
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        assert all(build(k) == first for k in range(1, 6))
+    finally:
+        for p in busy:
+            p.kill()
+            p.wait()
+    assert all(build(k) == first for k in range(6, 10))
+    before = (home / "octavo/timing.txt").read_text()
+    build(10, "--timing-cache", "none")
+    assert (home / "octavo/timing.txt").read_text() == before, "none leaves the user's alone"

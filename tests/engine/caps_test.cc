@@ -30,7 +30,7 @@ n = view m q=u8(0.04,30)
 w2 = constant s8[32,1,3,3] q=s8(0.02,0) seed:2
 b = conv n w2 {dilations=[1,1], group=32, pads=[1,1,1,1], strides=[2,2]}
 c = view b q=u8(0.05,0)
-p = max_pool c {ceil_mode=0, dilations=[1,1], kernel=[2,2], pads=[0,0,0,0], strides=[2,2]}
+p = max_pool c {dilations=[1,1], kernel=[2,2], pads=[0,0,0,0], strides=[2,2]}
 t = softmax p {axis=1}
 output t
 output p
@@ -88,7 +88,8 @@ TEST(Caps, EnginesRunWhereverTheyCanAndAreRefusedByNameElsewhere) {
         EXPECT_TRUE(engine.error().message.find("needs a") != std::string::npos ||
                     engine.error().message.find("oneDNN does not follow OCTAVO_CPU") != std::string::npos)
             << where << ": " << engine.error().message;
-        refused.insert(engine.error().message.substr(engine.error().message.find("needs a")));
+        const auto at = engine.error().message.find("needs a");
+        if (at != std::string::npos) refused.insert(engine.error().message.substr(at));
         continue;
       }
       for (const region::Region& r : (*engine)->plan().regions)

@@ -59,6 +59,10 @@ def write(root, path, text):
         ("src/plan/a.cc", '#include "octavo/octavo.h"\n', 'room "plan" includes a public header'),
         ("src/plan/a.cc", '#include "nowhere/b.h"\n', '"nowhere" is not a room'),
         ("src/shed/a.cc", "", "src/shed: not a room"),
+        ("src/plan/a.cc", 'if (name == "cpu.conv.u8s8.block") {}\n', 'src/plan/a.cc:1: room "plan" spells "cpu.conv.u8s8.block"'),
+        ("src/tune/a.cc", '\nconst bool fast = t.find("avx512") != 0;\n', 'src/tune/a.cc:2: room "tune" spells "avx512"'),
+        ("src/report/a.cc", 'return name.find(".portable");\n', 'room "report" spells ".portable"'),
+        ("src/engine/a.cc", 'need("sm_90");\n', 'room "engine" spells "sm_90"'),
         ("src/ir/CMakeLists.txt", "octavo_room(ir base onnx)\n", 'src/ir/CMakeLists.txt: room "ir" uses "onnx"'),
     ],
 )

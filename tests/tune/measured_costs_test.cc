@@ -44,7 +44,7 @@ api::PipelineOptions options(const std::string& cache) {
   api::PipelineOptions o;
   o.plan.threads = 1;
   o.plan.effort = 2;
-  o.timing.cache = cache;
+  o.timing.cache = cache.empty() ? std::string(api::kNoCache) : cache;
   return o;
 }
 

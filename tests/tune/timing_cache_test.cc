@@ -299,10 +299,10 @@ TEST(TimingCache, CommentsOfAPinThatGoesStay) {
 }
 
 TEST(TimingCache, DevicesWithoutTimesStay) {
-  const auto cache = TimingCache::parse("# octavo timing cache 1\ndevice abc = a machine\n");
+  const auto cache = TimingCache::parse("# octavo timing cache 2\ndevice abc = a machine\n");
   ASSERT_TRUE(cache);
   EXPECT_NE(cache->text().find(" = a machine\n"), std::string::npos);
-  const auto two = TimingCache::parse("# octavo timing cache 1\ndevice abc = a machine\ndevice abc = another\n");
+  const auto two = TimingCache::parse("# octavo timing cache 2\ndevice abc = a machine\ndevice abc = another\n");
   ASSERT_FALSE(two);
   EXPECT_NE(two.error().message.find("line 3 describes the device of an earlier line otherwise"), std::string::npos);
 }
