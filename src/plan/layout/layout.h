@@ -1,4 +1,4 @@
-// Strided-layout algebra: how moving operators act on strides, so that they cost nothing.
+// Strided-layout algebra: how data-movement operators act on strides, so that they cost nothing.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ using Strides = std::vector<std::int64_t>;
 /// Strides that show the same memory under another shape with as many elements, or nothing when no strides can.
 [[nodiscard]] std::optional<Strides> reshape_strides(const ir::Shape& from, const Strides& strides, const ir::Shape& to);
 
-/// The ref after the moving operator (transpose: perm; slice: starts, steps, new dims; reshape; expand).
+/// The ref after the data-movement operator (transpose: perm; slice: starts, steps, new dims; reshape; expand).
 [[nodiscard]] region::TensorRef permuted(const region::TensorRef& r, const std::vector<std::int64_t>& perm);
 [[nodiscard]] region::TensorRef unpermuted(const region::TensorRef& r, const std::vector<std::int64_t>& perm);
 [[nodiscard]] region::TensorRef sliced(const region::TensorRef& r, const std::vector<std::int64_t>& starts,

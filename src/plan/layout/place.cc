@@ -1,3 +1,4 @@
+// One class, a little longer than 400 lines: its passes (natural strides, wishes passed to producers, allocations) share one state.
 #include "plan/layout/place.h"
 
 #include <fmt/format.h>
