@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cuda/conv_mma.h"
+#include "cuda/conv_rows.h"
 #include "cuda/depthwise.h"
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
@@ -20,12 +21,14 @@ using region::Offer;
 using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
+constexpr std::size_t kPreferred = 3;  ///< sets of parameters that a family offers
 
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&conv_mma_family(), &depthwise_family(), &copy_family(),   &pointwise_family(),
-                                               &move_family(),     &pool_family(),      &reduce_family(), &softmax_family(),
-                                               &norm_family(),     &resize_family(),    &matmul_family(), &direct_conv_family()};
+  static const std::vector<const Family*> list{&conv_mma_family(),   &conv_rows_family(), &depthwise_family(), &copy_family(),
+                                               &pointwise_family(),  &move_family(),      &pool_family(),      &reduce_family(),
+                                               &softmax_family(),    &norm_family(),      &resize_family(),    &matmul_family(),
+                                               &direct_conv_family()};
   return list;
 }
 
@@ -53,7 +56,9 @@ class GpuProvider final : public region::Provider {
         out.push_back({tactic_of(*f, {}), refusal, 0});
         continue;
       }
-      for (const Candidate& c : f->candidates(r, plan, target_)) out.push_back({tactic_of(*f, c.parameters), "", c.seconds});
+      const std::vector<Candidate> all = f->candidates(r, plan, target_);
+      for (std::size_t i = 0; i < all.size() && i < kPreferred; ++i)
+        out.push_back({tactic_of(*f, all[i].parameters), "", all[i].seconds});
     }
     if (out.empty()) {
       Tactic none;

@@ -45,9 +45,15 @@ void reference_region(const region::Region& region, const region::Memory& memory
 
 std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters, float tolerance,
                          const Edit& edit, const Truth& truth, const cuda::Target& target) {
-  const std::string repeat = fmt::format(" (family {}, seed {})", family.name(), scene.seed());
-  const region::Region& region = scene.region();
-  const region::Plan& plan = scene.plan();
+  return run_emulated({scene.region(), scene.plan(), scene.memory, kGuard, scene.seed()}, family, parameters, tolerance, edit,
+                      truth, target);
+}
+
+std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, const cuda::Parameters& parameters, float tolerance,
+                         const Edit& edit, const Truth& truth, const cuda::Target& target) {
+  const std::string repeat = fmt::format(" (family {}, seed {})", family.name(), c.seed);
+  const region::Region& region = c.region;
+  const region::Plan& plan = c.plan;
   if (!family.about(region)) return "the family is silent about the region" + repeat;
   if (const std::string refusal = family.why_not(region, plan, target); !refusal.empty()) return "refused: " + refusal + repeat;
   if (const auto all = family.candidates(region, plan, target); all.empty() || !(all[0].seconds > 0))
@@ -64,7 +70,7 @@ std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::P
     const bool writable = buffer.kind == region::BufferKind::arena || buffer.kind == region::BufferKind::output;
     buffers.push_back(
         memory.allocate(fmt::format("buffer {} \"{}\"", b, buffer.name), static_cast<std::size_t>(buffer.bytes), writable));
-    std::memcpy(buffers.back(), scene.memory[b].data() + kGuard, static_cast<std::size_t>(buffer.bytes));
+    std::memcpy(buffers.back(), c.memory[b].data() + c.guard, static_cast<std::size_t>(buffer.bytes));
   }
   for (std::size_t k = 0; k < kernels->constants.size(); ++k) {
     const auto bytes = kernels->constants[k].bytes();
@@ -73,9 +79,9 @@ std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::P
   }
   std::byte* workspace = memory.allocate("the workspace", static_cast<std::size_t>(kernels->workspace_bytes), true);
 
-  auto expected = scene.memory;
+  auto expected = c.memory;
   region::Memory at;
-  for (auto& bytes : expected) at.base.push_back(bytes.data() + kGuard);
+  for (auto& bytes : expected) at.base.push_back(bytes.data() + c.guard);
   truth(region, at);
 
   for (int run = 0; run < (kernels->workspace_bytes > 0 ? 2 : 1); ++run) {  // the second finds the workspace as the first left it
@@ -90,7 +96,7 @@ std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::P
         arguments.push_back(base + p.offset);
       }
       const Grid grid{launch.grid, launch.block, static_cast<std::size_t>(launch.shared_bytes)};
-      const std::string wrong = run_grid(*kernel, grid, arguments, memory, scene.seed());
+      const std::string wrong = run_grid(*kernel, grid, arguments, memory, c.seed);
       if (!wrong.empty()) return wrong + repeat + "\n" + kernels->text;
     }
   }
@@ -101,9 +107,9 @@ std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::P
     }
     const std::size_t size = ir::size_of(type);
     for (std::size_t i = 0; i + size <= static_cast<std::size_t>(plan.buffers[b].bytes); i += size) {
-      if (close(buffers[b] + i, expected[b].data() + kGuard + i, type, tolerance)) continue;
+      if (close(buffers[b] + i, expected[b].data() + c.guard + i, type, tolerance)) continue;
       return fmt::format("buffer {} element {}: {} instead of {}{}\n{}", b, i / size, value(buffers[b] + i, type),
-                         value(expected[b].data() + kGuard + i, type), repeat, kernels->text);
+                         value(expected[b].data() + c.guard + i, type), repeat, kernels->text);
     }
   }
   return "";

@@ -19,8 +19,19 @@ using Truth = std::function<void(const region::Region&, const region::Memory&)>;
 /// The reference evaluator's region: for anchors that scalar_region does not have.
 void reference_region(const region::Region& region, const region::Memory& memory);
 
-/// Runs the family's text for the scene's region with these parameters; every buffer lies alone, with nothing readable around it.
-/// "" or what is wrong: a refusal, a finding of the emulation, the first element that differs. `tolerance`: as Scene::compare.
+/// A region with its plan and what its buffers hold at first: `memory[b]` has `guard` bytes in front of buffer b.
+struct EmulatedCase {
+  const region::Region& region;
+  const region::Plan& plan;
+  const std::vector<std::vector<std::byte>>& memory;
+  std::size_t guard = 0;
+  unsigned seed = 0;  ///< for messages, and for the order of blocks
+};
+
+/// Runs the family's text for the region with these parameters; every buffer lies alone, with nothing readable around it. "" or what
+/// is wrong: a refusal, a finding of the emulation, the first element that differs. `tolerance`: as Scene::compare.
+[[nodiscard]] std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, const cuda::Parameters& parameters,
+                                       float tolerance, const Edit& edit, const Truth& truth, const cuda::Target& target);
 [[nodiscard]] std::string run_emulated(Scene& scene, const cuda::Family& family, const cuda::Parameters& parameters = {},
                                        float tolerance = 0, const Edit& edit = {}, const Truth& truth = scalar_region,
                                        const cuda::Target& target = {});

@@ -105,6 +105,11 @@ OCTAVO_DEVICE int octavo_dot4_u8s8(unsigned a, unsigned b, int c) {
 OCTAVO_DEVICE unsigned octavo_permute(unsigned low, unsigned high, unsigned selector) {
   return __byte_perm(low, high, selector);
 }
+// Float 8388608 + byte k of the word.
+OCTAVO_DEVICE float octavo_byte_value(unsigned word, int k) {
+  return __int_as_float((int)__byte_perm(word, 0x4b000000u, 0x7440u + (unsigned)k));
+}
+OCTAVO_DEVICE void octavo_prefetch(const void*) {}
 #define octavo_shuffle_xor(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
 
 template <int bytes>

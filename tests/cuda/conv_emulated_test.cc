@@ -1,0 +1,94 @@
+// The convolution families under emulation: shapes around their tiles, borders, zero points and epilogues, bit-equal to the
+// reference; and mistakes planted in their text, each of which is found.
+#include <gtest/gtest.h>
+
+#include "cuda/conv_mma.h"
+#include "cuda/conv_rows.h"
+#include "cuda/conv_scene.h"
+#include "cuda/depthwise.h"
+#include "cuda/family_scene.h"
+
+namespace octavo::testing {
+namespace {
+
+/// A GPU whose kernels the emulation has all instructions of.
+const cuda::Target kTarget{"sm_80", 108, 163 * 1024};
+
+std::string run_conv(const ConvCase& k, const cuda::Family& family, const cuda::Parameters& parameters, const Edit& edit = {}) {
+  ConvScene s(k, 7);
+  s.plan.regions = {};
+  const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+  return run_emulated({s.region, s.plan, s.memory, 0, 7}, family, parameters, 0, edit, truth, kTarget);
+}
+
+cuda::Parameters best(const ConvCase& k, const cuda::Family& family) {
+  const ConvScene s(k, 7);
+  const auto all = family.candidates(s.region, s.plan, kTarget);
+  return all.empty() ? cuda::Parameters{} : all[0].parameters;
+}
+
+/// A small tile, so that small shapes have several.
+cuda::Parameters small_tile(int stages, int splits, bool resident) {
+  cuda::ConvTile t;
+  t.m = 32, t.n = 32, t.k = 32, t.warps_m = 2, t.warps_n = 1, t.stages = stages, t.splits = splits, t.blocks = 1,
+  t.resident = resident;
+  return cuda::spell(t);
+}
+
+class ConvEmulated : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+  }
+};
+
+TEST_F(ConvEmulated, SmallTilesWithEveryBorderAndZeroPoint) {
+  const ConvCase plain{1, 32, 7, 9, 48, 3, 3, 1, 1};
+  ConvCase k = plain;
+  for (const int zero : {0, 128, 255}) {
+    k.zero = zero;
+    EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false)), "") << k.text();
+  }
+  k = {2, 48, 6, 5, 33, 3, 2, 2, 1};
+  k.zero = 7, k.style = "bias";
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(2, 1, false)), "") << k.text();
+  k = {1, 64, 5, 7, 40, 1, 1, 1, 0};
+  k.zero = 3, k.style = "residual", k.gap = 16;
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(4, 1, true)), "") << k.text();
+  k = {1, 64, 4, 4, 32, 3, 3, 1, 1};
+  k.zero = 130, k.style = "float";
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 3, false)), "") << k.text();
+}
+
+TEST_F(ConvEmulated, TheTilesThatEstimatesPrefer) {
+  ConvCase k{1, 64, 8, 8, 64, 3, 3, 1, 1};
+  k.zero = 5, k.style = "silu";
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), best(k, cuda::conv_mma_family())), "") << k.text();
+  k = {2, 40, 7, 6, 40, 3, 3, 2, 1, 1, 40};
+  k.zero = 9;
+  EXPECT_EQ(run_conv(k, cuda::depthwise_family(), best(k, cuda::depthwise_family())), "") << k.text();
+  k = {1, 3, 12, 20, 32, 7, 7, 2, 3};
+  k.zero = 114;
+  EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family())), "") << k.text();
+}
+
+TEST_F(ConvEmulated, PlantedMistakesAreFound) {
+  ConvCase k{1, 32, 7, 9, 48, 3, 3, 1, 1};
+  k.zero = 130, k.gap = 16;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false), [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_EQ(planted("kFillCode", "kFillCode"), "") << "nothing planted";
+  EXPECT_NE(planted("#else\n      octavo_barrier();\n      copy_next();", "#else\n      copy_next();"), "") << "missing barrier";
+  EXPECT_NE(planted("octavo_copy_wait<kStages - 2>();", "octavo_copy_wait<kStages - 1>();"), "") << "waits for one copy too few";
+  EXPECT_NE(planted("< (unsigned)kInW) columns", "<= (unsigned)kInW) columns"), "") << "wrong halo";
+  EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * 0"), "") << "wrong zero-point fill";
+  EXPECT_NE(planted("store0}", "store0 + 1}"), "") << "slice off by one";
+}
+
+}  // namespace
+}  // namespace octavo::testing
