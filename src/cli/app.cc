@@ -48,7 +48,7 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
 int finish(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  return print_error({ErrorKind::io, fmt::format("cannot write the output: {}", std::strerror(errno != 0 ? errno : EIO))});
+  return print_error({ErrorKind::io, fmt::format("cannot write the output: {}", errno != 0 ? std::strerror(errno) : "stdout takes no more")});
 }
 
 /// One command: `arguments` begin with the subcommand.

@@ -214,7 +214,7 @@ def test_errors(args, code, text):
 
 def test_array_that_does_not_fit(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 3, 16, 16), np.float32))
-    text = octavo("run", QDQ, "--input", tmp_path / "x.npy", code=2)
+    text = octavo("run", QDQ, "--input", tmp_path / "x.npy", code=5)
     assert '"image"' in text and "[1,3,16,16]" in text
     np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.uint8))
     text = octavo("run", QDQ, "--input", tmp_path / "x.npy", code=5)

@@ -21,7 +21,7 @@ OLD = b"what was there before\n" * 3
 WRITERS = {
     "build": ["build", QDQ, "-o", "OUT", "--effort", "0"],
     "build --timing-cache": ["build", QDQ, "-o", "ENGINE2", "--effort", "1", "--timing-cache", "OUT"],
-    "cache pin": ["cache", "pin", "OUT", "--key", "KEY", "--tactic", "cpu.conv.u8s8.block.portable"],
+    "cache pin": ["cache", "pin", "OUT", "--key", "KEY", "--tactic", "reference.region"],
     "convert --to-table": ["convert", QDQ, "--to-table", "OUT", "--approximate"],
     "convert --json": ["convert", QDQ, "--to-table", "TABLE2", "--json", "OUT", "--approximate"],
     "convert --float-model": ["convert", QDQ, "--to-table", "TABLE2", "--float-model", "OUT", "--approximate"],

@@ -105,16 +105,24 @@ def test_errors_name_the_command(folder):
 
 def test_layer_precisions_are_obeyed(folder):
     """The rule for everything else comes last, wherever trtexec's users write it."""
-    (folder / "ranges.json").write_text('{"image": 1.0, "conv1": 4.0, "act1": 4.0}')
-    done = octavo("explain", FP32, f"--calib={folder / 'ranges.json'}", "--layerPrecisions=*:fp32,conv1:int8", "--effort=0", "--threads=1")
+    done = octavo("explain", FP32, f"--calib={folder / 'ranges.json'}", "--layerPrecisions=*:fp16,conv1:fp32", "--effort=0", "--threads=1")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"--layerPrecisions=\*:fp32,conv1:int8 is taken as --precision=conv1=int8 --precision=\*=float32", done.stderr)
+    assert re.search(r"--layerPrecisions=\*:fp16,conv1:fp32 is taken as --precision=conv1=float32 --precision=\*=float32", done.stderr)
 
 
 def test_raw_inputs_have_exactly_the_bytes(folder):
     (folder / "image.bin").write_bytes(b"\0" * 1000)
     done = octavo("profile", FP32, f"--loadInputs=image:{folder / 'image.bin'}", "--shapes=image:1x1x16x16", "--effort=0", "--runs=1")
     assert done.returncode == 5 and "1000 bytes" in done.stderr
+
+
+def test_options_that_octavo_has_itself_keep_their_meaning():
+    """No row takes an option away from the commands: those that both have are the same or look at their value."""
+    own = set()
+    for command in ("build", "run", "bench", "profile", "explain", "check", "doctor", "advise"):
+        own |= set(re.findall(r"--[A-Za-z-]+", "\n".join(line[:30] for line in octavo(command, "--help").stdout.splitlines() if line.startswith("  -"))))
+    assert "--std" in own and "--seconds" in own
+    assert {name for name, _, _, take, _, _ in rows() if take not in ("same", "special")} & own == set()
 
 
 def test_the_page_is_up_to_date():
