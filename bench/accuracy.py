@@ -28,8 +28,8 @@ FORMS = {  # name: options of quantize, the file it writes
     "table, default": ([], "default.cache"),
     "Q/DQ, nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax"], "nearest.onnx"),
     "Q/DQ, bias": (["--rounding", "nearest"], "bias.onnx"),
-    "Q/DQ, layer by layer": (["--stages", "0"], "local.onnx"),
     "Q/DQ, default": ([], "default.onnx"),
+    "Q/DQ, 8 stages": (["--stages", "8"], "stages.onnx"),
 }
 
 

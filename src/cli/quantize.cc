@@ -25,7 +25,7 @@ struct Options {
                               rounding = "learned", placement = "borders";
   double percentile = 99.99;
   bool no_bias = false, no_measure = false;
-  int stages = 8;
+  int stages = 0;
 };
 
 enum class Form { table, json, pairs, engine };
@@ -204,7 +204,7 @@ Command add_quantize(CLI::App& app) {
   app.add_flag("--no-bias-correction", o->no_bias, "Leave the biases as they are");
   app.add_option(
          "--stages", o->stages,
-         "Fit the network in so many stages, each to the rounded results of those before it (default 8); 0: every layer by itself")
+         "Fit the network in so many stages, each to the rounded results of those before it; 0 (default): every layer by itself")
       ->check(CLI::Range(0, 1000))
       ->type_name("N");
   app.add_option("--placement", o->placement, "Where pairs go: borders (default), inputs, residual or outputs (docs/tables.md)")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "quantize/linear.h"
 
@@ -118,18 +119,10 @@ double change(const std::vector<float>& target, const std::vector<double>& targe
   return sum;
 }
 
-/// Rows and columns of a symmetric matrix, or rows of another, in another order.
-Matrix permuted(const Matrix& a, const std::vector<std::size_t>& order, bool columns) {
-  Matrix out(a.rows, a.columns);
-  for (std::size_t i = 0; i < a.rows; ++i) {
-    for (std::size_t j = 0; j < a.columns; ++j) out.row(i)[j] = a.row(order[i])[columns ? order[j] : j];
-  }
-  return out;
-}
-
 class GroupFit {
  public:
-  GroupFit(const FitOptions& options, std::size_t n, std::size_t k, std::size_t m) : options_(options), n_(n), k_(k), m_(m) {}
+  GroupFit(const FitOptions& options, std::size_t n, std::size_t per_sample, std::size_t k, std::size_t m)
+      : options_(options), n_(n), per_sample_(per_sample), k_(k), m_(m) {}
 
   void run(const std::vector<float>& w, std::vector<float> exact, std::vector<float> given, Fit& fit, std::size_t group) {
     const Centered from = center(std::move(exact), n_, k_), to = center(std::move(given), n_, k_);
@@ -166,50 +159,93 @@ class GroupFit {
   }
 
  private:
-  /// Replaces scale and codes if the results then change less.
-  void learn(const std::vector<float>& w, const std::vector<double>& importance, const Centered& to,
-             const std::vector<float>& target, const std::vector<double>& target_mean, std::vector<float>& scale,
-             std::vector<float>& codes, double& least, Fit& fit) {
+  struct Rounded {
+    std::vector<float> scale, codes;
+  };
+
+  /// Weights moved to where they fit `to` best and rounded one after the other. Nothing when the Gram matrix says nothing.
+  [[nodiscard]] std::optional<Rounded> round_learned(const std::vector<float>& w, const std::vector<double>& importance,
+                                                     const Matrix& gram, const Matrix& cross, double part) const {
     const double mean = std::accumulate(importance.begin(), importance.end(), 0.0) / static_cast<double>(k_);
-    if (!(mean > 0)) return;
-    std::vector<std::size_t> order(k_);
+    if (!(mean > 0)) return std::nullopt;
+    const double damping = part * mean;
+    std::vector<std::size_t> order(k_);  // what counts most is rounded first: it comes last
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return importance[a] < importance[b]; });
-    Matrix h = product_of_columns(to.values, k_, to.values, k_, n_), right = product_of_columns(to.values, k_, target, m_, n_);
-    const double damping = options_.damping * mean;
+    Matrix u(k_, k_), best(k_, m_);
     for (std::size_t i = 0; i < k_; ++i) {
-      for (std::size_t j = 0; j < k_; ++j) h.row(i)[j] /= static_cast<double>(n_);
-      h.row(i)[i] += damping;
-      for (std::size_t c = 0; c < m_; ++c) {
-        double& r = right.row(i)[c];
-        r = r / static_cast<double>(n_) + damping * static_cast<double>(w[i * m_ + c]);
-      }
+      for (std::size_t j = 0; j < k_; ++j) u.row(i)[j] = gram.row(order[i])[order[j]] + (i == j ? damping : 0);
+      for (std::size_t c = 0; c < m_; ++c)
+        best.row(i)[c] = cross.row(order[i])[c] + damping * static_cast<double>(w[order[i] * m_ + c]);
     }
-    Matrix u = permuted(h, order, true);
-    Matrix best = permuted(right, order, false);
-    if (!cholesky(u)) return;
+    if (!cholesky(u)) return std::nullopt;
     solve(u, best);
-    std::vector<float> wanted(k_ * m_), back(k_ * m_);
+    std::vector<float> wanted(k_ * m_);
     std::vector<double> ordered(k_);
     for (std::size_t i = 0; i < k_; ++i) {
       ordered[i] = importance[order[i]];
       for (std::size_t c = 0; c < m_; ++c) wanted[i * m_ + c] = static_cast<float>(best.row(i)[c]);
     }
-    const std::vector<float> s = scales_of(wanted, ordered, k_, m_, options_.least_error_scales);
-    const std::vector<float> rounded = nearest_plane(u, wanted, s, m_);
-    for (std::size_t i = 0; i < k_; ++i)
-      std::copy_n(rounded.begin() + static_cast<std::ptrdiff_t>(i * m_), m_,
-                  back.begin() + static_cast<std::ptrdiff_t>(order[i] * m_));
-    const double now = change(target, target_mean, to, times_scale(back, s), n_, k_, m_, !options_.correct_bias);
-    if (!(now < least)) return;
-    least = now;
-    scale = s;
-    codes = std::move(back);
+    Rounded out{scales_of(wanted, ordered, k_, m_, options_.least_error_scales), std::vector<float>(k_ * m_)};
+    const std::vector<float> codes = nearest_plane(u, wanted, out.scale, m_);
+    for (std::size_t i = 0; i < k_; ++i) std::copy_n(codes.data() + i * m_, m_, out.codes.data() + order[i] * m_);
+    return out;
+  }
+
+  /// Rows of the samples whose number has this parity.
+  [[nodiscard]] std::vector<float> part(const std::vector<float>& rows, std::size_t columns, std::size_t parity) const {
+    std::vector<float> out;
+    for (std::size_t r = 0; r < n_; ++r) {
+      if (r / per_sample_ % 2 == parity) out.insert(out.end(), rows.data() + r * columns, rows.data() + (r + 1) * columns);
+    }
+    return out;
+  }
+
+  static void divide(Matrix& a, std::size_t n) {
+    for (double& x : a.values) x /= static_cast<double>(n);
+  }
+
+  /// Replaces scale and codes if the results of samples that were not fitted to then change less.
+  void learn(const std::vector<float>& w, const std::vector<double>& importance, const Centered& to,
+             const std::vector<float>& target, const std::vector<double>& target_mean, std::vector<float>& scale,
+             std::vector<float>& codes, double& least, Fit& fit) {
+    if (n_ < 2 * per_sample_) return;  // one sample: nothing to judge with
+    const bool means = !options_.correct_bias;
+    const Centered even{part(to.values, k_, 0), to.mean}, odd{part(to.values, k_, 1), to.mean};
+    const std::vector<float> even_target = part(target, m_, 0), odd_target = part(target, m_, 1);
+    const std::size_t ne = even.values.size() / k_, no = odd.values.size() / k_;
+    Matrix gram_even = product_of_columns(even.values, k_, even.values, k_, ne),
+           cross_even = product_of_columns(even.values, k_, even_target, m_, ne);
+    Matrix gram = product_of_columns(odd.values, k_, odd.values, k_, no),
+           cross = product_of_columns(odd.values, k_, odd_target, m_, no);
+    for (std::size_t i = 0; i < gram.values.size(); ++i) gram.values[i] += gram_even.values[i];
+    for (std::size_t i = 0; i < cross.values.size(); ++i) cross.values[i] += cross_even.values[i];
+    divide(gram_even, ne);
+    divide(cross_even, ne);
+    divide(gram, n_);
+    divide(cross, n_);
+    double best = change(odd_target, target_mean, odd, times_scale(codes, scale), no, k_, m_, means);
+    double damping = -1;
+    for (const double d : options_.damping) {
+      const auto trial = round_learned(w, importance, gram_even, cross_even, d);
+      if (!trial) continue;
+      const double e = change(odd_target, target_mean, odd, times_scale(trial->codes, trial->scale), no, k_, m_, means);
+      if (e < best) {
+        best = e;
+        damping = d;
+      }
+    }
+    if (damping < 0) return;
+    const auto all = round_learned(w, importance, gram, cross, damping);
+    if (!all) return;
+    least = change(target, target_mean, to, times_scale(all->codes, all->scale), n_, k_, m_, means);
+    scale = all->scale;
+    codes = all->codes;
     fit.learned = true;
   }
 
   const FitOptions& options_;
-  const std::size_t n_, k_, m_;
+  const std::size_t n_, per_sample_, k_, m_;
 };
 
 }  // namespace
@@ -222,7 +258,8 @@ Fit fit_layer(const RowLayer& layer, const std::vector<float>& weights, const Ro
   fit.codes.resize(weights.size());
   fit.scale.resize(groups * m);
   fit.bias_change.resize(groups * m);
-  GroupFit one(options, static_cast<std::size_t>(exact.count), k, m);
+  GroupFit one(options, static_cast<std::size_t>(exact.count),
+               static_cast<std::size_t>(std::max<std::int64_t>(1, exact.per_sample)), k, m);
   for (std::size_t g = 0; g < groups; ++g) {
     const auto first = weights.begin() + static_cast<std::ptrdiff_t>(g * k * m);
     one.run({first, first + static_cast<std::ptrdiff_t>(k * m)}, group_of(exact, g, k), group_of(given, g, k), fit, g);

@@ -15,7 +15,10 @@ struct FitOptions {
   /// Weights are rounded one after the other, each making up for the errors of those before it (second-order rounding: nearest plane
   /// on the Gram matrix of the layer's input, as OBQ and GPTQ do); before that they are moved to where they fit the rounded input best.
   bool learned_rounding = true;
-  double damping = 0.01;  ///< of the Gram matrix, as a part of its mean diagonal: how much the weights are held where they are
+  /// What is tried for each group of channels: how much the weights are held where they are, as a part of the mean diagonal of the
+  /// Gram matrix. Fitted on the even samples, the one that changes the results of the odd samples least is taken (or rounding to
+  /// nearest, where that is better), and then fitted on all of them.
+  std::vector<double> damping = {0.01, 0.1, 1.0};
   std::int64_t most_depth = 2304;  ///< larger layers are rounded to nearest (the Gram matrix grows with the square)
 };
 

@@ -129,10 +129,10 @@ ir::Tensor RowLayer::codes(const std::vector<std::int8_t>& by_group) const {
 }
 
 std::vector<Rows> rows_for(const std::vector<RowLayer>& layers, std::size_t samples, std::int64_t bytes) {
-  constexpr std::int64_t kMost = 3072, kLeast = 256;
+  constexpr std::int64_t kMost = 3072, kFew = 1024, kLeast = 384;
   const auto wanted = [&](const RowLayer& l, std::int64_t floats) {
     if (!l.refused().empty()) return std::int64_t{0};
-    const std::int64_t rows = std::clamp(floats / l.row_length(), kLeast, std::min(kMost, std::max(kLeast, 8 * l.depth())));
+    const std::int64_t rows = std::clamp(floats / l.row_length(), kLeast, std::min(kMost, std::max(kFew, 8 * l.depth())));
     const auto n = static_cast<std::int64_t>(samples);
     return std::min(l.places(), std::max<std::int64_t>(1, (rows + n - 1) / n));
   };

@@ -26,6 +26,11 @@ class Run {
     OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
     OCTAVO_CHECK(is_float());
     OCTAVO_TRY(const auto editor, open());
+    if (options_.pairs) {  // what forbids pairs is said before the data are run, not after
+      OCTAVO_TRY(const auto trial, open());
+      if (auto possible = onnx::put_pairs(*trial, {}, options_.placement); !possible)
+        return tl::unexpected<Error>(std::move(possible).error());
+    }
     observed_ = observables(model_.graph);
     inputs_ = layer_inputs(onnx::weighted_layers(*editor), observed_, model_.aliases);
     if (inputs_.layers.empty())

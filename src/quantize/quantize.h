@@ -24,9 +24,10 @@ struct Options {
   RangeOptions ranges;           ///< symmetric for tables
   bool pairs = true;             ///< make a model with Q/DQ pairs; false: ranges only
   std::string placement = "borders";
-  FitOptions fit;       ///< of weights and biases; for pairs only: a table has no place for them
-  int stages = 8;       ///< the network is fitted in so many stages, each to the rounded results of those before it; 0: each
-                        ///< layer to its own rounded input only
+  FitOptions fit;  ///< of weights and biases; for pairs only: a table has no place for them
+  /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
+  /// fitted to its own rounded input only.
+  int stages = 0;
   bool measure = true;  ///< compare the outputs with the float network's on the data
   int threads = 1;
   std::int64_t rows_bytes = std::int64_t{192} << 20;  ///< for what layers read, kept in memory; twice that with stages

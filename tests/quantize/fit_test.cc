@@ -122,6 +122,7 @@ struct Scene {
     layer.transposed = true;
     layer.weight_values = tensor({m, k}, 13);
     exact.count = n;
+    exact.per_sample = 30;
     exact.length = k;
     exact.values = uniform(n * k, 14);
     for (std::int64_t r = 0; r < n; ++r) {

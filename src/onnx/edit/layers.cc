@@ -125,8 +125,7 @@ void add_to_bias(Editor& model, const Layer& layer, const std::vector<float>& ch
     add->add_input(before);
     add->add_input(name);
     add->add_output(layer.output);
-    (void)model.sort();
-    return;
+    return;  // at the end of the nodes: put_pairs sorts them
   }
   if (!layer.bias_values.empty()) {  // of a Gemm it may be broadcast
     const auto have = layer.bias_values.data<float>();
