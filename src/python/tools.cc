@@ -63,7 +63,7 @@ nb::dict bench(const Engine& engine, const nb::dict& given, double seconds, int 
   using Clock = std::chrono::steady_clock;
   const Inputs inputs(engine, given);
   const Outputs outputs(engine);
-  Watch watch(nb::none());
+  Watch watch{nb::none()};
   std::vector<double> times;
   double total = 0;
   int used = 0;
