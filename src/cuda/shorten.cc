@@ -76,6 +76,7 @@ struct Chain {
   int y = -1;
   float divisor = 1;
   bool divides = false;
+  bool nan_is_zero = false;          ///< NaN gives the code of 0; otherwise that of -infinity
   std::int32_t first = 0, last = 0;  ///< the codes that the clamps leave
 };
 
@@ -199,6 +200,8 @@ class Shortener {
     for (;;) {
       const Instr& in = at(v);
       if (in.op == Op::nan0) {
+        steps.push_back(in);
+        constants.push_back(0);
         v = in.args[0];
         continue;
       }
@@ -215,13 +218,14 @@ class Shortener {
       v = in.args[1 - side];
     }
     chain.y = v;
-    if (steps.empty() || !(magnitude(v) < 1e30)) return std::nullopt;
+    if (steps.empty()) return std::nullopt;
     const auto code = [&](float y) {
       for (std::size_t k = steps.size(); k-- > 0;) {
-        if (steps[k].op == Op::div) {
-          y /= constants[k];
-        } else {
-          y = steps[k].op == Op::max ? std::max(y, constants[k]) : std::min(y, constants[k]);
+        switch (steps[k].op) {
+          case Op::div: y /= constants[k]; break;
+          case Op::nan0: y = std::isnan(y) ? 0.0F : y; break;
+          case Op::max: y = y > constants[k] ? y : constants[k]; break;
+          default: y = y < constants[k] ? y : constants[k]; break;
         }
       }
       return y;
@@ -229,6 +233,11 @@ class Shortener {
     const float lo = code(-3e38F), hi = code(3e38F);
     if (!(lo >= -2048 && hi <= 2048)) return std::nullopt;
     chain.first = program::to_int32(lo), chain.last = program::to_int32(hi);
+    if (!(magnitude(v) < 1e30)) {  // infinities are what the bounds make of them; NaN has to be looked at
+      const float nan = code(std::numeric_limits<float>::quiet_NaN());
+      chain.nan_is_zero = nan != lo;
+      if (chain.nan_is_zero && nan != code(0)) return std::nullopt;
+    }
     if (chain.divides && !program::same_codes(chain.divisor, chain.first, chain.last)) return std::nullopt;
     return chain;
   }
@@ -243,6 +252,7 @@ class Shortener {
       const int low = push(Op::mul, t, program_.imm_f(r.low));
       t = push(Op::fma, t, program_.imm_f(r.high), low);
     }
+    if (chain.nan_is_zero) t = push(Op::nan0, t);
     if (!(largest < 1e9)) {  // bounds far beyond all codes: the conversion stays within int32
       constexpr float kLarge = 1048576.0F;
       t = push(Op::max, t, program_.imm_f(-kLarge));

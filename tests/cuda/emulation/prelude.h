@@ -188,3 +188,31 @@ OCTAVO_DEVICE unsigned short octavo_bf16_bits(float v) {
 OCTAVO_DEVICE float octavo_bf16_value(unsigned short h) {
   return __int_as_float((int)((unsigned)h << 16));
 }
+
+// Products of warpgroups: each thread computes its own sums from shared memory.
+template <int row>
+OCTAVO_DEVICE unsigned octavo_group_word(const void* shared, int r, int byte) {
+  constexpr int chunks = row / 16;
+  const int turn = chunks == 8 ? r & 7 : chunks == 4 ? (r >> 1) & 3 : (r >> 2) & 1;
+  return *(const unsigned*)((const unsigned char*)shared + r * row + 16 * (byte / 16 ^ turn) + byte % 16);
+}
+template <int row, int tiles>
+OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, const void* b, int at) {
+  const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
+  unsigned left[2][8];
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 8; ++k) left[i][k] = octavo_group_word<row>(a, first + 8 * i, at + 4 * k);
+  }
+  for (int j = 0; j < tiles; ++j) {
+    for (int c = 0; c < 2; ++c) {
+      for (int k = 0; k < 8; ++k) {
+        const unsigned right = octavo_group_word<row>(b, 8 * j + lane % 4 * 2 + c, at + 4 * k);
+        for (int i = 0; i < 2; ++i) sums[j][2 * i + c] = octavo_dot4_u8s8(left[i][k], right, sums[j][2 * i + c]);
+      }
+    }
+  }
+}
+OCTAVO_DEVICE void octavo_group_begin() {}
+OCTAVO_DEVICE void octavo_group_commit() {}
+OCTAVO_DEVICE void octavo_group_wait() {}
+OCTAVO_DEVICE void octavo_group_publish() {}
