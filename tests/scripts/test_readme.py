@@ -1,0 +1,28 @@
+"""Every command of the README runs, and what it prints without times is what the README shows."""
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")).resolve() / "bin/octavo"
+BLOCK = re.search(r"<!-- commands:begin -->.*?```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
+COMMANDS = re.findall(r"^\$ (octavo .*)\n((?:(?!\$ ).*\n)*)", BLOCK, re.M)
+
+@pytest.mark.skipif(not OCTAVO.exists(), reason="the command is not built")
+def test_commands_run(tmp_path):
+    shutil.copytree(ROOT / "examples/digits", tmp_path / "digits")
+    assert len(COMMANDS) == 6
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for command, shown in COMMANDS:
+        words = shlex.split(command)
+        found = subprocess.run([OCTAVO, *words[1:]], cwd=tmp_path / "digits", capture_output=True, text=True, timeout=300, env=env, check=False)
+        assert found.returncode == 0, f"{command}\n{found.stdout}{found.stderr}"
+        if words[1] == "run":
+            assert found.stdout.split() == shown.split(), command
+        if words[1] == "check":
+            assert found.stdout.startswith("ok ") and " 0 differ" in found.stdout, command
