@@ -205,7 +205,7 @@ struct BuildOptions {
   /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
   /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
-  /// Called in the building thread with what is being done ("import", "plan: candidate 3 of 96"), when that changes and up to 20
+  /// Called in the building thread with what is being done ("import", "plan: choice 3 of 96"), when that changes and up to 20
   /// times a second in between; also while run() or at() build for new shapes. False stops the build, usually within a tenth of a
   /// second: it throws Exception::Kind::cancelled. Must not throw.
   std::function<bool(std::string_view step)> progress = {};

@@ -361,7 +361,7 @@ NB_MODULE(_octavo, m) {
       .def("__reduce__",
            [](nb::object self) {  // pickled as the engine's bytes
              const int threads = nb::cast<const Engine&>(self).threads();
-             return nb::make_tuple(nb::module_::import_("octavo").attr("load"), nb::make_tuple(self.attr("tobytes")(), threads));
+             return nb::make_tuple(nb::module_::import_("octavo").attr("_unpickled"), nb::make_tuple(self.attr("tobytes")(), threads));
            })
       .def("_repr_html_", [](nb::object self) { return nb::module_::import_("octavo._html").attr("table")(self); })
       .def("__repr__", [](const Engine& e) {

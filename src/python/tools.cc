@@ -175,7 +175,9 @@ nb::dict check(const nb::object& model, const nb::dict& given_options, const nb:
       std::memcpy(inputs[i].mutable_bytes().data(), held.view.data, inputs[i].bytes().size());
     }
   }
-  return describe(watch.over([&] { return take(api::check(built.engine, built.graph, inputs, {.threads = options.threads})); }));
+  api::CheckOptions judged;
+  judged.threads = options.threads;
+  return describe(watch.over([&] { return take(api::check(built.engine, built.graph, inputs, judged)); }));
 }
 
 /// A picture's pixels: HxWxC bytes as NumPy has them, or a JPEG or PNG file's bytes.

@@ -55,8 +55,9 @@ def test_names_the_second_pair_and_drops_it(tmp_path):
     model, without, faster = network(tmp_path / "m.onnx", True), network(tmp_path / "n.onnx", False), tmp_path / "f.onnx"
     cache = tmp_path / "times.txt"
     octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
-    slow = re.sub(r"( t1 \S+ +)([0-9.]+)( us.* table\b)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
-    cache.write_text(slow)  # as if the second store cost much more than it does
+    # As if the second store cost much more than it does, and float convolutions too, so that no other pair is better left out.
+    slow = re.sub(r"( t1 +)([0-9.]+)( us.*(?: table\b| w f32))", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
+    cache.write_text(slow)
     text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
     assert re.search(r"^drop the pair on .*\(b_DQ, b_Q\): saves [0-9.]+ us", text, re.M), text
     assert "(measured)" in text and "outputs change by at most" in text
@@ -92,12 +93,13 @@ def test_shares_a_pair_with_a_reader_of_the_floats(tmp_path):
     model, codes, faster, cache = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "f.onnx", tmp_path / "times.txt"
     octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
     text = cache.read_text()
-    slow = re.sub(r"( t1 \S+ +)([0-9.]+)( us.* store\()", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", text)
+    # Two stores cost ten times as much, and so do float convolutions: on some processors dropping the pair would pay otherwise.
+    slow = re.sub(r"( t1 +)([0-9.]+)( us.*(?: store\(| w f32))", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", text)
     assert slow != text
     cache.write_text(slow)
     text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 1, "--apply", faster)
     assert re.search(r'^put the pair on "conv1" \(mid_DQ, mid_Q\) before add too: saves [0-9.]+ us', text, re.M), text
-    assert "outputs change by at most" in text and "0 pairs, 0 moved, 1 before further readers" in text
+    assert "outputs change by at most" in text and ": 1 pair put before further readers\n" in text
     (add,) = [n for n in onnx.load(faster).graph.node if n.name == "add"]
     assert list(add.input) == ["conv2", "mid_dq"]
     assert plan_of(faster) == plan_of(codes) != plan_of(model)
@@ -134,8 +136,13 @@ def between(path, where):
 def test_moves_a_pair_behind_the_activation(tmp_path):
     """conv2 is float for want of a pair on its input; the one before the activation does there."""
     model, behind, faster = between(tmp_path / "m.onnx", "conv1"), between(tmp_path / "n.onnx", "act"), tmp_path / "f.onnx"
-    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--errors", 2, "--apply", faster)
+    cache = tmp_path / "times.txt"
+    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
+    # Float convolutions cost ten times as much: on some processors int8 gains too little to be told from a busy machine's noise.
+    slow = re.sub(r"( t1 +)([0-9.]+)( us.* w f32)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
+    cache.write_text(slow)
+    text = octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing", "--errors", 2, "--apply", faster)
     assert re.search(r'^move the pair on "conv1" \(p_DQ, p_Q\) behind "act", before conv2(, conv2_WDQ)?: saves [0-9.]+ us', text, re.M), text
-    assert "0 pairs, 1 moved, 0 before further readers" in text and "outputs change by at most" in text
+    assert ": 1 pair moved\n" in text and "outputs change by at most" in text
     assert plan_of(faster) == plan_of(behind) != plan_of(model)
     assert "move the pair" not in octavo("advise", behind, "--effort", 0, "--threads", 1)

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 DIGITS = ROOT / "examples/digits"
 FP32, QDQ, PICTURES = DIGITS / "digits_fp32.onnx", DIGITS / "digits_qdq.onnx", DIGITS / "images"
-RECIPE = ("--scale", "1/255", "--threads", 2, "--effort", 0)
+RECIPE = ("--scale", "1/255", "--effort", 0)
 
 
 def run(*args, code=0):
@@ -25,7 +25,8 @@ def run(*args, code=0):
 
 
 def quantize(output, *args, data=PICTURES, model=FP32, code=0):
-    return run("quantize", model, "--data", data, *RECIPE, *args, "-o", output, code=code)
+    threads = () if "--threads" in args else ("--threads", 2)
+    return run("quantize", model, "--data", data, *RECIPE, *threads, *args, "-o", output, code=code)
 
 
 @pytest.fixture(scope="module")

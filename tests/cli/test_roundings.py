@@ -75,7 +75,7 @@ def test_the_pair_before_the_activation_is_named_with_both_times(tmp_path):
 
 def slower_tables(cache):
     """The cache as if a table cost ten times what it does."""
-    text = re.sub(r"( t1 \S+ +)([0-9.]+)( us.* table\b)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
+    text = re.sub(r"( t1 +)([0-9.]+)( us.* table\b)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text())
     cache.write_text(text)
 
 
@@ -214,7 +214,7 @@ def test_floats_read_where_codes_are_stored_are_named(tmp_path):
     model, codes, out, more = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "w.octavo", ["--effort", 0, "--threads", 1]
     (r,) = roundings(model, "--effort", 0, "--build-without-all", out)["roundings"]
     assert (r["kind"], r["tensor"], r["onnx_nodes"], r["pair"]) == ("left out", "conv1", ["add"], ["mid_DQ", "mid_Q"])
-    assert "add" in r["region"] and r["seconds_with"] != r["seconds_without"]
+    assert "add" in r["region"] and not r["same_plan"]
     hashes = [json.loads(octavo("explain", m, "--json", *o))["plan_hash"] for m, o in ((out, []), (codes, more), (model, more))]
     assert hashes[0] == hashes[1] != hashes[2]
     text = octavo("explain", model, "--roundings", *more)

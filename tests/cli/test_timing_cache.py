@@ -63,7 +63,7 @@ def test_builds_at_the_same_time_lose_nothing(tmp_path):
         out, err = job.communicate(timeout=300)
         assert job.returncode == 0, out + err
         own = {(f"t{threads}", *match) for match in re.findall(r"^timing: +[\d.]+ us measured +(\S+) \| (.*)$", err, re.M)}
-        assert len(own) > 20
+        assert len(own) > 10
         taken |= own
     kept = {(line.split()[1], line.split(" | ")[0].split()[-1], line.split(" | ")[1]) for line in entries(times)}
     assert taken <= kept, taken - kept

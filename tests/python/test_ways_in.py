@@ -37,7 +37,7 @@ def test_short_forms_of_inputs(engine, x):
         engine.run([x, x])
     with pytest.raises(octavo.InputError, match="this is a str"):
         engine.run("image")
-    with pytest.raises(octavo.InputError, match="this is a NoneType"):
+    with pytest.raises(TypeError):
         engine.run(None)
     with pytest.raises(octavo.InputError, match=r"shape \(2, 1, 16, 16\)"):
         engine.run([np.repeat(x, 2, 0)])
@@ -98,7 +98,7 @@ def test_context_manager(x):
 def test_progress(x):
     steps = []
     octavo.build(QDQ, progress=steps.append, **{**OPTIONS, "effort": 2})
-    assert steps[0] == "import" and steps[-1] == "engine" and any(s.startswith("plan: candidate") for s in steps)
+    assert steps[0] == "import" and steps[-1] == "engine" and any(s.startswith("plan: choice") for s in steps)
     with pytest.raises(octavo.CancelledError, match="plan"):
         octavo.build(QDQ, progress=lambda step: step != "plan", **OPTIONS)
 

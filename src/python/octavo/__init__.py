@@ -56,7 +56,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
               networks.
     bindings  {input or output name: "uint8:hwc", "float16", ...}: their type and layout (docs/bindings.md); arrays then have
               the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
-    progress  function(step): called with what is being done ("plan: candidate 3 of 96") when that changes; returning False raises
+    progress  function(step): called with what is being done ("plan: choice 3 of 96") when that changes; returning False raises
               CancelledError.
 
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
@@ -169,6 +169,11 @@ def preprocess(picture: Any, engine: Optional[Engine] = None, *, input: Optional
             picture = picture.convert("L" if picture.mode in ("1", "L") else "RGB")
         picture = numpy.asarray(picture)
     return _preprocess(picture, what, dims, dtype, {k: str(v) for k, v in recipe.items() if v is not None}, bool(bgr), stored)
+
+
+def _unpickled(engine: bytes, threads: int) -> Engine:
+    """What Engine.__reduce__ names: functions of the compiled module cannot be pickled."""
+    return load(engine, threads)
 
 
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
