@@ -21,7 +21,7 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
   ASSERT_TRUE(cpu) << cpu.error().message;
 
   const auto device = emulated_device();
-  const auto provider = cuda::make_provider({});
+  const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
   auto imported = onnx::import_file(model, {});
   ASSERT_TRUE(imported) << imported.error().message;
   auto planned = plan::make_plan(imported->graph, {provider.get()}, {});

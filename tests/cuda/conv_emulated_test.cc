@@ -14,6 +14,14 @@ namespace {
 /// A GPU whose kernels the emulation has all instructions of.
 const cuda::Target kTarget{"sm_80", 108, 163 * 1024};
 
+/// Of n images, c channels, h x w pixels, o results, a kernel of kh x kw.
+ConvCase conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t o, std::int64_t kh, std::int64_t kw,
+              std::int64_t stride, std::int64_t pad, std::int64_t groups = 1) {
+  ConvCase k;
+  k.n = n, k.c = c, k.h = h, k.w = w, k.o = o, k.kh = kh, k.kw = kw, k.stride = stride, k.pad = pad, k.groups = groups;
+  return k;
+}
+
 std::string run_conv(const ConvCase& k, const cuda::Family& family, const cuda::Parameters& parameters, const Edit& edit = {}) {
   ConvScene s(k, 7);
   s.plan.regions = {};
@@ -43,37 +51,36 @@ class ConvEmulated : public ::testing::Test {
 };
 
 TEST_F(ConvEmulated, SmallTilesWithEveryBorderAndZeroPoint) {
-  const ConvCase plain{1, 32, 7, 9, 48, 3, 3, 1, 1};
-  ConvCase k = plain;
+  ConvCase k = conv(1, 32, 7, 9, 48, 3, 3, 1, 1);
   for (const int zero : {0, 128, 255}) {
     k.zero = zero;
     EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false)), "") << k.text();
   }
-  k = {2, 48, 6, 5, 33, 3, 2, 2, 1};
+  k = conv(2, 48, 6, 5, 33, 3, 2, 2, 1);
   k.zero = 7, k.style = "bias";
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(2, 1, false)), "") << k.text();
-  k = {1, 64, 5, 7, 40, 1, 1, 1, 0};
+  k = conv(1, 64, 5, 7, 40, 1, 1, 1, 0);
   k.zero = 3, k.style = "residual", k.gap = 16;
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(4, 1, true)), "") << k.text();
-  k = {1, 64, 4, 4, 32, 3, 3, 1, 1};
+  k = conv(1, 64, 4, 4, 32, 3, 3, 1, 1);
   k.zero = 130, k.style = "float";
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 3, false)), "") << k.text();
 }
 
 TEST_F(ConvEmulated, TheTilesThatEstimatesPrefer) {
-  ConvCase k{1, 64, 8, 8, 64, 3, 3, 1, 1};
+  ConvCase k = conv(1, 64, 8, 8, 64, 3, 3, 1, 1);
   k.zero = 5, k.style = "silu";
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), best(k, cuda::conv_mma_family())), "") << k.text();
-  k = {2, 40, 7, 6, 40, 3, 3, 2, 1, 1, 40};
+  k = conv(2, 40, 7, 6, 40, 3, 3, 2, 1, 40);
   k.zero = 9;
   EXPECT_EQ(run_conv(k, cuda::depthwise_family(), best(k, cuda::depthwise_family())), "") << k.text();
-  k = {1, 3, 12, 20, 32, 7, 7, 2, 3};
+  k = conv(1, 3, 12, 20, 32, 7, 7, 2, 3);
   k.zero = 114;
   EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family())), "") << k.text();
 }
 
 TEST_F(ConvEmulated, PlantedMistakesAreFound) {
-  ConvCase k{1, 32, 7, 9, 48, 3, 3, 1, 1};
+  ConvCase k = conv(1, 32, 7, 9, 48, 3, 3, 1, 1);
   k.zero = 130, k.gap = 16;
   const auto planted = [&](std::string_view from, std::string_view to) {
     return run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false), [&](std::string text) {

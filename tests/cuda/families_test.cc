@@ -327,6 +327,34 @@ TEST_F(Families, DirectConvolutions) {
   }
 }
 
+TEST_F(Families, TransposedConvolutionsByPhases) {
+  struct Case {
+    ir::Shape x;
+    std::int64_t outputs;
+    Ints kernel, strides, pads;
+    int zero;
+  };
+  std::uint32_t seed = 1;
+  for (const Case& c :
+       {Case{{1, 32, 3, 4}, 24, {2, 2}, {2, 2}, {0, 0, 0, 0}, 128}, Case{{2, 16, 3, 3}, 16, {4, 3}, {2, 1}, {1, 1, 0, 1}, 255},
+        Case{{1, 16, 4, 3}, 8, {3, 5}, {2, 3}, {0, 2, 1, 0}, 7}}) {
+    Scene s(seed++);
+    auto& st = s.stage();
+    st.space = {c.x[0], c.outputs};
+    for (std::size_t d = 0; d < 2; ++d)
+      st.space.push_back((c.x[2 + d] - 1) * c.strides[d] + c.kernel[d] - c.pads[d] - c.pads[2 + d]);
+    st.anchor.op = ir::Op::conv_transpose;
+    st.anchor.integer = true;
+    st.anchor.attrs = {{"strides", c.strides}, {"pads", c.pads}};
+    st.anchor.inputs = {s.nhwc(DType::u8, c.x, BufferKind::input)};
+    st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, c.zero);
+    st.anchor.weights = s.tensor(DType::s8, {c.x[1], c.outputs, c.kernel[0], c.kernel[1]}, BufferKind::constant);
+    s.requantize(1, 0.01F);
+    st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output, 16)};
+    ASSERT_EQ(run_emulated(s, cuda::transposed_conv_family(), {}, 0, {}, scalar_region, {"sm_80", 108, 163 * 1024}), "");
+  }
+}
+
 // ---- operators on floats, against the reference evaluator
 std::string against_reference(Scene& s, const cuda::Family& family, float tolerance) {
   auto& p = s.stage().program;

@@ -48,6 +48,7 @@ class SingleFamily : public Family {
 [[nodiscard]] const Family& softmax_family();
 [[nodiscard]] const Family& norm_family();
 [[nodiscard]] const Family& resize_family();
+[[nodiscard]] const Family& transposed_conv_family();
 [[nodiscard]] const Family& direct_conv_family();
 [[nodiscard]] const Family& matmul_family();
 

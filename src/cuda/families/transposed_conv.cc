@@ -1,0 +1,137 @@
+// conv.transposed: integer transposed convolutions as one convolution a phase. Results whose coordinates have the same residue of the
+// stride read the same taps of the filter, at every stride-th position: each phase is a convolution without strides over the input,
+// with those taps in reverse order, whose results lie `stride` apart. Tensor cores compute it (conv_mma.h); the phases share a text.
+#include <algorithm>
+
+#include "cuda/conv_mma.h"
+#include "cuda/families/families.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::Op;
+using Ints = std::vector<std::int64_t>;
+
+/// One dimension of a phase: result r + stride * j reads input j - pad + t with tap first - stride * t, t in 0..taps-1.
+struct Axis {
+  std::int64_t taps = 0, first = 0, pad = 0, count = 0;
+};
+
+Axis axis_of(std::int64_t r, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+  const std::int64_t least = (r + pad) % stride;  // the smallest tap of the phase
+  Axis a;
+  a.taps = least < kernel ? (kernel - 1 - least) / stride + 1 : 0;
+  a.first = least + (a.taps - 1) * stride;
+  a.pad = (a.first - r - pad) / stride;
+  a.count = (out - r + stride - 1) / stride;
+  return a;
+}
+
+/// Every stride-th element of two dimensions, from (y, x) on.
+region::TensorRef thinned(region::TensorRef t, std::int64_t y, std::int64_t x, std::int64_t down, std::int64_t right,
+                          const ir::Shape& space) {
+  t.offset += (y * t.strides[2] + x * t.strides[3]) * static_cast<std::int64_t>(ir::size_of(t.dtype));
+  t.strides[2] *= down, t.strides[3] *= right;
+  t.dims = space;
+  return t;
+}
+
+Result<std::vector<region::Region>> phases_of(const Region& r) {
+  const Stage& s = only(r);
+  const region::TensorRef& w = *s.anchor.weights;
+  const auto& attrs = s.anchor.attrs;
+  const auto ints = [&](const char* key, Ints otherwise) {
+    auto v = ir::get_ints(attrs, key);
+    return v.empty() ? otherwise : v;
+  };
+  const Ints strides = ints("strides", {1, 1}), pads = ints("pads", {0, 0, 0, 0}), dilations = ints("dilations", {1, 1});
+  if (s.space.size() != 4 || w.dims.size() != 4)
+    return fail(ErrorKind::unsupported, fmt::format("a transposed convolution of rank {}", s.space.size()));
+  if (ir::get_int(attrs, "group", 1) != 1)
+    return fail(ErrorKind::unsupported, fmt::format("{} groups", ir::get_int(attrs, "group", 1)));
+  if (dilations != Ints{1, 1}) return fail(ErrorKind::unsupported, fmt::format("dilations {}x{}", dilations[0], dilations[1]));
+  if (strides[0] * strides[1] > 16) return fail(ErrorKind::unsupported, fmt::format("{} phases", strides[0] * strides[1]));
+  std::vector<region::Region> out;
+  for (std::int64_t y = 0; y < std::min(strides[0], s.space[2]); ++y) {
+    for (std::int64_t x = 0; x < std::min(strides[1], s.space[3]); ++x) {
+      const Axis down = axis_of(y, s.space[2], w.dims[2], strides[0], pads[0]),
+                 right = axis_of(x, s.space[3], w.dims[3], strides[1], pads[1]);
+      if (down.taps == 0 || right.taps == 0) return fail(ErrorKind::unsupported, "results that no tap reaches");
+      region::Region one;
+      one.stages = {s};
+      Stage& p = one.stages[0];
+      p.space = {s.space[0], s.space[1], down.count, right.count};
+      p.anchor.op = Op::conv;
+      p.anchor.attrs = {{"strides", Ints{1, 1}},
+                        {"pads", Ints{down.pad, right.pad, 0, 0}},
+                        {"dilations", Ints{1, 1}},
+                        {"group", std::int64_t{1}}};
+      region::TensorRef taps = w;  // [C, O, kh, kw] as [O, C, taps, taps]
+      taps.offset += (down.first * w.strides[2] + right.first * w.strides[3]) * static_cast<std::int64_t>(ir::size_of(w.dtype));
+      taps.dims = {w.dims[1], w.dims[0], down.taps, right.taps};
+      taps.strides = {w.strides[1], w.strides[0], -strides[0] * w.strides[2], -strides[1] * w.strides[3]};
+      p.anchor.weights = taps;
+      for (region::Operand& o : p.operands) {
+        if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
+          return fail(ErrorKind::unsupported, "an operand that repeats elements");
+        o.ref = thinned(o.ref, y, x, strides[0], strides[1], p.space);
+      }
+      for (region::TensorRef& t : p.stores) t = thinned(t, y, x, strides[0], strides[1], p.space);
+      out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+class TransposedConvFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "conv.transposed"; }
+  bool about(const Region& r) const override {
+    return is_single(r) && only(r).anchor.op == Op::conv_transpose && only(r).anchor.integer && only(r).anchor.weights &&
+           !only(r).program.outputs.empty();
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target& target) const override {
+    OCTAVO_TRY(const std::vector<region::Region> phases, phases_of(r));
+    KernelText out;
+    for (std::size_t k = 0; k < phases.size(); ++k) {
+      const Family& conv = conv_mma_family();
+      if (const std::string why = conv.why_not(phases[k], plan, target); !why.empty()) return fail(ErrorKind::unsupported, why);
+      const auto tiles = conv.candidates(phases[k], plan, target);
+      if (tiles.empty()) return fail(ErrorKind::unsupported, "no tile for a phase");
+      OCTAVO_TRY(KernelText one, conv.emit(phases[k], plan, tiles[0].parameters, target));
+      for (Launch& l : one.launches) {
+        const std::string own = fmt::format("{}_{}", l.function, k), call = l.function + "(";
+        if (const auto at = one.text.find(call); at != std::string::npos) one.text.replace(at, call.size(), own + "(");
+        l.function = own;
+        for (Parameter& p : l.parameters) {
+          if (p.kind == Parameter::Kind::constant) p.index += static_cast<std::int32_t>(out.constants.size());
+          if (p.kind == Parameter::Kind::workspace) p.offset += out.workspace_bytes;
+        }
+        out.launches.push_back(std::move(l));
+      }
+      out.text += fmt::format("#undef OCTAVO_GROUPS\nnamespace phase{} {{\n{}}}\n", k, one.text);
+      for (ir::Tensor& t : one.constants) out.constants.push_back(std::move(t));
+      out.workspace_bytes += (one.workspace_bytes + 255) / 256 * 256;
+    }
+    return out;
+  }
+
+ protected:
+  double seconds(const Region& r) const override {
+    constexpr double kLaunch = 2e-6, kProducts = 200e12;
+    const region::TensorRef& w = *only(r).anchor.weights;
+    const auto input = ir::count(only(r).anchor.inputs[0].dims);
+    return SingleFamily::seconds(r) + 4 * kLaunch +
+           static_cast<double>(input) * static_cast<double>(ir::count(w.dims) / w.dims[0]) / kProducts;
+  }
+};
+
+}  // namespace
+
+const Family& transposed_conv_family() {
+  static const TransposedConvFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,100 @@
+// Times engines on a GPU: builds a model for it and runs it with inputs and outputs in the GPU's memory, and in the host's.
+//   engine_bench MODEL.onnx BATCH [BATCH...]
+// A line a batch: latency (median of runs that wait for the end), images a second, the same with transfers, and the slowest regions
+// by runs of each alone, which a start and a wait lengthen by some microseconds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+
+#include "api/check.h"
+#include "api/pipeline.h"
+#include "cuda/gpu_device.h"
+
+namespace {
+
+using namespace octavo;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Median seconds of `run`, over about a second, after some that do not count.
+template <class Run>
+Result<double> median(Run run) {
+  for (int i = 0; i < 5; ++i) OCTAVO_CHECK(run());
+  std::vector<double> all;
+  const auto begin = Clock::now();
+  while (seconds_since(begin) < 1 || all.size() < 10) {
+    const auto start = Clock::now();
+    OCTAVO_CHECK(run());
+    all.push_back(seconds_since(start));
+  }
+  std::sort(all.begin(), all.end());
+  return all[all.size() / 2];
+}
+
+Status bench(const std::string& model, std::int64_t batch) {
+  api::PipelineOptions options;
+  options.device = "cuda";
+  options.import.default_batch = batch;
+  const auto start = Clock::now();
+  OCTAVO_TRY(const api::Built built, api::build_file(model, options));
+  const double build = seconds_since(start);
+  const region::Plan& plan = built.engine->plan();
+  OCTAVO_TRY(const auto context, engine::Context::create(built.engine, 1));
+  const region::Device& gpu = cuda::gpu();
+  const auto inputs = api::random_inputs(plan, 1);
+  std::vector<std::unique_ptr<region::DeviceMemory>> memory;
+  std::vector<engine::Address> in, out;
+  std::vector<std::vector<std::byte>> outputs;
+  std::vector<const void*> host_in;
+  std::vector<void*> host_out;
+  for (const ir::Tensor& t : inputs) {
+    OCTAVO_TRY(memory.emplace_back(), gpu.allocate(t.bytes().size()));
+    OCTAVO_CHECK(gpu.write(memory.back()->address(), t.bytes()));
+    in.push_back({memory.back()->address(), 1});
+    host_in.push_back(t.bytes().data());
+  }
+  for (const region::Binding& b : plan.outputs) {
+    const ir::Tensor t(b.type);
+    outputs.emplace_back(t.bytes().size());
+    OCTAVO_TRY(memory.emplace_back(), gpu.allocate(t.bytes().size()));
+    out.push_back({memory.back()->address(), 1});
+    host_out.push_back(outputs.back().data());
+  }
+  OCTAVO_TRY(const double here, median([&] { return context->run(in, out, nullptr); }));
+  OCTAVO_TRY(const double there, median([&] { return context->run(host_in, host_out); }));
+  const auto n = static_cast<double>(batch);
+  fmt::print(
+      "{} batch {}: {:.3f} ms, {:.0f} images/s; from host memory {:.3f} ms, {:.0f} images/s; {} regions, built in {:.1f} s\n",
+      model, batch, here * 1e3, n / here, there * 1e3, n / there, plan.regions.size(), build);
+  OCTAVO_TRY(const engine::Profile profile, context->profile(host_in, host_out, 20));
+  std::vector<std::size_t> order(plan.regions.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return profile.regions[a].median > profile.regions[b].median; });
+  for (std::size_t i = 0; i < order.size() && i < 12; ++i) {
+    const region::Region& r = plan.regions[order[i]];
+    fmt::print("  {:8.1f} us  {}  {}\n", profile.regions[order[i]].median * 1e6, r.tactic.name(), r.name.substr(0, 60));
+  }
+  std::fflush(stdout);
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const auto facts = octavo::cuda::gpu_facts())
+    fmt::print("{} ({}, {} multiprocessors)\n", facts->name, facts->architecture, facts->multiprocessors);
+  for (int i = 2; i < argc; ++i) {
+    if (const auto status = bench(argv[1], std::atoll(argv[i])); !status) {
+      fmt::print("{}: {}\n", argv[1], status.error().message);
+      return 1;
+    }
+  }
+  return 0;
+}
