@@ -60,7 +60,7 @@ auto watched(const TaskWatcher& progress, const Work& work) {
 }  // namespace
 
 /// Either one engine, or a model with open dimensions and the engines built from it (as handles, with their idle contexts).
-struct Engine::Impl {
+struct __attribute__((visibility("hidden"))) Engine::Impl {
   std::shared_ptr<const engine::Engine> engine;
   std::unique_ptr<const api::OpenModel> model;
   TaskWatcher progress;  ///< of builds for new shapes

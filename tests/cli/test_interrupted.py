@@ -96,7 +96,11 @@ def test_full_disk(name, inputs, tmp_path):
             continue
         assert done.returncode == 7, (limit, done.returncode, done.stderr)
         assert "cannot write" in done.stderr and "File too large" in done.stderr, done.stderr
-        assert out.read_bytes() == old and out.stat().st_mode & 0o777 == 0o640
+        if name == "build --timing-cache":  # written in several steps, each of which keeps what was there: the first may have fitted
+            assert set(old.splitlines()) <= set(out.read_bytes().splitlines())
+        else:
+            assert out.read_bytes() == old
+        assert out.stat().st_mode & 0o777 == 0o640
         assert not temporaries(tmp_path), "the temporary file is gone too"
 
 

@@ -51,7 +51,7 @@ def test_pins_that_no_build_could_take_are_refused(tmp_path):
     octavo(*common, "foo", code=2)
     for other in ("foo.bar", "cpu.lstm.f32.block.avx512"):
         said = octavo(*common, other, code=2)
-        assert f'"{other}"' in said and "cpu.conv.u8s8" in said  # what it could be
+        assert f'"{other}"' in said and ("cpu.conv.u8s8" in said or "octavo cache show" in said)  # what it could be, or where that is said
     assert times.read_bytes() == before
     octavo(*common, "cpu.conv.u8s8.block.portable")
 
