@@ -24,12 +24,12 @@ NETWORKS = {  # name: file, pictures, recipe, the least SQNR that issue 16 asks 
     "resnet56_cifar10": ("resnet56_cifar10_fp32.onnx", "cifar10", ["--preset", "cifar"], 28.5),
 }
 FORMS = {  # name: options of quantize, the file it writes
-    "table, min-max": (["--method", "minmax"], "minmax.cache"),
-    "table, default": ([], "default.cache"),
-    "Q/DQ, nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax"], "nearest.onnx"),
-    "Q/DQ, bias": (["--rounding", "nearest"], "bias.onnx"),
-    "Q/DQ, default": ([], "default.onnx"),
-    "Q/DQ, 8 stages": (["--stages", "8"], "stages.onnx"),
+    "table min-max": (["--method", "minmax"], "minmax.cache"),
+    "table default": ([], "default.cache"),
+    "Q/DQ nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax"], "nearest.onnx"),
+    "Q/DQ bias": (["--rounding", "nearest"], "bias.onnx"),
+    "Q/DQ default": ([], "default.onnx"),
+    "Q/DQ 8 stages": (["--stages", "8"], "stages.onnx"),
 }
 
 
