@@ -75,6 +75,7 @@ Result<std::vector<ir::Tensor>> compile_and_run(const Net& net, const Options& o
   if (options.effort > 0) {
     plan::PlanOptions o;
     o.disabled = options.disabled;
+    o.forced = options.forced;
     o.effort = options.effort;
     o.ranges = net.ranges;
     OCTAVO_TRY(const auto providers, api::providers("cpu"));
