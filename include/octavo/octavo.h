@@ -176,30 +176,30 @@ struct BuildOptions {
   /// chosen silently.
   std::string device = "cpu";
   /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
-  std::map<std::string, Shape> shapes;
+  std::map<std::string, Shape> shapes = {};
   /// For every input that `shapes` leaves open, or for none: other shapes than these are refused, and the engine for the opt shapes
   /// is built before build returns. Shapes between min and max are built when they first occur; none runs in another's engine.
-  std::map<std::string, Profile> profiles;
+  std::map<std::string, Profile> profiles = {};
   /// > 0: a symbolic first dimension (the batch) that `shapes` leaves open becomes this. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
   int threads = 0;
   /// Laws, rules and fusions to leave out, by name (docs/rules.md).
-  std::set<std::string, std::less<>> disabled;
+  std::set<std::string, std::less<>> disabled = {};
   /// How hard to look for the fastest plan, 0 to 5 (docs/planner.md). 0 measures nothing; 2 times tactics and searches, some
   /// seconds.
   int effort = 2;
   /// Timing cache file (docs/timing-cache.md): read first, extended by what is measured. Empty: that of the user,
   /// ($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt, so that builds of one model agree. "none": measured for this build only.
-  std::string timing_cache;
+  std::string timing_cache = {};
   /// A time that the timing cache does not have is an error.
   bool strict_timing = false;
   /// Implicit quantization: ranges of tensors by ONNX name, as int8 scales (largest magnitude / 127). See read_calibration.
-  std::map<std::string, float> ranges;
+  std::map<std::string, float> ranges = {};
   /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
-  std::vector<std::pair<std::string, std::string>> precisions;
+  std::vector<std::pair<std::string, std::string>> precisions = {};
   /// Type and layout of inputs and outputs by name, as "uint8:hwc", "float16", "int8:hwc8" (docs/bindings.md).
-  std::map<std::string, std::string> bindings;
+  std::map<std::string, std::string> bindings = {};
   /// Types that layers may compute in: "int8" where a range permits it, "float32", "bfloat16" (docs/implicit.md).
   std::set<std::string> allowed = {"int8", "float32"};
   /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
