@@ -41,11 +41,9 @@ Result<std::string> find_tactic(std::string_view wanted, const TimingCache& cach
     if (tactic && at->second.seconds >= 0 && region::selects(meant, *tactic)) timed.insert(name);
   }
   if (!timed.empty()) return choose(timed);
-  if (std::none_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(meant); }))
-    return fail(ErrorKind::usage,
-                fmt::format("no provider has a tactic \"{}\"\n  see: octavo cache show, octavo explain --all", wanted));
   OCTAVO_TRY(const auto offers, offers_for(key, where.threads, providers));
-  std::string why = "it is for other regions";
+  const bool exists = std::any_of(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(meant); });
+  std::string why = exists ? "it is for other regions" : "no provider has it";
   for (const region::Offer& o : offers) {
     const bool fits = region::selects(meant, o.tactic);
     if (o.refusal.empty()) all.insert(o.tactic.name());

@@ -193,7 +193,7 @@ TEST(C13ScaledConcat, DemandedScalesAreKept) {
 }
 
 TEST(C13ScaledConcat, SegmentsKeepTheConvolutionInIntegers) {
-  const Facts f = judge(scaled_parts(Form::explicit_qdq, 0.07F), {.effort = 3, .forced = {"segments", "direct-store"}});
+  const Facts f = judge(scaled_parts(Form::explicit_qdq, 0.07F), {.effort = 3, .forced = {"segments"}});
   EXPECT_EQ(f.floats + f.copies + f.loose, 0) << f.listing;
   ASSERT_NE(decision(f, "segments"), nullptr) << f.listing;
   const Net net = scaled_parts(Form::explicit_qdq, 0.07F);

@@ -27,9 +27,10 @@ struct Facts {
 
 struct Options {
   std::set<std::string, std::less<>> disabled;
-  int effort = 0;                                  ///< above 0 the search runs with estimated costs: nothing is measured in tests
-  std::set<std::string, std::less<>> forced = {};  ///< taken whatever they cost, so that a test does not depend on the processor
-  const ir::Graph* reference = nullptr;            ///< judge against this graph instead of the network's own
+  int effort = 0;                        ///< above 0 the search runs with estimated costs: nothing is measured in tests
+  const ir::Graph* reference = nullptr;  ///< judge against this graph instead of the network's own
+  /// Choices taken whatever they cost, with effort above 0: what estimates prefer depends on the processor.
+  std::set<std::string, std::less<>> forced = {};
 };
 
 /// Compiles for the CPU with one thread and runs on seeded data. A failure of build or run is a test failure and gives empty facts.
