@@ -82,7 +82,7 @@ Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t 
   for (std::size_t k = 0; k < x.dims.size(); ++k) {
     if (k != from && x.dims[k] != 1) a.offset = std::gcd(a.offset, x.strides[k] * bytes_of(a));
   }
-  a.strides[along] = x.strides[from];
+  if (along < a.strides.size()) a.strides[along] = x.strides[from];  // a space of rank 0 is one element
   return a;
 }
 

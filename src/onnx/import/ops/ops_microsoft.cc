@@ -33,13 +33,6 @@ Status fast_gelu(NodeContext& n) {
   Compose c(n);
   return c.finish(gelu_of(c, n.has(1) ? c.add(n.in(0), n.in(1)) : n.in(0), "tanh"));
 }
-/// x * sigmoid(alpha x), the alpha of the operator's definition being 1.702.
-Status quick_gelu(NodeContext& n) {
-  Compose c(n);
-  const ValueId x = n.in(0);
-  const ValueId scaled = c.mul(x, c.number(static_cast<double>(n.attr_float("alpha", 1.702F)), x));
-  return c.finish(c.mul(x, c.op(Op::sigmoid, {scaled})));
-}
 Status bias_gelu(NodeContext& n) {
   Compose c(n);
   return c.finish(gelu_of(c, c.add(n.in(0), n.in(1)), "none"));
@@ -172,7 +165,6 @@ Status dynamic_quantize_lstm(NodeContext& n) {
 constexpr std::array kRows{
     OpRow{"FusedMatMul", kMicrosoft, 1, 0, 2, 2, fused_matmul},
     OpRow{"FastGelu", kMicrosoft, 1, 0, 1, 2, fast_gelu},
-    OpRow{"QuickGelu", kMicrosoft, 1, 0, 1, 1, quick_gelu},
     OpRow{"BiasGelu", kMicrosoft, 1, 0, 2, 2, bias_gelu},
     OpRow{"SkipLayerNormalization", kMicrosoft, 1, 0, 3, 5, skip_layer_norm},
     OpRow{"SkipSimplifiedLayerNormalization", kMicrosoft, 1, 0, 3, 4, skip_layer_norm},
