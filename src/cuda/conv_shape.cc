@@ -64,6 +64,7 @@ std::string read_conv(const region::Region& region, const region::Plan& plan, Co
   shape.image = x.strides[0], shape.row = x.strides[2], shape.pixel = x.strides[3];
   // Strides of dimensions with one element say nothing.
   if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;
+  if (shape.batch == 1 && shape.in_h == 1 && shape.in_w == 1) shape.pixel = x.dims[1];  // one pixel: gemm of one row
   if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
   if (shape.batch == 1) shape.image = shape.in_h * shape.row;
   shape.fill = x.quantizer->zero_point[0];
