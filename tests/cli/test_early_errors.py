@@ -166,7 +166,7 @@ def slow_model(path):
         nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"y{i}"], name=f"conv{i}", pads=[1, 1, 1, 1]))
         last = f"y{i}"
         ranges[last] = 3.0
-    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 64, 32, 32]) for n in ("x", last)]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 64, 64, 64]) for n in ("x", last)]
     onnx.save(helper.make_model(helper.make_graph(nodes, "slow", values[:1], values[1:], constants), opset_imports=[helper.make_opsetid("", 17)],
                                 ir_version=8), path)
     path.with_suffix(".json").write_text(json.dumps(ranges))
