@@ -11,6 +11,7 @@ import argparse
 import lzma
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -29,8 +30,22 @@ import op_cases  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLOW = {"resnet56_cifar10_fp32", "retina_lp_mnet025", "nanodet_m_416", "yolox_nano_416", "ppocrv3_det_op14"}  # only with --models
+# Products of u8 and s8 with extreme values: on x86-64 without VNNI, ONNX Runtime adds two of them in 16 bits, which saturates. (Its exact mode is
+# a graph optimization, and optimizations are off here.) Compared on processors with VNNI.
+ORT_SATURATES = {"quant/qlinear_conv_uint8_False", "quant/qlinear_conv_uint8_True", "quant/qlinear_matmul_uint8", "quant/qgemm_uint8_0_True",
+                 "quant/qgemm_uint8_0_False", "quant/qgemm_uint8_1_True", "quant/matmul_integer_uint8", "quant/dynamic_quantized_matmul",
+                 "microsoft/MatMulIntegerToFloat", "microsoft/DynamicQuantizeMatMul", "microsoft/DynamicQuantizeLSTM_forward",
+                 "microsoft/DynamicQuantizeLSTM_reverse", "microsoft/DynamicQuantizeLSTM_bidirectional", "models/tinycnn_cifar_qoperator"}
 ORT_REFUSES = {"conv/conv5", "conv/conv5_bias", "norm/lrn_even"}  # SAME_LOWER with dilations; LRN of even size
 UNSUPPORTED = {"faststyle_candy": ["ImageScaler", "Crop", "Affine"]}  # what the answer must name
+
+
+def has_vnni():
+    """Whether this processor adds four products of 8 bits in 32 bits; True where that cannot be read."""
+    try:
+        return "vnni" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace") or platform.machine() != "x86_64"
+    except OSError:
+        return True
 
 
 def session(model, optimize=False):
@@ -39,7 +54,6 @@ def session(model, optimize=False):
     options.intra_op_num_threads = 2
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.x64quantprecision", "1")  # products of 16 bits would saturate on processors without VNNI
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -201,6 +215,9 @@ def main():
                 print(f"{job.name} output {k}: largest difference {gap:.3g} of {np.abs(expected).max():.3g}"
                       + (f", ONNX Runtime's own spread {spreads[k]:.3g}" if job.spread else ""))
             problem = difference(ours, expected, rel, job.steps, 1e-3 if job.real else 1e-6)
+            if problem and job.name in ORT_SATURATES and not has_vnni():
+                refused_by_ort.append((job.name, "ONNX Runtime's 16-bit sums saturate on this processor"))
+                break
             if problem:
                 failures.append((job.name, f"output {k}: {problem}"))
                 break
@@ -209,7 +226,7 @@ def main():
     for name, problem in refused_by_ort:
         print(f"not compared {name}: {problem}")
     compared = len(jobs) - len(refused_by_ort)
-    print(f"{compared} models compared, {len(failures)} failed, {len(refused_by_ort)} that ONNX Runtime itself refuses, "
+    print(f"{compared} models compared, {len(failures)} failed, {len(refused_by_ort)} that ONNX Runtime itself refuses or saturates, "
           f"real models {'included' if have_data else 'SKIPPED (no test data)'}, {time.time() - started:.0f} s")
     return 1 if failures else 0
 
