@@ -7,6 +7,8 @@
 //   octavo_gpu_conv one N C HW O K S STYLE [name=value ...]    one layer, every tile that has these settings
 // OCTAVO_FAMILY=NAME takes one family, OCTAVO_ONLY=VALUE what has a parameter of that value; OCTAVO_TIMES=FILE gets every time.
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
+//
+// The file is longer than others: its modes share one set of layers, launches and comparisons, which no other program uses.
 #include <fmt/format.h>
 
 #include <atomic>
