@@ -30,7 +30,7 @@ asan ubsan: setup     ## the C++ tests under a sanitizer
 	@scripts/build.sh $@ $(JOBS)
 	@scripts/run_tests.sh build/$@ $(JOBS)
 
-tsan: setup           ## the tests of rooms that have threads, under ThreadSanitizer
+tsan: setup           ## the tests of modules that have threads, under ThreadSanitizer
 	@scripts/build.sh $@ $(JOBS) test_engine test_api
 	@scripts/run_tests.sh build/$@ $(JOBS) -L '^(engine|api)$$'
 

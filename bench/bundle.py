@@ -15,10 +15,10 @@ import stat
 import subprocess
 
 import networks
-import twins
+import counterparts
 
 LIMIT = 55 << 20
-SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "twins.py", "planner.py")
+SCRIPTS = ("parity.py", "place.py", "parity_table.py", "networks.py", "bundle.py", "counterparts.py", "planner.py")
 
 
 SCRIPT = """#!/bin/sh
@@ -57,13 +57,13 @@ def prepare(args, folder):
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "bench").mkdir(parents=True)
     for name in SCRIPTS:
-        shutil.copy(twins.ROOT / "bench" / name, folder / "bench")
+        shutil.copy(counterparts.ROOT / "bench" / name, folder / "bench")
     pack(pathlib.Path(args.octavo), folder / "bin/octavo", args.models / "packed")
     for library in libraries(args.octavo):
         pack(library.resolve(), folder / "bin" / library.name, args.models / "packed")
     for name in ("zoo.py", "placements.py"):
         (folder / "shared/bench").mkdir(parents=True, exist_ok=True)
-        shutil.copy(twins.DATA / "bench" / name, folder / "shared/bench")
+        shutil.copy(counterparts.DATA / "bench" / name, folder / "shared/bench")
     for net in args.nets:
         networks.explicit_model(args, net, "inputs")  # measures the ranges
         (folder / "models").mkdir(exist_ok=True)

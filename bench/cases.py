@@ -1,4 +1,4 @@
-"""The cases of docs/cases.md at realistic sizes: each as a Q/DQ model and as its implicit twin, built with one timing cache and timed in turns.
+"""The cases of docs/cases.md at realistic sizes: each as a Q/DQ model and as its implicit counterpart, built with one timing cache and timed in turns.
 
 usage: cases.py [--only C1,C2] [--pairs 10] [--seconds 0.15] [--effort 2] [--threads 1] [--write]      (--write: the table of docs/cases.md)
 """
@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
-import twins
+import counterparts
 
 
 class Net:
@@ -198,7 +198,7 @@ CASES = {
 
 def regions_of(args, engine):
     """Regions and copies of an engine, from `octavo explain --json`."""
-    plan = json.loads(twins.run([args.octavo, "explain", engine, "--json"]))
+    plan = json.loads(counterparts.run([args.octavo, "explain", engine, "--json"]))
     regions = plan["regions"] if isinstance(plan, dict) else plan
     return len(regions), sum(r["precision"] == "move" for r in regions)
 
@@ -206,25 +206,25 @@ def regions_of(args, engine):
 def measure(args, name, make):
     stem = args.models / name.replace(", ", "_").replace(" ", "_")
     made = {}
-    for form, explicit in (("explicit", True), ("twin", False)):
+    for form, explicit in (("explicit", True), ("counterpart", False)):
         n = Net(explicit)
         onnx.save(n.model(*make(n)), f"{stem}.{form}.onnx")
         table = f"{stem}.table" if not explicit else None
         if table:
-            twins.write_table(table, n.scales)
-        made[form] = twins.build(args, f"{stem}.{form}.onnx", f"{stem}.{form}.octavo", args.threads, table)
+            counterparts.write_table(table, n.scales)
+        made[form] = counterparts.build(args, f"{stem}.{form}.onnx", f"{stem}.{form}.octavo", args.threads, table)
     regions, copies = regions_of(args, made["explicit"])
-    same = len({twins.bench(args, e, args.threads, 0.05)["plan_hash"] for e in made.values()}) == 1
-    x, y = twins.interleaved(args, made["explicit"], made["twin"], args.threads)
-    ratio, low, high = twins.interval(x, y)
-    return {"case": name, "explicit": sorted(x)[len(x) // 2], "twin": sorted(y)[len(y) // 2], "ratio": ratio, "low": low, "high": high,
+    same = len({counterparts.bench(args, e, args.threads, 0.05)["plan_hash"] for e in made.values()}) == 1
+    x, y = counterparts.interleaved(args, made["explicit"], made["counterpart"], args.threads)
+    ratio, low, high = counterparts.interval(x, y)
+    return {"case": name, "explicit": sorted(x)[len(x) // 2], "counterpart": sorted(y)[len(y) // 2], "ratio": ratio, "low": low, "high": high,
             "same": same, "regions": regions, "copies": copies}
 
 
 def table(rows):
-    lines = ["| case | explicit, ms | twin, ms | explicit ÷ twin, 95 % | plans | regions | copies |", "|---|---:|---:|---:|---|---:|---:|"]
+    lines = ["| case | explicit, ms | counterpart, ms | explicit ÷ counterpart, 95 % | plans | regions | copies |", "|---|---:|---:|---:|---|---:|---:|"]
     for r in rows:
-        lines.append(f"| {r['case']} | {r['explicit']:.3f} | {r['twin']:.3f} | {r['ratio']:.3f} [{r['low']:.3f}, {r['high']:.3f}] | "
+        lines.append(f"| {r['case']} | {r['explicit']:.3f} | {r['counterpart']:.3f} | {r['ratio']:.3f} [{r['low']:.3f}, {r['high']:.3f}] | "
                      f"{'same' if r['same'] else 'differ'} | {r['regions']} | {r['copies']} |")
     return "\n".join(lines)
 
@@ -233,10 +233,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda t: t.split(","), help="cases by number: C1,C9")
     parser.add_argument("--threads", type=int, default=1)
-    twins.arguments(parser)
-    parser.set_defaults(pairs=10, models=twins.ROOT / "build/bench_cases")
+    counterparts.arguments(parser)
+    parser.set_defaults(pairs=10, models=counterparts.ROOT / "build/bench_cases")
     args = parser.parse_args()
-    twins.finish(args)
+    counterparts.finish(args)
     rows, failed = [], 0
     for name, make in CASES.items():
         if args.only and name.split(",")[0] not in args.only:
@@ -249,10 +249,10 @@ def main():
             print(f"{name}: {error}", file=sys.stderr)
     print(table(rows))
     if args.write:
-        path = twins.ROOT / "docs/cases.md"
+        path = counterparts.ROOT / "docs/cases.md"
         begin, end = "<!-- times:begin -->", "<!-- times:end -->"
         head, rest = path.read_text(encoding="utf-8").split(begin, 1)
-        note = f"{twins.machine()}; {args.threads} thread(s), effort {args.effort}, {args.pairs} pairs of processes that take turns.\n\n"
+        note = f"{counterparts.machine()}; {args.threads} thread(s), effort {args.effort}, {args.pairs} pairs of processes that take turns.\n\n"
         path.write_text(head + begin + "\n" + note + table(rows) + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")
     sys.exit(failed > 0)
 

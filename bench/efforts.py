@@ -8,7 +8,7 @@ import statistics
 import time
 
 import networks
-import twins
+import counterparts
 
 BEGIN, END = "<!-- efforts:begin -->", "<!-- efforts:end -->"
 
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- efforts:begin -->", "<!-- efforts:end -->"
 def timed_build(args, model, engine, effort, cache):
     """Seconds of a process that builds an engine."""
     start = time.monotonic()
-    twins.octavo(args, "build", model, "-o", engine, "--threads", 1, "--effort", effort, *(["--timing-cache", cache] if effort > 0 else []))
+    counterparts.octavo(args, "build", model, "-o", engine, "--threads", 1, "--effort", effort, *(["--timing-cache", cache] if effort > 0 else []))
     return time.monotonic() - start
 
 
@@ -28,9 +28,9 @@ def main():
     parser.add_argument("--efforts", type=lambda t: [int(n) for n in t.split(",")], default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu", type=int, default=1)
-    twins.arguments(parser)
+    counterparts.arguments(parser)
     args = parser.parse_args()
-    twins.finish(args)
+    counterparts.finish(args)
     args.cpus = [args.cpu]
     networks.make_zoo(args, args.nets)
     lines = ["| network | effort | build, empty cache | build, full cache | engine |", "|---|---:|---:|---:|---:|"]
@@ -47,15 +47,15 @@ def main():
         runs = {e: [] for e in args.efforts}
         for _ in range(args.rounds):
             for effort in args.efforts:
-                runs[effort].append(twins.bench(args, engines[effort], 1)["median_ms"])
+                runs[effort].append(counterparts.bench(args, engines[effort], 1)["median_ms"])
         lines += [f"| {net} | {e} | {times[e][0]:.2f} s | {times[e][1]:.2f} s | {statistics.median(runs[e]):.3f} ms |" for e in args.efforts]
     table = "\n".join(lines)
     print(table)
     if not args.write:
         return
-    page = twins.ROOT / "docs/planner.md"
+    page = counterparts.ROOT / "docs/planner.md"
     head, rest = page.read_text(encoding="utf-8").split(BEGIN, 1)
-    where = f"{twins.machine()}, style {args.style}; builds on one core, engines on one thread (`bench/efforts.py`):"
+    where = f"{counterparts.machine()}, style {args.style}; builds on one core, engines on one thread (`bench/efforts.py`):"
     page.write_text(f"{head}{BEGIN}\n{where}\n\n{table}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
 

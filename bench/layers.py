@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 import peer_report
-import twins
+import counterparts
 
 STAGE = re.compile(r"\b(conv_transpose|conv|gemm) ((?:\w+=\S+ )*)u8\[([\d,]+)\]\S* w [su]8\[([\d,]+)\]")
 
@@ -56,7 +56,7 @@ def layers_of(region):
 
 def timed(args, engine, folder, runs):
     """Milliseconds of each region, in one process."""
-    twins.run([*args.prefix, args.octavo, "profile", engine, "--threads", 1, "--runs", runs, "--exportProfile", folder / "profile.json"])
+    counterparts.run([*args.prefix, args.octavo, "profile", engine, "--threads", 1, "--runs", runs, "--exportProfile", folder / "profile.json"])
     return [layer["medianMs"] for layer in json.loads((folder / "profile.json").read_text(encoding="utf-8"))[1:]]
 
 
@@ -74,13 +74,13 @@ def measure(args, model, folder):
     engine = model
     if model.suffix == ".onnx":
         engine = folder / "model.octavo"
-        twins.run([*args.prefix, args.octavo, "build", model, "-o", engine, "--threads", 1, *(["--timing-cache", args.cache] if args.cache else [])])
-    regions = json.loads(twins.run([args.octavo, "explain", engine, "--json"]))["regions"]
+        counterparts.run([*args.prefix, args.octavo, "build", model, "-o", engine, "--threads", 1, *(["--timing-cache", args.cache] if args.cache else [])])
+    regions = json.loads(counterparts.run([args.octavo, "explain", engine, "--json"]))["regions"]
     wanted = [layers_of(r) for r in regions]
     lines = sorted({" ".join(map(str, line)) for lists in wanted for line in lists or []})
     ours, theirs, peaks = [], [], []
     for _ in range(args.rounds):
-        peaks.append(json.loads(twins.run([*args.prefix, args.layer_bench, "--peak", 1])))
+        peaks.append(json.loads(counterparts.run([*args.prefix, args.layer_bench, "--peak", 1])))
         ours.append(timed(args, engine, folder, args.runs))
         theirs.append(other(args, lines))
     peak = statistics.median(max(p["vnni"], p["amx"]) for p in peaks)
@@ -126,7 +126,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="write docs/lab/layers.md")
     parser.add_argument("--cache", type=pathlib.Path, help="timing cache for models that are not built yet")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="core to measure on")
-    parser.add_argument("--octavo", default=twins.octavo_command())
+    parser.add_argument("--octavo", default=counterparts.octavo_command())
     parser.add_argument("--layer-bench", type=pathlib.Path, help="octavo_layer_bench (default: beside the build of --octavo)")
     args = parser.parse_args()
     args.layer_bench = args.layer_bench or pathlib.Path(args.octavo).parents[1] / "bench/octavo_layer_bench"
@@ -141,7 +141,7 @@ def main():
             print(text(results[-1]), flush=True)
     if args.write:
         head = TEXT.format(machine=peer_report.machine([]), rounds=args.rounds)
-        (twins.ROOT / "docs/lab/layers.md").write_text(head + "\n".join(text(r) for r in results), encoding="utf-8")
+        (counterparts.ROOT / "docs/lab/layers.md").write_text(head + "\n".join(text(r) for r in results), encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

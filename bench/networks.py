@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import sys
 
-import twins
+import counterparts
 
 ZOO = ("resnet50", "mobilenet_v2", "yolov8n", "unet")  # seeded weights, made by bench/zoo.py of the shared folder
 REAL = {  # file, input shapes where the model leaves them open
@@ -44,7 +44,7 @@ def as_float32(model):
 def source(net):
     """(the file of a real model, as it is or compressed, its input shapes)"""
     file, shapes = REAL[net]
-    path = twins.DATA / "models" / file
+    path = counterparts.DATA / "models" / file
     return (path if path.exists() else path.with_name(path.name + ".xz")), shapes
 
 
@@ -52,7 +52,7 @@ def make_zoo(args, nets):
     """The models with seeded weights that are wanted and missing."""
     if any(n in ZOO and not (args.models / f"{n}.onnx").exists() for n in nets):
         args.models.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, twins.DATA / "bench/zoo.py", args.models], check=True, stdout=sys.stderr)
+        subprocess.run([sys.executable, counterparts.DATA / "bench/zoo.py", args.models], check=True, stdout=sys.stderr)
 
 
 def placed_model(args, net, style):
@@ -61,8 +61,8 @@ def placed_model(args, net, style):
     make_zoo(args, [net])
     if not path.exists():
         part = path.with_name(path.name + ".part")
-        twins.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), args.models / f"{net}.zoo.ranges.json",
-                   twins.DATA / "bench/placements.py", args.models / f"{net}.onnx", part, style, "--random", 1])
+        counterparts.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), args.models / f"{net}.zoo.ranges.json",
+                   counterparts.DATA / "bench/placements.py", args.models / f"{net}.onnx", part, style, "--random", 1])
         part.replace(path)
     return path
 
@@ -131,7 +131,7 @@ def explicit_model(args, net, style):
     path = args.models / f"{net}.{style}.qdq.onnx"
     if not path.exists():
         part = path.with_name(path.name + ".part")
-        twins.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), ranges_file(args, net), twins.DATA / "bench/placements.py",
+        counterparts.run([sys.executable, pathlib.Path(__file__).with_name("place.py"), ranges_file(args, net), counterparts.DATA / "bench/placements.py",
                    float_model(args, net), part, style, "--random", 1])
         part.replace(path)
     return path
@@ -143,5 +143,5 @@ def table_of(args, net, style):
 
     path = args.models / f"{net}.{style}.table"
     if not path.exists():
-        twins.write_table(path, twins.scales_of(onnx.load(explicit_model(args, net, style))))
+        counterparts.write_table(path, counterparts.scales_of(onnx.load(explicit_model(args, net, style))))
     return path

@@ -1,9 +1,9 @@
-"""Explicit models against their implicit twins: the parity table of the README and docs/lab/parity.md (docs/lab/parity-method.md says what it shows).
+"""Explicit models against their implicit counterparts: the parity table of the README and docs/lab/parity.md (docs/lab/parity-method.md says what it shows).
 
 For each network, placement style and thread count both are built with one timing cache, frozen before any engine that is measured is built.
-Equal plan hashes are the answer; otherwise pairs of processes take turns, and the 95 % interval of the median ratio explicit / twin is shown;
+Equal plan hashes are the answer; otherwise pairs of processes take turns, and the 95 % interval of the median ratio explicit / counterpart is shown;
 above 1.02 `octavo explain --roundings` says what the placement demands, and the network without the roundings that cost time takes turns with
-the twin too. "implicit" compares the twin that has every range with the fastest of all seven styles. "check" compares every region of all seven
+the counterpart too. "implicit" compares the counterpart that has every range with the fastest of all seven styles. "check" compares every region of all seven
 styles with the reference. Results are kept in --json, so that a run can be taken up again.
 
 usage: parity.py [--nets A,B] [--styles A,B] [--threads 1,2] [--pairs 30] [--jobs N]     measures here
@@ -28,7 +28,7 @@ import time
 import bundle
 import networks
 import parity_table
-import twins
+import counterparts
 from parity_table import LIMIT
 
 
@@ -68,7 +68,7 @@ class Kept:
 
     def __init__(self, args):
         self.path, self.lock = args.json, threading.Lock()
-        facts = {"machine": twins.machine(), "effort": args.effort, "pairs": args.pairs, "jobs": args.jobs, "octavo": bundle.digest(args.octavo)}
+        facts = {"machine": counterparts.machine(), "effort": args.effort, "pairs": args.pairs, "jobs": args.jobs, "octavo": bundle.digest(args.octavo)}
         self.all = json.loads(self.path.read_text()) if self.path.exists() else {"results": {}}
         for name, value in facts.items():
             if self.all.setdefault(name, value) != value:
@@ -89,7 +89,7 @@ class Kept:
         print(f"{key}: {parity_table.cell(row) if 'equal' not in row else row['line']}", flush=True)
 
 
-FORMS = ("explicit", "twin")
+FORMS = ("explicit", "counterpart")
 LOCKS = collections.defaultdict(threading.Lock)
 
 
@@ -108,7 +108,7 @@ def build(args, net, style, form, threads, strict):
     part = file.with_name(f"{file.name}.{threading.get_ident()}")
     source, table = (networks.explicit_model(args, net, style), None) if form == "explicit" else \
                     (networks.float_model(args, net), networks.table_of(args, net, style))
-    twins.build(cached(args, net, threads), source, part, threads, table, strict and args.effort > 0)
+    counterparts.build(cached(args, net, threads), source, part, threads, table, strict and args.effort > 0)
     if strict:
         part.replace(file)
     else:
@@ -116,12 +116,12 @@ def build(args, net, style, form, threads, strict):
 
 
 def forms(args, style):
-    """What is built of a style: of one that the table does not show, no twin."""
+    """What is built of a style: of one that the table does not show, no counterpart."""
     return FORMS if style in args.styles else FORMS[:1]
 
 
 def engines(args, net, style, threads):
-    """Files of the explicit engine and its twin's, built when they are missing, from times that nobody changes any more."""
+    """Files of the explicit engine and its counterpart's, built when they are missing, from times that nobody changes any more."""
     for form in forms(args, style):
         for attempt in range(3):
             if engine(args, net, style, form, threads).exists():
@@ -136,9 +136,9 @@ def engines(args, net, style, threads):
     return [engine(args, net, style, form, threads) for form in forms(args, style)]
 
 
-def measure_without(args, net, style, threads, twin):
-    """What the placement demands, and the network without any of it: where that is the twin's plan, nothing is left to time. Otherwise the
-    network without what costs time against the twin; where that does not reach the limit, also the network without any. The times that
+def measure_without(args, net, style, threads, counterpart):
+    """What the placement demands, and the network without any of it: where that is the counterpart's plan, nothing is left to time. Otherwise the
+    network without what costs time against the counterpart; where that does not reach the limit, also the network without any. The times that
     this takes go into a copy of the cache."""
     model, some, every = networks.explicit_model(args, net, style), *(engine(args, net, style, form, threads) for form in ("without", "without-all"))
     words = ["explain", model, "--roundings", "--json", "--threads", threads, "--effort", args.effort]
@@ -146,41 +146,41 @@ def measure_without(args, net, style, threads, twin):
         copy = some.with_suffix(".times")
         shutil.copy(cached(args, net, threads).cache, copy)
         words += ["--timing-cache", copy]
-    found = json.loads(twins.octavo(args, *words))
+    found = json.loads(counterparts.octavo(args, *words))
     row, costly, count = {"demanded": found}, found["costly"]["count"], len(found["roundings"])
     if count == 0:
         return row
-    twins.octavo(args, *words, *(["--build-without", some] if costly else []), "--build-without-all", every)
-    hashes = [twins.bench(args, e, threads, 0.05)["plan_hash"] for e in (every, twin)]
+    counterparts.octavo(args, *words, *(["--build-without", some] if costly else []), "--build-without-all", every)
+    hashes = [counterparts.bench(args, e, threads, 0.05)["plan_hash"] for e in (every, counterpart)]
     if hashes[0] == hashes[1]:
-        row["without_all"] = compare(args, every, twin, threads)
+        row["without_all"] = compare(args, every, counterpart, threads)
         return row
     if costly:
-        row["without"] = compare(args, some, twin, threads)
+        row["without"] = compare(args, some, counterpart, threads)
         if costly == count or row["without"]["same"] or row["without"]["low"] <= LIMIT:
             return row
-    row["without_all"] = compare(args, every, twin, threads)
+    row["without_all"] = compare(args, every, counterpart, threads)
     return row
 
 
 def compare(args, a, b, threads):
     """The row of two engines; not timed when they are one plan."""
-    first, second = twins.bench(args, a, threads, 0.05), twins.bench(args, b, threads, 0.05)
-    row = {"explicit_hash": first["plan_hash"], "twin_hash": second["plan_hash"]}
+    first, second = counterparts.bench(args, a, threads, 0.05), counterparts.bench(args, b, threads, 0.05)
+    row = {"explicit_hash": first["plan_hash"], "counterpart_hash": second["plan_hash"]}
     if first["plan_hash"] == second["plan_hash"]:
-        return {**row, "same": True, "explicit_ms": twins.bench(args, a, threads, 1.0)["median_ms"]}
-    x, y = twins.interleaved(args, a, b, threads)
-    ratio, low, high = twins.interval(x, y)
-    return {**row, "same": False, "pairs": args.pairs, "explicit_ms": statistics.median(x), "twin_ms": statistics.median(y),
+        return {**row, "same": True, "explicit_ms": counterparts.bench(args, a, threads, 1.0)["median_ms"]}
+    x, y = counterparts.interleaved(args, a, b, threads)
+    ratio, low, high = counterparts.interval(x, y)
+    return {**row, "same": False, "pairs": args.pairs, "explicit_ms": statistics.median(x), "counterpart_ms": statistics.median(y),
             "ratio": ratio, "low": low, "high": high}
 
 
 def measure_style(args, net, style, threads):
     """A cell of the table; of a style that the table does not show, the explicit time alone."""
-    a, *twin = engines(args, net, style, threads)
-    if not twin:
-        return {"explicit_ms": statistics.median(twins.bench(args, a, threads)["median_ms"] for _ in range(5))}
-    b = twin[0]
+    a, *counterpart = engines(args, net, style, threads)
+    if not counterpart:
+        return {"explicit_ms": statistics.median(counterparts.bench(args, a, threads)["median_ms"] for _ in range(5))}
+    b = counterpart[0]
     row = compare(args, a, b, threads)
     if not row["same"] and row["low"] > LIMIT:
         row |= measure_without(args, net, style, threads, b)
@@ -188,13 +188,13 @@ def measure_style(args, net, style, threads):
 
 
 def measure_implicit(args, net, threads, results):
-    """The twin with every range against the fastest explicit style; there "explicit" is the twin, "twin" the fastest style."""
+    """The counterpart with every range against the fastest explicit style; there "explicit" is the counterpart, "counterpart" the fastest style."""
     known = [(results[key]["explicit_ms"], s) for s in args.wanted if "explicit_ms" in results.get(key := f"{net}/{s}/{threads}", {})]
     if not known:
         raise RuntimeError("no explicit style was measured")
     fastest = min(known)[1]
-    twin = engines(args, net, "everywhere", threads)[1]
-    return {**compare(args, twin, engines(args, net, fastest, threads)[0], threads), "fastest": fastest}
+    counterpart = engines(args, net, "everywhere", threads)[1]
+    return {**compare(args, counterpart, engines(args, net, fastest, threads)[0], threads), "fastest": fastest}
 
 
 def check(args, net, style):
@@ -205,12 +205,12 @@ def check(args, net, style):
     files = engines(args, net, style, t)
     model = networks.explicit_model(args, net, style)
     more = ["--strict-timing", "--timing-cache", cached(args, net, t).cache] if args.effort > 0 else []
-    line = twins.octavo(args, "check", model, "--threads", t, "--effort", args.effort, *more).splitlines()[-1]
+    line = counterparts.octavo(args, "check", model, "--threads", t, "--effort", args.effort, *more).splitlines()[-1]
     counts = re.search(r"(\d+) regions: (\d+) bit-equal, (\d+) within the float tolerance, (\d+) not judged, (\d+) differ", line)
-    plan, *twin = [twins.plan_of(args, f) for f in files]
-    passes = twins.passes(plan, onnx.load(model, load_external_data=False))
+    plan, *counterpart = [counterparts.plan_of(args, f) for f in files]
+    passes = counterparts.passes(plan, onnx.load(model, load_external_data=False))
     return {**dict(zip(("checked", "equal", "within", "unjudged", "differ"), map(int, counts.groups()))), "line": line,
-            "regions": len(plan["regions"]), "twin_regions": len(twin[0]["regions"]) if twin else None, "passes": passes}
+            "regions": len(plan["regions"]), "counterpart_regions": len(counterpart[0]["regions"]) if counterpart else None, "passes": passes}
 
 
 class Run:
@@ -307,7 +307,7 @@ def main():
     parser.add_argument("--prepare", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR", help="with --prepare: Python wheels for a machine without onnx")
-    twins.arguments(parser)
+    counterparts.arguments(parser)
     parser.set_defaults(models=None)
     args = parser.parse_args()
     args.wanted = [*args.styles, *(s for s in (*networks.STYLES, *networks.MORE) if s not in args.styles and not args.only_styles)]
@@ -318,15 +318,15 @@ def main():
     if not max(args.threads) <= args.jobs <= cores:
         parser.error(f"--jobs {args.jobs} with {max(args.threads)} threads: this process may use {cores} cores")
     if args.run:
-        twins.DATA = args.run.resolve() / "shared"
+        counterparts.DATA = args.run.resolve() / "shared"
         args.models = args.run.resolve() / "work" if args.models is None else args.models.resolve()
         args.octavo = bundle.unpack(args.run.resolve(), args.models)
-    args.models = args.models or twins.ROOT / "build/bench_models"
+    args.models = args.models or counterparts.ROOT / "build/bench_models"
     args.json = args.json or args.models / "parity.json"
     if args.write:
         parity_table.write(json.loads(args.json.read_text()), args.nets, args.styles, args.threads)
         return
-    twins.finish(args)
+    counterparts.finish(args)
     if args.prepare:
         print(f"{args.prepare}: {bundle.prepare(args, args.prepare) / 2**20:.1f} MiB")
         return

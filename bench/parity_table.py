@@ -2,7 +2,7 @@
 import sys
 
 import networks
-import twins
+import counterparts
 
 LIMIT = 1.02
 
@@ -41,7 +41,7 @@ def demands(found):
 
 
 def without(row, what):
-    return f"without {what} the twin's plan" if row["same"] else f"without {what} {interval(row)}"
+    return f"without {what} the counterpart's plan" if row["same"] else f"without {what} {interval(row)}"
 
 
 def explained(row):
@@ -65,14 +65,14 @@ def main_table(results, nets, styles, threads):
 
 
 def times(row):
-    """Two columns: a network without roundings, and the twin that took turns with it."""
+    """Two columns: a network without roundings, and the counterpart that took turns with it."""
     if row is None:
         return "– | –"
-    return f"{row['explicit_ms']:.3f} ms | {'the same plan' if row['same'] else format(row['twin_ms'], '.3f') + ' ms'}"
+    return f"{row['explicit_ms']:.3f} ms | {'the same plan' if row['same'] else format(row['counterpart_ms'], '.3f') + ' ms'}"
 
 
 def roundings_table(results, nets, styles, threads):
-    lines = ["| network, style, threads | demanded | cost time | those regions with, without | explicit | twin | without those | twin | without all | twin | "
+    lines = ["| network, style, threads | demanded | cost time | those regions with, without | explicit | counterpart | without those | counterpart | without all | counterpart | "
              "ONNX nodes of the first two that cost time |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
     for net in nets:
         for t in threads:
@@ -84,13 +84,13 @@ def roundings_table(results, nets, styles, threads):
                 dear = [r for r in found if r["costs_time"]]
                 names = "; ".join(", ".join(f"`{n}`" for n in r["onnx_nodes"]) for r in dear[:2]) + ("; ..." if len(dear) > 2 else "")
                 regions = f"{1e6 * costly['seconds_with']:.1f}, {1e6 * costly['seconds_without']:.1f} us" if "seconds_without" in costly and dear else "–"
-                lines.append(f"| {net}, {s}, {t} | {demands(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {row['twin_ms']:.3f} ms | "
+                lines.append(f"| {net}, {s}, {t} | {demands(found)} | {costly['count']} | {regions} | {row['explicit_ms']:.3f} ms | {row['counterpart_ms']:.3f} ms | "
                              f"{times(row.get('without'))} | {times(row.get('without_all'))} | {names or '–'} |")
     return "\n".join(lines) if len(lines) > 2 else "None: no interval lies above the limit."
 
 
 def checks_table(results, nets):
-    lines = ["| network | style | bit-equal | float tolerance | not judged | differ | regions | of the twin | passes of their own |", "|---|---|---:|---:|---:|---:|---:|---:|---|"]
+    lines = ["| network | style | bit-equal | float tolerance | not judged | differ | regions | of the counterpart | passes of their own |", "|---|---|---:|---:|---:|---:|---:|---:|---|"]
     for net in nets:
         for s in (*networks.STYLES, *networks.MORE):
             row = results.get(f"{net}/{s}/check")
@@ -101,19 +101,19 @@ def checks_table(results, nets):
                 continue
             kinds = [p["kind"] for p in row["passes"]]
             passes = ", ".join(f"{kinds.count(k)} {k}" for k in sorted(set(kinds))) or "none"
-            lines.append(f"| {net} | {s} | {row['equal']} | {row['within']} | {row['unjudged']} | {row['differ']} | {row['regions']} | {row['twin_regions'] or '–'} | {passes} |")
+            lines.append(f"| {net} | {s} | {row['equal']} | {row['within']} | {row['unjudged']} | {row['differ']} | {row['regions']} | {row['counterpart_regions'] or '–'} | {passes} |")
     return "\n".join(lines)
 
 
-TEXT = """# Explicit models against their implicit twins
+TEXT = """# Explicit models against their implicit counterparts
 
 Written by `bench/parity.py --write` from one run on {machine}; pairs of processes took turns on {jobs} cores at a time, each pair on
-cores of its own; effort {effort}; `docs/lab/parity-method.md` says how. *same plan*: the Q/DQ model and its twin (the float model with a table
-of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ twin, median of {pairs} pairs of processes that
+cores of its own; effort {effort}; `docs/lab/parity-method.md` says how. *same plan*: the Q/DQ model and its counterpart (the float model with a table
+of the same scales) compile to plans of one hash; the time is a run's. A ratio is explicit ÷ counterpart, median of {pairs} pairs of processes that
 take turns, and its 95 % interval. Where the interval has no value up to {limit}, the cell says what the placement demands: *roundings* inside
-regions, and tensors that are kept in *float32* beside their codes, because somebody reads them without a pair. *Without them the twin's plan*:
-the network without these compiles to the twin's plan, hash for hash, so they are the whole difference. Elsewhere the ratio of the network without those that
-cost time over the twin, measured the same way; where that does not reach {limit} either, without all of them; *slower* where they do not explain it. The last column is the twin with every range over the fastest
+regions, and tensors that are kept in *float32* beside their codes, because somebody reads them without a pair. *Without them the counterpart's plan*:
+the network without these compiles to the counterpart's plan, hash for hash, so they are the whole difference. Elsewhere the ratio of the network without those that
+cost time over the counterpart, measured the same way; where that does not reach {limit} either, without all of them; *slower* where they do not explain it. The last column is the counterpart with every range over the fastest
 explicit style of all seven.
 
 {main}
@@ -124,8 +124,8 @@ explicit style of all seven.
 
 Cells whose interval lies above {limit}: the roundings inside regions and the tensors kept in float32 beside their codes; how many cost time
 (`docs/lab/parity-method.md` says how that is seen); the regions that differ without those, with and without, each region timed alone; and whole runs,
-each beside the twin that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings
---build-without`), not measured where the engine without all of them (`--build-without-all`) is the twin's plan; and that one, where it is, or where the
+each beside the counterpart that took turns with it: the explicit engine; the engine without those that cost time (`octavo explain --roundings
+--build-without`), not measured where the engine without all of them (`--build-without-all`) is the counterpart's plan; and that one, where it is, or where the
 other was not measured or does not reach {limit}.
 
 {roundings}
@@ -146,7 +146,7 @@ def count(results, nets, styles, threads):
     within = sum(not r["same"] and r["low"] <= LIMIT for r in rows)
     some = sum(reaches(r.get("without")) for r in rows)
     every = sum(explained(r) for r in rows) - some
-    twin = sum(any(r.get(k, {}).get("same", False) for k in ("without", "without_all")) for r in rows)
+    counterpart = sum(any(r.get(k, {}).get("same", False) for k in ("without", "without_all")) for r in rows)
     failed = sum("error" in r for n in nets for t in threads for s in styles if (r := results.get(f"{n}/{s}/{t}")))
     implicit = [r for n in nets for t in threads if (r := results.get(f"{n}/implicit/{t}")) and "same" in r]
     good = sum(r["same"] or r["low"] <= LIMIT for r in implicit)
@@ -155,7 +155,7 @@ def count(results, nets, styles, threads):
     checks = [r for n in nets for s in (*networks.STYLES, *networks.MORE) if (r := results.get(f"{n}/{s}/check"))]
     equal = sum("error" not in r and r["differ"] == 0 and r["unjudged"] == 0 for r in checks)
     return (f"Of {len(rows)} cells {same} are the same plan, {within} have an interval that reaches {LIMIT}, {some} reach it without what the "
-            f"placement demands and costs time, {every} without all that it demands ({twin} of both are the twin's plan then), {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
+            f"placement demands and costs time, {every} without all that it demands ({counterpart} of both are the counterpart's plan then), {len(rows) - same - within - some - every} do not{f', {failed} failed' if failed else ''}. Implicit against the fastest of all styles: {good} of {len(implicit)} "
             f"within {LIMIT}{absent}. Builds of which every region equals the reference: {equal} of {len(checks)}.")
 
 
@@ -165,8 +165,8 @@ def write(kept, nets, styles, threads):
     main = main_table(results, nets, styles, threads)
     text = TEXT.format(limit=LIMIT, main=main, count=count(results, nets, styles, threads), roundings=roundings_table(results, nets, styles, threads), checks=checks_table(results, nets),
                        **{k: kept[k] for k in ("machine", "effort", "pairs", "jobs")})
-    (twins.ROOT / "docs/lab/parity.md").write_text(text, encoding="utf-8")
-    readme = twins.ROOT / "README.md"
+    (counterparts.ROOT / "docs/lab/parity.md").write_text(text, encoding="utf-8")
+    readme = counterparts.ROOT / "README.md"
     begin, end = "<!-- parity:begin -->", "<!-- parity:end -->"
     content = readme.read_text(encoding="utf-8")
     if begin in content and end in content:

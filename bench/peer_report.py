@@ -5,7 +5,7 @@ import statistics
 
 import chart
 import roofline
-import twins
+import counterparts
 from peer import NAMES
 
 TITLES = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "yolov8n": "YOLOv8n-like 640", "unet": "U-Net 256"}
@@ -275,7 +275,7 @@ def readme_table(f):
 def write(results, real, name):
     """docs/lab/performance.md (what stands behind its mark is kept), the picture and the README's table; docs/lab/performance-real.md; or, with a name,
     docs/lab/performance-NAME.md."""
-    f, docs = Found(results), twins.ROOT / "docs/lab"
+    f, docs = Found(results), counterparts.ROOT / "docs/lab"
     if real:
         said = (f"# Trained models beside ONNX Runtime and OpenVINO\n\nWritten by `bench/peers.py --real --write`. {results['machine']}; medians over rounds ({f.rounds}), "
                 "as docs/lab/performance.md says. `_u8`: activations written as uint8 with zero points 128 higher, the same values; `float`: the "
@@ -289,6 +289,6 @@ def write(results, real, name):
     if name:
         return
     (docs / "performance.svg").write_text(picture(f), encoding="utf-8")
-    readme = twins.ROOT / "README.md"
+    readme = counterparts.ROOT / "README.md"
     block = f"<!-- peers:begin -->\n{readme_table(f)}\n<!-- peers:end -->"
     readme.write_text(re.sub(r"<!-- peers:begin -->.*<!-- peers:end -->", lambda _: block, readme.read_text(encoding="utf-8"), flags=re.S), encoding="utf-8")

@@ -25,7 +25,7 @@ import networks
 import peer
 import peer_report
 import roofline
-import twins
+import counterparts
 
 STYLES = {"resnet50": ("residual", "outputs"), "mobilenet_v2": ("residual", "outputs"), "yolov8n": ("outputs", "everywhere", "inputs"),
           "unet": ("residual", "outputs")}
@@ -45,7 +45,7 @@ def zoo_cases(args):
             yield Case(net, style, networks.placed_model(args, net, style), {})
         uint8 = args.models / f"{net}.u8.onnx"
         if not uint8.exists():
-            twins.run([sys.executable, twins.DATA / "bench/quantize.py", args.models, net])
+            counterparts.run([sys.executable, counterparts.DATA / "bench/quantize.py", args.models, net])
         yield Case(net, "uint8", uint8, {})
         for form in FLOATS:
             yield Case(net, form, base, {})
@@ -65,9 +65,9 @@ def real_cases(args):
         for name, path in real_data.variants(model, folder):
             coded = any(n.op_type in ("QuantizeLinear", "QLinearConv") for n in onnx.load(path).graph.node)
             found = [Case(net, name if coded else "float", path, shapes)]
-            twin = folder / f"{name}_u8.onnx"
-            if coded and path.parent == folder and (twin.exists() or real_data.as_uint8(path, twin)):
-                found.append(Case(net, f"{name}_u8", twin, shapes))
+            counterpart = folder / f"{name}_u8.onnx"
+            if coded and path.parent == folder and (counterpart.exists() or real_data.as_uint8(path, counterpart)):
+                found.append(Case(net, f"{name}_u8", counterpart, shapes))
             for case in found:  # one of its pictures, not noise
                 kept_feeds(args, case, 1, lambda: {model.input: real_data.feed(model, 1)[0][:1]})
                 yield case
@@ -81,7 +81,7 @@ def prefix(args, threads):
 
 def call(command):
     """The last line of a process's output as JSON."""
-    return json.loads(twins.run(command).splitlines()[-1])
+    return json.loads(counterparts.run(command).splitlines()[-1])
 
 
 def last_line(error):
@@ -101,7 +101,7 @@ def engine_of(args, case, threads, batch):
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         part = path.with_suffix(".part")
-        twins.run([*prefix(args, threads), args.octavo, "build", case.path, "-o", part, "--threads", threads, "--timing-cache",
+        counterparts.run([*prefix(args, threads), args.octavo, "build", case.path, "-o", part, "--threads", threads, "--timing-cache",
                    args.models / f"times.{args.digest}.txt", *shapes_text(case, batch)])
         part.replace(path)
     return path
@@ -140,7 +140,7 @@ def agree(args, case):
 
     def outputs(name, command):
         files[name] = folder / f"{name}.npz"
-        twins.run(command + [files[name]])
+        counterparts.run(command + [files[name]])
         return {k: v.astype(np.float64) for k, v in np.load(files[name]).items()}
 
     script = [sys.executable, pathlib.Path(peer.__file__)]
@@ -236,7 +236,7 @@ def prepare(args):
         bundle.pack(tool, args.prepare / "bin/octavo_layer_bench", args.models / "packed")
         for library in bundle.libraries(tool):
             bundle.pack(library.resolve(), args.prepare / "bin" / library.name, args.models / "packed")
-    shutil.copy(twins.DATA / "bench/quantize.py", args.prepare / "shared/bench")
+    shutil.copy(counterparts.DATA / "bench/quantize.py", args.prepare / "shared/bench")
     print(f"{args.prepare}: {size / 2**20:.1f} MiB. Bring along, for that machine's Python, in {args.prepare}/wheels:\n"
           f"  pip download --only-binary=:all: -d {args.prepare}/wheels numpy onnx onnxruntime openvino\n"
           f"there: pip install --no-index --find-links wheels numpy onnx onnxruntime openvino\n"
@@ -256,10 +256,10 @@ def arguments():
     parser.add_argument("--start", action="store_true", help="times to build, to load and to the first result, and memory, as well")
     parser.add_argument("--write", action="store_true", help="write docs/lab/performance.md, docs/lab/performance.svg and the README's table")
     parser.add_argument("--name", help="with --write: docs/performance-NAME.md instead, and nothing else")
-    parser.add_argument("--models", type=pathlib.Path, default=twins.ROOT / "build/peers", help="where models and engines are kept")
+    parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/peers", help="where models and engines are kept")
     parser.add_argument("--json", type=pathlib.Path, help="where results are kept (default: in --models)")
     parser.add_argument("--cpus", type=lambda t: [int(c) for c in t.split(",")], help="cores to measure on, the last ones first")
-    parser.add_argument("--octavo", default=twins.octavo_command())
+    parser.add_argument("--octavo", default=counterparts.octavo_command())
     parser.add_argument("--layer-bench", type=pathlib.Path, help="octavo_layer_bench (default: beside the build of --octavo)")
     parser.add_argument("--prepare", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR", help="what --prepare made")
@@ -273,7 +273,7 @@ def arguments():
         args.layer_bench = args.models / "bin/run-octavo_layer_bench"
         args.layer_bench.write_text(pathlib.Path(args.octavo).read_text(encoding="utf-8").replace('/octavo" ', '/octavo_layer_bench" '), encoding="utf-8")
         args.layer_bench.chmod(0o755)
-        twins.DATA = (args.run / "shared").resolve()
+        counterparts.DATA = (args.run / "shared").resolve()
     args.layer_bench = args.layer_bench or pathlib.Path(args.octavo).parents[1] / "bench/octavo_layer_bench"
     args.json = args.json or args.models / ("real.json" if args.real else "peers.json")
     args.realtime = shutil.which("chrt") is not None and subprocess.run(["chrt", "-f", "70", "true"], capture_output=True, check=False).returncode == 0
@@ -286,8 +286,8 @@ def main():
     if args.prepare:
         prepare(args)
         return
-    if not (twins.DATA / "bench/zoo.py").exists():
-        sys.exit(f"error: no test data at {twins.DATA}; set OCTAVO_TEST_DATA")
+    if not (counterparts.DATA / "bench/zoo.py").exists():
+        sys.exit(f"error: no test data at {counterparts.DATA}; set OCTAVO_TEST_DATA")
     empty = {"times": {}, "agree": {}, "work": {}, "peaks": {}, "start": {}, "machine": peer_report.machine(args.peers)}
     results = empty | (json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {})
     if args.rounds > 0:

@@ -18,10 +18,10 @@ import sys
 import bundle
 import networks
 import parity
-import twins
+import counterparts
 
 FORMS = ("residual", "outputs", "implicit", "batch8")
-PAGE = twins.ROOT / "docs/lab/planner-gains.md"
+PAGE = counterparts.ROOT / "docs/lab/planner-gains.md"
 
 
 def batched(args, net, images):
@@ -43,7 +43,7 @@ def batched(args, net, images):
 
 
 def measure(args, net, form, threads):
-    """The row of one cell: "explicit" is the searched plan, "twin" the default one (parity.compare's names)."""
+    """The row of one cell: "explicit" is the searched plan, "counterpart" the default one (parity.compare's names)."""
     if form == "implicit":
         source, table = networks.float_model(args, net), networks.table_of(args, net, "everywhere")
     elif form == "batch8":
@@ -56,11 +56,11 @@ def measure(args, net, form, threads):
         cache = file.with_suffix(".times")
         if not file.exists():
             part = file.with_name(file.name + ".part")
-            twins.build(argparse.Namespace(**{**vars(args), "effort": effort, "cache": cache}), source, part, threads, table)
+            counterparts.build(argparse.Namespace(**{**vars(args), "effort": effort, "cache": cache}), source, part, threads, table)
             part.replace(file)
         files.append(file)
     row = parity.compare(args, *files, threads)
-    decisions = twins.plan_of(args, files[0])["decisions"]
+    decisions = counterparts.plan_of(args, files[0])["decisions"]
     row["taken"] = sorted({d["choice"] for d in decisions if d["chosen"] != d["candidates"][0]["name"]})
     return row
 
@@ -129,21 +129,21 @@ def main():
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR")
-    twins.arguments(parser)
+    counterparts.arguments(parser)
     parser.set_defaults(models=None)
     args = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     args.jobs = args.jobs or max(cores // 2, max(args.threads))
     if args.run:
-        twins.DATA = args.run.resolve() / "shared"
+        counterparts.DATA = args.run.resolve() / "shared"
         args.models = args.run.resolve() / "work" if args.models is None else args.models.resolve()
         args.octavo = bundle.unpack(args.run.resolve(), args.models)
-    args.models = args.models or twins.ROOT / "build/bench_models"
+    args.models = args.models or counterparts.ROOT / "build/bench_models"
     args.json = args.json or args.models / "planner.json"
     if args.write:
         write(json.loads(args.json.read_text()), args.nets, args.forms, args.threads)
         return
-    twins.finish(args)
+    counterparts.finish(args)
     args.engines = args.models / f"planned-{bundle.digest(args.octavo)}"
     args.engines.mkdir(exist_ok=True)
     run = Run(args)

@@ -53,12 +53,12 @@ def difference(a, b):
 def spread_of(args, model, name, path, array, plain):
     """What ONNX Runtime's own optimizations change, and what they do to the outputs."""
     optimized = run_ort(path, model, array, True)
-    spread, twin = difference(optimized, plain), args.work / f"{name}_twin.onnx"
+    spread, counterpart = difference(optimized, plain), args.work / f"{name}_counterpart.onnx"
     if "QuantizeLinear" in {n.op_type for n in onnx.load(path).graph.node}:
-        if real_data.as_uint8(path, twin):
-            spread = max(spread, difference(run_ort(twin, model, array, True), run_ort(twin, model, array, False)))
-        if real_data.spell_out(path, twin):
-            spread = max(spread, difference(run_ort(twin, model, array, False), plain))
+        if real_data.as_uint8(path, counterpart):
+            spread = max(spread, difference(run_ort(counterpart, model, array, True), run_ort(counterpart, model, array, False)))
+        if real_data.spell_out(path, counterpart):
+            spread = max(spread, difference(run_ort(counterpart, model, array, False), plain))
     return spread, optimized
 
 

@@ -1,20 +1,20 @@
-# What other C++ projects use: the shared library liboctavo.so, the static library liboctavo.a (all rooms in one archive), the public
+# What other C++ projects use: the shared library liboctavo.so, the static library liboctavo.a (all modules in one archive), the public
 # header, a CMake package (find_package(Octavo)) and a pkg-config file. docs/cpp.md shows each.
 #   cmake --install build/release --prefix DIR --component cpp
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # The shared library exports what the public header declares and nothing else: the archives in it (protobuf, fmt) stay inside.
-set(rooms_of_api octavo_onnx_schema)
-foreach(room ${rooms})  # of the top CMakeLists.txt
-  if(NOT room MATCHES "^(cli|python)$")
-    list(APPEND rooms_of_api octavo_${room})
+set(modules_of_api octavo_onnx_schema)
+foreach(module ${modules})  # of the top CMakeLists.txt
+  if(NOT module MATCHES "^(cli|python)$")
+    list(APPEND modules_of_api octavo_${module})
   endif()
 endforeach()
 file(WRITE ${PROJECT_BINARY_DIR}/octavo_exports.map.new
      "{ global: _ZN6octavo*; _ZNK6octavo*; _ZTIN6octavo*; _ZTSN6octavo*; _ZTVN6octavo*; local: *; };\n")
 file(COPY_FILE ${PROJECT_BINARY_DIR}/octavo_exports.map.new ${PROJECT_BINARY_DIR}/octavo_exports.map ONLY_IF_DIFFERENT)
-file(WRITE ${PROJECT_BINARY_DIR}/shared.cc "// The shared library is made of the rooms' archives.\n")
+file(WRITE ${PROJECT_BINARY_DIR}/shared.cc "// The shared library is made of the modules' archives.\n")
 add_library(octavo_shared SHARED ${PROJECT_BINARY_DIR}/shared.cc)
 target_link_libraries(octavo_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,octavo_api>")
 target_include_directories(octavo_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
@@ -27,13 +27,13 @@ if(OCTAVO_SANITIZE)
   set_target_properties(octavo_shared PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 
-# One archive of all rooms: what depends on the link order stays among ourselves.
+# One archive of all modules: what depends on the link order stays among ourselves.
 set(merge "create ${PROJECT_BINARY_DIR}/lib/liboctavo.a\n")
 set(archives)
-foreach(room ${rooms_of_api})
-  if(TARGET ${room})
-    string(APPEND merge "addlib $<TARGET_FILE:${room}>\n")
-    list(APPEND archives ${room})
+foreach(module ${modules_of_api})
+  if(TARGET ${module})
+    string(APPEND merge "addlib $<TARGET_FILE:${module}>\n")
+    list(APPEND archives ${module})
   endif()
 endforeach()
 string(APPEND merge "save\nend\n")

@@ -1,7 +1,7 @@
 """Checks that each rewrite rule has one name everywhere: check_rules.py [ROOT]
 
-For every src/<room>/rules/<file>.cc: the text that Rule::name() returns (the switch --disable=<name>) is the file name with dashes, its opening
-comment names the rule, and tests/<room>/rules/<file>.irt exists and runs it; nothing is tested that is not there; and docs/rules.md is what
+For every src/<module>/rules/<file>.cc: the text that Rule::name() returns (the switch --disable=<name>) is the file name with dashes, its opening
+comment names the rule, and tests/<module>/rules/<file>.irt exists and runs it; nothing is tested that is not there; and docs/rules.md is what
 scripts/rules_page.py writes from the sources.
 """
 import pathlib
@@ -18,7 +18,7 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems, names = [], set()
     for path in sorted((root / "src").glob("*/rules/*.cc")):
-        where, text, room = path.relative_to(root), path.read_text(), path.parts[-3]
+        where, text, module = path.relative_to(root), path.read_text(), path.parts[-3]
         found = NAME.findall(text)
         if len(found) != 1:
             problems.append(f"{where}: {len(found)} rules with a literal name; a file has one")
@@ -29,7 +29,7 @@ def main():
             problems.append(f'{where}: the rule is named "{name}"; the file should be {name.replace("-", "_")}.cc')
         if not text.startswith(f"// {name}:  "):
             problems.append(f'{where}: the opening comment does not start with "// {name}:  EQUATION"')
-        test = root / "tests" / room / "rules" / f"{path.stem}.irt"
+        test = root / "tests" / module / "rules" / f"{path.stem}.irt"
         if not test.exists():
             problems.append(f"{where}: no test {test.relative_to(root)}")
         elif name not in test.read_text():

@@ -1,6 +1,6 @@
 """Writes the generated part of docs/rules.md from the sources: rules_page.py [ROOT] [--check]
 
-A law or float rule is a file src/<room>/rules/<name>.cc. Its opening comment is "// NAME:  EQUATION" and the fields Why, Exact, Needs, Order;
+A law or float rule is a file src/<module>/rules/<name>.cc. Its opening comment is "// NAME:  EQUATION" and the fields Why, Exact, Needs, Order;
 it refuses with the causes that it names (Cause::...), and with those of the helpers in src/quant/moving.cc that it calls; their sentences are
 those of src/report/sentences.def. What the planner fuses, chooses and places is described by comment blocks "// Fusion|Candidate|Placing NAME:
 EQUATION" in src/plan, with the same fields; a field Says lists functions of the same file (.h or .cc) whose causes are the refusals. Names,
@@ -88,7 +88,7 @@ def unique(texts):
 
 
 def read_rules(root, sentences):
-    """[(room, name, equation, fields, refusals)] of every rule file, by name."""
+    """[(module, name, equation, fields, refusals)] of every rule file, by name."""
     moving = root / "src/quant/moving.cc"
     shared = uncommented(moving.read_text()) if moving.exists() else ""
     helpers = {h: texts_in(body_of(shared, h) or "", sentences) for h in ("not_increasing", "push_select", "push_reduce")}

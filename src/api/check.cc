@@ -9,7 +9,7 @@
 
 #include "ir/quantizer.h"
 #include "reference/evaluate.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 
 namespace octavo::api {
 namespace {
@@ -37,10 +37,10 @@ Border border_of(const Region& r) {
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
     for (const TensorRef& t : stage.anchor.inputs) {
-      if (!region::handed_on(r, s, t)) in.push_back(&t);
+      if (!region::forwarded(r, s, t)) in.push_back(&t);
     }
     for (const region::Operand& o : stage.operands) {
-      if (!region::handed_on(r, s, o.ref)) in.push_back(&o.ref);
+      if (!region::forwarded(r, s, o.ref)) in.push_back(&o.ref);
     }
   }
   for (const Stage& stage : r.stages) {

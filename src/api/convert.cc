@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "report/schema.h"
 #include "report/sentences.h"
 
@@ -73,10 +73,10 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     for (std::size_t s = 0; s < r.stages.size(); ++s) {
       const region::Stage& stage = r.stages[s];
       for (const region::TensorRef& t : stage.anchor.inputs) {
-        if (!is_constant(plan, t) && !region::handed_on(r, s, t)) layer.inputs.push_back(tensor_of(t));
+        if (!is_constant(plan, t) && !region::forwarded(r, s, t)) layer.inputs.push_back(tensor_of(t));
       }
       for (const region::Operand& o : stage.operands) {
-        if (!is_constant(plan, o.ref) && !region::handed_on(r, s, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
+        if (!is_constant(plan, o.ref) && !region::forwarded(r, s, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
       }
     }
     for (const region::Stage& stage : r.stages) {

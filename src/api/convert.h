@@ -1,4 +1,4 @@
-// Between the rooms' types and the public ones.
+// Between the modules' types and the public ones.
 #pragma once
 
 #include <utility>

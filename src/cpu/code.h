@@ -32,7 +32,7 @@ class Code {
   [[nodiscard]] std::size_t slot_bytes() const { return static_cast<std::size_t>(slots_) * static_cast<std::size_t>(stride()) * 4; }
   /// Writes the immediates into a worker's slots; once a run, before the first block.
   void prepare(std::int32_t* slots) const;
-  /// The program only hands on the accumulator or operand 0 (and nothing else): output 0, no arithmetic.
+  /// The program only forwards the accumulator or operand 0 (and nothing else): output 0, no arithmetic.
   [[nodiscard]] bool identity() const { return identity_; }
   [[nodiscard]] std::size_t step_count() const { return steps_.size(); }
   /// A float is loaded, quantized and stored: what block kernels do to an image (2 to 4 planes to pixels) in one loop that uses no

@@ -130,7 +130,7 @@ inline constexpr double kSecondsPerCycle = 1.125 / standard_machine().clock_hz;
 [[nodiscard]] const Family& resize_family();
 [[nodiscard]] const Family& softmax_family();
 [[nodiscard]] const Family& staged_family();
-[[nodiscard]] const Family& together_family();
+[[nodiscard]] const Family& grouped_family();
 [[nodiscard]] const Family& reference_family();
 
 }  // namespace octavo::cpu

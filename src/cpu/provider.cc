@@ -23,7 +23,7 @@ const std::vector<const Family*>& families() {
     all.insert(all.end(), onednn_families().begin(), onednn_families().end());
     all.insert(all.end(), move_families().begin(), move_families().end());
     all.push_back(&staged_family());
-    all.push_back(&together_family());
+    all.push_back(&grouped_family());
     all.push_back(&reference_family());
     return all;
   }();

@@ -1,4 +1,4 @@
-// The CPU's ways to run a region. Every kernel of this room is reached through these providers.
+// The CPU's ways to run a region. Every kernel of this module is reached through these providers.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace octavo::cpu {
 [[nodiscard]] const std::vector<const region::Provider*>& providers();
 
 /// Everything outside avx512/: pointwise, copies, index-mapped moves, pooling, reductions, convolutions, float anchors, softmax,
-/// two-stage bands, and the reference evaluator for what is left. Each family in portable C++, AVX2 and AVX-512 from one source.
+/// two-stage row tiles, and the reference evaluator for what is left. Each family in portable C++, AVX2 and AVX-512 from one source.
 ///   offers        one a (family, instruction set), refused with the processor's or OCTAVO_CPU's reason; the last one,
 ///                 "cpu.reference.<op>", is never refused for an instruction set.
 ///   pack          weights widened to 16 bits (int8) or blocked (float); empty for everything without weights.

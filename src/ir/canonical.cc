@@ -175,14 +175,14 @@ int number_values(Graph& g) {
     }
     if (n.op == Op::input) continue;
     std::vector<NodeId>& candidates = seen[h];
-    const auto twin =
+    const auto counterpart =
         std::find_if(candidates.begin(), candidates.end(), [&](NodeId other) { return same_node(g, g.node(other), n); });
-    if (twin == candidates.end()) {
+    if (counterpart == candidates.end()) {
       candidates.push_back(id);
       continue;
     }
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
-      const ValueId kept = g.node(*twin).outputs[i];
+      const ValueId kept = g.node(*counterpart).outputs[i];
       std::optional<float>& range = g.value(kept).range;  // the wider of two ranges, whichever node comes first
       if (const auto other = g.value(n.outputs[i]).range; other && (!range || *other > *range)) range = other;
       g.replace_uses(n.outputs[i], kept);

@@ -134,11 +134,11 @@ class Reader {
     const bool by_operand = std::any_of(middle.begin(), middle.end(), [](auto m) { return m.starts_with(kBefore); });
     // What a stage reads is what the one before stored, or what its neighbour reads.
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const bool handed_on = i == 0 && !before.stages.empty() && !before.independent && !by_operand;
+      const bool forwarded = i == 0 && !before.stages.empty() && !before.independent && !by_operand;
       const bool shared = i == 0 && before.independent && first_ == x[i];
       if (before.stages.empty() && i == 0) first_ = x[i];
       TensorRef t;
-      if (handed_on && stored_ == x[i]) {
+      if (forwarded && stored_ == x[i]) {
         t = before.stages.back().stores[0];
       } else if (shared && !before.stages.empty()) {
         t = before.stages[0].anchor.inputs[0];
@@ -192,10 +192,10 @@ class Reader {
 
   Result<Operand> operand(std::string_view text, const Region& before) {
     Operand o;
-    const bool handed_on = taken(text, kBefore);
+    const bool forwarded = taken(text, kBefore);
     const auto slash = text.find('/');
     const std::string_view spelled = text.substr(0, slash);
-    if (handed_on) {
+    if (forwarded) {
       if (before.stages.empty() || before.independent || slash != std::string_view::npos || spelled != stored_)
         return bad(fmt::format("operand \"{}{}\" is not what a stage before it stores", kBefore, text));
       o.ref = before.stages.back().stores[0];

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ir/canonical.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/unread.h"
 
 namespace octavo::region {
@@ -100,7 +100,7 @@ std::string key(const Region& region, const Plan& plan) {
     if (!s.anchor.weight_zero.empty()) out += fmt::format(" zero[{}]", s.anchor.weight_zero.size());
     out += " :" + skeleton(s.program);
     for (const Operand& o : s.operands) {
-      const bool before = handed_on(region, k, o.ref);
+      const bool before = forwarded(region, k, o.ref);
       out += before ? ", before:" + tensor(region.stages[k - 1].stores[0], plan) : ", " + tensor(o.ref, plan);
       if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
         out += fmt::format("/{}", fmt::join(o.div, ","));

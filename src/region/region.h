@@ -99,7 +99,7 @@ struct Alternative {
 };
 
 /// One fused layer. Stage i+1's anchor input 0 or an operand of its epilogue is stage i's store 0 (kept in cache or registers where
-/// `tactic` says so; region/handed_on.h), unless `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
+/// `tactic` says so; region/forwarded.h), unless `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
 struct Region {
   std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;

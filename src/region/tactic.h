@@ -31,7 +31,7 @@ struct Tactic {
 
   [[nodiscard]] bool none() const { return family.empty(); }
   /// The spelling in one line: provider.family, "@version" from 2 on, parameters sorted by name, parts.
-  ///   cpu.conv.u8s8.avx512vnni.jit{vbmi=1}      cpu.staged.bands(cpu.depthwise.u8s8.block.avx2,cpu.conv.u8s8.block.avx2)
+  ///   cpu.conv.u8s8.avx512vnni.jit{vbmi=1}      cpu.staged.row_tiles(cpu.depthwise.u8s8.block.avx2,cpu.conv.u8s8.block.avx2)
   [[nodiscard]] std::string name() const;
   bool operator==(const Tactic&) const = default;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ir/infer.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/in_place.h"
 #include "region/region.h"
 #include "region/store_results.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 
 namespace octavo::report {
 namespace {
@@ -45,11 +45,11 @@ Costs costs_of(const region::Region& region) {
     costs.macs += macs;
     costs.integer = costs.integer || (macs > 0 && stage.anchor.integer);
     for (const TensorRef& t : stage.anchor.inputs) {
-      if (!handed_on(region, s, t)) touch(t, false);
+      if (!forwarded(region, s, t)) touch(t, false);
     }
     if (stage.anchor.weights) touch(*stage.anchor.weights, false);
     for (const auto& operand : stage.operands) {
-      if (!handed_on(region, s, operand.ref)) touch(operand.ref, false, operand.div);
+      if (!forwarded(region, s, operand.ref)) touch(operand.ref, false, operand.div);
     }
     for (std::size_t i = s + 1 < region.stages.size() && !region.independent ? 1 : 0; i < stage.stores.size(); ++i)
       touch(stage.stores[i], true);

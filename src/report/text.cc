@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "program/program.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
@@ -121,7 +121,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
       for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, {}", describe(ref), place(ref)));
       if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
       for (const auto& operand : stage.operands) {
-        const bool before = region::handed_on(r, s, operand.ref);
+        const bool before = region::forwarded(r, s, operand.ref);
         line(out, "operand", describe(operand.ref) + (before ? fmt::format(", from stage {}", s - 1) : ""));
       }
       line(out, "program", program::print(stage.program));

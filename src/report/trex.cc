@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/hash.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/reason_json.h"
 #include "report/costs.h"
 #include "report/decisions.h"
@@ -220,10 +220,10 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
   for (std::size_t s = 0; s < r.stages.size(); ++s) {
     const Stage& stage = r.stages[s];
     for (const TensorRef& t : stage.anchor.inputs) {
-      if (!constant(plan, t) && !region::handed_on(r, s, t)) j["Inputs"].push_back(tensor(t, plan));
+      if (!constant(plan, t) && !region::forwarded(r, s, t)) j["Inputs"].push_back(tensor(t, plan));
     }
     for (const region::Operand& o : stage.operands) {
-      if (!constant(plan, o.ref) && !region::handed_on(r, s, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
+      if (!constant(plan, o.ref) && !region::forwarded(r, s, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
     }
     if (!r.independent && s + 1 < r.stages.size()) continue;
     for (const TensorRef& t : stage.stores) j["Outputs"].push_back(tensor(t, plan));

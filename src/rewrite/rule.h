@@ -31,7 +31,7 @@ struct Outcome {
   return {Outcome::Kind::refused, std::move(reason)};
 }
 
-/// One rewrite: one file `<room>/rules/<name with _>.cc`, one text test `tests/<room>/rules/<name with _>.irt`, one row in docs/rules.md,
+/// One rewrite: one file `<module>/rules/<name with _>.cc`, one text test `tests/<module>/rules/<name with _>.irt`, one row in docs/rules.md,
 /// one switch `--disable=<name>`. The file opens with: equation, Why, Exact, Needs, Order.
 class Rule {
  public:

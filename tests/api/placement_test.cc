@@ -244,7 +244,7 @@ TEST(Placement, SamePlanAndSameBits) {
   EXPECT_GE(searched, 150);
 }
 
-// Different meaning, different hash, over all graphs of one run and one changed twin of each. Only equal tables may hide a change:
+// Different meaning, different hash, over all graphs of one run and one changed counterpart of each. Only equal tables may hide a change:
 // then both graphs compute the same bits, which is looked at.
 TEST(Placement, NoTwoMeaningsShareAHash) {
   const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),

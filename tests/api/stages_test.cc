@@ -1,4 +1,4 @@
-// Chains of stages and regions side by side, forced by costs that count regions: the same bits at band edges, strides, paddings and
+// Chains of stages and regions side by side, forced by costs that count regions: the same bits at row tile edges, strides, paddings and
 // any number of threads.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "support/costs.h"
 #include "support/feeds.h"
 #include "support/run_plan.h"
@@ -18,7 +18,7 @@ namespace {
 
 using testing::CountRegions;
 
-/// An inverted residual: 1x1 expand, depthwise, 1x1 project, with a shortcut when the stride is 1; two heads read its result.
+/// An inverted residual: 1x1 expand, depthwise, 1x1 project, with a residual branch when the stride is 1; two heads read its result.
 std::string block(int size, int kernel, int stride, int expanded) {
   const int out = (size + 2 * (kernel / 2) - kernel) / stride + 1, pad = kernel / 2;
   const auto conv = [](int group, int p, int s) {
@@ -87,7 +87,7 @@ TEST(Stages, ChainsGiveTheSameBits) {
   EXPECT_GT(beside, 0);
 }
 
-/// A residual block whose shortcut is a convolution, in float up to the sum; a pooling or a depthwise convolution reads the block.
+/// A residual block whose residual branch is a convolution, in float up to the sum; a pooling or a depthwise convolution reads the block.
 std::string downsample(int size, int stride, int channels, bool pooled) {
   const std::string n = std::to_string(size), c = std::to_string(channels);
   const auto conv = [](int group, int p, int s) {
@@ -99,7 +99,7 @@ std::string downsample(int size, int stride, int channels, bool pooled) {
   t += "w3 = constant s8[" + c + ",16,1,1] q=s8(0.02,0) seed:3\nw4 = constant s8[" + c + ",1,3,3] q=s8(0.02,0) seed:4\n";
   t += "a = conv q w2 " + conv(1, 1, stride) + " from {\"inner\"}\nar = relu a from {\"relu1\"}\n";
   t += "av = view ar q=u8(0.02,0) from {\"av\"}\nb = conv av w3 " + conv(1, 0, 1) + " from {\"expand\"}\n";
-  t += "h = conv q w1 " + conv(1, 0, stride) + " from {\"shortcut\"}\ns = add b h from {\"add\"}\n";
+  t += "h = conv q w1 " + conv(1, 0, stride) + " from {\"residual branch\"}\ns = add b h from {\"add\"}\n";
   t += "r = relu s from {\"relu2\"}\nv = view r q=u8(0.05,0) from {\"v\"}\n";
   if (pooled) return t + "p = max_pool v {kernel=[3,3], pads=[1,1,1,1], strides=[2,2]} from {\"pool\"}\noutput p\n";
   return t + "d = conv v w4 " + conv(channels, 1, 1) +
@@ -195,7 +195,8 @@ TEST(Stages, ForcedQuestionsHaveNames) {
   o.forced = {"stagings"};
   auto p = plan::make_plan(*g, cpu::providers(), o);
   ASSERT_FALSE(p);
-  EXPECT_NE(p.error().message.find("--force=stagings: no choice of this name can be forced\n  known: fuse-conv-pool, stages, stage-operand"),
+  EXPECT_NE(p.error().message.find(
+                "--force=stagings: no choice of this name can be forced\n  known: fuse-conv-pool, stages, stage-operand"),
             std::string::npos);
   o.forced = o.disabled = {"stage-operand"};
   p = plan::make_plan(*g, cpu::providers(), o);

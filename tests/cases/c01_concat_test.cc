@@ -23,7 +23,7 @@ Net three_producers(Form form, float scale = 0.04F) {
 }
 
 TEST(C01ConcatQuantize, ProducersStoreIntoTheirSlices) {
-  const Facts f = same_as_twin([](Form form) { return three_producers(form); });
+  const Facts f = same_as_counterpart([](Form form) { return three_producers(form); });
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 4) << f.listing;
   EXPECT_EQ(f.copies, 0) << f.listing;
@@ -49,7 +49,7 @@ Net three_inputs(Form form) {
 }
 
 TEST(C01ConcatQuantize, NetworkInputsAreQuantizedOnce) {
-  const Facts f = same_as_twin([](Form form) { return three_inputs(form); });
+  const Facts f = same_as_counterpart([](Form form) { return three_inputs(form); });
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 1) << f.listing;
   EXPECT_EQ(f.copies, 0) << f.listing;
@@ -67,7 +67,7 @@ Net also_float(Form form) {
 }
 
 TEST(C01ConcatQuantize, FloatReadersKeepTheirFloats) {
-  const Facts f = same_as_twin([](Form form) { return also_float(form); });
+  const Facts f = same_as_counterpart([](Form form) { return also_float(form); });
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.copies, 0) << f.listing;
   EXPECT_LE(f.layers, 4) << "three convolutions and at most one quantizing pass\n" << f.listing;
@@ -115,7 +115,7 @@ TEST(C11Moves, ConcatWithPairsOnAnySide) {
   EXPECT_EQ(first.layers, 3) << first.listing;
   EXPECT_EQ(first.copies, 0) << first.listing;
   for (const Sides sides : {Sides::none, Sides::outputs, Sides::both}) {
-    const Facts f = same_as_twin([&](Form form) { return around_concat(form, sides); });
+    const Facts f = same_as_counterpart([&](Form form) { return around_concat(form, sides); });
     EXPECT_EQ(f.difference, "");
     EXPECT_EQ(f.hash, first.hash) << f.listing;
   }
@@ -144,7 +144,7 @@ TEST(C11Moves, SplitWithPairsOnAnySide) {
   EXPECT_EQ(first.layers, 3) << first.listing;
   EXPECT_EQ(first.copies, 0) << first.listing;
   for (const Sides sides : {Sides::none, Sides::outputs, Sides::both}) {
-    const Facts f = same_as_twin([&](Form form) { return around_split(form, sides, false); });
+    const Facts f = same_as_counterpart([&](Form form) { return around_split(form, sides, false); });
     EXPECT_EQ(f.difference, "");
     EXPECT_EQ(f.hash, first.hash) << f.listing;
   }

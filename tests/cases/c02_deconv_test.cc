@@ -70,7 +70,7 @@ TEST_P(C02Deconv, WeightsAlongAxis0) {
 }
 
 TEST_P(C02Deconv, ExplicitIsItsTwin) {
-  const Facts f = same_as_twin([&](Form form) { return deconv_net(form, GetParam().name, {}, false); });
+  const Facts f = same_as_counterpart([&](Form form) { return deconv_net(form, GetParam().name, {}, false); });
   EXPECT_EQ(f.difference, "");
 }
 
@@ -85,7 +85,7 @@ TEST_P(C02Deconv, ControlsChange) {
 
 // C3: as many kernels, one table, the arithmetic as written.
 TEST_P(C02Deconv, C03PairBeforeTheActivation) {
-  const Facts f = same_as_twin([&](Form form) { return deconv_net(form, GetParam().name, {}, true); }, Inner::rounding);
+  const Facts f = same_as_counterpart([&](Form form) { return deconv_net(form, GetParam().name, {}, true); }, Inner::rounding);
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 2) << f.listing;
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;

@@ -21,7 +21,7 @@ Net chain(Form form, bool residual_pairs) {
 
 TEST(C04Chain, ExplicitIsItsTwin) {
   for (const bool inner : {false, true}) {
-    const Facts f = same_as_twin([&](Form form) { return chain(form, inner); }, inner ? Inner::rounding : Inner::none);
+    const Facts f = same_as_counterpart([&](Form form) { return chain(form, inner); }, inner ? Inner::rounding : Inner::none);
     EXPECT_EQ(f.difference, "");
     EXPECT_EQ(f.layers, 5) << f.listing;
     EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
@@ -46,12 +46,12 @@ Net stem(Form form, bool before, bool behind) {
 }
 
 TEST(C06ConvPool, OneRegionWhereverThePairSits) {
-  const Facts f = same_as_twin([](Form form) { return stem(form, false, true); });
+  const Facts f = same_as_counterpart([](Form form) { return stem(form, false, true); });
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
   EXPECT_LE(f.layers, 3) << f.listing;
   for (const bool behind : {false, true}) {
-    const Facts g = same_as_twin([&](Form form) { return stem(form, true, behind); });
+    const Facts g = same_as_counterpart([&](Form form) { return stem(form, true, behind); });
     EXPECT_EQ(g.difference, "");
     EXPECT_EQ(g.hash, f.hash) << g.listing;
   }
@@ -65,7 +65,7 @@ TEST(C06ConvPool, FusedOrProvenSlower) {
   EXPECT_EQ(d->candidates.size(), 2U) << f.listing;
   for (const auto& a : d->candidates) EXPECT_TRUE(a.seconds > 0 || !a.notes.empty()) << f.listing;
   EXPECT_EQ(judge(stem(Form::fake_quant, true, true), {.effort = 3}).hash, f.hash);
-  EXPECT_EQ(judge(stem(Form::twin, true, true), {.effort = 3}).hash, f.hash) << "the search treats the twin alike";
+  EXPECT_EQ(judge(stem(Form::counterpart, true, true), {.effort = 3}).hash, f.hash) << "the search treats the counterpart alike";
 }
 
 TEST(C06ConvPool, ControlWithoutTheLaw) {
@@ -85,7 +85,7 @@ Net swish(Form form, bool inner, bool int8_follows) {
 
 TEST(C07Swish, OneRegionWithThePairInTheMiddle) {
   for (const bool follows : {true, false}) {
-    const Facts f = same_as_twin([&](Form form) { return swish(form, true, follows); }, Inner::rounding);
+    const Facts f = same_as_counterpart([&](Form form) { return swish(form, true, follows); }, Inner::rounding);
     EXPECT_EQ(f.difference, "");
     EXPECT_EQ(f.layers, follows ? 2 : 1) << f.listing;
     EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
@@ -100,14 +100,14 @@ TEST(C07Swish, ControlTheInnerPairMatters) {
 
 // C8: nothing between conv and swish.
 TEST(C08Swish, WithoutAnInnerPair) {
-  const Facts f = same_as_twin([](Form form) { return swish(form, false, true); });
+  const Facts f = same_as_counterpart([](Form form) { return swish(form, false, true); });
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 2) << f.listing;
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
 }
 
 TEST(C08Swish, BothPrecisionsArePriced) {
-  const Facts f = judge(swish(Form::twin, false, true), {.effort = 3});
+  const Facts f = judge(swish(Form::counterpart, false, true), {.effort = 3});
   const region::Decision* d = decision(f, "precision");
   ASSERT_NE(d, nullptr) << f.listing;
   ASSERT_GE(d->candidates.size(), 2U) << f.listing;
@@ -143,7 +143,8 @@ class C09Bottleneck : public testing::TestWithParam<Place> {};
 TEST_P(C09Bottleneck, OneRegionAConvolution) {
   const bool rounds =
       GetParam() == Place::all || GetParam() == Place::after_add || GetParam() == Place::doubled;  // between Mul and Add
-  const Facts f = same_as_twin([&](Form form) { return bottleneck(form, GetParam()); }, rounds ? Inner::rounding : Inner::none);
+  const Facts f =
+      same_as_counterpart([&](Form form) { return bottleneck(form, GetParam()); }, rounds ? Inner::rounding : Inner::none);
   EXPECT_EQ(f.difference, "");
   EXPECT_EQ(f.layers, 4) << f.listing;
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;

@@ -86,7 +86,7 @@ TEST(C15Heads, PairsOrOnePairAreTheSame) {
   EXPECT_EQ(f.difference, "");
   EXPECT_LE(f.layers, 5) << f.listing;
   EXPECT_EQ(f.copies + f.loose + f.floats, 0) << f.listing;
-  const Facts apart = same_as_twin([](Form form) { return heads(form, false); });
+  const Facts apart = same_as_counterpart([](Form form) { return heads(form, false); });
   EXPECT_EQ(apart.hash, f.hash) << apart.listing;
   const Net mutated = heads(Form::explicit_qdq, true);
   EXPECT_NE(judge(heads(Form::explicit_qdq, true), {.disabled = {"fuse-epilogue"}}).hash, f.hash);

@@ -36,25 +36,25 @@ struct Options {
 /// Compiles for the CPU with one thread and runs on seeded data. A failure of build or run is a test failure and gives empty facts.
 [[nodiscard]] Facts judge(const Net& net, const Options& options = {});
 
-/// Does the explicit form round where the twin may not: between two nodes of one region? Then the plans differ by that rounding
+/// Does the explicit form round where the counterpart may not: between two nodes of one region? Then the plans differ by that rounding
 /// alone.
 enum class Inner { none, rounding };
 
 /// `make(form)` builds one network in any form: all compile to one plan, or to as many regions where the explicit form demands an
 /// inner rounding. Gives the explicit facts.
 template <class Make>
-Facts same_as_twin(const Make& make, Inner inner = Inner::none) {
-  const Net written = make(Form::explicit_qdq), twin = make(Form::twin);
+Facts same_as_counterpart(const Make& make, Inner inner = Inner::none) {
+  const Net written = make(Form::explicit_qdq), counterpart = make(Form::counterpart);
   const Facts e = judge(written);
   for (const Form form : {Form::exported, Form::fake_quant}) {
     const Facts k = judge(make(form), {.reference = &written.graph});
     EXPECT_EQ(e.hash, k.hash) << "weights as coded constants:\n" << e.listing << "weights behind nodes:\n" << k.listing;
   }
-  const Facts t = judge(twin, {.reference = &written.graph});
-  const std::string both = "explicit:\n" + e.listing + "twin:\n" + t.listing;
+  const Facts t = judge(counterpart, {.reference = &written.graph});
+  const std::string both = "explicit:\n" + e.listing + "counterpart:\n" + t.listing;
   if (inner == Inner::none) {
     EXPECT_EQ(e.hash, t.hash) << both;
-    EXPECT_EQ(t.difference, "") << "the twin's outputs\n" << both;
+    EXPECT_EQ(t.difference, "") << "the counterpart's outputs\n" << both;
   } else {
     EXPECT_NE(e.hash, t.hash) << both;
     EXPECT_EQ(e.layers, t.layers) << both;

@@ -25,7 +25,7 @@ ValueId Net::input(const std::string& name, const Shape& dims, DType type) {
 }
 
 ValueId Net::pair(ValueId v, float scale) {
-  if (form_ == Form::twin) {
+  if (form_ == Form::counterpart) {
     ranges[graph.value(v).name] = scale;
     return v;
   }
@@ -59,7 +59,7 @@ ValueId Net::weighted(Op op, ValueId x, std::int64_t channels, const Weights& w,
   for (float& v : bias) v = uniform(random_) * 0.25F;
   const std::string tag = std::string(ir::name_of(op)) + "_" + std::to_string(next_++);
   ValueId weights = graph.add_constant(Tensor::of<float>(dims, values), tag + "_w");
-  if (w.quantized && form_ != Form::twin) {
+  if (w.quantized && form_ != Form::counterpart) {
     const std::size_t entries = w.axis < 0 ? 1 : static_cast<std::size_t>(dims[static_cast<std::size_t>(w.axis)]);
     std::size_t inner = 1;
     for (std::size_t d = static_cast<std::size_t>(w.axis) + 1; w.axis >= 0 && d < dims.size(); ++d)

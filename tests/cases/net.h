@@ -1,5 +1,5 @@
 // The cases' networks, built twice from one description: with Q/DQ pairs (explicit), or as a float graph with ranges on exactly the
-// tensors that the pairs sit on (the implicit twin).
+// tensors that the pairs sit on (the implicit counterpart).
 //
 //   Net n(Form::explicit_qdq, 1);
 //   auto x = n.pair(n.input("x", {1, 8, 6, 6}), 0.03F);
@@ -21,7 +21,7 @@ enum class Form {
   explicit_qdq,  ///< weights as coded constants, so that the reference sums codes
   exported,      ///< weights as codes and a DequantizeLinear
   fake_quant,    ///< weights as floats behind a pair, as pytorch-quantization exports them
-  twin,
+  counterpart,
 };
 
 struct Weights {
@@ -36,7 +36,7 @@ class Net {
   Net(Form form, std::uint64_t seed) : form_(form), random_(seed) { graph.name = "case"; }
 
   ir::ValueId input(const std::string& name, const ir::Shape& dims, ir::DType type = ir::DType::f32);
-  /// The value read through s8(scale, 0). The twin reads the value itself and notes the scale under its name.
+  /// The value read through s8(scale, 0). The counterpart reads the value itself and notes the scale under its name.
   ir::ValueId pair(ir::ValueId v, float scale);
   /// Pairs twice, one after the other: the same meaning.
   ir::ValueId double_pair(ir::ValueId v, float scale) { return pair(pair(v, scale), scale); }
@@ -56,7 +56,7 @@ class Net {
   [[nodiscard]] const ir::Shape& shape(ir::ValueId v) const { return graph.type(v).shape; }
 
   ir::Graph graph;
-  std::map<std::string, float> ranges;  ///< the twin's, as scales
+  std::map<std::string, float> ranges;  ///< the counterpart's, as scales
 
  private:
   std::string name(ir::Op op);

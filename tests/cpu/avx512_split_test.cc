@@ -1,4 +1,4 @@
-// How generated convolutions are split over threads: bands of all sizes, single blocks as tasks, both orders; and that threads get
+// How generated convolutions are split over threads: row tiles of all sizes, single blocks as tasks, both orders; and that threads get
 // the same work.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ void build(Scene& s, const Layer& k, int threads, std::int64_t upsampled = 1) {
   s.plan().threads = threads;
   s.requantize(1, 2e-4F);
   st.stores = {s.nhwc(DType::u8, st.space)};
-  if (upsampled > 1) {  // bands begin where the operand's rows begin
+  if (upsampled > 1) {  // row tiles begin where the operand's rows begin
     region::Operand o;
     o.ref = s.nhwc(DType::u8, {1, k.o, (st.space[2] + upsampled - 1) / upsampled, (st.space[3] + upsampled - 1) / upsampled});
     o.ref.dims = st.space;
@@ -84,7 +84,7 @@ TEST(Avx512Split, ResultsDoNotDependOnItWithTiles) {
   expect_results(emulated_amx_provider(), "amx");
 }
 
-TEST(Avx512Split, BandsCoverTheRowsAndThreadsGetTheSameWork) {
+TEST(Avx512Split, RowTilesCoverTheRowsAndThreadsGetTheSameWork) {
   std::uint32_t seed = 1;
   for (const Layer& k : {Layer{64, 56, 56, 256}, Layer{128, 28, 28, 128, 3}, Layer{512, 28, 28, 128}, Layer{256, 14, 14, 256, 3},
                          Layer{1024, 14, 14, 256}, Layer{2048, 7, 7, 512}, Layer{512, 7, 7, 512, 3}, Layer{960, 7, 7, 320},
@@ -97,28 +97,29 @@ TEST(Avx512Split, BandsCoverTheRowsAndThreadsGetTheSameWork) {
       ASSERT_EQ(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan), "");
       const auto& ph = plan.phases.front();
       std::int64_t row = 0;
-      for (std::int64_t b = 0; b < ph.bands; ++b) {
+      for (std::int64_t b = 0; b < ph.row_tiles; ++b) {
         EXPECT_EQ(ph.first_row(b), row);
         EXPECT_GT(ph.rows_of(b), 0);
         EXPECT_LE(ph.pixels_of(b), ph.pixels_of(0));
         row += ph.rows_of(b);
       }
       EXPECT_EQ(row, ph.rows);
-      const std::int64_t blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = ph.bands * ph.parts;
+      const std::int64_t blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = ph.row_tiles * ph.parts;
       double most = 0, all = 0;
       for (std::int64_t w = 0; w < threads; ++w) {
         double work = 0;
         for (std::int64_t t = tasks * w / threads; t < tasks * (w + 1) / threads; ++t) {
-          const std::int64_t band = ph.parts_first ? t % ph.bands : t / ph.parts,
-                             part = ph.parts_first ? t / ph.bands : t % ph.parts;
+          const std::int64_t row_tile = ph.parts_first ? t % ph.row_tiles : t / ph.parts,
+                             part = ph.parts_first ? t / ph.row_tiles : t % ph.parts;
           for (std::int64_t b = blocks * part / ph.parts; b < blocks * (part + 1) / ph.parts; ++b)
-            work += static_cast<double>(ph.pixels_of(band)) * ph.blocks[static_cast<std::size_t>(b)].vectors;
+            work += static_cast<double>(ph.pixels_of(row_tile)) * ph.blocks[static_cast<std::size_t>(b)].vectors;
         }
         most = std::max(most, work);
         all += work;
       }
-      EXPECT_LE(most * threads / all, threads <= 2 ? 1.07 : 1.35) << fmt::format(
-          "{} threads, {}x{}x{} to {}, kernel {}: {} bands of {} blocks", threads, k.c, k.h, k.w, k.o, k.kernel, ph.bands, blocks);
+      EXPECT_LE(most * threads / all, threads <= 2 ? 1.07 : 1.35)
+          << fmt::format("{} threads, {}x{}x{} to {}, kernel {}: {} row tiles of {} blocks", threads, k.c, k.h, k.w, k.o, k.kernel,
+                         ph.row_tiles, blocks);
     }
   }
 }

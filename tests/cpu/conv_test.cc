@@ -82,7 +82,7 @@ std::vector<Case> cases() {
   out.push_back({{1, 70, 1, 1}, 100, {1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}});
   out.push_back({{1, 5, 31}, 12, {3}, {2}, {1, 1}, {1}});
   out.push_back({{1, 5, 4, 6, 7}, 12, {3, 3, 3}, {1, 2, 1}, {1, 1, 1, 1, 1, 1}, {1, 1, 1}});
-  out.push_back({{1, 16, 80, 9}, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}});  // many bands
+  out.push_back({{1, 16, 80, 9}, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}});  // many row tiles
   for (const std::int64_t stride : {1, 2, 3}) {
     out.push_back({{1, 8, 5, 6}, 24, {2, 2}, {stride, stride}, {0, 0, 0, 0}, {1, 1}, 1, true});
     out.push_back({{2, 8, 5, 6}, 20, {4, 3}, {stride, stride}, {1, 1, 1, 0}, {1, 1}, 1, true});

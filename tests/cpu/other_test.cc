@@ -24,7 +24,7 @@ using Ints = std::vector<std::int64_t>;
     EXPECT_EQ(difference, "");                                                   \
   } while (false)
 
-// ---- moves: handed on, and with an epilogue
+// ---- moves: forwarded, and with an epilogue
 // --------------------------------------------------------------------------------------
 void set_move(Scene& s, ir::Op op, ir::Attrs attrs, const ir::Shape& x, const ir::Shape& y, DType type, int variant) {
   auto& st = s.stage();

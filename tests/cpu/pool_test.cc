@@ -19,7 +19,7 @@ using Ints = std::vector<std::int64_t>;
     EXPECT_EQ(difference, "");                                                   \
   } while (false)
 
-// Codes: handed on as u8 or requantized; floats: scaled.
+// Codes: forwarded as u8 or requantized; floats: scaled.
 void finish(Scene& s, bool codes, bool hand_on, bool planar) {
   auto& st = s.stage();
   auto& p = st.program;

@@ -1,4 +1,4 @@
-// Bands whose second stage reads the first in its epilogue and has an anchor of its own: strides, windows, remainders of bands,
+// Row tiles whose second stage reads the first in its epilogue and has an anchor of its own: strides, windows, remainders of row tiles,
 // images, threads, types between.
 #include <gtest/gtest.h>
 
@@ -107,10 +107,16 @@ int set_up(Scene& s, const Case& c) {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
-      {1, 256, 9, 56, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 1}, DType::f32},   // a shortcut's convolution: 4 rows a band, one
-                                                                                    // left
+      {1,
+       256,
+       9,
+       56,
+       {Kind::conv, 8, 1, 1},
+       {Kind::conv, 16, 1, 1},
+       DType::f32},  // a residual branch's convolution: 4 rows a row tile, one
+                     // left
       {1, 512, 20, 14, {Kind::conv, 8, 1, 2}, {Kind::conv, 16, 1, 1}, DType::f32},  // strides on either side
-      {1, 512, 20, 14, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 2}, DType::f32},  // (9 rows a band, two left)
+      {1, 512, 20, 14, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 2}, DType::f32},  // (9 rows a row tile, two left)
       {1, 100, 13, 61, {Kind::conv, 5, 3, 2}, {Kind::conv, 7, 1, 3}, DType::f32},   // windows and odd extents
       {1, 100, 13, 61, {Kind::conv, 5, 1, 1}, {Kind::conv, 7, 3, 1}, DType::f32},   // a window outside the chain
       {1, 96, 14, 64, {Kind::depthwise, 0, 3, 1}, {Kind::conv, 24, 1, 1}, DType::f32},
@@ -120,7 +126,7 @@ const std::vector<Case>& cases() {
       {1, 160, 13, 40, {Kind::conv, 24, 1, 1}, {Kind::none, 0, 1, 1}, DType::f32},  // no anchor at all above
       {3, 128, 11, 56, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 2}, DType::f32},  // images
       {2, 256, 20, 56, {Kind::conv, 8, 3, 1}, {Kind::conv, 16, 1, 1}, DType::u8},   // codes between
-      {1, 16, 3, 5, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 1}, DType::f32},     // one band
+      {1, 16, 3, 5, {Kind::conv, 8, 1, 1}, {Kind::conv, 16, 1, 1}, DType::f32},     // one row tile
   };
   return all;
 }
@@ -128,7 +134,7 @@ const std::vector<Case>& cases() {
 class StagedEpilogue : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, StagedEpilogue, ::testing::Values(1, 2, 3));
 
-TEST_P(StagedEpilogue, BandsEqualTheWhole) {
+TEST_P(StagedEpilogue, RowTilesEqualTheWhole) {
   std::uint32_t seed = 1;
   for (const Case& c : cases()) {
     Scene s(seed++);
@@ -137,7 +143,7 @@ TEST_P(StagedEpilogue, BandsEqualTheWhole) {
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U) << seed;
     EXPECT_EQ(offers[0].refusal, "") << seed;
-    ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.bands(cpu.", 0), 0U) << offers[0].tactic.name();
+    ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.row_tiles(cpu.", 0), 0U) << offers[0].tactic.name();
     EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, between), "") << "case " << seed - 2;
   }
 }

@@ -1,4 +1,4 @@
-// Convolution and pooling in bands: every carried row, border and band height, on whatever kernels take the stages.
+// Convolution and pooling in row tiles: every carried row, border and row tile height, on whatever kernels take the stages.
 #include <gtest/gtest.h>
 
 #include "cpu/provider.h"
@@ -50,14 +50,14 @@ void set_up(Scene& s, const Case& c) {
 class Staged : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, Staged, ::testing::Values(1, 2, 5));
 
-TEST_P(Staged, BandsEqualTheWhole) {
+TEST_P(Staged, RowTilesEqualTheWhole) {
   const std::vector<Case> cases{
       {1, 3, 40, 40, 16, {7, 7}, {2, 2}, {3, 3, 3, 3}, {3, 3}, {2, 2}, {1, 1, 1, 1}},   // the usual stem
-      {1, 1, 40, 130, 96, {3, 3}, {1, 1}, {1, 1, 1, 1}, {3, 3}, {2, 2}, {0, 0, 1, 1}},  // many bands
+      {1, 1, 40, 130, 96, {3, 3}, {1, 1}, {1, 1, 1, 1}, {3, 3}, {2, 2}, {0, 0, 1, 1}},  // many row tiles
       {2, 2, 30, 150, 80, {1, 1}, {1, 1}, {0, 0, 0, 0}, {2, 2}, {2, 2}, {0, 0, 0, 0}},  // no shared rows
       {1, 1, 24, 200, 70, {3, 3}, {1, 1}, {1, 1, 1, 1}, {5, 5}, {1, 1}, {2, 2, 2, 2}},  // many shared rows
       {3, 2, 33, 150, 65, {3, 1}, {2, 1}, {0, 0, 2, 0}, {2, 3}, {3, 2}, {0, 0, 0, 0}},  // rows that nobody reads
-      {1, 4, 5, 6, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {3, 3}, {2, 2}, {1, 1, 1, 1}},      // one band
+      {1, 4, 5, 6, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {3, 3}, {2, 2}, {1, 1, 1, 1}},      // one row tile
   };
   std::uint32_t seed = 1;
   for (const Case& c : cases) {
@@ -69,14 +69,14 @@ TEST_P(Staged, BandsEqualTheWhole) {
       EXPECT_EQ(o.refusal, "");
       tactic = o.tactic.name();
     }
-    ASSERT_EQ(tactic.rfind("cpu.staged.bands(cpu.conv.u8s8.", 0), 0U) << tactic;
+    ASSERT_EQ(tactic.rfind("cpu.staged.row_tiles(cpu.conv.u8s8.", 0), 0U) << tactic;
     // The tensor between the stages stays out of memory: it is not part of the comparison.
     const auto between = static_cast<std::size_t>(s.stage().stores[0].buffer);
     EXPECT_EQ(s.compare(cpu::cpu_provider(), tactic, 0, static_cast<int>(between)), "") << ir::to_string(s.stage().space);
   }
 }
 
-TEST(StagedBands, EveryInstructionSet) {
+TEST(StagedRowTiles, EveryInstructionSet) {
   for (const char* isa : {"portable", "avx2", "avx512"}) {
     setenv("OCTAVO_CPU", isa, 1);
     Scene s(7);
@@ -89,7 +89,7 @@ TEST(StagedBands, EveryInstructionSet) {
   }
 }
 
-TEST(StagedBands, RefusesRepeatedRows) {
+TEST(StagedRowTiles, RefusesRepeatedRows) {
   Scene s(1);
   set_up(s, {1, 3, 16, 16, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 2}, {0, 0, 0, 0}});
   s.stage().operands.push_back({s.nhwc(DType::u8, {1, 8, 8, 16}), {1, 1, 2, 1}});

@@ -32,7 +32,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
 
 using testing::CountRegions;
 
-/// An inverted residual with two heads: conv, depthwise, a shortcut; as stages and side by side under CountRegions.
+/// An inverted residual with two heads: conv, depthwise, a residual branch; as stages and side by side under CountRegions.
 constexpr const char* kBlock = R"(graph "block"
 x = input : f32[2,8,9,9]
 q = view x q=u8(0.03,100) from {"q"}
@@ -108,7 +108,7 @@ std::vector<Network> networks() {
 /// Every tactic of the networks, as in the plans' JSON, so that a region can be given another's; and families that nobody knows.
 struct Tactics {
   std::vector<json> whole;
-  std::vector<std::string> families{"none", "", "staged", "together", "staged.bands"};
+  std::vector<std::string> families{"none", "", "staged", "grouped", "staged.row_tiles"};
 };
 Tactics tactics_of(const std::vector<Network>& all) {
   Tactics out;
@@ -396,7 +396,7 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
       }
       Parts p = good;
       p.plan["regions"][r]["tactic"]["family"] = "conjured";
-      // Also: what some tactics alone may do, store in an operand's place and keep what their stages hand on out of the arena.
+      // Also: what some tactics alone may do, store in an operand's place and keep what their stages forward out of the arena.
       const std::string conjured = refusal(p);
       EXPECT_TRUE(conjured.find("no tactic \"cpu.conjured") != std::string::npos ||
                   conjured.find("share bytes of the arena") != std::string::npos ||

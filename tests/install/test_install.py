@@ -109,7 +109,7 @@ def test_the_library_exports_its_interface_only(prefix):
 
 
 def test_add_subdirectory(tmp_path):
-    """Configures as part of another project, without tests and benchmarks; the library of one room builds there."""
+    """Configures as part of another project, without tests and benchmarks; the library of one module builds there."""
     (tmp_path / "CMakeLists.txt").write_text(f"""
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES CXX)

@@ -1,8 +1,7 @@
-// What a chain's stages hand on, and which buffers then need no memory.
-#include "region/handed_on.h"
-
+// What a chain's stages forward, and which buffers then need no memory.
 #include <gtest/gtest.h>
 
+#include "region/forwarded.h"
 #include "region/toy_plan.h"
 
 namespace octavo::region {
@@ -21,9 +20,9 @@ Plan chain(bool forwards) {
   return p;
 }
 
-TEST(HandedOn, OnlyWhatBandsHandOnNeedsNoMemory) {
+TEST(HandedOn, OnlyWhatRowTilesHandOnNeedsNoMemory) {
   Plan p = chain(true);
-  EXPECT_TRUE(handed_on(p.regions[0], 1, p.regions[0].stages[1].operands[0].ref));
+  EXPECT_TRUE(forwarded(p.regions[0], 1, p.regions[0].stages[1].operands[0].ref));
   EXPECT_TRUE(read_by_epilogue(p.regions[0], 1));
   EXPECT_FALSE(read_by_epilogue(p.regions[0], 0));
   EXPECT_EQ(kept_from_memory(p.regions[0]), std::set<BufferId>{4});

@@ -54,28 +54,28 @@ def write(root, path, text):
 @pytest.mark.parametrize(
     "path, text, complaint",
     [
-        ("src/ir/a.h", '#include "plan/b.h"\n', 'src/ir/a.h:1: room "ir" uses "plan", which lies to its right'),
-        ("src/engine/a.cc", '\n#include "plan/b.h"\n', 'src/engine/a.cc:2: room "engine" is needed at run time and must not use "plan"'),
-        ("src/plan/a.cc", '#include "octavo/octavo.h"\n', 'room "plan" includes a public header'),
-        ("src/plan/a.cc", '#include "nowhere/b.h"\n', '"nowhere" is not a room'),
-        ("src/shed/a.cc", "", "src/shed: not a room"),
-        ("src/plan/a.cc", 'if (name == "cpu.conv.u8s8.block") {}\n', 'src/plan/a.cc:1: room "plan" spells "cpu.conv.u8s8.block"'),
-        ("src/tune/a.cc", '\nconst bool fast = t.find("avx512") != 0;\n', 'src/tune/a.cc:2: room "tune" spells "avx512"'),
-        ("src/report/a.cc", 'return name.find(".portable");\n', 'room "report" spells ".portable"'),
-        ("src/engine/a.cc", 'need("sm_90");\n', 'room "engine" spells "sm_90"'),
-        ("src/ir/CMakeLists.txt", "octavo_room(ir base onnx)\n", 'src/ir/CMakeLists.txt: room "ir" uses "onnx"'),
+        ("src/ir/a.h", '#include "plan/b.h"\n', 'src/ir/a.h:1: module "ir" uses "plan", which lies to its right'),
+        ("src/engine/a.cc", '\n#include "plan/b.h"\n', 'src/engine/a.cc:2: module "engine" is needed at run time and must not use "plan"'),
+        ("src/plan/a.cc", '#include "octavo/octavo.h"\n', 'module "plan" includes a public header'),
+        ("src/plan/a.cc", '#include "nowhere/b.h"\n', '"nowhere" is not a module'),
+        ("src/shed/a.cc", "", "src/shed: not a module"),
+        ("src/plan/a.cc", 'if (name == "cpu.conv.u8s8.block") {}\n', 'src/plan/a.cc:1: module "plan" spells "cpu.conv.u8s8.block"'),
+        ("src/tune/a.cc", '\nconst bool fast = t.find("avx512") != 0;\n', 'src/tune/a.cc:2: module "tune" spells "avx512"'),
+        ("src/report/a.cc", 'return name.find(".portable");\n', 'module "report" spells ".portable"'),
+        ("src/engine/a.cc", 'need("sm_90");\n', 'module "engine" spells "sm_90"'),
+        ("src/ir/CMakeLists.txt", "octavo_module(ir base onnx)\n", 'src/ir/CMakeLists.txt: module "ir" uses "onnx"'),
     ],
 )
 def test_rooms_found(tmp_path, path, text, complaint):
     write(tmp_path, path, text)
-    result = run("check_rooms.py", tmp_path)
+    result = run("check_modules.py", tmp_path)
     assert result.returncode == 1
     assert complaint in result.stdout
 
 
 def test_rooms_clean(tmp_path):
     write(tmp_path, "src/plan/a.cc", '#include "ir/graph.h"\n#include "plan/a.h"\n#include <vector>\n')
-    assert run("check_rooms.py", tmp_path).returncode == 0
+    assert run("check_modules.py", tmp_path).returncode == 0
 
 
 @pytest.fixture

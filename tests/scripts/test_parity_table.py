@@ -8,11 +8,11 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import parity_table  # noqa: E402  pylint: disable=wrong-import-position
-import twins  # noqa: E402  pylint: disable=wrong-import-position
+import counterparts  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def timed(ratio, low, high, **more):
-    return {"same": False, "explicit_ms": 1.06, "twin_ms": 1.0, "ratio": ratio, "low": low, "high": high, **more}
+    return {"same": False, "explicit_ms": 1.06, "counterpart_ms": 1.0, "ratio": ratio, "low": low, "high": high, **more}
 
 
 def demanded(count, costly):
@@ -31,11 +31,11 @@ SLOW, FAST, SAME = timed(1.06, 1.055, 1.065), timed(1.003, 0.999, 1.008), {"same
     ({**SLOW, "demanded": demanded(44, 0), "without_all": SLOW}, "1.060 [1.055, 1.065], 42 roundings + 2 float32; without them 1.060 [1.055, 1.065] **slower**"),
     ({**SLOW, "demanded": demanded(44, 44), "without": FAST}, "1.060 [1.055, 1.065], 42 roundings + 2 float32; without them 1.003 [0.999, 1.008]"),
     ({**SLOW, "demanded": demanded(44, 7), "without": FAST}, "1.060 [1.055, 1.065], 42 roundings + 2 float32; without 7 of them 1.003 [0.999, 1.008]"),
-    ({**SLOW, "demanded": demanded(44, 44), "without": SAME}, "1.060 [1.055, 1.065], 42 roundings + 2 float32; without them the twin's plan"),
+    ({**SLOW, "demanded": demanded(44, 44), "without": SAME}, "1.060 [1.055, 1.065], 42 roundings + 2 float32; without them the counterpart's plan"),
     ({**SLOW, "demanded": demanded(44, 9), "without": timed(1.05, 1.04, 1.06), "without_all": timed(1.03, 1.021, 1.04)},
      "1.060 [1.055, 1.065], 42 roundings + 2 float32; without 9 of them 1.050 [1.040, 1.060]; without all 1.030 [1.021, 1.040] **slower**"),
     ({**SLOW, "demanded": demanded(44, 9), "without": timed(1.05, 1.04, 1.06), "without_all": SAME},
-     "1.060 [1.055, 1.065], 42 roundings + 2 float32; without 9 of them 1.050 [1.040, 1.060]; without all the twin's plan"),
+     "1.060 [1.055, 1.065], 42 roundings + 2 float32; without 9 of them 1.050 [1.040, 1.060]; without all the counterpart's plan"),
     ({"error": "no"}, "failed"), (None, ""),
 ])
 def test_cells(row, text):
@@ -45,17 +45,17 @@ def test_cells(row, text):
 def test_the_documents(tmp_path, monkeypatch):
     """Whole files: the counts in words add up, the README changes between its marks only, and every slow cell is in the second table."""
     results = {"net/residual/1": SAME, "net/outputs/1": {**SLOW, "demanded": demanded(3, 2), "without": FAST},
-               "net/everywhere/1": {**SLOW, "demanded": demanded(3, 0), "without_all": {**SLOW, "explicit_ms": 1.05, "twin_ms": 1.01}}, "net/conv-act/1": {"error": "no"},
+               "net/everywhere/1": {**SLOW, "demanded": demanded(3, 0), "without_all": {**SLOW, "explicit_ms": 1.05, "counterpart_ms": 1.01}}, "net/conv-act/1": {"error": "no"},
                "net/implicit/1": {**FAST, "fastest": "residual"},
-               "net/residual/check": {"equal": 5, "within": 0, "unjudged": 0, "differ": 0, "regions": 5, "twin_regions": 5, "passes": []},
-               "net/outputs/check": {"equal": 4, "within": 0, "unjudged": 0, "differ": 1, "regions": 5, "twin_regions": 5, "passes": [{"kind": "copy"}]}}
+               "net/residual/check": {"equal": 5, "within": 0, "unjudged": 0, "differ": 0, "regions": 5, "counterpart_regions": 5, "passes": []},
+               "net/outputs/check": {"equal": 4, "within": 0, "unjudged": 0, "differ": 1, "regions": 5, "counterpart_regions": 5, "passes": [{"kind": "copy"}]}}
     (tmp_path / "docs/lab").mkdir(parents=True)
     (tmp_path / "README.md").write_text("before\n<!-- parity:begin -->\nold\n<!-- parity:end -->\nafter\n")
-    monkeypatch.setattr(twins, "ROOT", tmp_path)
+    monkeypatch.setattr(counterparts, "ROOT", tmp_path)
     kept = {"results": results, "machine": "a machine", "effort": 2, "pairs": 30, "jobs": 8}
     parity_table.write(json.loads(json.dumps(kept)), ["net"], ["residual", "outputs", "conv-act", "everywhere"], [1, 2])
     page, readme = (tmp_path / "docs/lab/parity.md").read_text(), (tmp_path / "README.md").read_text()
-    assert "Of 3 cells 1 are the same plan, 0 have an interval" in page and "1 reach it without what the placement demands" in page and "0 without all that it demands (0 of both are the twin's plan then), 1 do not, 1 failed" in page
+    assert "Of 3 cells 1 are the same plan, 0 have an interval" in page and "1 reach it without what the placement demands" in page and "0 without all that it demands (0 of both are the counterpart's plan then), 1 do not, 1 failed" in page
     assert "1 of 1 within 1.02. Builds" in page and "equals the reference: 1 of 2" in page
     assert "| net, outputs, 1 | 3 roundings | 2 | 90.0, 30.0 us | 1.060 ms | 1.000 ms | 1.060 ms | 1.000 ms | – | – | `q0`, `d0`; `q1`, `d1` |" in page
     assert "| net, everywhere, 1 | 3 roundings | 0 | – | 1.060 ms | 1.000 ms | – | – | 1.050 ms | 1.010 ms | – |" in page

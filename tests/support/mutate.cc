@@ -206,8 +206,8 @@ class Mutator {
     });
     if (!id) return false;
     const ir::Node copy = g_.node(*id);
-    const ValueId twin = g_.node(g_.add_node(copy, {g_.type(copy.outputs[0])})).outputs[0];
-    return redirect(copy.outputs[0], twin);
+    const ValueId counterpart = g_.node(g_.add_node(copy, {g_.type(copy.outputs[0])})).outputs[0];
+    return redirect(copy.outputs[0], counterpart);
   }
 
   /// The attributes of m with its constants read through q, or nothing if it mixes or has a window of padding alone.

@@ -32,7 +32,7 @@ constexpr std::size_t kFront = 75;
 
 class AmxTile {
  public:
-  /// `count`: tiles of a block over a band. In that time the next block's weights are fetched into L2.
+  /// `count`: tiles of a block over a row tile. In that time the next block's weights are fetched into L2.
   AmxTile(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
       : c_(c), plan_(plan), ph_(phase), t_(tile), tiles_(tiles) {
     for (auto segment : ph_.segments) {

@@ -67,9 +67,9 @@ std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool
   return "";
 }
 
-TileRuns tile_runs(const Phase& ph, std::int64_t band_pixels) {
+TileRuns tile_runs(const Phase& ph, std::int64_t row_tile_pixels) {
   TileRuns t;
-  std::int64_t run = band_pixels;
+  std::int64_t run = row_tile_pixels;
   const bool line = ph.flat || ph.y.step * ph.row_step == ph.x.count * ph.pixel_bytes();
   const auto even = [](std::int64_t pixels) { return ceil_div(pixels, ceil_div(pixels, std::int64_t{16})); };
   std::int64_t rows = even(run);
@@ -82,11 +82,11 @@ TileRuns tile_runs(const Phase& ph, std::int64_t band_pixels) {
     for (std::int64_t r = 1; r <= 16; ++r) {  // blocks that fill a row exactly are one run from row to row
       if (width % r != 0) continue;
       const double clocks = static_cast<double>(width / r) * product_clocks(r);
-      if (clocks <= limit && clocks < best) best = clocks, rows = r, run = band_pixels;
+      if (clocks <= limit && clocks < best) best = clocks, rows = r, run = row_tile_pixels;
     }
   }
   t.rows = static_cast<int>(rows);
-  t.repeat = band_pixels / run;
+  t.repeat = row_tile_pixels / run;
   const std::int64_t whole = run / rows, rest = run % rows;
   t.big_count = rest == 0 ? whole / 2 : (whole + 1) / 2 - (whole % 2 == 0 ? 0 : 1);
   t.tail = static_cast<int>(run - t.big_count * 2 * rows);
@@ -95,17 +95,17 @@ TileRuns tile_runs(const Phase& ph, std::int64_t band_pixels) {
 }
 
 double tile_clocks(const ConvPlan& p, const Phase& ph) {
-  const std::int64_t band = std::min(ph.pixels, ph.band_rows * ph.row_pixels);
-  const TileRuns t = tile_runs(ph, band);
+  const std::int64_t row_tile = std::min(ph.pixels, ph.rows_per_tile * ph.row_pixels);
+  const TileRuns t = tile_runs(ph, row_tile);
   const std::int64_t per_run = 2 * t.big_count + ceil_div(t.tail, t.rows);
-  const double blocks = static_cast<double>(per_run * t.repeat) * static_cast<double>(ph.pixels) / static_cast<double>(band);
+  const double blocks = static_cast<double>(per_run * t.repeat) * static_cast<double>(ph.pixels) / static_cast<double>(row_tile);
   double vectors = 0;
   for (const auto& b : ph.blocks) vectors += b.vectors;
   const double products = static_cast<double>(static_cast<std::int64_t>(ph.segments.size()) * ph.steps);
   const double epilogue = 1.5 + 0.25 * static_cast<double>(p.epilogue.code.size());
   double clocks =
       blocks * vectors * (products * product_clocks(t.rows) * 1.2 + 17) + static_cast<double>(ph.pixels) * vectors * epilogue;
-  clocks += static_cast<double>(ph.bands) * static_cast<double>(ph.blocks.size()) * (100 + 40 * static_cast<double>(t.repeat));
+  clocks += static_cast<double>(ph.row_tiles) * static_cast<double>(ph.blocks.size()) * (100 + 40 * static_cast<double>(t.repeat));
   if (ph.copies) {
     const auto rows = static_cast<double>(ph.strip_rows(ph.y.count)), width = static_cast<double>(ph.strip_width());
     clocks += rows * width * (ph.pitch == p.shape.c ? static_cast<double>(ph.pitch) / 16 : 2 + static_cast<double>(ph.pitch) / 12);

@@ -13,13 +13,13 @@ namespace octavo::cpu::avx512 {
 [[nodiscard]] std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel,
                                         Phase& phase);
 
-/// The tiles of a band: `repeat` runs of `big_count` tiles of two blocks of `rows` pixels, each run followed by one tile of `tail`
+/// The tiles of a row tile: `repeat` runs of `big_count` tiles of two blocks of `rows` pixels, each run followed by one tile of `tail`
 /// pixels (0: none), whose last block begins `skip` pixels early so that it has as many rows as the others.
 struct TileRuns {
   int rows = 16, tail = 0, skip = 0;
   std::int64_t repeat = 1, big_count = 0;
 };
-[[nodiscard]] TileRuns tile_runs(const Phase& phase, std::int64_t band_pixels);
+[[nodiscard]] TileRuns tile_runs(const Phase& phase, std::int64_t row_tile_pixels);
 
 /// Estimated clocks of the phase, all images.
 [[nodiscard]] double tile_clocks(const ConvPlan& plan, const Phase& phase);

@@ -21,10 +21,10 @@ namespace {
 
 struct TaskItem {
   int phase = 0;
-  std::int64_t image = 0, band = 0;
+  std::int64_t image = 0, row_tile = 0;
   int first_block = 0, last_block = 0;
-  std::size_t size = 0;    ///< which of the phase's sizes of bands
-  std::int64_t strip = 0;  ///< number of the phase, image and band
+  std::size_t size = 0;    ///< which of the phase's sizes of row tiles
+  std::int64_t strip = 0;  ///< number of the phase, image and row tile
 };
 
 class ConvKernel final : public region::HostKernel {
@@ -65,12 +65,12 @@ class ConvKernel final : public region::HostKernel {
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
         configured = &config;
       }
-      // Weights that stay in L2 have come with the first band; then it is rows that are fetched ahead.
+      // Weights that stay in L2 have come with the first row tile; then it is rows that are fetched ahead.
       const TaskItem &first = tasks_[static_cast<std::size_t>(begin)], &last = tasks_[static_cast<std::size_t>(end - 1)];
-      const bool more = last.phase == task.phase && last.image == task.image && last.band > task.band;
-      const bool rows = more && !ph.parts_first && task.band != first.band && plan_.weight_bytes <= kWeightsStay;
-      run_band(memory, ph, task, worker.scratch, rows ? rows_after(memory, ph, task) : std::span<const std::byte>(),
-               t + 1 < end ? first_weights(t + 1) : worker.ahead);
+      const bool more = last.phase == task.phase && last.image == task.image && last.row_tile > task.row_tile;
+      const bool rows = more && !ph.parts_first && task.row_tile != first.row_tile && plan_.weight_bytes <= kWeightsStay;
+      run_row_tile(memory, ph, task, worker.scratch, rows ? rows_after(memory, ph, task) : std::span<const std::byte>(),
+                   t + 1 < end ? first_weights(t + 1) : worker.ahead);
     }
     if (worker.kept != nullptr) *worker.kept = strip;
     if (configured != nullptr) tiles_.release();  // 8 KiB less for the system to save
@@ -105,10 +105,10 @@ class ConvKernel final : public region::HostKernel {
     return weights_ + plan_.phases[static_cast<std::size_t>(task.phase)].blocks[static_cast<std::size_t>(task.first_block)].weights;
   }
 
-  /// What the band after the task's reads of the input and this one does not.
+  /// What the row tile after the task's reads of the input and this one does not.
   [[nodiscard]] std::span<const std::byte> rows_after(const region::Memory& memory, const Phase& ph, const TaskItem& task) const {
     const auto& x = stage_.anchor.inputs.front();
-    const std::int64_t next = ph.first_row(task.band + 1), rows = ph.rows_of(task.band + 1);
+    const std::int64_t next = ph.first_row(task.row_tile + 1), rows = ph.rows_of(task.row_tile + 1);
     const std::byte* image = memory.at(x) + task.image * x.strides[0];
     if (ph.flat) {
       const std::int64_t pixel = ph.row_pixels * ph.pixel_bytes();
@@ -120,12 +120,12 @@ class ConvKernel final : public region::HostKernel {
 
   using Key = std::tuple<int, int, int, int, std::size_t, int, int>;  // phase, pixels, vectors, tail, form, rows, skip
 
-  /// The functions for one block over one band, resolved when the code is generated.
+  /// The functions for one block over one row tile, resolved when the code is generated.
   struct BlockCode {
     TileFn big = nullptr, small = nullptr;
     std::int64_t repeat = 1, big_count = 0, small_count = 0;
   };
-  /// The two tiles of a block over a band, and how often each runs.
+  /// The two tiles of a block over a row tile, and how often each runs.
   struct Shapes {
     Tile big, small;
     std::int64_t repeat = 1, big_count = 0, small_count = 0;
@@ -162,11 +162,11 @@ class ConvKernel final : public region::HostKernel {
     return form_of_ == nullptr ? 0 : static_cast<std::size_t>(form_of_[b.init / 16]);
   }
 
-  /// The numbers of pixels that bands of the phase have, at most three; the first band's first, which is the largest.
+  /// The numbers of pixels that row tiles of the phase have, at most three; the first row tile's first, which is the largest.
   [[nodiscard]] static std::vector<std::int64_t> sizes(const Phase& ph) {
     std::vector<std::int64_t> out;
-    for (std::int64_t band : {std::int64_t{0}, std::min(ph.long_bands, ph.bands - 1), ph.bands - 1}) {
-      if (std::find(out.begin(), out.end(), ph.pixels_of(band)) == out.end()) out.push_back(ph.pixels_of(band));
+    for (std::int64_t row_tile : {std::int64_t{0}, std::min(ph.long_row_tiles, ph.row_tiles - 1), ph.row_tiles - 1}) {
+      if (std::find(out.begin(), out.end(), ph.pixels_of(row_tile)) == out.end()) out.push_back(ph.pixels_of(row_tile));
     }
     return out;
   }
@@ -254,36 +254,36 @@ class ConvKernel final : public region::HostKernel {
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
       const std::vector<std::int64_t> all = sizes(ph);
-      const std::int64_t blocks = static_cast<std::int64_t>(ph.blocks.size()), each = ph.bands * ph.parts;
+      const std::int64_t blocks = static_cast<std::int64_t>(ph.blocks.size()), each = ph.row_tiles * ph.parts;
       for (std::int64_t t = 0; t < plan_.images * each; ++t) {
-        const std::int64_t list = t % each, band = ph.parts_first ? list % ph.bands : list / ph.parts;
-        const std::int64_t part = ph.parts_first ? list / ph.bands : list % ph.parts;
-        const auto size = static_cast<std::size_t>(std::find(all.begin(), all.end(), ph.pixels_of(band)) - all.begin());
-        const std::int64_t strip = strips + t / each * ph.bands + band;
-        tasks_.push_back({static_cast<int>(i), t / each, band, static_cast<int>(blocks * part / ph.parts),
+        const std::int64_t list = t % each, row_tile = ph.parts_first ? list % ph.row_tiles : list / ph.parts;
+        const std::int64_t part = ph.parts_first ? list / ph.row_tiles : list % ph.parts;
+        const auto size = static_cast<std::size_t>(std::find(all.begin(), all.end(), ph.pixels_of(row_tile)) - all.begin());
+        const std::int64_t strip = strips + t / each * ph.row_tiles + row_tile;
+        tasks_.push_back({static_cast<int>(i), t / each, row_tile, static_cast<int>(blocks * part / ph.parts),
                           static_cast<int>(blocks * (part + 1) / ph.parts), size, strip});
       }
-      strips += plan_.images * ph.bands;
+      strips += plan_.images * ph.row_tiles;
       if (ph.copies) {
-        const auto rows = static_cast<std::size_t>(ph.strip_rows(ph.band_rows));
+        const auto rows = static_cast<std::size_t>(ph.strip_rows(ph.rows_per_tile));
         scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);
       }
     }
-    // Phases write interleaved pixels: from the top down, those of a band next to each other.
+    // Phases write interleaved pixels: from the top down, those of a row tile next to each other.
     if (plan_.phases.size() > 1) {
       const auto place = [&](const TaskItem& t) {
-        return std::pair(t.image, (2 * t.band + 1) * 4096 / plan_.phases[static_cast<std::size_t>(t.phase)].bands);
+        return std::pair(t.image, (2 * t.row_tile + 1) * 4096 / plan_.phases[static_cast<std::size_t>(t.phase)].row_tiles);
       };
       std::stable_sort(tasks_.begin(), tasks_.end(), [&](const TaskItem& a, const TaskItem& b) { return place(a) < place(b); });
     }
   }
 
-  /// The band's input rows, padded with the zero point on all sides that the taps reach.
+  /// The row tile's input rows, padded with the zero point on all sides that the taps reach.
   void copy_rows(const region::Memory& memory, const Phase& ph, const TaskItem& task, std::byte* to) const {
     const auto& x = stage_.anchor.inputs.front();
     const ConvShape& s = plan_.shape;
     const std::byte* image = memory.at(x) + task.image * x.strides[0];
-    const std::int64_t first = ph.first_row(task.band), rows = ph.rows_of(task.band);
+    const std::int64_t first = ph.first_row(task.row_tile), rows = ph.rows_of(task.row_tile);
     const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), count = ph.strip_rows(rows);
     const StripRow row{.width = s.w, .channels = s.c, .pixel = x.strides[3], .zero = plan_.zero, .may_read_on = plan_.slack};
     std::array<const std::byte*, 2> from{};
@@ -297,10 +297,10 @@ class ConvKernel final : public region::HostKernel {
     }
   }
 
-  void run_band(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
-                std::span<const std::byte> rows, const std::byte* after) const {
+  void run_row_tile(const region::Memory& memory, const Phase& ph, const TaskItem& task, const std::byte* strip,
+                    std::span<const std::byte> rows, const std::byte* after) const {
     const auto& x = stage_.anchor.inputs.front();
-    const std::int64_t first = ph.first_row(task.band);
+    const std::int64_t first = ph.first_row(task.row_tile);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
     const std::byte* origin = strip;
     if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.pixel_bytes();
@@ -326,7 +326,7 @@ class ConvKernel final : public region::HostKernel {
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
       args.ahead = weights_ + block.weights;
-      const std::int64_t before = block.weights - ph.blocks.front().weights;  // as much has been fetched in this band
+      const std::int64_t before = block.weights - ph.blocks.front().weights;  // as much has been fetched in this row tile
       if (before < static_cast<std::int64_t>(rows.size())) {
         args.ahead = rows.data() + before;
       } else if (b + 1 < task.last_block) {
@@ -365,8 +365,8 @@ class ConvKernel final : public region::HostKernel {
   const std::int32_t* form_of_;        ///< of a block, at init / 16
   std::array<FormEpilogue, 2> forms_;  ///< Form::line, Form::quotient
   Code code_;
-  std::vector<std::vector<std::vector<BlockCode>>> code_of_;  ///< [phase][size of the band][block]
-  std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the band], with tiles
+  std::vector<std::vector<std::vector<BlockCode>>> code_of_;  ///< [phase][size of the row tile][block]
+  std::vector<std::vector<TileConfig>> configs_;              ///< [phase][size of the row tile], with tiles
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<TaskItem> tasks_;
   Fetched fetched_;  ///< when a run begins

@@ -32,7 +32,7 @@ Reg64 pixel_among(int p) {
 
 class ConvTile {
  public:
-  /// `tiles`: of a block over a band. In that time the next block's weights are fetched into L2.
+  /// `tiles`: of a block over a row tile. In that time the next block's weights are fetched into L2.
   /// `after_units`: registers are those of ConvUnits, which has done the first segments.
   ConvTile(Code& c, const Phase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
       : c_(c), ph_(phase), t_(tile), tiles_(tiles), after_units_(after_units) {}

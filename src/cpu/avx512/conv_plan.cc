@@ -127,7 +127,7 @@ Target Target::of(const region::Tactic& t) {
   };
   Target out{.vbmi = text("vbmi") == "1", .multiply = cpu::multiplies(t)};
   out.pixels = number("pixels", 12);
-  out.bands = number("bands", 1 << 16);
+  out.row_tiles = number("row_tiles", 1 << 16);
   if (!text("order").empty()) out.blocks_first = text("order") == "blocks" ? 1 : 0;
   return out;
 }
@@ -136,7 +136,7 @@ void Target::write(region::Tactic& t) const {
   if (vbmi) t.parameters.emplace("vbmi", "1");
   if (multiply) t.parameters.emplace(kDivision, kMultiply);
   if (pixels > 0) t.parameters.emplace("pixels", std::to_string(pixels));
-  if (bands > 0) t.parameters.emplace("bands", std::to_string(bands));
+  if (row_tiles > 0) t.parameters.emplace("row_tiles", std::to_string(row_tiles));
   if (blocks_first >= 0) t.parameters.emplace("order", blocks_first == 1 ? "blocks" : "rows");
 }
 

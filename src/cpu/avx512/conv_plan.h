@@ -1,4 +1,4 @@
-// Geometry and decisions of the generated convolution: phases, reduction, channel blocks, pixel bands, tasks. Everything here
+// Geometry and decisions of the generated convolution: phases, reduction, channel blocks, pixel row tiles, tasks. Everything here
 // follows from the region and the plan alone, so packing (at build) and code generation (at load) agree.
 #pragma once
 
@@ -85,7 +85,7 @@ void each_call(const RowTasks& tasks, const ConvShape& s, std::int64_t together,
   }
 }
 
-/// Pixel tiles of a band: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
+/// Pixel tiles of a row tile: `big_count` tiles of `big` pixels, then `small_count` of big - 1.
 struct Tiling {
   int big = 0, big_count = 0, small = 0, small_count = 0;
 };
@@ -117,9 +117,9 @@ struct Target {
   bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
   /// Of convolutions by vpdpbusd; 0 and -1: as estimates have it.
-  int pixels = 0;          ///< parameter "pixels": the most pixels of a tile, where registers hold as many
-  std::int64_t bands = 0;  ///< parameter "bands": into so many row tiles, if there are as many rows
-  int blocks_first = -1;   ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
+  int pixels = 0;              ///< parameter "pixels": the most pixels of a tile, where registers hold as many
+  std::int64_t row_tiles = 0;  ///< parameter "row_tiles": into so many row tiles, if there are as many rows
+  int blocks_first = -1;       ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
   bool operator==(const Target&) const = default;
   /// Of this machine; of a tactic.
   [[nodiscard]] static Target here();
@@ -145,17 +145,17 @@ struct Phase {
   std::int64_t steps = 0,
                depth = 0;  ///< amx: tiles of a segment, 64 bytes apart, each of `depth` bytes (zero weights behind the end)
   std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
-  /// Bands: `long_bands` (at least 1) of band_rows, then shorter ones of band_unit rows less; the last ends with the grid.
-  std::int64_t band_rows = 0, bands = 0, long_bands = 0, band_unit = 1;
-  int parts = 1;             ///< tasks that share a band, each with some blocks
-  bool parts_first = false;  ///< tasks in order of parts, not of bands: a thread then reads part of the weights and all rows
+  /// Row tiles: `long_row_tiles` (at least 1) of rows_per_tile, then shorter ones of row_tile_unit rows less; the last ends with the grid.
+  std::int64_t rows_per_tile = 0, row_tiles = 0, long_row_tiles = 0, row_tile_unit = 1;
+  int parts = 1;             ///< tasks that share a row tile, each with some blocks
+  bool parts_first = false;  ///< tasks in order of parts, not of row tiles: a thread then reads part of the weights and all rows
   std::vector<Block> blocks;
-  [[nodiscard]] std::int64_t first_row(std::int64_t band) const {
-    return std::min(rows, band * band_rows - std::max<std::int64_t>(0, band - long_bands) * band_unit);
+  [[nodiscard]] std::int64_t first_row(std::int64_t row_tile) const {
+    return std::min(rows, row_tile * rows_per_tile - std::max<std::int64_t>(0, row_tile - long_row_tiles) * row_tile_unit);
   }
-  [[nodiscard]] std::int64_t rows_of(std::int64_t band) const { return first_row(band + 1) - first_row(band); }
-  [[nodiscard]] std::int64_t pixels_of(std::int64_t band) const {
-    return std::min(pixels, first_row(band + 1) * row_pixels) - first_row(band) * row_pixels;
+  [[nodiscard]] std::int64_t rows_of(std::int64_t row_tile) const { return first_row(row_tile + 1) - first_row(row_tile); }
+  [[nodiscard]] std::int64_t pixels_of(std::int64_t row_tile) const {
+    return std::min(pixels, first_row(row_tile + 1) * row_pixels) - first_row(row_tile) * row_pixels;
   }
   [[nodiscard]] std::int64_t all_quads() const { return static_cast<std::int64_t>(segments.size()) * quads; }
   [[nodiscard]] std::int64_t pixel_bytes() const { return joined ? pitch : x.step * pixel_step; }  ///< between output pixels
@@ -187,7 +187,7 @@ struct ConvPlan {
 };
 inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
 
-/// Blocks and bands of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
+/// Blocks and row tiles of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
 /// how many share the convolution.
 void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads, const Target& target);
 

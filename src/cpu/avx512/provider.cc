@@ -8,7 +8,7 @@
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
 #include "cpu/avx512/gather.h"
-#include "cpu/avx512/rolling.h"
+#include "cpu/avx512/sliding_window.h"
 #include "cpu/family.h"
 #include "cpu/isa.h"
 
@@ -23,9 +23,9 @@ using region::Region;
 using region::Tactic;
 
 constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "conv_transpose.u8s8.avx512vnni.jit",
-                           kDepthwise = "depthwise.u8s8.avx512vnni.jit", kRolling = "depthwise.u8s8.avx512vnni.rolling",
-                           kGather = "gather.avx512vbmi.jit", kConvAmx = "conv.u8s8.amx",
-                           kTransposedAmx = "conv_transpose.u8s8.amx";
+                           kDepthwise = "depthwise.u8s8.avx512vnni.jit",
+                           kSlidingWindow = "depthwise.u8s8.avx512vnni.sliding_window", kGather = "gather.avx512vbmi.jit",
+                           kConvAmx = "conv.u8s8.amx", kTransposedAmx = "conv_transpose.u8s8.amx";
 
 constexpr bool on_tiles(std::string_view family) {
   return family == kConvAmx || family == kTransposedAmx;
@@ -66,10 +66,10 @@ std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   for (const int pixels : {most - 1, most - 2, most / 2}) {
     if (pixels >= 2) add([&](Target& t) { t.pixels = pixels; });
   }
-  for (const std::int64_t bands : {ph.bands / 2, ph.bands * 2}) {
-    if (bands >= 1 && bands != ph.bands && bands <= ph.rows) add([&](Target& t) { t.bands = bands; });
+  for (const std::int64_t row_tiles : {ph.row_tiles / 2, ph.row_tiles * 2}) {
+    if (row_tiles >= 1 && row_tiles != ph.row_tiles && row_tiles <= ph.rows) add([&](Target& t) { t.row_tiles = row_tiles; });
   }
-  if (ph.parts > 1 && ph.bands > 1) add([&](Target& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
+  if (ph.parts > 1 && ph.row_tiles > 1) add([&](Target& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
   return out;
 }
 
@@ -77,7 +77,8 @@ class Provider final : public region::Provider {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] bool knows(const Tactic& t) const override {
-    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || t.family == kRolling || t.family == kGather);
+    return t.provider == name() &&
+           (is_conv(t.family) || t.family == kDepthwise || t.family == kSlidingWindow || t.family == kGather);
   }
 
   [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
@@ -92,11 +93,11 @@ class Provider final : public region::Provider {
       DepthwisePlan dw;
       if (why.empty()) why = plan_depthwise(region, plan, target, dw);
       out.push_back(offer(tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
-      why = why_lacking(tactic_of(kRolling, {}).required);
-      RollingPlan rolling;
-      if (why.empty()) why = plan_rolling(region, plan, target, rolling);
-      out.push_back(offer(tactic_of(kRolling, region, {.vbmi = target.vbmi}, !rolling.epilogue.tables.empty()), std::move(why),
-                          rolling.seconds));
+      why = why_lacking(tactic_of(kSlidingWindow, {}).required);
+      SlidingWindowPlan sliding_window;
+      if (why.empty()) why = plan_sliding_window(region, plan, target, sliding_window);
+      out.push_back(offer(tactic_of(kSlidingWindow, region, {.vbmi = target.vbmi}, !sliding_window.epilogue.tables.empty()),
+                          std::move(why), sliding_window.seconds));
     }
     if (op == Op::gather) {
       std::string why = why_lacking(tactic_of(kGather, {}).required);
@@ -129,10 +130,10 @@ class Provider final : public region::Provider {
   [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const override {
     OCTAVO_TRY(const Target target, target_of(region, tactic));
     region::Artifact made;
-    if (tactic.family == kRolling) {
-      RollingPlan rolling;
-      OCTAVO_CHECK(status(region, tactic, plan_rolling(region, plan, target, rolling)));
-      OCTAVO_TRY(made.constants, checked(pack_rolling(region, plan, rolling), packed_bytes(rolling)));
+    if (tactic.family == kSlidingWindow) {
+      SlidingWindowPlan sliding_window;
+      OCTAVO_CHECK(status(region, tactic, plan_sliding_window(region, plan, target, sliding_window)));
+      OCTAVO_TRY(made.constants, checked(pack_sliding_window(region, plan, sliding_window), packed_bytes(sliding_window)));
     } else if (tactic.family == kDepthwise) {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
@@ -154,11 +155,11 @@ class Provider final : public region::Provider {
     const auto packed = artifact.constants;
     OCTAVO_TRY(const Target target, target_of(region, tactic));
     OCTAVO_CHECK(status(region, tactic, why_lacking(tactic.required)));
-    if (tactic.family == kRolling) {
-      RollingPlan rolling;
-      OCTAVO_CHECK(status(region, tactic, plan_rolling(region, plan, target, rolling)));
-      OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(rolling)));
-      return make_rolling(region, std::move(rolling), packed);
+    if (tactic.family == kSlidingWindow) {
+      SlidingWindowPlan sliding_window;
+      OCTAVO_CHECK(status(region, tactic, plan_sliding_window(region, plan, target, sliding_window)));
+      OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(sliding_window)));
+      return make_sliding_window(region, std::move(sliding_window), packed);
     }
     if (tactic.family == kDepthwise) {
       DepthwisePlan dw;
@@ -204,7 +205,7 @@ class Provider final : public region::Provider {
     if (p.curve) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4, kCurveFloats * 4});
     return bytes;
   }
-  static std::vector<std::int64_t> packed_bytes(const RollingPlan& p) { return avx512::packed_bytes(p); }
+  static std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& p) { return avx512::packed_bytes(p); }
   static std::vector<std::int64_t> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
   static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::vector<std::int64_t>& bytes) {
     const auto same = [](const ir::Tensor& t, std::int64_t n) { return static_cast<std::int64_t>(t.bytes().size()) == n; };

@@ -1,4 +1,4 @@
-// The padded copy of input rows that a band's tiles read (Phase::copies): the pixels that the taps reach, zero points where that
+// The padded copy of input rows that a row tile's tiles read (Phase::copies): the pixels that the taps reach, zero points where that
 // is outside, each at its multiple of Phase::pitch. Bytes between pixels are undefined: zero weights meet them.
 #pragma once
 

@@ -1,5 +1,5 @@
 // cpu.conv.u8s8.block.<isa> and cpu.conv.f32.block.<isa>: convolutions and transposed convolutions of any kernel, stride, dilation,
-// padding, groups. A task is a band of output rows of one image. Its input rows are copied once into a padded strip (int16 codes
+// padding, groups. A task is a row tile of output rows of one image. Its input rows are copied once into a padded strip (int16 codes
 // minus the zero point, so padding is 0; or floats); then tiles of pixels x channels accumulate in registers and the epilogue runs
 // over each tile. These are the kernels for processors without VNNI and for whatever the generated kernels refuse.
 #include <algorithm>
@@ -119,11 +119,11 @@ class ConvKernel final : public Kernel {
     range(l_.w, w_min_, w_max);
     strip_w_ = w_max - w_min_ + 1;
     for (const Phase& p : l_.d) slices_ = std::max(slices_, static_cast<std::int64_t>(p.taps.size()));
-    choose_bands();
+    choose_row_tiles();
     make_parts();
   }
 
-  int tasks() const override { return static_cast<int>(l_.image.batch * l_.image.depth.out * bands_ * splits_); }
+  int tasks() const override { return static_cast<int>(l_.image.batch * l_.image.depth.out * row_tiles_ * splits_); }
   std::size_t scratch_bytes() const override {
     const std::size_t strip = static_cast<std::size_t>(slices_ * strip_h_ * strip_w_ * l_.cp * element_);
     return (epilogue_.scratch_bytes() + 63) / 64 * 64 + strip + 64;
@@ -135,38 +135,38 @@ class ConvKernel final : public Kernel {
       std::int64_t rest = t;
       const std::int64_t split = rest % splits_;
       rest /= splits_;
-      const std::int64_t band = rest % bands_;
-      rest /= bands_;
-      run_band(memory, worker.scratch, rest / l_.image.depth.out, rest % l_.image.depth.out, band, split);
+      const std::int64_t row_tile = rest % row_tiles_;
+      rest /= row_tiles_;
+      run_row_tile(memory, worker.scratch, rest / l_.image.depth.out, rest % l_.image.depth.out, row_tile, split);
     }
   }
 
  private:
-  void choose_bands() {
+  void choose_row_tiles() {
     const std::int64_t rows = l_.image.height.out;
-    band_rows_ = std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
+    rows_per_tile_ = std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
     while (true) {
       strip_h_ = 1;
-      for (std::int64_t b = 0; b * band_rows_ < rows; ++b) {
+      for (std::int64_t b = 0; b * rows_per_tile_ < rows; ++b) {
         std::int64_t lo = 0, hi = 0;
         strip_range(b, lo, hi);
         strip_h_ = std::max(strip_h_, hi - lo + 1);
       }
-      if (band_rows_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= standard_machine().l2_bytes / 2) break;
-      band_rows_ = (band_rows_ + 1) / 2;
+      if (rows_per_tile_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= standard_machine().l2_bytes / 2) break;
+      rows_per_tile_ = (rows_per_tile_ + 1) / 2;
     }
-    bands_ = (rows + band_rows_ - 1) / band_rows_;
-    const std::int64_t pieces = l_.image.batch * l_.image.depth.out * bands_, blocks = l_.group * l_.blocks;
+    row_tiles_ = (rows + rows_per_tile_ - 1) / rows_per_tile_;
+    const std::int64_t pieces = l_.image.batch * l_.image.depth.out * row_tiles_, blocks = l_.group * l_.blocks;
     splits_ = std::clamp<std::int64_t>(8 / pieces, 1, blocks);
   }
 
-  // Rows j of a phase whose outputs lie in the band.
+  // Rows j of a phase whose outputs lie in the row tile.
   static void rows_of(const Phase& p, std::int64_t begin, std::int64_t end, std::int64_t& j0, std::int64_t& j1) {
     j0 = std::max<std::int64_t>(0, (begin - p.first + p.step - 1) / p.step);
     j1 = end <= p.first ? 0 : std::min(p.count, (end - p.first + p.step - 1) / p.step);
   }
-  void strip_range(std::int64_t band, std::int64_t& lo, std::int64_t& hi) const {
-    const std::int64_t begin = band * band_rows_, end = std::min(begin + band_rows_, l_.image.height.out);
+  void strip_range(std::int64_t row_tile, std::int64_t& lo, std::int64_t& hi) const {
+    const std::int64_t begin = row_tile * rows_per_tile_, end = std::min(begin + rows_per_tile_, l_.image.height.out);
     bool any = false;
     for (const Phase& p : l_.h) {
       std::int64_t j0, j1;
@@ -240,15 +240,15 @@ class ConvKernel final : public Kernel {
     }
   }
 
-  void run_band(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t od, std::int64_t band,
-                std::int64_t split) const {
+  void run_row_tile(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t od, std::int64_t row_tile,
+                    std::int64_t split) const {
     const Image& im = l_.image;
     std::byte* strip = scratch + (epilogue_.scratch_bytes() + 63) / 64 * 64;
     std::int64_t row_min = 0, row_max = -1;
-    strip_range(band, row_min, row_max);
+    strip_range(row_tile, row_min, row_max);
     const auto phase_d = static_cast<std::size_t>(od % static_cast<std::int64_t>(l_.d.size()));
     const Phase& pd = l_.d[phase_d];
-    const std::int64_t begin = band * band_rows_, end = std::min(begin + band_rows_, im.height.out);
+    const std::int64_t begin = row_tile * rows_per_tile_, end = std::min(begin + rows_per_tile_, im.height.out);
     const std::int64_t all = l_.group * l_.blocks, first = all * split / splits_, last = all * (split + 1) / splits_;
     std::int64_t filled = -1;
     for (std::int64_t block = first; block < last; ++block) {
@@ -327,7 +327,7 @@ class ConvKernel final : public Kernel {
   std::int32_t zx_ = 0;
   std::int64_t element_ = 2;
   std::int64_t w_min_ = 0, strip_w_ = 1, strip_h_ = 1, slices_ = 1;
-  std::int64_t band_rows_ = 1, bands_ = 1, splits_ = 1;
+  std::int64_t rows_per_tile_ = 1, row_tiles_ = 1, splits_ = 1;
   std::vector<Part> parts_;
 };
 

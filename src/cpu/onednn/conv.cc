@@ -1,4 +1,4 @@
-// cpu.conv.f32.onednn, cpu.conv.bf16.onednn: float convolutions, band of output rows by band, so that the epilogue finds its floats
+// cpu.conv.f32.onednn, cpu.conv.bf16.onednn: float convolutions, row tile of output rows by row tile, so that the epilogue finds its floats
 // in L2. An epilogue of bias and Relu alone is left to the primitive, which then stores for itself. The second reads data and
 // weights in bfloat16 and sums their products in float.
 #ifdef OCTAVO_HAVE_ONEDNN
@@ -38,8 +38,8 @@ class OneDnnConv final : public Kernel {
     const SingleThread here;
     if (t_.fused.bias >= 0 && t_.fused.whole) bias_ = s.operands[static_cast<std::size_t>(t_.fused.bias)].ref;
     const dnnl::memory::desc* chosen = nullptr;
-    for (std::int64_t i = 0; i < t_.bands; ++i) {
-      const Band b = band_of(t_, i);
+    for (std::int64_t i = 0; i < t_.row_tiles; ++i) {
+      const RowTile b = row_tile_of(t_, i);
       if (primitives_.contains(b)) continue;
       const dnnl::primitive_desc pd = describe(t_, b, chosen, engine_);
       if (chosen == nullptr) {
@@ -59,14 +59,14 @@ class OneDnnConv final : public Kernel {
     stream.wait();
   }
 
-  int tasks() const override { return static_cast<int>(t_.image.batch * t_.bands); }
-  std::size_t scratch_bytes() const override { return epilogue_bytes() + band_bytes() + gather_bytes_ + scratchpad_ + 64; }
+  int tasks() const override { return static_cast<int>(t_.image.batch * t_.row_tiles); }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + row_tile_bytes() + gather_bytes_ + scratchpad_ + 64; }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     const SingleThread here;
     dnnl::stream stream(engine_);
     if (epilogue_) epilogue_->prepare(worker.scratch);
-    for (int t = task_begin; t < task_end; ++t) run_band(memory, worker.scratch, stream, t / t_.bands, t % t_.bands);
+    for (int t = task_begin; t < task_end; ++t) run_row_tile(memory, worker.scratch, stream, t / t_.row_tiles, t % t_.row_tiles);
   }
 
  private:
@@ -75,8 +75,8 @@ class OneDnnConv final : public Kernel {
     dnnl::memory::desc x, y, scratchpad;
   };
   [[nodiscard]] std::size_t epilogue_bytes() const { return epilogue_ ? (epilogue_->scratch_bytes() + 63) / 64 * 64 : 0; }
-  [[nodiscard]] std::size_t band_bytes() const {
-    return epilogue_ ? static_cast<std::size_t>((t_.band_rows * t_.image.width.out * t_.cout * 4 + 63) / 64 * 64) : 0;
+  [[nodiscard]] std::size_t row_tile_bytes() const {
+    return epilogue_ ? static_cast<std::size_t>((t_.rows_per_tile * t_.image.width.out * t_.cout * 4 + 63) / 64 * 64) : 0;
   }
 
   void copy_rows(const std::byte* from, std::byte* to, std::int64_t rows) const {
@@ -88,17 +88,17 @@ class OneDnnConv final : public Kernel {
     }
   }
 
-  void run_band(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t n, std::int64_t band) const {
+  void run_row_tile(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t n, std::int64_t row_tile) const {
     const Image& im = t_.image;
-    const Ready& ready = primitives_.at(band_of(t_, band));
-    std::byte* x = memory.at(x_) + n * im.xn + first_input_row(t_, band) * im.xh;
+    const Ready& ready = primitives_.at(row_tile_of(t_, row_tile));
+    std::byte* x = memory.at(x_) + n * im.xn + first_input_row(t_, row_tile) * im.xh;
     std::byte* y = scratch + epilogue_bytes();
-    std::byte* behind = y + band_bytes();
+    std::byte* behind = y + row_tile_bytes();
     if (t_.gather) {
-      copy_rows(x, behind, band_of(t_, band).in_rows);
+      copy_rows(x, behind, row_tile_of(t_, row_tile).in_rows);
       x = behind;
     }
-    const std::int64_t first = band * t_.band_rows;
+    const std::int64_t first = row_tile * t_.rows_per_tile;
     if (!epilogue_) {
       y = memory.at(y_);
       const std::int64_t size = bytes_of(t_.stored);
@@ -116,7 +116,7 @@ class OneDnnConv final : public Kernel {
     ready.primitive.execute(stream, args);
     stream.wait();
     if (!epilogue_) return;
-    const std::int64_t rows = std::min(t_.band_rows, im.height.out - first);
+    const std::int64_t rows = std::min(t_.rows_per_tile, im.height.out - first);
     const std::int64_t cols = std::min<std::int64_t>(t_.cout, kBlock), pixels = kBlock / cols;
     auto* acc = reinterpret_cast<std::byte*>(Epilogue::acc(scratch));
     Index origin{};
@@ -143,7 +143,7 @@ class OneDnnConv final : public Kernel {
   dnnl::engine engine_;
   dnnl::memory::desc weight_desc_;
   dnnl::memory weights_;
-  std::map<Band, Ready> primitives_;
+  std::map<RowTile, Ready> primitives_;
   std::size_t scratchpad_ = 0, gather_bytes_ = 0;
 };
 
@@ -172,10 +172,10 @@ class OneDnnConvFamily final : public Family {
     try {
       const SingleThread here;
       const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-      const dnnl::primitive_desc first = describe(*t, band_of(*t, 0), nullptr, engine);
+      const dnnl::primitive_desc first = describe(*t, row_tile_of(*t, 0), nullptr, engine);
       const auto weights = first.query_md(dnnl::query::weights_md);
-      for (std::int64_t i = 1; i < t->bands; ++i) {  // every band takes the first one's weights
-        if (band_of(*t, i) != band_of(*t, i - 1)) (void)describe(*t, band_of(*t, i), &weights, engine);
+      for (std::int64_t i = 1; i < t->row_tiles; ++i) {  // every row tile takes the first one's weights
+        if (row_tile_of(*t, i) != row_tile_of(*t, i - 1)) (void)describe(*t, row_tile_of(*t, i), &weights, engine);
       }
       const std::string implementation = first.impl_info_str();
       if (implementation.find("ref") != std::string::npos)

@@ -88,22 +88,22 @@ Result<Setting> setting_of(const region::Stage& s) {
   }
   t.plain_weights = {dims, t.data, along_dims};
   if (t.transposed) {
-    t.band_rows = im.height.out;
+    t.rows_per_tile = im.height.out;
     return t;
   }
-  // Bands whose floats fit in half of a small L2 cache; enough of them for a few threads.
+  // Row tiles whose floats fit in half of a small L2 cache; enough of them for a few threads.
   const std::int64_t row_bytes = (t.fused.whole ? 0 : im.width.out * t.cout * 4) + (t.gather ? im.width.in * t.cin * size : 0);
-  t.band_rows =
+  t.rows_per_tile =
       std::clamp<std::int64_t>(row_bytes == 0 ? im.height.out : 262144 / std::max<std::int64_t>(row_bytes, 1), 1, im.height.out);
-  if (im.batch == 1) t.band_rows = std::min(t.band_rows, std::max<std::int64_t>((im.height.out + 3) / 4, 1));
-  t.bands = (im.height.out + t.band_rows - 1) / t.band_rows;
+  if (im.batch == 1) t.rows_per_tile = std::min(t.rows_per_tile, std::max<std::int64_t>((im.height.out + 3) / 4, 1));
+  t.row_tiles = (im.height.out + t.rows_per_tile - 1) / t.rows_per_tile;
   return t;
 }
 
-Band band_of(const Setting& t, std::int64_t index) {
+RowTile row_tile_of(const Setting& t, std::int64_t index) {
   const Window& h = t.image.height;
   if (t.transposed) return {h.out, h.in, h.pad, (h.in - 1) * h.stride + (h.kernel - 1) * h.dilation + 1 - h.out - h.pad};
-  const std::int64_t first = index * t.band_rows, rows = std::min(t.band_rows, h.out - first);
+  const std::int64_t first = index * t.rows_per_tile, rows = std::min(t.rows_per_tile, h.out - first);
   const std::int64_t begin = first * h.stride - h.pad,
                      end = (first + rows - 1) * h.stride - h.pad + (h.kernel - 1) * h.dilation + 1;
   const std::int64_t in_begin = std::clamp<std::int64_t>(begin, 0, h.in), in_end = std::clamp<std::int64_t>(end, in_begin, h.in);
@@ -111,14 +111,14 @@ Band band_of(const Setting& t, std::int64_t index) {
 }
 std::int64_t first_input_row(const Setting& t, std::int64_t index) {
   const Window& h = t.image.height;
-  return t.transposed ? 0 : std::clamp<std::int64_t>(index * t.band_rows * h.stride - h.pad, 0, h.in);
+  return t.transposed ? 0 : std::clamp<std::int64_t>(index * t.rows_per_tile * h.stride - h.pad, 0, h.in);
 }
 
-dnnl::primitive_desc describe(const Setting& t, const Band& b, const dnnl::memory::desc* weights, const dnnl::engine& engine) {
+dnnl::primitive_desc describe(const Setting& t, const RowTile& b, const dnnl::memory::desc* weights, const dnnl::engine& engine) {
   const Image& im = t.image;
   const Window &h = im.height, &w = im.width;
   const Dims x_dims{1, t.cin, b.in_rows, w.in}, y_dims{1, t.cout, b.rows, w.out};
-  // The library's channel-last kernels want tensors without gaps; a band is one image of its own.
+  // The library's channel-last kernels want tensors without gaps; a row tile is one image of its own.
   const auto image = [](const Dims& d) { return Dims{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}; };
   const dnnl::memory::desc x(x_dims, t.data, image(x_dims)), y(y_dims, t.stored, image(y_dims));
   const auto any = dnnl::memory::format_tag::any;

@@ -1,4 +1,4 @@
-// How oneDNN is asked for a convolution, band of output rows by band.
+// How oneDNN is asked for a convolution, row tile of output rows by row tile.
 #pragma once
 
 #ifdef OCTAVO_HAVE_ONEDNN
@@ -27,29 +27,29 @@ struct Fused {
 };
 [[nodiscard]] Fused find_fused(const region::Stage& s);
 
-/// One shape of a band; equal bands share a primitive.
-struct Band {
+/// One shape of a row tile; equal row tiles share a primitive.
+struct RowTile {
   std::int64_t rows, in_rows, top, bottom;
-  auto operator<=>(const Band&) const = default;
+  auto operator<=>(const RowTile&) const = default;
 };
 
 struct Setting {
   DataType data = kF32, stored = kF32;  ///< of data and weights; of what the primitive writes
-  bool transposed = false;              ///< conv_transpose: one band
+  bool transposed = false;              ///< conv_transpose: one row tile
   Image image;
   std::int64_t group = 1, cin = 1, cout = 1;
   Fused fused;
-  bool gather = false;  ///< the input's pixels have gaps: a band's rows are copied first
-  std::int64_t band_rows = 1, bands = 1;
+  bool gather = false;  ///< the input's pixels have gaps: a row tile's rows are copied first
+  std::int64_t rows_per_tile = 1, row_tiles = 1;
   dnnl::memory::desc plain_weights;  ///< as the plan holds them
 };
 /// Errors: `unsupported`, what the tactic does not cover. May not throw.
 [[nodiscard]] Result<Setting> setting_of(const region::Stage& s);
-[[nodiscard]] Band band_of(const Setting& t, std::int64_t index);
+[[nodiscard]] RowTile row_tile_of(const Setting& t, std::int64_t index);
 [[nodiscard]] std::int64_t first_input_row(const Setting& t, std::int64_t index);
 
 /// May throw dnnl::error. `weights` nullptr: the library chooses the format.
-[[nodiscard]] dnnl::primitive_desc describe(const Setting& t, const Band& b, const dnnl::memory::desc* weights,
+[[nodiscard]] dnnl::primitive_desc describe(const Setting& t, const RowTile& b, const dnnl::memory::desc* weights,
                                             const dnnl::engine& engine);
 }  // namespace octavo::cpu::onednn
 #endif

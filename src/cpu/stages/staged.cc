@@ -1,10 +1,10 @@
-// cpu.staged.bands(<tactic>,<tactic>,...): a chain of 2 to 4 stages, each of which alone reads the one before (conv + pooling,
-// depthwise + 1x1, quantize + conv, ...), band of rows by band, the rows between them in the worker's scratch instead of memory. A
-// stage reads the one before by its anchor, or as an operand of its epilogue (a shortcut's convolution and the one that adds it);
+// cpu.staged.row_tiles(<tactic>,<tactic>,...): a chain of 2 to 4 stages, each of which alone reads the one before (conv + pooling,
+// depthwise + 1x1, quantize + conv, ...), row tile by row tile, the rows between them in the worker's scratch instead of memory. A
+// stage reads the one before by its anchor, or as an operand of its epilogue (a residual branch's convolution and the one that adds it);
 // then its anchor reads from outside.
-// The stages are ordinary kernels of any provider, made for regions that are one band high; every tensor of such a region is a
-// buffer of its own, so that a band is reached by moving base addresses. Rows that the next band needs again are carried over; only
-// the first band of a task computes its halo anew.
+// The stages are ordinary kernels of any provider, made for regions that are one row tile high; every tensor of such a region is a
+// buffer of its own, so that a row tile is reached by moving base addresses. Rows that the next row tile needs again are carried over; only
+// the first row tile of a task computes its halo anew.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -14,7 +14,7 @@
 #include "cpu/family.h"
 #include "cpu/provider.h"
 #include "cpu/stages/staged_rows.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/in_place.h"
 
 namespace octavo::cpu {
@@ -44,7 +44,7 @@ TensorRef between_of(const Region& r, std::size_t k) {
   const Stage& next = r.stages[k + 1];
   if (!region::read_by_epilogue(r, k + 1)) t.quantizer = next.anchor.inputs[0].quantizer;
   for (const auto& o : next.operands) {
-    if (region::handed_on(r, k + 1, o.ref)) t.quantizer = o.ref.quantizer;
+    if (region::forwarded(r, k + 1, o.ref)) t.quantizer = o.ref.quantizer;
   }
   return t;
 }
@@ -76,9 +76,9 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage_index, c
   };
   if (stage_index + 1 < whole.stages.size()) s.stores[0] = between_of(whole, stage_index);
   for (auto& o : s.operands) {
-    if (region::handed_on(whole, stage_index, o.ref)) o.ref = between_of(whole, stage_index - 1);
+    if (region::forwarded(whole, stage_index, o.ref)) o.ref = between_of(whole, stage_index - 1);
   }
-  if (!s.anchor.none() && region::handed_on(whole, stage_index, s.anchor.inputs[0]))
+  if (!s.anchor.none() && region::forwarded(whole, stage_index, s.anchor.inputs[0]))
     s.anchor.inputs[0] = between_of(whole, stage_index - 1);
   if (!s.anchor.none()) own(s.anchor.inputs[0], slab.in_rows);
   for (auto& o : s.operands) own(o.ref, slab.rows);
@@ -128,8 +128,8 @@ std::string refusal(const Region& r) {
     }
     if (k == 0) continue;
     const TensorRef* met = nullptr;
-    for (const TensorRef& t : s.anchor.inputs) met = region::handed_on(r, k, t) ? &t : met;
-    for (const auto& o : s.operands) met = region::handed_on(r, k, o.ref) ? &o.ref : met;
+    for (const TensorRef& t : s.anchor.inputs) met = region::forwarded(r, k, t) ? &t : met;
+    for (const auto& o : s.operands) met = region::forwarded(r, k, o.ref) ? &o.ref : met;
     const Stage& before = r.stages[k - 1];
     if (met == nullptr || before.stores.size() != 1 || before.space != met->dims) return "the stages do not meet in one tensor";
     if (before.stores[0].dtype != met->dtype) return "the stages do not agree on the type between them";
@@ -137,7 +137,7 @@ std::string refusal(const Region& r) {
     if (!region::same_places(before.stores[0], *met)) return "what is between is read at another place";
     for (const auto& o : s.operands) {
       const bool repeats = std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; });
-      if (repeats && region::handed_on(r, k, o.ref)) return "what is between is read at another place";
+      if (repeats && region::forwarded(r, k, o.ref)) return "what is between is read at another place";
     }
   }
   if (ir::count(r.stages.back().space) == 0 || ir::count(r.stages.front().space) == 0) return "no elements";
@@ -146,7 +146,7 @@ std::string refusal(const Region& r) {
 
 struct Choice {
   Tactic tactic;
-  double seconds = 0;  // for all bands of an image
+  double seconds = 0;  // for all row tiles of an image
 };
 // The first provider's cheapest tactic that takes every height.
 std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& schedule, std::size_t stage) {
@@ -172,9 +172,9 @@ std::optional<Choice> choose(const Region& r, const Plan& plan, const Schedule& 
       if (t.pieces == pieces.size() && (!best || t.choice.seconds < best->seconds)) best = std::move(t.choice);
     }
     if (best) {
-      std::size_t bands = 0;
-      for (const auto& task : schedule.tasks) bands += task.size();
-      best->seconds *= static_cast<double>(bands) / static_cast<double>(std::max<std::size_t>(pieces.size(), 1));
+      std::size_t row_tiles = 0;
+      for (const auto& task : schedule.tasks) row_tiles += task.size();
+      best->seconds *= static_cast<double>(row_tiles) / static_cast<double>(std::max<std::size_t>(pieces.size(), 1));
       return best;
     }
   }
@@ -202,25 +202,25 @@ class StagedKernel final : public Kernel {
   }
   std::size_t scratch_bytes() const override { return between_bytes_ + inner_scratch_; }
 
-  const std::byte* first_read(int task) const override { return first_of(bands_of(task), 0, 0); }
+  const std::byte* first_read(int task) const override { return first_of(row_tiles_of(task), 0, 0); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     for (int t = task_begin; t < task_end; ++t) {
       const std::int64_t n = t / static_cast<std::int64_t>(schedule_.tasks.size());
-      const auto& bands = bands_of(t);
-      for (std::size_t b = 0; b < bands.size(); ++b) {
+      const auto& row_tiles = row_tiles_of(t);
+      for (std::size_t b = 0; b < row_tiles.size(); ++b) {
         for (std::size_t k = 0; k < stages_.size(); ++k) {
-          const Rows& rows = bands[b][k];
+          const Rows& rows = row_tiles[b][k];
           const bool last = k + 1 == stages_.size();
           if (!last && b > 0 && rows.new_begin > rows.begin &&
-              rows.begin > bands[b - 1][k].begin) {  // carry over what is read again
+              rows.begin > row_tiles[b - 1][k].begin) {  // carry over what is read again
             std::byte* at = worker.scratch + between_at_[k];
-            std::memmove(at, at + (rows.begin - bands[b - 1][k].begin) * row_bytes_[k],
+            std::memmove(at, at + (rows.begin - row_tiles[b - 1][k].begin) * row_bytes_[k],
                          static_cast<std::size_t>((rows.new_begin - rows.begin) * row_bytes_[k]));
           }
           if (rows.new_begin == rows.end) continue;
-          const bool end = last && b + 1 == bands.size();
-          const std::byte* ahead = !end               ? first_of(bands, last ? b + 1 : b, last ? 0 : k + 1)
+          const bool end = last && b + 1 == row_tiles.size();
+          const std::byte* ahead = !end               ? first_of(row_tiles, last ? b + 1 : b, last ? 0 : k + 1)
                                    : t + 1 < task_end ? first_read(t + 1)
                                                       : worker.ahead;
           run_stage(memory, {worker.index, worker.count, worker.scratch, ahead}, k, n, rows);
@@ -239,7 +239,7 @@ class StagedKernel final : public Kernel {
     };
     Memory own;  // in piece_of's order
     const auto read = [&](const TensorRef& r, std::int64_t row) {
-      own.base.push_back(region::handed_on(region_, k, r) ? worker.scratch + between_at_[k - 1] : at(r, row));
+      own.base.push_back(region::forwarded(region_, k, r) ? worker.scratch + between_at_[k - 1] : at(r, row));
     };
     if (!s.anchor.none()) read(s.anchor.inputs[0], first_input(v_[k], begin));
     for (const auto& o : s.operands) read(o.ref, o.ref.dims[2] == 1 ? 0 : begin);
@@ -251,13 +251,13 @@ class StagedKernel final : public Kernel {
     kernel.run(own, 0, kernel.tasks(), Worker{worker.index, worker.count, worker.scratch + between_bytes_, worker.ahead});
   }
 
-  [[nodiscard]] const std::vector<staged::Band>& bands_of(int task) const {
+  [[nodiscard]] const std::vector<staged::RowTile>& row_tiles_of(int task) const {
     return schedule_.tasks[static_cast<std::size_t>(task) % schedule_.tasks.size()];
   }
-  /// The constants that are read first from stage k of band b on; null where nobody says.
-  [[nodiscard]] const std::byte* first_of(const std::vector<staged::Band>& bands, std::size_t b, std::size_t k) const {
+  /// The constants that are read first from stage k of row tile b on; null where nobody says.
+  [[nodiscard]] const std::byte* first_of(const std::vector<staged::RowTile>& row_tiles, std::size_t b, std::size_t k) const {
     for (; k < stages_.size(); ++k) {
-      const Rows& rows = bands[b][k];
+      const Rows& rows = row_tiles[b][k];
       if (rows.new_begin < rows.end) return kernels_[k].at(slab_of(v_[k], rows.new_begin, rows.end))->first_read(0);
     }
     return nullptr;
@@ -275,7 +275,7 @@ class StagedKernel final : public Kernel {
 
 class StagedFamily final : public Family {
  public:
-  std::string_view name() const override { return "staged.bands"; }
+  std::string_view name() const override { return "staged.row_tiles"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     if (r.independent || r.stages.size() < 2) return false;
@@ -295,7 +295,7 @@ class StagedFamily final : public Family {
   }
   std::string why_not(const Region& r, const Plan&) const override { return refusal(r); }
   std::string why_no_parts(const Region& r, const Plan& plan) const override {
-    return choices(r, plan).empty() ? "no tactic takes bands of one of the stages" : "";
+    return choices(r, plan).empty() ? "no tactic takes row tiles of one of the stages" : "";
   }
   double cost(const Region& r, const Plan& plan, Isa) const override {
     double sum = 0;

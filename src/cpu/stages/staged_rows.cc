@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/machine.h"
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/host_kernel.h"
 
 namespace octavo::cpu::staged {
@@ -29,11 +29,11 @@ std::int64_t first_input(const Vertical& v, std::int64_t begin) {
 namespace {
 
 // Bytes of all rows between stages: half of the smallest second-level cache that processors with AVX2 have; the rows read and
-// stored and the weights need the rest. The same on every machine: the packed constants are listed by the heights of the bands, so
-// the bands are part of the engine file, which may be loaded where the cache has another size (docs/lab/kernels.md).
+// stored and the weights need the rest. The same on every machine: the packed constants are listed by the heights of the row tiles, so
+// the row tiles are part of the engine file, which may be loaded where the cache has another size (docs/lab/kernels.md).
 constexpr std::int64_t kSmallestL2 = standard_machine().l2_bytes / 4;
-constexpr std::int64_t kBandBytes = kSmallestL2 / 2;
-// Where a stage is read by an epilogue the rows are mostly float32, and two sets of weights are read again for every band: the rows
+constexpr std::int64_t kRowTileBytes = kSmallestL2 / 2;
+// Where a stage is read by an epilogue the rows are mostly float32, and two sets of weights are read again for every row tile: the rows
 // are then as many bytes as the weights, within these (docs/lab/kernels.md).
 constexpr std::int64_t kLeastWithEpilogue = kSmallestL2, kMostWithEpilogue = 2 * kSmallestL2;
 
@@ -53,13 +53,13 @@ bool by_epilogue(const Region& r) {
   return any;
 }
 
-std::int64_t band_bytes(const Region& r) {
+std::int64_t row_tile_bytes(const Region& r) {
   std::int64_t weights = 0;
   for (const Stage& s : r.stages) {
     const auto& w = s.anchor.weights;
     if (w) weights += ir::count(w->dims) * static_cast<std::int64_t>(ir::size_of(w->dtype));
   }
-  return by_epilogue(r) ? std::clamp(weights, kLeastWithEpilogue, kMostWithEpilogue) : kBandBytes;
+  return by_epilogue(r) ? std::clamp(weights, kLeastWithEpilogue, kMostWithEpilogue) : kRowTileBytes;
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ Schedule schedule_of(const Region& r, int threads) {
     row_bytes += down * space[1] * space[3] * static_cast<std::int64_t>(ir::size_of(r.stages[k].stores[0].dtype));
   }
   const Vertical& last = v.back();
-  const std::int64_t rows = std::clamp<std::int64_t>(band_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
+  const std::int64_t rows = std::clamp<std::int64_t>(row_tile_bytes(r) / std::max<std::int64_t>(row_bytes, 1), 1, last.out);
   const std::int64_t images = r.stages[0].space[0];
   // Of more threads than two, those that are done take tasks from others: twice as many, as far as two rows are left for each.
   const bool sharing = threads >= region::kSharingWorkers;
@@ -91,24 +91,24 @@ Schedule schedule_of(const Region& r, int threads) {
   Schedule s;
   s.between_rows.assign(n - 1, 1);
   for (std::int64_t t = 0; t < count; ++t) {
-    std::vector<Band> task;
-    const std::int64_t first = last.out * t / count, own = last.out * (t + 1) / count - first, bands = (own + rows - 1) / rows;
-    for (std::int64_t b = 0; b < bands; ++b) {
-      Band band(n);
-      const std::int64_t begin = first + own * b / bands, end = first + own * (b + 1) / bands;
-      band[n - 1] = {begin, begin, end};
+    std::vector<RowTile> task;
+    const std::int64_t first = last.out * t / count, own = last.out * (t + 1) / count - first, row_tiles = (own + rows - 1) / rows;
+    for (std::int64_t b = 0; b < row_tiles; ++b) {
+      RowTile row_tile(n);
+      const std::int64_t begin = first + own * b / row_tiles, end = first + own * (b + 1) / row_tiles;
+      row_tile[n - 1] = {begin, begin, end};
       for (std::size_t k = n - 1; k-- > 0;) {
-        const Rows& above = band[k + 1];
+        const Rows& above = row_tile[k + 1];
         if (above.new_begin == above.end) {  // nothing new above: what is there stays
-          band[k] = task.back()[k];
-          band[k].new_begin = band[k].end;
+          row_tile[k] = task.back()[k];
+          row_tile[k].new_begin = row_tile[k].end;
           continue;
         }
         const std::int64_t from = first_input(v[k + 1], above.new_begin), to = last_input(v[k + 1], above.new_begin, above.end);
-        band[k] = {from, task.empty() ? from : std::clamp(task.back()[k].end, from, to), to};
+        row_tile[k] = {from, task.empty() ? from : std::clamp(task.back()[k].end, from, to), to};
         s.between_rows[k] = std::max(s.between_rows[k], to - from);
       }
-      task.push_back(std::move(band));
+      task.push_back(std::move(row_tile));
     }
     s.tasks.push_back(std::move(task));
   }
@@ -119,7 +119,7 @@ std::set<Slab> slabs_of(const Region& r, const Schedule& schedule, std::size_t s
   std::set<Slab> out;
   const Vertical v = vertical(r.stages[stage]);
   for (const auto& task : schedule.tasks) {
-    for (const Band& b : task) {
+    for (const RowTile& b : task) {
       if (b[stage].new_begin < b[stage].end) out.insert(slab_of(v, b[stage].new_begin, b[stage].end));
     }
   }

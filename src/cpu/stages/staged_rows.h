@@ -1,4 +1,4 @@
-// Which rows of each stage of a chain a band computes: the geometry and the schedule of cpu.staged.bands.
+// Which rows of each stage of a chain a row tile computes: the geometry and the schedule of cpu.staged.row_tiles.
 #pragma once
 
 #include <compare>
@@ -25,18 +25,18 @@ struct Slab {
 [[nodiscard]] std::int64_t first_input(const Vertical& v, std::int64_t begin);
 [[nodiscard]] Slab slab_of(const Vertical& v, std::int64_t begin, std::int64_t end);
 
-/// One stage in one band: for each but the last the rows of its result that scratch holds from `begin` on, and the ones among them
+/// One stage in one row tile: for each but the last the rows of its result that scratch holds from `begin` on, and the ones among them
 /// to compute; for the last stage the rows to store.
 struct Rows {
   std::int64_t begin = 0, new_begin = 0, end = 0;
 };
-using Band = std::vector<Rows>;  ///< by stage
+using RowTile = std::vector<Rows>;  ///< by stage
 struct Schedule {
-  std::vector<std::vector<Band>> tasks;    ///< of one image
-  std::vector<std::int64_t> between_rows;  ///< the most that scratch holds behind each stage but the last
+  std::vector<std::vector<RowTile>> tasks;  ///< of one image
+  std::vector<std::int64_t> between_rows;   ///< the most that scratch holds behind each stage but the last
 };
-/// A function of the region's shapes and of the threads alone: the packed constants are listed by the heights of the bands, so the
-/// bands are part of the engine file.
+/// A function of the region's shapes and of the threads alone: the packed constants are listed by the heights of the row tiles, so the
+/// row tiles are part of the engine file.
 [[nodiscard]] Schedule schedule_of(const region::Region& r, int threads);
 
 /// The different slabs of a stage.

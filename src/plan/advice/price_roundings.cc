@@ -45,7 +45,7 @@ class RoundingPricer {
       if (owner != nullptr) by_region[p.region].push_back(out.each.size());
       out.each.push_back(std::move(p));
     }
-    for (const auto& [name, members] : by_region) OCTAVO_CHECK(try_together(graph, base, members, out.each));
+    for (const auto& [name, members] : by_region) OCTAVO_CHECK(try_grouped(graph, base, members, out.each));
     OCTAVO_TRY(out.all, difference(graph, base, all, nullptr));
     OCTAVO_CHECK(leave_out_costly(graph, base, out));
     OCTAVO_CHECK(run_whole(base, out.all));
@@ -61,8 +61,8 @@ class RoundingPricer {
   static bool pays(const Roundings::Together& t) { return !t.same_plan && t.without >= 0 && t.without < 0.995 * t.with; }
 
   /// Of one region's roundings, all cost time if leaving out all saves more than leaving out those that cost time alone.
-  Status try_together(const Graph& graph, const region::Plan& base, const std::vector<std::size_t>& members,
-                      std::vector<PricedRounding>& each) {
+  Status try_grouped(const Graph& graph, const region::Plan& base, const std::vector<std::size_t>& members,
+                     std::vector<PricedRounding>& each) {
     Views some, all;
     for (const std::size_t i : members) {
       all.push_back(&each[i].rounding);

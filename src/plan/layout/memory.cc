@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 #include "region/in_place.h"
 
 namespace octavo::plan {

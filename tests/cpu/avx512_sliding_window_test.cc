@@ -10,7 +10,7 @@ using ir::DType;
 using program::Op;
 using region::BufferKind;
 
-constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.rolling";
+constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.sliding_window";
 
 /// How many of the blocks are requantized by one fma: of all.
 std::pair<int, int> lines(Scene& s) {
@@ -23,7 +23,7 @@ std::pair<int, int> lines(Scene& s) {
   return n;
 }
 
-TEST(Avx512Rolling, ChannelAndColumnTails) {
+TEST(Avx512SlidingWindow, ChannelAndColumnTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {2, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 129, 144}) {
     for (const std::int64_t w : {1, 2, 3, 4, 5, 6, 7, 13}) {
@@ -40,7 +40,7 @@ TEST(Avx512Rolling, ChannelAndColumnTails) {
   }
 }
 
-TEST(Avx512Rolling, StridesPadsZeroPointsStores) {
+TEST(Avx512SlidingWindow, StridesPadsZeroPointsStores) {
   int by_line = 0, blocks = 0, runs = 0;
   for (std::uint32_t seed = 1; seed <= 600; ++seed) {
     Scene s(seed);
@@ -82,7 +82,7 @@ TEST(Avx512Rolling, StridesPadsZeroPointsStores) {
   EXPECT_GT(blocks - by_line, blocks / 8);
 }
 
-TEST(Avx512Rolling, SecondRoundingsAreTables) {
+TEST(Avx512SlidingWindow, SecondRoundingsAreTables) {
   for (std::uint32_t seed = 1; seed <= 160; ++seed) {
     Scene s(seed);
     Depthwise k;
@@ -96,7 +96,7 @@ TEST(Avx512Rolling, SecondRoundingsAreTables) {
 }
 
 /// By one fma and the larger of two, and as written where a scale is negative; factors that are no leaky relu's are refused.
-TEST(Avx512Rolling, LeakyRelu) {
+TEST(Avx512SlidingWindow, LeakyRelu) {
   int by_line = 0, blocks = 0;
   for (std::uint32_t seed = 1; seed <= 160; ++seed) {
     for (const std::string_view tactic : {kTactic, std::string_view("cpu.conv.u8s8.avx512vnni.jit")}) {
@@ -131,10 +131,10 @@ TEST(Avx512Rolling, LeakyRelu) {
   }
 }
 
-TEST(Avx512Rolling, RowsSharedByThreads) {
+TEST(Avx512SlidingWindow, RowsSharedByThreads) {
   std::uint32_t seed = 1;
   for (const int threads : {2, 5, 16}) {
-    for (const std::int64_t h : {7, 15, 31}) {  // 31: several bands
+    for (const std::int64_t h : {7, 15, 31}) {  // 31: several row tiles
       for (const std::int64_t stride : {1, 2}) {
         Depthwise k;
         k.n = 1 + seed % 2, k.c = 450, k.h = h, k.w = h == 31 ? 40 : 24, k.threads = threads, k.strides = {stride, stride};
@@ -148,7 +148,7 @@ TEST(Avx512Rolling, RowsSharedByThreads) {
   }
 }
 
-TEST(Avx512Rolling, Extremes) {
+TEST(Avx512SlidingWindow, Extremes) {
   for (const int x : {0, 127, 128, 255}) {
     for (const int w : {-128, -127, 0, 127}) {
       Depthwise k;
@@ -168,7 +168,7 @@ TEST(Avx512Rolling, Extremes) {
   }
 }
 
-TEST(Avx512Rolling, Refusals) {
+TEST(Avx512SlidingWindow, Refusals) {
   struct Case {
     std::string why;
     Depthwise k;

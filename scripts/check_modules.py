@@ -1,7 +1,7 @@
-"""Checks that rooms (folders of src/) depend only on rooms to their left: check_rooms.py [ROOT]
+"""Checks that modules (folders of src/) depend only on modules to their left: check_modules.py [ROOT]
 
-Reads every #include "room/..." and every octavo_room(...) line. Also checks that what an engine needs at run time includes neither
-the importer nor the planner, that only api, cli and python see the public headers, and that no text in a room other than cpu and cuda
+Reads every #include "module/..." and every octavo_module(...) line. Also checks that what an engine needs at run time includes neither
+the importer nor the planner, that only api, cli and python see the public headers, and that no text in a module other than cpu and cuda
 spells a tactic or an instruction set: the properties of region::Tactic say what others need to know. Prints each violation; exit
 status 1 if any.
 """
@@ -21,21 +21,21 @@ COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target(?:_clon
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
-def check(room, needs, where):
+def check(module, needs, where):
     if needs == "octavo":
-        return None if room in PUBLIC else f'{where}: room "{room}" includes a public header; only {", ".join(sorted(PUBLIC))} may'
+        return None if module in PUBLIC else f'{where}: module "{module}" includes a public header; only {", ".join(sorted(PUBLIC))} may'
     if needs not in ORDER:
-        return f'{where}: "{needs}" is not a room'
-    if ORDER.index(needs) > ORDER.index(room):
-        return f'{where}: room "{room}" uses "{needs}", which lies to its right'
-    if room in RUNTIME and needs in NOT_AT_RUNTIME:
-        return f'{where}: room "{room}" is needed at run time and must not use "{needs}"'
+        return f'{where}: "{needs}" is not a module'
+    if ORDER.index(needs) > ORDER.index(module):
+        return f'{where}: module "{module}" uses "{needs}", which lies to its right'
+    if module in RUNTIME and needs in NOT_AT_RUNTIME:
+        return f'{where}: module "{module}" is needed at run time and must not use "{needs}"'
     return None
 
 
-def spellings(room, text, where):
+def spellings(module, text, where):
     """Texts of code that name a tactic or an instruction set."""
-    if room in DEVICES:
+    if module in DEVICES:
         return
     for number, line in enumerate(text.splitlines(), 1):
         code = line.split("//")[0] if line.count('"', 0, line.find("//")) % 2 == 0 else line
@@ -43,39 +43,39 @@ def spellings(room, text, where):
             continue
         for m in LITERAL.finditer(code):
             if SPELLING.search(m.group(1)):
-                yield f'{where}:{number}: room "{room}" spells "{m.group(1)}", which only cpu and cuda may: ask the tactic\'s properties'
+                yield f'{where}:{number}: module "{module}" spells "{m.group(1)}", which only cpu and cuda may: ask the tactic\'s properties'
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
     problems, files = [], 0
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
-        room = folder.name
-        if room not in ORDER:
-            problems.append(f'src/{room}: not a room; the order is in scripts/check_rooms.py')
+        module = folder.name
+        if module not in ORDER:
+            problems.append(f'src/{module}: not a module; the order is in scripts/check_modules.py')
             continue
         for path in sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cc", ".inc", ".def")):
             files += 1
             text = path.read_text()
-            problems += spellings(room, text, path.relative_to(root))
+            problems += spellings(module, text, path.relative_to(root))
             for m in INCLUDE.finditer(text):
                 where = f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start(1)) + 1}"
                 first = m.group(1).split("/")[0]
                 if "/" not in m.group(1):
                     # Generated headers (onnx-ml.pb.h) and headers of libraries come without a folder.
                     if (folder / m.group(1)).exists():
-                        problems.append(f'{where}: include "{room}/{m.group(1)}": paths start at src/')
+                        problems.append(f'{where}: include "{module}/{m.group(1)}": paths start at src/')
                     continue
-                problems.append(check(room, first, where))
+                problems.append(check(module, first, where))
         lists = folder / "CMakeLists.txt"
         if lists.exists():
-            for m in re.finditer(r"octavo_room\(\s*(\w+)([^)]*)\)", lists.read_text()):
-                if m.group(1) != room:
-                    problems.append(f"src/{room}/CMakeLists.txt: names room {m.group(1)}")
+            for m in re.finditer(r"octavo_module\(\s*(\w+)([^)]*)\)", lists.read_text()):
+                if m.group(1) != module:
+                    problems.append(f"src/{module}/CMakeLists.txt: names module {m.group(1)}")
                 for needs in m.group(2).split():
-                    problems.append(check(room, needs, f"src/{room}/CMakeLists.txt"))
+                    problems.append(check(module, needs, f"src/{module}/CMakeLists.txt"))
     problems = [p for p in problems if p]
-    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} rooms: each includes only rooms to its left, none but cpu and cuda spells tactics")
+    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} modules: each includes only modules to its left, none but cpu and cuda spells tactics")
     sys.exit(1 if problems else 0)
 
 

@@ -1,19 +1,19 @@
-# octavo_room(NAME rooms it builds on...): the static library octavo_NAME from src/NAME/**/*.cc.
-# octavo_room_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
-function(octavo_room name)
+# octavo_module(NAME modules it builds on...): the static library octavo_NAME from src/NAME/**/*.cc.
+# octavo_module_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
+function(octavo_module name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
-  if(NOT sources)  # a room that is only headers so far
+  if(NOT sources)  # a module that is only headers so far
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cc "")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
   add_library(octavo_${name} STATIC ${sources})
   target_include_directories(octavo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  foreach(room ${ARGN})
-    target_link_libraries(octavo_${name} PUBLIC octavo_${room})
+  foreach(module ${ARGN})
+    target_link_libraries(octavo_${name} PUBLIC octavo_${module})
   endforeach()
 endfunction()
 
-function(octavo_room_test name)
+function(octavo_module_test name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cc)
   if(sources AND TARGET octavo_${name})
     add_executable(test_${name} ${sources})

@@ -1,4 +1,4 @@
-// cpu.together(<tactic>,<tactic>,...): independent stages as one region. The parts' tasks are the region's tasks, so small layers
+// cpu.grouped(<tactic>,<tactic>,...): independent stages as one region. The parts' tasks are the region's tasks, so small layers
 // that read one tensor are spread over the threads at once, after one start instead of several, while their input is in cache.
 #include <algorithm>
 #include <optional>
@@ -34,9 +34,9 @@ std::optional<Choice> choose(const Region& part, const Plan& plan) {
   return std::nullopt;
 }
 
-class TogetherKernel final : public Kernel {
+class GroupedKernel final : public Kernel {
  public:
-  explicit TogetherKernel(std::vector<std::unique_ptr<region::HostKernel>> parts) : parts_(std::move(parts)) {
+  explicit GroupedKernel(std::vector<std::unique_ptr<region::HostKernel>> parts) : parts_(std::move(parts)) {
     for (const auto& p : parts_) {
       first_.push_back(tasks_);
       tasks_ += p->tasks();
@@ -61,9 +61,9 @@ class TogetherKernel final : public Kernel {
   std::size_t scratch_ = 0;
 };
 
-class TogetherFamily final : public Family {
+class GroupedFamily final : public Family {
  public:
-  std::string_view name() const override { return "together"; }
+  std::string_view name() const override { return "grouped"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
   std::vector<Tactic> parts_for(const Region& r, const Plan& plan) const override {
@@ -124,7 +124,7 @@ class TogetherFamily final : public Family {
       kernels.push_back(std::move(kernel));
       at += count;
     }
-    return std::make_unique<TogetherKernel>(std::move(kernels));
+    return std::make_unique<GroupedKernel>(std::move(kernels));
   }
 
  private:
@@ -141,8 +141,8 @@ class TogetherFamily final : public Family {
 
 }  // namespace
 
-const Family& together_family() {
-  static const TogetherFamily family;
+const Family& grouped_family() {
+  static const GroupedFamily family;
   return family;
 }
 

@@ -1,4 +1,4 @@
-#include "region/handed_on.h"
+#include "region/forwarded.h"
 
 namespace octavo::region {
 
@@ -17,7 +17,7 @@ std::set<BufferId> kept_from_memory(const Region& r) {
   };
   for (std::size_t k = 1; k < r.stages.size(); ++k) {
     const auto& anchor = r.stages[k].anchor.inputs;
-    const bool read = read_by_epilogue(r, k) || (!anchor.empty() && handed_on(r, k, anchor[0]));
+    const bool read = read_by_epilogue(r, k) || (!anchor.empty() && forwarded(r, k, anchor[0]));
     const auto& stores = r.stages[k - 1].stores;
     if (read && stores.size() == 1 && named(stores[0].buffer) == 2) kept.insert(stores[0].buffer);
   }

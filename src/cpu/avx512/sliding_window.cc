@@ -1,4 +1,4 @@
-#include "cpu/avx512/rolling.h"
+#include "cpu/avx512/sliding_window.h"
 
 #include <fmt/format.h>
 
@@ -13,13 +13,13 @@ namespace octavo::cpu::avx512 {
 namespace {
 
 constexpr std::int64_t kValues = 5;  ///< m, b, scale, bias, offset
-/// Rows go in bands, all of a block one after the other: less is done for each call, and weights are read once. Where an image and
-/// its result stay in L2 they are one band; what is farther away is read once for all blocks.
-constexpr std::int64_t kNearBytes = standard_machine().l2_bytes, kBandBytes = standard_machine().l2_bytes / 8;
+/// Rows go in row tiles, all of a block one after the other: less is done for each call, and weights are read once. Where an image and
+/// its result stay in L2 they are one row tile; what is farther away is read once for all blocks.
+constexpr std::int64_t kNearBytes = standard_machine().l2_bytes, kRowTileBytes = standard_machine().l2_bytes / 8;
 
-class RollingKernel final : public region::HostKernel {
+class SlidingWindowKernel final : public region::HostKernel {
  public:
-  RollingKernel(const region::Region& region, RollingPlan plan, std::span<const std::byte* const> packed)
+  SlidingWindowKernel(const region::Region& region, SlidingWindowPlan plan, std::span<const std::byte* const> packed)
       : d_(std::move(plan)),
         stage_(region.stages.front()),
         weights_(packed[0]),
@@ -41,8 +41,8 @@ class RollingKernel final : public region::HostKernel {
       return;
     }
     const std::int64_t h = d_.shape.out_h, until = d_.tasks.rows * end / d_.tasks.count;
-    for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // a band each
-      next = std::min({until, (r / h + 1) * h, r + d_.band});
+    for (std::int64_t r = d_.tasks.rows * begin / d_.tasks.count, next = 0; r < until; r = next) {  // a row tile each
+      next = std::min({until, (r / h + 1) * h, r + d_.row_tile});
       const std::int64_t steps = (next - r) / d_.rows, rest = (next - r) % d_.rows;
       for (std::size_t b = 0; b < d_.blocks.size(); ++b) {
         if (steps > 0) run_rows(memory, r / h, r % h, d_.rows, steps, b);
@@ -52,17 +52,17 @@ class RollingKernel final : public region::HostKernel {
   }
 
  private:
-  [[nodiscard]] RollingShape shape_of(const Block& b, std::int64_t rows) const {
+  [[nodiscard]] SlidingWindowShape shape_of(const Block& b, std::int64_t rows) const {
     return {b.vectors, b.tail, static_cast<int>(rows), has_line_[b.init / 16] != 0};
   }
 
   void generate() {
     ConstantPool pool(code_);
-    std::map<RollingShape, std::size_t> at;
+    std::map<SlidingWindowShape, std::size_t> at;
     for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
       for (const Block& b : d_.blocks) {
-        const RollingShape shape = shape_of(b, rows);
-        if (at.count(shape) == 0) at[shape] = emit_rolling(code_, pool, d_, stage_, shape);
+        const SlidingWindowShape shape = shape_of(b, rows);
+        if (at.count(shape) == 0) at[shape] = emit_sliding_window(code_, pool, d_, stage_, shape);
       }
     }
     pool.emit();
@@ -70,7 +70,7 @@ class RollingKernel final : public region::HostKernel {
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
       for (const Block& b : d_.blocks)
-        code_of_[static_cast<std::size_t>(rows - 1)].push_back(reinterpret_cast<RollingFn>(base + at.at(shape_of(b, rows))));
+        code_of_[static_cast<std::size_t>(rows - 1)].push_back(reinterpret_cast<SlidingWindowFn>(base + at.at(shape_of(b, rows))));
     }
   }
 
@@ -79,7 +79,7 @@ class RollingKernel final : public region::HostKernel {
     const auto& x = stage_.anchor.inputs.front();
     const Block& block = d_.blocks[b];
     const std::int64_t stride = d_.stride();
-    RollingArgs args;
+    SlidingWindowArgs args;
     args.y = y * stride - d_.shape.pads[0];
     args.row = memory.at(x) + (image * x.strides[0] + block.first_channel + args.y * x.strides[2]);
     args.row_bytes = x.strides[2];
@@ -96,20 +96,21 @@ class RollingKernel final : public region::HostKernel {
     code_of_[static_cast<std::size_t>(rows) - 1][b](&args);
   }
 
-  RollingPlan d_;
+  SlidingWindowPlan d_;
   region::Stage stage_;
   const std::byte* weights_;
   const float* values_;
   const std::int32_t* has_line_;
   alignas(64) std::array<std::byte, 64> padding_{};
   Code code_;
-  std::array<std::vector<RollingFn>, 2> code_of_;  ///< [rows - 1][block]
+  std::array<std::vector<SlidingWindowFn>, 2> code_of_;  ///< [rows - 1][block]
 };
 
 }  // namespace
 
-std::string plan_rolling(const region::Region& region, const region::Plan& plan, const Target& target, RollingPlan& d) {
-  d = RollingPlan{};
+std::string plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
+                                SlidingWindowPlan& d) {
+  d = SlidingWindowPlan{};
   if (auto why = read_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
   if (s.transposed) return "a transposed convolution";
@@ -123,8 +124,8 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) return "the epilogue is not requantization alone: " + why;
   if (!foldable(stage, plan, d.requant)) return "scale or bias is computed at run time";
-  if (d.epilogue.pack.sinks.size() > kRollingSinks)
-    return fmt::format("{} stores, at most {}", d.epilogue.pack.sinks.size(), kRollingSinks);
+  if (d.epilogue.pack.sinks.size() > kSlidingWindowSinks)
+    return fmt::format("{} stores, at most {}", d.epilogue.pack.sinks.size(), kSlidingWindowSinks);
   for (const auto& store : stage.stores) {  // displacements of the second row
     if (store.strides[2] > 0x3fffffff || store.strides[3] > 0x3fffffff) return "a store's rows are too far apart";
   }
@@ -141,18 +142,19 @@ std::string plan_rolling(const region::Region& region, const region::Plan& plan,
     clocks += static_cast<double>(d.rows) * (3.5 * b.vectors + 2) + 4 * static_cast<double>(d.stride());
   }
   const std::int64_t near = s.c * (s.h * s.w + s.out_h * s.out_w), step = ceil_div(near, s.out_h) * d.rows;
-  d.band = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kBandBytes / step) * d.rows;
+  d.row_tile = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kRowTileBytes / step) * d.rows;
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
   return "";
 }
 
-std::vector<std::int64_t> packed_bytes(const RollingPlan& d) {
+std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& d) {
   return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
 }
 
-Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const region::Plan& plan, const RollingPlan& d) {
+Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                    const SlidingWindowPlan& d) {
   const auto& ref = *region.stages.front().anchor.weights;
   const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
   if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
@@ -183,7 +185,7 @@ Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const
       for (std::int64_t v = 0; v < b.vectors; ++v) {
         for (std::int64_t r = 0; r < d.rows; ++r) {
           for (std::int64_t n = 0; n < 64; ++n, ++to) {
-            const std::int64_t c = RollingPlan::channel(b, v, n / 4), ky = n % 4 - r;
+            const std::int64_t c = SlidingWindowPlan::channel(b, v, n / 4), ky = n % 4 - r;
             if (c < b.channels && ky >= 0 && ky < 3) *to = w[((b.first_channel + c) * 3 + ky) * 3 + k];
           }
         }
@@ -191,7 +193,7 @@ Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const
     }
     for (std::int64_t v = 0; v < b.vectors; ++v) {
       for (std::int64_t n = 0; n < 16; ++n) {
-        const std::int64_t c = RollingPlan::channel(b, v, n), at = b.init + 16 * v + n;
+        const std::int64_t c = SlidingWindowPlan::channel(b, v, n), at = b.init + 16 * v + n;
         if (c >= b.channels) continue;
         vp[at] = natural[b.init + c];
         vp[d.init_count + at] = natural[d.init_count + b.init + c];
@@ -204,10 +206,10 @@ Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const
   return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_rolling(const region::Region& region, RollingPlan d,
-                                                         std::span<const std::byte* const> packed) {
+Result<std::unique_ptr<region::HostKernel>> make_sliding_window(const region::Region& region, SlidingWindowPlan d,
+                                                                std::span<const std::byte* const> packed) {
   try {
-    return std::make_unique<RollingKernel>(region, std::move(d), packed);
+    return std::make_unique<SlidingWindowKernel>(region, std::move(d), packed);
   } catch (const std::exception& e) {
     return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
   }

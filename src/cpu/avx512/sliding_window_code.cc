@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "cpu/avx512/rolling.h"
+#include "cpu/avx512/sliding_window.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -21,9 +21,10 @@ using Xbyak::Zmm;
 /// - scattered (stride 2): a column goes to the sums of both outputs that use it; no window, all weights in registers;
 /// - a window of three columns (stride 1, up to 32 channels), all weights in registers;
 /// - a window of four columns, two output columns together (stride 1): each vector of weights is loaded once for both.
-class Rolling {
+class SlidingWindow {
  public:
-  Rolling(Code& c, ConstantPool& pool, const RollingPlan& plan, const region::Stage& stage, const RollingShape& shape)
+  SlidingWindow(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
+                const SlidingWindowShape& shape)
       : c_(c),
         pool_(pool),
         d_(plan),
@@ -40,10 +41,10 @@ class Rolling {
     const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
     constants();
     c_.mov(c_.ptr[c_.rsp], c_.rdi);
-    c_.mov(c_.rax, c_.ptr[c_.rdi + at(offsetof(RollingArgs, padding))]);
+    c_.mov(c_.rax, c_.ptr[c_.rdi + at(offsetof(SlidingWindowArgs, padding))]);
     c_.mov(c_.ptr[c_.rsp + 8], c_.rax);
-    c_.mov(weights_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, weights))]);
-    c_.mov(values_, c_.ptr[c_.rdi + at(offsetof(RollingArgs, values))]);  // rdi itself: the arguments are at [rsp]
+    c_.mov(weights_, c_.ptr[c_.rdi + at(offsetof(SlidingWindowArgs, weights))]);
+    c_.mov(values_, c_.ptr[c_.rdi + at(offsetof(SlidingWindowArgs, values))]);  // rdi itself: the arguments are at [rsp]
     if (form_ != Form::pair) {
       for (int k = 0; k < 3; ++k) {
         for (int v = 0; v < s_.vectors; ++v) {
@@ -102,7 +103,7 @@ class Rolling {
   [[nodiscard]] Zmm weight(int k, int v, int r) const { return Zmm(kWeights + (k * s_.vectors + v) * s_.rows + r); }
   [[nodiscard]] Reg64 row(int i) const { return std::array<Reg64, 4>{c_.rbx, c_.rcx, c_.rdx, c_.rsi}[static_cast<std::size_t>(i)]; }
   [[nodiscard]] Reg64 step(int i) const { return std::array<Reg64, 4>{c_.r8, c_.r9, c_.r10, c_.r11}[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] Reg64 out(std::size_t k) const { return std::array<Reg64, kRollingSinks>{c_.r12, c_.r13, c_.r14}[k]; }
+  [[nodiscard]] Reg64 out(std::size_t k) const { return std::array<Reg64, kSlidingWindowSinks>{c_.r12, c_.r13, c_.r14}[k]; }
   [[nodiscard]] Xbyak::Address value(int kind, int v) const {
     return c_.ptr[values_ + (kind * static_cast<int>(d_.init_count) + 16 * v) * 4];
   }
@@ -141,9 +142,9 @@ class Rolling {
     const ConvShape& shape = d_.shape;
     const Reg64 args = count_, y = columns_, free = out(0), zero = out(1);
     c_.mov(args, c_.ptr[c_.rsp]);
-    c_.mov(y, c_.ptr[args + at(offsetof(RollingArgs, y))]);
-    c_.mov(row(0), c_.ptr[args + at(offsetof(RollingArgs, row))]);
-    c_.mov(free, c_.ptr[args + at(offsetof(RollingArgs, row_bytes))]);
+    c_.mov(y, c_.ptr[args + at(offsetof(SlidingWindowArgs, y))]);
+    c_.mov(row(0), c_.ptr[args + at(offsetof(SlidingWindowArgs, row))]);
+    c_.mov(free, c_.ptr[args + at(offsetof(SlidingWindowArgs, row_bytes))]);
     c_.lea(row(1), c_.ptr[row(0) + free]);
     c_.lea(row(2), c_.ptr[row(0) + free * 2]);
     if (input_rows() == 4) c_.lea(row(3), c_.ptr[row(1) + free * 2]);
@@ -166,7 +167,7 @@ class Rolling {
       }
     }
     for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k)
-      c_.mov(out(k), c_.ptr[args + at(offsetof(RollingArgs, out)) + 8 * static_cast<int>(k)]);
+      c_.mov(out(k), c_.ptr[args + at(offsetof(SlidingWindowArgs, out)) + 8 * static_cast<int>(k)]);
     c_.mov(columns_, std::max<std::int64_t>(0, shape.w - (first - left)));
   }
 
@@ -175,14 +176,15 @@ class Rolling {
     const auto at = [](std::size_t offset) { return static_cast<int>(offset); };
     const Reg64 args = count_, bytes = columns_;
     c_.mov(args, c_.ptr[c_.rsp]);
-    c_.mov(bytes, c_.ptr[args + at(offsetof(RollingArgs, step_bytes))]);
-    c_.add(c_.ptr[args + at(offsetof(RollingArgs, row))], bytes);
-    c_.add(c_.qword[args + at(offsetof(RollingArgs, y))], s_.rows * static_cast<int>(d_.stride()));
+    c_.mov(bytes, c_.ptr[args + at(offsetof(SlidingWindowArgs, step_bytes))]);
+    c_.add(c_.ptr[args + at(offsetof(SlidingWindowArgs, row))], bytes);
+    c_.add(c_.qword[args + at(offsetof(SlidingWindowArgs, y))], s_.rows * static_cast<int>(d_.stride()));
     for (std::size_t k = 0; k < d_.epilogue.pack.sinks.size(); ++k) {
       const auto& ref = stage_.stores[static_cast<std::size_t>(d_.epilogue.pack.sinks[k].output)];
-      c_.add(c_.qword[args + at(offsetof(RollingArgs, out)) + 8 * static_cast<int>(k)], s_.rows * static_cast<int>(ref.strides[2]));
+      c_.add(c_.qword[args + at(offsetof(SlidingWindowArgs, out)) + 8 * static_cast<int>(k)],
+             s_.rows * static_cast<int>(ref.strides[2]));
     }
-    c_.dec(c_.qword[args + at(offsetof(RollingArgs, steps))]);
+    c_.dec(c_.qword[args + at(offsetof(SlidingWindowArgs, steps))]);
   }
 
   /// f(0), f(1) ... f(count - 1), where f(i) and f(i + period) are the same code.
@@ -500,9 +502,9 @@ class Rolling {
 
   Code& c_;
   ConstantPool& pool_;
-  const RollingPlan& d_;
+  const SlidingWindowPlan& d_;
   const region::Stage& stage_;
-  RollingShape s_;
+  SlidingWindowShape s_;
   bool whole_;
   bool joined_;  ///< 16 or 32 channels: rows side by side in one register
   Form form_;
@@ -513,11 +515,11 @@ class Rolling {
 
 }  // namespace
 
-std::size_t emit_rolling(Code& c, ConstantPool& pool, const RollingPlan& plan, const region::Stage& stage,
-                         const RollingShape& shape) {
+std::size_t emit_sliding_window(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
+                                const SlidingWindowShape& shape) {
   c.align(64);
   const std::size_t start = c.getSize();
-  Rolling(c, pool, plan, stage, shape).emit();
+  SlidingWindow(c, pool, plan, stage, shape).emit();
   return start;
 }
 

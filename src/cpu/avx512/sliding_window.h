@@ -24,13 +24,13 @@
 
 namespace octavo::cpu::avx512 {
 
-struct RollingPlan {
+struct SlidingWindowPlan {
   ConvShape shape;
   Epilogue epilogue;
   Requant requant;
   std::int32_t zero = 0;
-  std::int64_t rows = 1;  ///< output rows computed together: 2 at stride 1
-  std::int64_t band = 1;  ///< output rows that are computed for one block, then for the next
+  std::int64_t rows = 1;      ///< output rows computed together: 2 at stride 1
+  std::int64_t row_tile = 1;  ///< output rows that are computed for one block, then for the next
   RowTasks tasks;
   std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
   std::int64_t weight_bytes = 0, init_count = 0;
@@ -44,18 +44,18 @@ struct RollingPlan {
     return b.channels == 64 ? 16 * (i / 4) + 4 * v + i % 4 : 16 * v + i;
   }
 };
-inline constexpr int kRollingSinks = 3;
+inline constexpr int kSlidingWindowSinks = 3;
 
-[[nodiscard]] std::string plan_rolling(const region::Region& region, const region::Plan& plan, const Target& target,
-                                       RollingPlan& out);
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_rolling(const region::Region& region, const region::Plan& plan,
-                                                           const RollingPlan& r);
-[[nodiscard]] std::vector<std::int64_t> packed_bytes(const RollingPlan& r);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_rolling(const region::Region& region, RollingPlan r,
-                                                                       std::span<const std::byte* const> packed);
+[[nodiscard]] std::string plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
+                                              SlidingWindowPlan& out);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                                  const SlidingWindowPlan& r);
+[[nodiscard]] std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& r);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_sliding_window(const region::Region& region, SlidingWindowPlan r,
+                                                                              std::span<const std::byte* const> packed);
 
 /// One block over `steps` times `rows` output rows from y on. The function changes row, y, out and steps.
-struct RollingArgs {
+struct SlidingWindowArgs {
   const std::byte* row = nullptr;      ///< column 0 of the first input row, which may be above the tensor: then it is not read
   std::int64_t row_bytes = 0;          ///< between input rows
   std::int64_t step_bytes = 0;         ///< between the first input rows of steps
@@ -64,17 +64,17 @@ struct RollingArgs {
   const std::byte* padding = nullptr;  ///< 64 zero points
   const std::byte* weights = nullptr;
   const float* values = nullptr;  ///< packed constant 1 at the block's init
-  std::array<std::byte*, kRollingSinks> out{};
+  std::array<std::byte*, kSlidingWindowSinks> out{};
 };
-using RollingFn = void (*)(RollingArgs*);
+using SlidingWindowFn = void (*)(SlidingWindowArgs*);
 
 /// rolling_code.cc
-struct RollingShape {
+struct SlidingWindowShape {
   int vectors = 4, tail = 16, rows = 1;
   bool line = true;
-  auto operator<=>(const RollingShape&) const = default;
+  auto operator<=>(const SlidingWindowShape&) const = default;
 };
-std::size_t emit_rolling(Code& code, ConstantPool& pool, const RollingPlan& plan, const region::Stage& stage,
-                         const RollingShape& shape);
+std::size_t emit_sliding_window(Code& code, ConstantPool& pool, const SlidingWindowPlan& plan, const region::Stage& stage,
+                                const SlidingWindowShape& shape);
 
 }  // namespace octavo::cpu::avx512

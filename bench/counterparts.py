@@ -1,6 +1,6 @@
-"""Explicit models and their implicit twins: making both, building them, and timing them against each other.
+"""Explicit models and their implicit counterparts: making both, building them, and timing them against each other.
 
-The implicit twin of a Q/DQ model is its float model with a TensorRT calibration table that holds the scale of every tensor which the
+The implicit counterpart of a Q/DQ model is its float model with a TensorRT calibration table that holds the scale of every tensor which the
 model quantizes. Scales are written as bits, so both say the same.
 """
 import json
