@@ -17,8 +17,8 @@ COUNTED = ("float", "bfloat16")  # forms that are no 8-bit model
 
 TEXT = """# Times beside ONNX Runtime and OpenVINO
 
-Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file and the
-same cores{priority}; figures are medians over rounds of each process's median ({rounds}). The networks have the shapes of the real ones and
+Written by `bench/peers.py --write`. {machine}. Every measurement is a process of its own; the engines take turns on the same file, the
+same inputs and the same cores{priority}; figures are medians over rounds of each process's median ({rounds}). The networks have the shapes of the real ones and
 seeded weights; `residual`, `outputs`, `everywhere` and `inputs` are placements of Q/DQ pairs, int8 symmetric activations and weights per
 output channel; `uint8` is the model that suits the peers, asymmetric uint8 activations; `float` is the unquantized one.
 
@@ -30,7 +30,8 @@ the peak where that is less (of "tuned" for MobileNetV2).
 AGREE = """
 ## Outputs
 
-rms(outputs − reference) / rms(reference), the reference being ONNX Runtime without optimizations, one seeded input. No two engines round the same
+rms(outputs − reference) / rms(reference), the reference being ONNX Runtime without optimizations; every engine reads the same file of inputs, the one that it
+is timed on. No two engines round the same
 way between layers: a value that lies on a tie falls to either side, and behind a few such values every sum differs a little. So the measure
 of agreement is what the other engines' optimizations change: an engine agrees where its difference is at most 1.25 times the largest of the
 others' (or 2e-5). Infinities and NaN must stand in the same places as in the reference; where the reference is all zeros, so must the outputs be.
@@ -201,14 +202,14 @@ def scaling_text(f):
 def agree_text(results):
     rows = []
     for key, found in results["agree"].items():
-        net, form = key.split(" ")
+        net, form, config = key.split(" ")
         verdicts = agreeing(found)
         cells = [f"{found[e]:.1e}" if e in found else "–" for e in NAMES]
         wrong = [NAMES[e] for e in NAMES if verdicts.get(e) is False]
         unjudged = [NAMES[e] for e in NAMES if e in verdicts and verdicts[e] is None]
         said = [*(["**no**: " + ", ".join(wrong)] if wrong else []), *(["not judged: " + ", ".join(unjudged)] if unjudged else [])]
-        rows.append([TITLES.get(net, net), form, *cells, "; ".join(said) or "yes"])
-    return AGREE + table(["network", "form", *NAMES.values(), "agrees"], rows) + "\n" if rows else ""
+        rows.append([TITLES.get(net, net), form, config, *cells, "; ".join(said) or "yes"])
+    return AGREE + table(["network", "form", "threads x batch", *NAMES.values(), "agrees"], rows) + "\n" if rows else ""
 
 
 def start_text(results):

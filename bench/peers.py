@@ -2,9 +2,9 @@
 
 The networks have the shapes of the real ones and seeded weights; each is written as symmetric int8 Q/DQ models in several placements, as the
 uint8 model that suits the peers, and in float (for OpenVINO in bfloat16 too). Every measurement is a process of its own; the engines take
-turns, round after round, on the same file with the same cores; figures are medians over rounds. Engines of Octavo are built first, at the
-default effort. `--real`: the trained models of the test data instead, as they are and quantized, beside our own float. Results are kept in
---json; a run that is repeated adds its rounds.
+turns, round after round, on the same file and the same inputs with the same cores; figures are medians over rounds. The outputs of every
+engine in every configuration are judged too. Engines of Octavo are built first, at the default effort. `--real`: the trained models of the test
+data instead, as they are and quantized, beside our own float. Results are kept in --json; a run that is repeated adds its rounds.
 
 usage: peers.py [--nets A,B] [--configs 1x1,2x1,1x8,2x8] [--rounds N] [--steady X] [--real] [--write] [--json FILE]      configs: THREADSxBATCH
        peers.py --prepare DIR [--wheels DIR]      one folder for a machine without network; says which wheels it needs
@@ -122,48 +122,51 @@ def feeds_of(args, case, batch):
     return kept_feeds(args, case, batch, lambda: peer.inputs_of(case.path, batch, case.shapes))
 
 
-def measure(args, case, engine, threads, batch):
-    """One process of one engine."""
-    words = [*prefix(args, threads)]
+def process_of(args, case, engine, threads, batch, seconds, outputs=None):
+    """The command of one process of one engine: every engine reads the same file of inputs. `outputs`: the file to write its outputs to, which
+    `octavo bench` does not do: there it is `octavo run` on the same engine and inputs."""
+    feeds, words = feeds_of(args, case, batch), prefix(args, threads)
     if engine == "octavo":
-        return call([*words, args.octavo, "bench", engine_of(args, case, threads, batch), "--json", "--threads", threads, "--seconds", args.seconds])
-    words += [sys.executable, pathlib.Path(peer.__file__), engine, case.path, "-t", threads, "-s", args.seconds, "--inputs", feeds_of(args, case, batch)]
-    return call(words + (["--precision", FLOATS[case.form][0]] if case.form in FLOATS else []))
+        own = [*words, args.octavo, "run" if outputs else "bench", engine_of(args, case, threads, batch), "--threads", threads, "--input", feeds]
+        return own + (["--output", outputs] if outputs else ["--json", "--seconds", seconds])
+    words += [sys.executable, pathlib.Path(peer.__file__), engine, case.path, "-t", threads, "-s", seconds, "--inputs", feeds]
+    words += ["--precision", FLOATS[case.form][0]] if case.form in FLOATS else []
+    return words + (["--outputs", outputs] if outputs else [])
 
 
-def agree(args, case):
-    """{engine: peer_report.difference of its outputs}, the reference being ONNX Runtime without optimizations."""
+def measure(args, case, engine, threads, batch):
+    """What one process of one engine measured."""
+    return call(process_of(args, case, engine, threads, batch, args.seconds))
+
+
+def agree(args, case, threads, batch):
+    """{engine: peer_report.difference of its outputs}, the reference being ONNX Runtime without optimizations on the same inputs."""
     import numpy as np
 
-    folder = args.models / "engines"
-    feeds, files = feeds_of(args, case, 1), {}
-
     def outputs(name, command):
-        files[name] = folder / f"{name}.npz"
-        counterparts.run(command + [files[name]])
-        return {k: v.astype(np.float64) for k, v in np.load(files[name]).items()}
+        counterparts.run(command)
+        return {k: v.astype(np.float64) for k, v in np.load(folder / f"{name}.npz").items()}
 
-    script = [sys.executable, pathlib.Path(peer.__file__)]
-    tail = [case.path, "-s", 0, "--inputs", feeds]
-    plain = outputs("plain", [*script, "ort", *tail, "--plain", "--outputs"])
-    found = {"octavo": outputs("octavo", [args.octavo, "run", engine_of(args, case, 1, 1), "--input", feeds, "--output"])}
-    for engine in args.peers:
-        if engine == "octavo":
-            continue
+    folder = args.models / "engines"
+    feeds = feeds_of(args, case, batch)
+    plain = outputs("plain", [sys.executable, pathlib.Path(peer.__file__), "ort", case.path, "-s", 0, "--inputs", feeds, "--plain", "--outputs",
+                              folder / "plain.npz"])
+    found = {}
+    for engine in engines_for(args, case):
         try:
-            found[engine] = outputs(engine, [*script, engine, *tail, "--outputs"])
+            found[engine] = outputs(engine, process_of(args, case, engine, threads, batch, 0, folder / f"{engine}.npz"))
         except RuntimeError as error:
             print(f"{case.path}: {engine} cannot run it: {last_line(error)}", file=sys.stderr)
-
-    return {engine: peer_report.difference(ours, plain) for engine, ours in found.items()}
+    return {engine: peer_report.difference(own, plain) for engine, own in found.items()}
 
 
 def start_of(args, case):
     """From the ONNX file to the first result, a core each: building with an empty and a full timing cache, loading, memory."""
     words, cache = prefix(args, 1), args.models / "engines" / f"{case.path.stem}.start.txt"
     cache.unlink(missing_ok=True)
-    build = [args.octavo, "bench", case.path, "--json", "--seconds", 0.01, "--threads", 1, "--timing-cache", cache, *shapes_text(case, 1)]
-    loads = [call([*words, args.octavo, "bench", engine_of(args, case, 1, 1), "--json", "--seconds", 0.01]) for _ in range(5)]
+    tail = ["--json", "--seconds", 0.01, "--input", feeds_of(args, case, 1)]
+    build = [args.octavo, "bench", case.path, "--threads", 1, "--timing-cache", cache, *shapes_text(case, 1), *tail]
+    loads = [call([*words, args.octavo, "bench", engine_of(args, case, 1, 1), *tail]) for _ in range(5)]
     load = {k: statistics.median(r[k] for r in loads) for k in ("load_ms", "first_ms", "memory_kb")}
     two = ["taskset", "-c", ",".join(map(str, args.cpus[-2:]))] if shutil.which("taskset") else []
     found = {"empty": call([*two, *build]), "full": call([*words, *build]), "load": load}
@@ -183,6 +186,13 @@ def engines_for(args, case):
     return [p for p in args.peers if p in FLOATS.get(case.form, ("", PEERS))[1]]
 
 
+def measured(args, case, threads, batch):
+    """Whether a case is measured in a configuration: all of them on one thread with one image, the chief ones in the others."""
+    if (threads, batch) == (1, 1):
+        return True
+    return batch == 1 if args.real else case.form in (CHIEF[case.net], "uint8")
+
+
 def save(args, results):
     part = args.json.with_suffix(".part")
     part.write_text(json.dumps(results, indent=1), encoding="utf-8")
@@ -194,14 +204,9 @@ def run(args, cases, results):
     import onnx
 
     say = sys.stderr
-    fresh = results.get("of") == args.digest
+    if results.get("of") != args.digest:
+        results["agree"] = {}  # outputs of another build
     for case in cases:
-        name = f"{case.net} {case.form}"
-        if case.form not in FLOATS and not (fresh and name in results["agree"]):
-            try:
-                results["agree"][name] = agree(args, case)
-            except RuntimeError as error:
-                print(f"{case.path}: {last_line(error)}", file=say)
         if case.net not in results["work"]:
             try:
                 results["work"][case.net] = [list(k) for k in roofline.kernels_of(onnx.load(case.path), given=case.shapes)]
@@ -213,17 +218,21 @@ def run(args, cases, results):
             if args.layer_bench.exists():
                 results["peaks"].setdefault(str(threads), []).append(peak_of(args, threads))
             for case in cases:
-                other = (threads, batch) != (1, 1)
-                if other and (args.real and batch > 1 or not args.real and case.form not in (CHIEF[case.net], "uint8")):
+                if not measured(args, case, threads, batch):
                     continue
-                times = results["times"].setdefault(f"{case.net} {case.form} {threads}x{batch}", {})
+                name = f"{case.net} {case.form} {threads}x{batch}"
+                if name not in results["agree"]:
+                    try:
+                        results["agree"][name] = agree(args, case, threads, batch)
+                    except RuntimeError as error:
+                        print(f"{case.path}: ONNX Runtime without optimizations, the reference: {last_line(error)}", file=say)
+                times = results["times"].setdefault(name, {})
                 for engine in engines_for(args, case):
                     try:
                         times.setdefault(engine, []).append(measure(args, case, engine, threads, batch)["median_ms"])
                     except RuntimeError as error:
                         print(f"{case.path}: {engine}: {last_line(error)}", file=say)
-                print(f"round {round_ + 1}: {case.net} {case.form} {threads}x{batch}: "
-                      + ", ".join(f"{e} {v[-1]:.3f}" for e, v in times.items() if v), file=say, flush=True)
+                print(f"round {round_ + 1}: {name}: " + ", ".join(f"{e} {v[-1]:.3f}" for e, v in times.items() if v), file=say, flush=True)
                 save(args, results)
 
 

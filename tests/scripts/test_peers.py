@@ -1,4 +1,8 @@
-"""The arithmetic of bench/peers.py and bench/layers.py: work of operators, verdicts of the report, layers read from keys, the picture."""
+"""The arithmetic of bench/peers.py and bench/layers.py: work of operators, verdicts of the report, layers read from keys, the picture; and that
+every engine is timed and judged on one file of inputs."""
+import argparse
+import importlib.util
+import os
 import pathlib
 import sys
 import xml.etree.ElementTree as xml
@@ -6,11 +10,17 @@ import xml.etree.ElementTree as xml
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+np = pytest.importorskip("numpy")
 onnx = pytest.importorskip("onnx")
 import chart  # noqa: E402
 import layers  # noqa: E402
 import peer_report  # noqa: E402
+import peers  # noqa: E402
 import roofline  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")).resolve() / "bin/octavo"
+MODULES = {"ort": "onnxruntime", "openvino": "openvino"}
 
 
 def network():
@@ -49,7 +59,7 @@ def results(ours, best_form=2.0):
     return {"machine": "a processor", "peaks": {"1": [100.0, 90.0, 80.0]}, "work": {"resnet50": [["k", "Conv", 90_000_000, 10, False]]},
             "times": {"resnet50 residual 1x1": {"octavo": [ours, ours, 50.0], "ort": [9.0], "openvino": [3.0, 2.3, 2.2]},
                       "resnet50 uint8 1x1": {"octavo": [2.2], "openvino": [best_form]}},
-            "agree": {"resnet50 residual": {"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, "resnet50 uint8": {"octavo": 0.05, "openvino": 0.039}},
+            "agree": {"resnet50 residual 1x1": {"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, "resnet50 uint8 1x1": {"octavo": 0.05, "openvino": 0.039}},
             "start": {}}
 
 
@@ -79,7 +89,6 @@ def test_every_engine_is_judged(found, disagree):
 
 
 def test_differences_see_zeros_and_what_is_not_finite():
-    np = pytest.importorskip("numpy")
     nan, inf, one = np.array([1.0, np.nan]), np.array([1.0, np.inf]), np.array([3.0, 4.0])
     assert peer_report.difference({"y": one * 1.01}, {"y": one}) == pytest.approx(0.01)
     assert peer_report.difference({"y": nan}, {"y": nan}) == 0 and peer_report.difference({"y": inf}, {"y": inf}) == 0
@@ -110,3 +119,42 @@ def test_steady_leaves_out_rounds_for_all_engines():
     plain = peer_report.Found(results)
     assert plain.ms["resnet50", "residual", 1, 1] == {"octavo": 5.2, "openvino": 7.2} and plain.left_out == 0
     assert peer_report.steady_rounds({"octavo": [5.0, 5.1], "ort": [9.0]}, 1.5) == [0, 1]  # an engine that failed once
+
+
+def measuring(folder, engines):
+    """What peers.py's own command line would have made."""
+    return argparse.Namespace(models=folder, json=folder / "peers.json", octavo=str(OCTAVO), digest="build", cpus=sorted(os.sched_getaffinity(0)),
+                              realtime=False, peers=engines, seconds=0.01, rounds=1, configs=[(1, 1)], layer_bench=folder / "none", real=False)
+
+
+@pytest.mark.parametrize("outputs", [None, "outputs.npz"])
+def test_every_engine_reads_the_same_inputs(tmp_path, monkeypatch, outputs):
+    onnx.save(network(), tmp_path / "net.onnx")
+    monkeypatch.setattr(peers, "engine_of", lambda args, case, threads, batch: f"net.t{threads}.b{batch}.octavo")
+    args, case = measuring(tmp_path, list(peers.PEERS)), peers.Case("resnet50", "float", tmp_path / "net.onnx", {})
+    for threads, batch in ((1, 1), (1, 8)):
+        read = []
+        for engine in peers.PEERS:
+            command = list(map(str, peers.process_of(args, case, engine, threads, batch, 1, outputs)))
+            read.append(command[command.index("--input" if engine == "octavo" else "--inputs") + 1])
+        assert len(set(read)) == 1 and (np.load(read[0])["x"].shape == (batch, 3, 16, 16))
+
+
+@pytest.mark.skipif(not OCTAVO.exists(), reason="the command is not built")
+def test_a_round_measures_and_judges_every_engine(tmp_path, monkeypatch):
+    engines = ["octavo", *(e for e, module in MODULES.items() if importlib.util.find_spec(module))]
+    if len(engines) < 2:
+        pytest.skip("no other engine is installed")
+    monkeypatch.setitem(peers.CHIEF, "digits", "residual")
+    args = measuring(tmp_path, engines)
+    case, found = peers.Case("digits", "residual", ROOT / "examples/digits/digits_qdq.onnx", {}), {"agree": {}, "times": {}, "work": {}, "peaks": {}}
+    peers.run(args, [case], found)
+    assert set(found["agree"]["digits residual 1x1"]) == set(found["times"]["digits residual 1x1"]) == set(engines)
+    # The reference adds in float32 what engines add in integers, so a rare value falls to the other side of a tie; wrong inputs give 1 or more.
+    assert all(v < 0.2 for v in found["agree"]["digits residual 1x1"].values()), found["agree"]
+    peers.feeds_of(args, case, 1).unlink()
+    other = peers.kept_feeds(args, case, 1, lambda: {"image": np.full((1, 1, 16, 16), 0.5, "float32")})
+    real = peers.process_of
+    monkeypatch.setattr(peers, "process_of", lambda *a: [w if w != other else tmp_path / "noise.npz" for w in real(*a)])
+    np.savez(tmp_path / "noise.npz", image=peers.peer.inputs_of(case.path, 1)["image"])
+    assert all(v > 0.2 for v in peers.agree(args, case, 1, 1).values())  # engines that read another file than the reference
