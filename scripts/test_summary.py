@@ -21,6 +21,8 @@ def outcome(case):
     for i, line in enumerate(lines):  # GoogleTest: "file.cc:12: Skipped", the reason on the next line
         if line.endswith(": Skipped") and i + 1 < len(lines):
             return "skipped", lines[i + 1]
+        if line.startswith("skipped: "):  # a script that ended with SKIP_RETURN_CODE
+            return "skipped", line.removeprefix("skipped: ")
     return "skipped", (skipped.get("message", "") if skipped is not None else "not run")
 
 

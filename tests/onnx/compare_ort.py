@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Imported graphs in the reference evaluator against ONNX Runtime with its optimizations off.
 
-  compare_ort.py --tool build/tests/onnx/octavo_ref [--work DIR] [--only REGEX] [--models] [--list]
+  compare_ort.py --tool build/tests/onnx/octavo_ref [--work DIR] [--only REGEX] [--real] [--slow] [--list]
 
 (a) single-operator models over attributes and opsets (op_cases.py); (b) real models of the test data folder (OCTAVO_TEST_DATA, or
-../shared beside the repository). Models of either kind that neither side should differ on are compared element by element; models with
-int8 inside by the spread that ONNX Runtime itself shows between optimizations off and on. Exit code 77: ONNX Runtime is not installed.
+../shared beside the repository), with --real. Float models are compared output by output; quantized models region by region, each on the
+inputs that ONNX Runtime found (tests/support/by_region.py): quantized values must be equal except at rounding ties. Exit code 77: ONNX Runtime is
+not installed or, with --real, there is no test data.
 """
 import argparse
 import lzma
@@ -25,17 +26,18 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "support")]
+import by_region  # noqa: E402
 import op_cases  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SLOW = {"resnet56_cifar10_fp32", "retina_lp_mnet025", "nanodet_m_416", "yolox_nano_416", "ppocrv3_det_op14"}  # only with --models
+SLOW = {"resnet56_cifar10_fp32", "retina_lp_mnet025", "nanodet_m_416", "yolox_nano_416", "ppocrv3_det_op14"}  # only with --slow
 # Products of u8 and s8 with extreme values: on x86-64 without VNNI, ONNX Runtime adds two of them in 16 bits, which saturates. (Its exact mode is
 # a graph optimization, and optimizations are off here.) Compared on processors with VNNI.
 ORT_SATURATES = {"quant/qlinear_conv_uint8_False", "quant/qlinear_conv_uint8_True", "quant/qlinear_matmul_uint8", "quant/qgemm_uint8_0_True",
                  "quant/qgemm_uint8_0_False", "quant/qgemm_uint8_1_True", "quant/matmul_integer_uint8", "quant/dynamic_quantized_matmul",
                  "microsoft/MatMulIntegerToFloat", "microsoft/DynamicQuantizeMatMul", "microsoft/DynamicQuantizeLSTM_forward",
-                 "microsoft/DynamicQuantizeLSTM_reverse", "microsoft/DynamicQuantizeLSTM_bidirectional", "models/tinycnn_cifar_qoperator"}
+                 "microsoft/DynamicQuantizeLSTM_reverse", "microsoft/DynamicQuantizeLSTM_bidirectional"}
 ORT_REFUSES = {"conv/conv5", "conv/conv5_bias", "norm/lrn_even"}  # SAME_LOWER with dilations; LRN of even size
 UNSUPPORTED = {"faststyle_candy": ["ImageScaler", "Crop", "Affine"]}  # what the answer must name
 
@@ -78,9 +80,9 @@ def difference(ours, theirs, rel, steps, floor=1e-6):
 
 
 class Job:
-    def __init__(self, name, path, feeds, rel, steps, spread=False, real=False, peer=True, prefix=False):
-        self.name, self.path, self.feeds, self.rel, self.steps, self.spread, self.real = name, path, feeds, rel, steps, spread, real
-        self.peer, self.prefix = peer, prefix
+    def __init__(self, name, path, feeds, rel, steps, peer=True, prefix=False, split=None, theirs=None):
+        self.name, self.path, self.feeds, self.rel, self.steps, self.peer, self.prefix = name, path, feeds, rel, steps, peer, prefix
+        self.split, self.theirs = split, theirs  # a quantized model: by_region's, and what ONNX Runtime computes from the inputs
 
 
 def real_models(folder, everything, work):
@@ -106,8 +108,19 @@ def real_models(folder, everything, work):
             feeds[value.name] = (np.abs(smooth) * scale / 3 if scale > 1 else smooth).astype(kind)
         quantized = any("Quantize" in n.op_type or n.op_type.startswith("QLinear") for n in model.graph.node)
         half = any(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
-        jobs.append(Job(f"models/{path.stem}", path, feeds, 2e-2 if half else 1e-4, 0, spread=quantized, real=True))
+        jobs.append(quantized_job(path, model, feeds, work) if quantized else Job(f"models/{path.stem}", path, feeds, 1e-3 if half else 2e-5, 0))
     return jobs
+
+
+def quantized_job(path, model, feeds, work):
+    """A job on the model's regions (by_region.py), each with the inputs that ONNX Runtime found for it."""
+    split = by_region.split(model)
+    peer = session(split.whole.SerializeToString())
+    theirs = dict(zip((o.name for o in peer.get_outputs()), peer.run(None, feeds)))
+    given = by_region.given(split, theirs)
+    parts = work / f"{path.stem}_parts.onnx"
+    onnx.save(split.parts, parts)
+    return Job(f"models/{path.stem}", parts, feeds | given, 0, 0, split=split, theirs=theirs)
 
 
 def evaluate_twice(tool, batch, work, jobs, failures):
@@ -146,7 +159,8 @@ def main():
     parser.add_argument("--tool", required=True)
     parser.add_argument("--work", default="/tmp/octavo_compare_ort")
     parser.add_argument("--only", default="")
-    parser.add_argument("--models", action="store_true", help="the slow real models too")
+    parser.add_argument("--real", action="store_true", help="the real models of the test data instead of single operators")
+    parser.add_argument("--slow", action="store_true", help="with --real: the slow ones too")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     work = pathlib.Path(args.work)
@@ -154,15 +168,17 @@ def main():
     started = time.time()
 
     jobs, refused_by_ort = [], []
-    for case in op_cases.all_cases():
+    data = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
+    if args.real and not (data / "models").is_dir():
+        print(f"skipped: OCTAVO_TEST_DATA: no {data / 'models'}")
+        return 77
+    for case in [] if args.real else op_cases.all_cases():
         if re.search(args.only, case.name):
             path = work / (re.sub(r"[^A-Za-z0-9_.-]", "_", case.name) + ".onnx")
             path.write_bytes(case.model.SerializeToString())
             jobs.append(Job(case.name, path, case.feeds, case.rel, case.steps, peer=case.peer, prefix=case.prefix))
-    data = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT.parent / "shared"))
-    have_data = (data / "models").is_dir()
-    if have_data:
-        jobs += [j for j in real_models(data, args.models, work) if re.search(args.only, j.name)]
+    if args.real:
+        jobs += [j for j in real_models(data, args.slow, work) if re.search(args.only, j.name)]
     if args.list:
         print("\n".join(j.name for j in jobs))
         return 0
@@ -190,31 +206,30 @@ def main():
             if not result.startswith("ok"):
                 failures.append((job.name, result))
             continue
+        if not result.startswith("ok"):
+            failures.append((job.name, result))
+            continue
+        if job.split:
+            outputs = [o.name for o in job.split.parts.graph.output]
+            ours = {name: np.load(work / "plain" / f"out{i}_{k}.npy") for k, name in enumerate(outputs)}
+            problems, ties, count = by_region.differences(job.split, job.feeds, job.theirs, ours)
+            failures += [(job.name, problem) for problem in problems]
+            print(f"{job.name}: {len(job.split.rounded)} regions, {ties} of {count} quantized values differ, at rounding ties")
+            continue
         try:
             theirs = session(str(job.path)).run(None, job.feeds)
         except Exception as problem:
             (refused_by_ort if job.name in ORT_REFUSES else failures).append((job.name, "ONNX Runtime: " + str(problem).splitlines()[0]))
             continue
-        if not result.startswith("ok"):
-            failures.append((job.name, result))
-            continue
-        spreads = [0.0] * len(theirs)
-        if job.spread:
-            other = session(str(job.path), optimize=True).run(None, job.feeds)
-            spreads = [float(np.abs(a.astype(np.float64) - b).max()) for a, b in zip(theirs, other)]
         for k, expected in enumerate(theirs):
             ours = np.load(work / "plain" / f"out{i}_{k}.npy")
             expected = np.asarray(expected)
             if job.prefix and len(ours) >= len(expected):
                 ours = ours[:len(expected)]
-            rel = job.rel
-            if job.spread:  # a code more or less on the way: what ONNX Runtime shows itself, at least two steps of an 8-bit result
-                rel = max(2 / 128, 1.5 * spreads[k] / max(float(np.abs(expected).max()), 1e-6))
-            if job.real:
+            if args.real:
                 gap = np.abs(ours.astype(np.float64) - expected).max() if ours.shape == expected.shape else np.nan
-                print(f"{job.name} output {k}: largest difference {gap:.3g} of {np.abs(expected).max():.3g}"
-                      + (f", ONNX Runtime's own spread {spreads[k]:.3g}" if job.spread else ""))
-            problem = difference(ours, expected, rel, job.steps, 1e-3 if job.real else 1e-6)
+                print(f"{job.name} output {k}: largest difference {gap:.3g} of {np.abs(expected).max():.3g}")
+            problem = difference(ours, expected, job.rel, job.steps, 1e-3 if args.real else 1e-6)
             if problem and job.name in ORT_SATURATES and not has_vnni():
                 refused_by_ort.append((job.name, "ONNX Runtime's 16-bit sums saturate on this processor"))
                 break
@@ -222,12 +237,12 @@ def main():
                 failures.append((job.name, f"output {k}: {problem}"))
                 break
     for name, problem in failures:
-        print(f"FAILED {name}: {problem}\n  repeat: {sys.argv[0]} --tool {args.tool} --only '^{re.escape(name)}$'")
+        print(f"FAILED {name}: {problem}\n  repeat: {sys.argv[0]} --tool {args.tool}{' --real' if args.real else ''} --only '^{re.escape(name)}$'")
     for name, problem in refused_by_ort:
         print(f"not compared {name}: {problem}")
     compared = len(jobs) - len(refused_by_ort)
     print(f"{compared} models compared, {len(failures)} failed, {len(refused_by_ort)} that ONNX Runtime itself refuses or saturates, "
-          f"real models {'included' if have_data else 'SKIPPED (no test data)'}, {time.time() - started:.0f} s")
+          f"{time.time() - started:.0f} s")
     return 1 if failures else 0
 
 
