@@ -170,6 +170,15 @@ def test_summary_fails_when_data_is_there_but_tests_skip(tmp_path):
     assert code == 1 and lines[-1] == "3 passed, 1 failed, 0 skipped"
 
 
+def test_summary_reads_why_a_script_was_skipped(tmp_path):
+    """A script that ends with SKIP_RETURN_CODE says why in a line "skipped: ..."; for want of data it counts as failed as well."""
+    case = '<testcase name="s" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: {}\n</system-out></testcase>'
+    code, lines = summary(tmp_path / "a", more=case.format("onnx is missing"))
+    assert code == 0 and "skipped 1: onnx is missing" in lines
+    code, lines = summary(tmp_path / "b", more=case.format("OCTAVO_TEST_DATA: no models"))
+    assert code == 1 and lines[-1] == "3 passed, 1 failed, 1 skipped"
+
+
 def test_summary_accepts_skips_without_data(tmp_path):
     code, lines = summary(tmp_path, reason="OCTAVO_TEST_DATA is not there", models=False)
     assert code == 0 and lines[-1] == "3 passed, 0 failed, 1 skipped"
