@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "api/pipeline.h"
+#include "api/ranges.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/model.h"
@@ -16,7 +17,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
-  std::string apply;
+  std::string apply, ranges;
   int errors = 0, most = 20;
 };
 
@@ -28,12 +29,13 @@ std::string change(const plan::Advice& a) {
   switch (a.kind) {
     case Kind::share: return fmt::format("put the pair on \"{}\" ({}) before {} too", a.tensor, pair, nodes);
     case Kind::move: return fmt::format("move the pair on \"{}\" ({}) behind \"{}\", before {}", a.tensor, pair, a.behind, nodes);
-    case Kind::add: return fmt::format("add the pair on \"{}\" ({})", a.tensor, nodes);
+    case Kind::add: return fmt::format("add a pair on {} before {}", a.tensor.empty() ? "the data" : '"' + a.tensor + '"', nodes);
     default: return fmt::format("drop the pair on \"{}\" ({})", a.tensor, nodes);
   }
 }
 
 void edit(const plan::Advice& a, onnx::PairEdits& edits) {
+  if (a.kind == Kind::add) edits.add.push_back({a.tensor, *a.scale, a.onnx_nodes});
   if (a.kind == Kind::drop) edits.drop.insert(edits.drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
   if (a.kind == Kind::share) edits.share.push_back({a.pair, a.onnx_nodes});
   if (a.kind == Kind::move) edits.move.push_back({a.pair, a.behind});
@@ -44,6 +46,10 @@ Result<int> advise(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.device = "cpu";
+  api::PipelineOptions with_ranges = build;
+  if (!o.ranges.empty()) {
+    OCTAVO_TRY(with_ranges.plan.ranges, api::read_ranges(o.ranges));
+  }
   OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
@@ -51,7 +57,8 @@ Result<int> advise(const Options& o) {
   const TaskScope task(progress->watcher(o.model.path));
   OCTAVO_CHECK(measuring.begin(build, providers, options));
   progress->step("try every pair");
-  OCTAVO_TRY(const auto result, plan::advise(model.graph, providers, options, o.errors));
+  OCTAVO_TRY(const auto result,
+             plan::advise(model.graph, providers, options, o.errors, api::planner_options(with_ranges, model).ranges));
   OCTAVO_CHECK(measuring.keep(build));
   progress.reset();
 
@@ -66,6 +73,8 @@ Result<int> advise(const Options& o) {
     const std::string what = change(a);
     fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds,
                report::sentences(a.why));
+    if (a.kind == Kind::add && !a.scale && !a.tensor.empty())
+      fmt::print("  to add it, give a range for \"{}\" with --ranges; octavo quantize finds ranges\n", a.tensor);
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
@@ -73,19 +82,22 @@ Result<int> advise(const Options& o) {
     fmt::print("the whole plan with all of these changes that help one another or do not touch: {:.4g} us\n",
                result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
-  if (edits.drop.empty() && edits.share.empty() && edits.move.empty())
+  if (edits.add.empty() && edits.drop.empty() && edits.share.empty() && edits.move.empty()) {
     return fail(
         ErrorKind::usage,
-        fmt::format("--apply {}: there is no pair to drop, to move or to share; added pairs need ranges, which calibration gives",
+        fmt::format("--apply {}: there is no pair to drop, to move or to share, and none to add whose tensor has a range\n"
+                    "  ranges: octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json",
                     o.apply));
+  }
   OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
   std::vector<std::string> changes;
   const auto count = [&](int n, const char* what) {
     if (n > 0) changes.push_back(fmt::format("{} {} {}", n, n == 1 ? "pair" : "pairs", what));
   };
-  count(static_cast<int>(done.dropped), "dropped");
-  count(static_cast<int>(done.moved), "moved");
-  count(static_cast<int>(done.shared), "put before further readers");
+  count(done.added, "added");
+  count(done.dropped, "dropped");
+  count(done.moved, "moved");
+  count(done.shared, "put before further readers");
   fmt::print("{}: {}\n", o.apply, changes.empty() ? "no pair was changed" : fmt::format("{}", fmt::join(changes, ", ")));
   for (const std::string& tensor : done.not_found)
     fmt::print("  the file has no \"{}\" to put a pair on or a reader of it by that name; do that by hand\n", tensor);
@@ -98,7 +110,12 @@ Command add_advise(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
-                 "Write the model without the pairs that are to be dropped, and with those that are to be moved or shared")
+                 "Write the model without the pairs that are to be dropped, and with those that are to be added, moved or shared")
+      ->type_name("FILE");
+  app.add_option(
+         "--ranges", o->ranges,
+         "Ranges of tensors, for the scales of pairs to add: a TensorRT calibration table or JSON {tensor: amax}, as octavo "
+         "quantize writes them")
       ->type_name("FILE");
   app.add_option("--errors", o->errors, "For so many of the best: how much the change does to the outputs (slow)")
       ->check(CLI::Range(0, 1000));

@@ -1,4 +1,5 @@
-"""octavo advise: a pair that costs time is named, dropping it is priced, and --apply writes a model without it."""
+"""octavo advise: a pair that costs time is named, dropping it is priced, and --apply writes a model without it; a pair that is missing likewise."""
+import json
 import os
 import pathlib
 import re
@@ -146,3 +147,70 @@ def test_moves_a_pair_behind_the_activation(tmp_path):
     assert ": 1 pair moved\n" in text and "outputs change by at most" in text
     assert plan_of(faster) == plan_of(behind) != plan_of(model)
     assert "move the pair" not in octavo("advise", behind, "--effort", 0, "--threads", 1)
+
+
+def with_gap(path, pair_there):
+    """conv1, int8, -> Relu -> conv2, whose data and weights are float32; with `pair_there` both have the pair that a range of 5 gives."""
+    rng = np.random.default_rng(5)
+    codes = rng.integers(-127, 128, (2, 32, 32, 3, 3)).astype(np.int8)
+    codes[:, :, 0, 0, 0] = 127
+    inits, nodes = [], []
+
+    def constants(name, scale):
+        inits.extend([numpy_helper.from_array(np.float32(scale), name + "_s"), numpy_helper.from_array(np.int8(0), name + "_z")])
+        return [name + "_s", name + "_z"]
+
+    def pair(x, scale):
+        q = constants(x, scale)
+        nodes.extend([helper.make_node("QuantizeLinear", [x, *q], [x + "_q"], x + "_Q"), helper.make_node("DequantizeLinear", [x + "_q", *q], [x + "_dq"], x + "_DQ")])
+        return x + "_dq"
+
+    def weights(name, values, scale):
+        inits.append(numpy_helper.from_array(values, name))
+        nodes.append(helper.make_node("DequantizeLinear", [name, *constants(name, scale)], [name + "_d"], name + "_DQ"))
+        return name + "_d"
+
+    nodes.append(helper.make_node("Conv", [pair("x", 0.02), weights("w1", codes[0], 0.004)], ["conv1"], "conv1", pads=[1, 1, 1, 1]))
+    nodes.append(helper.make_node("Relu", ["conv1"], ["act"], "act"))
+    if pair_there:
+        data, w = pair("act", np.float32(5 / 127)), weights("w2", codes[1], 2.0**-8)
+    else:
+        data, w = "act", "w2"
+        inits.append(numpy_helper.from_array(codes[1] * np.float32(2.0**-8), "w2"))
+    nodes.append(helper.make_node("Conv", [data, w], ["conv2"], "conv2", pads=[1, 1, 1, 1]))
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32, 32, 32])],
+                              [helper.make_tensor_value_info("conv2", TensorProto.FLOAT, None)], inits)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_adds_a_pair_where_a_range_is_known(tmp_path):
+    model, there, faster, ranges = with_gap(tmp_path / "m.onnx", False), with_gap(tmp_path / "n.onnx", True), tmp_path / "f.onnx", tmp_path / "ranges.json"
+    ranges.write_text(json.dumps({"act": 5.0}))
+    cache = tmp_path / "times.txt"
+    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
+    # Float convolutions cost ten times as much: on some processors int8 gains too little to be told from a busy machine's noise.
+    cache.write_text(re.sub(r"( t1 +)([0-9.]+)( us.* w f32)", lambda m: f"{m[1]}{10 * float(m[2]):.2f}{m[3]}", cache.read_text()))
+    priced = ["advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing"]
+
+    text = octavo(*priced)
+    assert 'add a pair on "act" before conv2: saves ' in text and 'give a range for "act" with --ranges' in text, text
+    assert "none to add whose tensor has a range" in octavo(*priced, "--apply", faster, code=2) and not faster.exists()
+
+    text = octavo(*priced, "--ranges", ranges, "--errors", 2, "--apply", faster)
+    assert 'add a pair on "act" before conv2: saves ' in text and ": 1 pair added\n" in text and "outputs change by at most" in text, text
+    nodes = {n.name: n for n in onnx.load(faster).graph.node}
+    quantized = [n for n in nodes.values() if n.op_type == "QuantizeLinear" and n.input[0] == "act"]
+    assert len(quantized) == 1
+    (scale,) = [numpy_helper.to_array(t) for t in onnx.load(faster).graph.initializer if t.name == quantized[0].input[1]]
+    assert scale == np.float32(5 / 127)
+    assert plan_of(faster) == plan_of(there) != plan_of(model)
+    assert octavo("check", faster, "--threads", 1, "--effort", 0).startswith("ok ")
+    feed = tmp_path / "x.npz"
+    np.savez(feed, x=np.random.default_rng(0).standard_normal((1, 32, 32, 32)).astype(np.float32))
+    results = []
+    for m in (faster, there):
+        octavo("run", m, "--input", feed, "--output", tmp_path / "y.npz", "--effort", 0, "--threads", 1)
+        results.append(np.load(tmp_path / "y.npz")["conv2"].tobytes())
+    assert results[0] == results[1]
+    assert "add a pair" not in octavo(*priced[:1], faster, "--effort", 0, "--threads", 1, "--ranges", ranges)

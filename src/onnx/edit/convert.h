@@ -50,18 +50,25 @@ struct MovedPair {
   std::set<std::string> pair;  ///< names of its QuantizeLinear and DequantizeLinear
   std::string behind;          ///< the tensor whose readers read the pair's output from now on
 };
+/// A pair that a tensor gets, before some of its readers; float32 weights of those are quantized too, as from_table does.
+struct AddedPair {
+  std::string tensor;
+  float scale = 0;                ///< s8, zero point 0
+  std::set<std::string> readers;  ///< names of the Conv, ConvTranspose, Gemm or MatMul nodes; other names are passed over
+};
 struct PairEdits {
+  std::vector<AddedPair> add;
   std::vector<std::string> drop;  ///< names of QuantizeLinear and DequantizeLinear nodes
   std::vector<SharedPair> share;
   std::vector<MovedPair> move;
 };
 struct EditedPairs {
-  int dropped = 0, shared = 0, moved = 0;
+  int added = 0, dropped = 0, shared = 0, moved = 0;
   std::vector<std::string>
       not_found;  ///< tensors that no named reader reads by that name (through a Reshape, say), or nobody makes
 };
-/// Shares, moves and drops pairs, in that order, and writes the model to `out`; weights keep theirs, a moved pair its scale and
-/// zero point. Errors: `usage` for a name that is no such node.
+/// Adds, shares, moves and drops pairs, in that order, and writes the model to `out`; weights keep theirs, a moved pair its scale
+/// and zero point. Errors: `usage` for a name that is no such node; `unsupported` for an addition below opset 13.
 [[nodiscard]] Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits& edits, const std::string& out);
 
 }  // namespace octavo::onnx

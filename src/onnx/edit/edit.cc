@@ -26,7 +26,8 @@ std::int32_t type_of(ir::DType t) {
 
 Result<Editor> Editor::open(const std::string& path) {
   OCTAVO_TRY(const auto bytes, read_file(path, "model"));
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::filesystem::path(path).parent_path().string(), path);
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, std::filesystem::path(path).parent_path().string(),
+               path);
 }
 
 Result<Editor> Editor::parse(std::string_view bytes, const std::string& folder, const std::string& path) {

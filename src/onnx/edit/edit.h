@@ -46,4 +46,9 @@ class Editor {
   std::map<std::string, ir::Tensor> constants_;
 };
 
+struct AddedPair;
+/// Puts these pairs in; the nodes are not in order after it. Gives the tensors that none of the named readers reads by that name.
+/// Errors: `unsupported` below opset 13, naming the way out.
+[[nodiscard]] Result<std::vector<std::string>> add_pairs(Editor& model, const std::vector<AddedPair>& pairs);
+
 }  // namespace octavo::onnx

@@ -71,6 +71,8 @@ Result<EditedPairs> edit_pairs_in_file(const std::string& path, const PairEdits&
     for (const auto& o : model.graph().node(i).output()) producer[o] = i;
   }
   EditedPairs done;
+  OCTAVO_TRY(done.not_found, add_pairs(model, edits.add));
+  done.added = static_cast<int>(edits.add.size() - done.not_found.size());
   for (const SharedPair& s : edits.share) {
     std::string tensor;
     OCTAVO_TRY(const int reads, share_pair(model, by_name, s, tensor));

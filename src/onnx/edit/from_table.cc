@@ -24,11 +24,7 @@ class Inserter {
   Result<PairResult> run(const std::string& placement) {
     if (placement != "inputs" && placement != "residual" && placement != "outputs" && placement != "borders")
       return fail(ErrorKind::usage, fmt::format("placement \"{}\": known are inputs, residual, borders and outputs", placement));
-    if (m_.opset() < 13) {
-      return fail(ErrorKind::unsupported, fmt::format("the model has opset {}: scales per channel need 13\n  convert it first: "
-                                                      "onnx.version_converter.convert_version(model, 13)",
-                                                      m_.opset()));
-    }
+    OCTAVO_CHECK(check_opset());
     const int count = m_.graph().node_size();
     for (int i = 0; i < count; ++i) {
       if (m_.graph().node(i).op_type() == "QuantizeLinear")
@@ -67,6 +63,30 @@ class Inserter {
     result_.missing.assign(missing.begin(), missing.end());
     result_.unused.assign(unused.begin(), unused.end());
     return std::move(result_);
+  }
+
+  /// One pair before some readers of a tensor, and pairs on their float32 weights. False: none of them reads it by that name.
+  bool add(const AddedPair& wanted) {
+    bool found = false;
+    for (int i = 0; i < m_.graph().node_size(); ++i) {
+      const std::string op = m_.graph().node(i).op_type();
+      if (!kWeighted.contains(op) || !wanted.readers.contains(m_.node_name(i)) || m_.graph().node(i).input(0) != wanted.tensor)
+        continue;
+      std::string& dq = pairs_[wanted.tensor];
+      if (dq.empty()) dq = pair(wanted.tensor, ir::Tensor::of<float>({}, {wanted.scale}), ir::Tensor(ir::DType::s8, {}), -1);
+      m_.graph().mutable_node(i)->set_input(0, dq);
+      wanted_weights_.insert(i);
+      weights(i, op);
+      found = true;
+    }
+    return found;
+  }
+
+  [[nodiscard]] Status check_opset() const {
+    if (m_.opset() >= 13) return {};
+    return fail(ErrorKind::unsupported, fmt::format("the model has opset {}: scales per channel need 13\n  convert it first: "
+                                                    "onnx.version_converter.convert_version(model, 13)",
+                                                    m_.opset()));
   }
   /// Nodes whose data and weights are quantized.
   [[nodiscard]] const std::set<std::string>& quantized() const { return names_; }
@@ -200,6 +220,17 @@ Result<QuantizedResult> put_pairs(Editor& model, const QuantizedModel& quantized
   OCTAVO_TRY(auto put, inserter.run(placement));
   model.remove_nodes({});  // weights that only a quantizer read
   return QuantizedResult{put.pairs, inserter.quantized(), std::move(put.missing)};
+}
+
+Result<std::vector<std::string>> add_pairs(Editor& model, const std::vector<AddedPair>& pairs) {
+  const QuantizedModel nothing;
+  Inserter inserter(model, nothing);
+  std::vector<std::string> not_found;
+  if (!pairs.empty()) OCTAVO_CHECK(inserter.check_opset());
+  for (const AddedPair& p : pairs) {
+    if (!inserter.add(p)) not_found.push_back(p.tensor);
+  }
+  return not_found;
 }
 
 Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,

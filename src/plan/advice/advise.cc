@@ -9,41 +9,30 @@
 #include "plan/plan.h"
 #include "plan/precision/permit_error.h"
 #include "plan/search/price.h"
-#include "quant/weight_scales.h"
 
 namespace octavo::plan {
 namespace {
 
 using ir::Graph;
-using ir::Node;
 using ir::NodeId;
-using ir::Op;
-using ir::ValueId;
 
 class Adviser {
  public:
   explicit Adviser(const PlanContext& context) : options_(context.options), replanner_(context), pricer_(context) {}
 
-  Result<Advised> run(Graph graph, int errors) {
+  Result<Advised> run(Graph graph, int errors, const std::map<std::string, float>& ranges) {
     OCTAVO_CHECK(replanner_.normalize(graph));
     OCTAVO_TRY(const auto base, price(graph));
     Advised out;
     for (const auto& i : base) out.plan_seconds += i.seconds;
     std::vector<Graph> tried;  // for their errors
     std::vector<PairChange> changes = find_pair_changes(graph, options_.disabled);
-    const std::size_t count = changes.size();
+    for (PairChange& c : find_added_pairs(graph, ranges)) changes.push_back(std::move(c));
     const ir::Grids grids = ir::find_grids(graph);
-    const std::vector<NodeId> nodes = graph.order();
-    for (std::size_t at = 0; at < count + nodes.size(); ++at) {
+    for (std::size_t at = 0; at < changes.size(); ++at) {
       Advice a;
-      Graph other;
-      if (at < count) {
-        describe(graph, changes[at], a);
-        other = changed(graph, {&changes[at]});
-      } else {
-        other = graph;
-        if (!add(graph, grids, other, nodes[at - count], a)) continue;
-      }
+      describe(graph, grids, changes[at], a);
+      Graph other = changed(graph, {&changes[at]});
       a.place = at;
       ++out.tried;
       other.remove_dead();
@@ -60,7 +49,7 @@ class Adviser {
       for (const auto& [key, seconds] : gone) (seconds > 0 ? before : after) += seconds;
       a.seconds = before + after;
       if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
-      const bool estimated = a.kind != Advice::Kind::add && errors > 0;
+      const bool estimated = applicable(a) && errors > 0;
       if (estimated) tried.push_back(other);
       a.error = estimated ? -2.0 - static_cast<double>(tried.size() - 1) : -1;  // a place in `tried`, for now
       out.advice.push_back(std::move(a));
@@ -69,9 +58,10 @@ class Adviser {
     out.applied_seconds = out.plan_seconds;
     std::vector<const PairChange*> taken;
     for (Advice& a : out.advice) {
-      if (a.kind == Advice::Kind::add) continue;
+      if (!applicable(a)) continue;
       const NodeId view = changes[a.place].rounding.view;
-      if (std::ranges::any_of(taken, [&](const PairChange* c) { return c->rounding.view == view; })) continue;  // one change a pair
+      if (view != ir::kNone && std::ranges::any_of(taken, [&](const PairChange* c) { return c->rounding.view == view; }))
+        continue;  // one change a pair
       taken.push_back(&changes[a.place]);
       Graph other = changed(graph, taken);
       OCTAVO_CHECK(replanner_.normalize(other));
@@ -105,10 +95,19 @@ class Adviser {
   /// Ids differ between graphs: only the key tells regions apart.
   static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
 
-  static void describe(const Graph& g, const PairChange& c, Advice& a) {
+  /// Can be done to the model with what is known: an addition needs a scale.
+  static bool applicable(const Advice& a) { return a.kind != Advice::Kind::add || a.scale; }
+
+  static void describe(const Graph& g, const ir::Grids& grids, const PairChange& c, Advice& a) {
     const Rounding& r = c.rounding;
     a.tensor = r.tensor;
     a.onnx_nodes = r.onnx_nodes;
+    if (c.kind == PairChange::Kind::add) {
+      a.kind = Advice::Kind::add;
+      a.why = {*ir::classify_anchor(g, grids, c.node).why_float, because<Cause::pair_would_make_integer>(a.tensor)};
+      if (c.in_range) a.scale = r.quantizer.scale[0];
+      return;
+    }
     if (c.kind == PairChange::Kind::drop) {
       a.why = {because<Cause::pair_costs_time>(ir::to_string(r.quantizer))};
       return;
@@ -126,29 +125,6 @@ class Adviser {
     a.why = {because<Cause::codes_and_float_stored>(ir::to_string(r.quantizer))};
   }
 
-  static bool add(const Graph& g, const ir::Grids& grids, Graph& other, NodeId id, Advice& a) {
-    const Node n = g.node(id);
-    if ((n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) || !g.is_constant(n.inputs[1])) return false;
-    const auto kind = ir::classify_anchor(g, grids, id);
-    if (kind.integer || g.type(n.inputs[0]).dtype != ir::DType::f32) return false;
-    a.kind = Advice::Kind::add;
-    a.tensor = g.value(n.inputs[0]).name;
-    a.onnx_nodes = n.origin;
-    a.why = {*kind.why_float, because<Cause::pair_would_make_integer>(a.tensor)};
-    const ValueId x =
-        other.add_quantizer(Op::view, n.inputs[0], ir::per_tensor(ir::DType::s8, 1.0F / 64), g.type(n.inputs[0]), n.origin);
-    other.node(id).inputs[0] = x;
-    const Node& w = g.producer(n.inputs[1]);
-    if (!w.quantizer) {
-      if (w.payload.dtype() != ir::DType::f32) return false;
-      const ValueId coded =
-          other.add_quantizer(Op::view, n.inputs[1], quant::weight_quantizer(g, n), g.type(n.inputs[1]), n.origin);
-      other.node(id).inputs[1] = coded;
-    }
-    other.touch();
-    return true;
-  }
-
   const PlanOptions& options_;
   Replanner replanner_;
   Pricer pricer_;
@@ -156,10 +132,11 @@ class Adviser {
 
 }  // namespace
 
-Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors) {
+Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors,
+                       const std::map<std::string, float>& ranges) {
   OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  return Adviser({providers, options, costs_of(options, estimates)}).run(std::move(graph), errors);
+  return Adviser({providers, options, costs_of(options, estimates)}).run(std::move(graph), errors, ranges);
 }
 
 }  // namespace octavo::plan

@@ -1,8 +1,11 @@
 #include "plan/advice/pair_change.h"
 
+#include <cmath>
 #include <optional>
 
+#include "ir/grid.h"
 #include "plan/regions/group.h"
+#include "quant/weight_scales.h"
 
 namespace octavo::plan {
 namespace {
@@ -101,11 +104,55 @@ std::vector<PairChange> find_pair_changes(const Graph& graph, const std::set<std
   return out;
 }
 
+std::vector<PairChange> find_added_pairs(const Graph& graph, const std::map<std::string, float>& ranges) {
+  std::vector<PairChange> out;
+  const ir::Grids grids = ir::find_grids(graph);
+  for (const NodeId id : graph.order()) {
+    const Node& n = graph.node(id);
+    if (!weighted(graph, n) || graph.type(n.inputs[0]).dtype != ir::DType::f32 || ir::classify_anchor(graph, grids, id).integer)
+      continue;
+    const Node& w = graph.producer(n.inputs[1]);
+    if (!w.quantizer && w.payload.dtype() != ir::DType::f32) continue;
+    PairChange c;
+    c.kind = Kind::add;
+    c.node = id;
+    c.rounding.tensor = graph.value(n.inputs[0]).name;
+    c.rounding.onnx_nodes = n.origin;
+    const auto range = ranges.find(c.rounding.tensor);
+    c.in_range = range != ranges.end() && range->second > 0 && std::isfinite(range->second);
+    c.rounding.quantizer = ir::per_tensor(ir::DType::s8, c.in_range ? range->second : 1.0F / 64);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+namespace {
+
+/// The views of an added pair, on the data and on weights that are not quantized.
+void add_pair(const Graph& graph, const PairChange& c, Graph& other) {
+  const Node n = graph.node(c.node);
+  const auto view_of = [&](ValueId v, const ir::Quantizer& q) {
+    return other.add_quantizer(Op::view, v, q, other.type(v), n.origin);
+  };
+  const ValueId data = view_of(other.node(c.node).inputs[0], c.rounding.quantizer);
+  other.node(c.node).inputs[0] = data;
+  if (!graph.producer(n.inputs[1]).quantizer) {
+    const ValueId coded = view_of(n.inputs[1], quant::weight_quantizer(graph, n));
+    other.node(c.node).inputs[1] = coded;
+  }
+  other.touch();
+}
+
+}  // namespace
+
 Graph changed(const Graph& graph, const std::vector<const PairChange*>& changes) {
   std::vector<const Rounding*> roundings;
-  for (const PairChange* c : changes) roundings.push_back(&c->rounding);
+  for (const PairChange* c : changes) {
+    if (c->kind != Kind::add) roundings.push_back(&c->rounding);
+  }
   Graph other = otherwise(graph, roundings);
   for (const PairChange* c : changes) {
+    if (c->kind == Kind::add) add_pair(graph, *c, other);
     if (c->kind != Kind::move) continue;
     const Node& old = graph.node(c->rounding.view);
     const std::vector<std::pair<NodeId, int>> users = other.users(c->behind);
