@@ -10,9 +10,24 @@
 #include "cuda/emulation/emulator.h"
 #include "cuda/provider.h"
 #include "plan/plan.h"
+#include "reference/evaluate.h"
+#include "support/feeds.h"
+#include "support/placement.h"
+#include "support/run_plan.h"
 
 namespace octavo::testing {
 namespace {
+
+/// A plan for an emulated GPU, its kernels as text.
+Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& graph, const region::Provider& provider,
+                                                              const region::Device& device) {
+  OCTAVO_TRY(auto planned, plan::make_plan(graph, {&provider}, {}));
+  const cuda::Compiler text = [](std::string_view t) -> Result<std::string> { return std::string(t); };
+  OCTAVO_CHECK(cuda::compile_kernels(planned.plan, text, 1));
+  for (const region::Region& r : planned.plan.regions)
+    EXPECT_EQ(planned.plan.devices[static_cast<std::size_t>(r.device)].name, "cuda");
+  return engine::Engine::create(std::move(planned.plan), {&provider}, "", {&device});
+}
 
 TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
   if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
@@ -24,14 +39,7 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
   const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
   auto imported = onnx::import_file(model, {});
   ASSERT_TRUE(imported) << imported.error().message;
-  auto planned = plan::make_plan(imported->graph, {provider.get()}, {});
-  ASSERT_TRUE(planned) << planned.error().message;
-  const cuda::Compiler text = [](std::string_view t) -> Result<std::string> { return std::string(t); };
-  const Status compiled = cuda::compile_kernels(planned->plan, text, 1);
-  ASSERT_TRUE(compiled) << compiled.error().message;
-  for (const region::Region& r : planned->plan.regions)
-    EXPECT_EQ(planned->plan.devices[static_cast<std::size_t>(r.device)].name, "cuda");
-  const auto gpu = engine::Engine::create(std::move(planned->plan), {provider.get()}, "", {device.get()});
+  const auto gpu = emulated_engine(imported->graph, *provider, *device);
   ASSERT_TRUE(gpu) << gpu.error().message;
 
   auto on_cpu = engine::Context::create(cpu->engine, 1), on_gpu = engine::Context::create(*gpu, 1);
@@ -44,6 +52,35 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
     ASSERT_EQ(expected->size(), actual->size());
     for (std::size_t k = 0; k < expected->size(); ++k) EXPECT_TRUE(ir::same_bytes((*expected)[k], (*actual)[k])) << "output " << k;
   }
+}
+
+// Random networks as the placement tests make them: every operator, border and epilogue that these hold, through the kernels' texts.
+TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
+  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+  const auto device = emulated_device();
+  const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
+  const char* long_run = std::getenv("OCTAVO_LONG");
+  int equal = 0, refused = 0;
+  for (std::uint64_t seed = 1; seed <= (long_run ? 200U : 6U); ++seed) {
+    const ir::Graph graph = random_network(seed, {.shuffles = seed % 2 == 0});
+    const auto gpu = emulated_engine(graph, *provider, *device);
+    if (!gpu) {  // an operator that no kernel computes yet is an error by name, and nothing else is
+      EXPECT_NE(gpu.error().message.find("no kernel"), std::string::npos) << "seed " << seed << ": " << gpu.error().message;
+      ++refused;
+      continue;
+    }
+    auto context = engine::Context::create(*gpu, 1);
+    ASSERT_TRUE(context) << "seed " << seed << ": " << context.error().message;
+    const auto feeds = seeded_feeds(graph, seed);
+    const auto want = reference::evaluate(graph, feeds);
+    const auto got = api::run(**context, feeds);
+    ASSERT_TRUE(want && got) << "seed " << seed << ": " << (want ? got.error().message : want.error().message);
+    if (has_float_sum((*gpu)->plan())) continue;  // in the kernel's own order
+    EXPECT_EQ(first_difference(*want, *got), "") << "seed " << seed;
+    ++equal;
+  }
+  std::printf("networks equal to the reference: %d, refused: %d\n", equal, refused);
+  EXPECT_GE(equal, 2);
 }
 
 }  // namespace
