@@ -43,6 +43,8 @@ class SingleFamily : public Family {
 [[nodiscard]] const Family& pointwise_family();
 [[nodiscard]] const Family& copy_family();
 [[nodiscard]] const Family& move_family();
+[[nodiscard]] const Family& indexed_family();
+[[nodiscard]] const Family& choose_family();
 [[nodiscard]] const Family& pool_family();
 [[nodiscard]] const Family& reduce_family();
 [[nodiscard]] const Family& softmax_family();

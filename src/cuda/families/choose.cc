@@ -1,0 +1,138 @@
+// choose: where, and the comparisons and logical operators that make its conditions, with ONNX's broadcasting; one element a thread.
+#include "cuda/families/words.h"
+
+namespace octavo::cuda {
+namespace {
+
+using ir::DType;
+using ir::Op;
+
+bool compares(Op op) {
+  return op == Op::equal || op == Op::less || op == Op::less_equal || op == Op::greater || op == Op::greater_equal;
+}
+bool joins(Op op) {
+  return op == Op::logical_and || op == Op::logical_or;
+}
+
+/// The type in a kernel of an element that is compared as it is; empty: another way.
+std::string_view plain_type(DType type) {
+  switch (type) {
+    case DType::f32: return "float";
+    case DType::s64: return "long long";
+    case DType::u64: return "unsigned long long";
+    case DType::s32: return "int";
+    case DType::u32: return "unsigned";
+    case DType::s16: return "short";
+    case DType::u16: return "unsigned short";
+    case DType::s8: return "signed char";
+    case DType::u8:
+    case DType::boolean: return "unsigned char";
+    default: return "";
+  }
+}
+
+std::string_view symbol(Op op) {
+  switch (op) {
+    case Op::equal: return "==";
+    case Op::less: return "<";
+    case Op::less_equal: return "<=";
+    case Op::greater: return ">";
+    case Op::greater_equal: return ">=";
+    case Op::logical_and: return "&&";
+    default: return "||";
+  }
+}
+
+/// The element of `x` at the index of the space, in elements; dimensions of one element and missing ones are repeated.
+std::string place(const region::TensorRef& x, std::size_t rank) {
+  std::string at = "0ll";
+  const std::size_t missing = rank - x.dims.size();
+  for (std::size_t k = 0; k < x.dims.size(); ++k) {
+    if (x.dims[k] != 1 && x.strides[k] != 0) at += fmt::format(" + c{} * {}ll", k + missing, x.strides[k]);
+  }
+  return at;
+}
+
+class ChooseFamily final : public SingleFamily {
+ public:
+  std::string_view name() const override { return "choose"; }
+  bool about(const Region& r) const override {
+    if (!is_single(r)) return false;
+    const auto& a = only(r).anchor;
+    return (a.op == Op::where && a.inputs.size() == 3) || ((compares(a.op) || joins(a.op)) && a.inputs.size() == 2);
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+    const Stage& s = only(r);
+    for (const region::TensorRef& x : s.anchor.inputs) {
+      if (x.dims.size() > s.space.size())
+        return fail(ErrorKind::bad_engine, fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims),
+                                                       ir::to_string(s.space)));
+      if (x.quantizer) return fail(ErrorKind::unsupported, fmt::format("{} of quantized values", ir::name_of(s.anchor.op)));
+    }
+    return s.anchor.op == Op::where ? where(s) : compare(s);
+  }
+
+ private:
+  static Result<KernelText> where(Stage s) {
+    region::TensorRef condition = s.anchor.inputs[0], a = s.anchor.inputs[1], b = s.anchor.inputs[2];
+    const DType type = a.dtype;
+    if (b.dtype != type || ir::size_of(condition.dtype) != 1)
+      return fail(ErrorKind::bad_engine, fmt::format("where chooses between {} and {}", ir::name_of(type), ir::name_of(b.dtype)));
+    const bool raw = s.program.outputs.empty();
+    const std::size_t rank = s.space.size();
+    std::string pa = place(a, rank), pb = place(b, rank);
+    const std::string pc = place(condition, rank);
+    if (raw) {
+      if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
+        return fail(ErrorKind::unsupported, fmt::format("choosing {} for {}", ir::name_of(type), ir::name_of(s.stores[0].dtype)));
+      Stage words = words_stage(s, type, false);
+      words.anchor = s.anchor;
+      s = std::move(words);
+      a = as_words(a), b = as_words(b);
+      if (s.space.size() > rank) {  // two words an element
+        pa = fmt::format("2 * ({}) + c{}", pa, rank);
+        pb = fmt::format("2 * ({}) + c{}", pb, rank);
+      }
+    }
+    const bool real = !raw && ir::is_float(type);
+    if (!raw && (load_function(type).empty() || program::uses(s.program, real ? program::Op::acc_i : program::Op::acc_f)))
+      return fail(ErrorKind::unsupported, fmt::format("where of {} with a program", ir::name_of(type)));
+    AnchorText anchor;
+    anchor.inputs = {condition, a, b};
+    anchor.real = real;
+    anchor.body = fmt::format(
+        "  if (x0[{0}] != 0) {{\n    {3}(acc, x1 + ({1}) * {4});\n  }} else {{\n    {3}(acc, x2 + ({2}) * {4});\n  }}\n", pc, pa,
+        pb, load_function(a.dtype), ir::size_of(a.dtype));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    return elements.emit(anchor);
+  }
+
+  static Result<KernelText> compare(Stage s) {
+    const region::TensorRef a = s.anchor.inputs[0], b = s.anchor.inputs[1];
+    const Op op = s.anchor.op;
+    if (a.dtype != b.dtype || plain_type(a.dtype).empty() || (joins(op) && ir::size_of(a.dtype) != 1))
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{} of {} and {}", ir::name_of(op), ir::name_of(a.dtype), ir::name_of(b.dtype)));
+    if (!s.program.outputs.empty() || s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != 1)
+      return fail(ErrorKind::unsupported, fmt::format("{} with a program", ir::name_of(op)));
+    const std::size_t rank = s.space.size();
+    Stage words = words_stage(s, s.stores[0].dtype, false);
+    words.anchor = s.anchor;
+    AnchorText anchor;
+    anchor.inputs = {a, b};
+    anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype),
+                              place(a, rank), symbol(op), place(b, rank));
+    OCTAVO_TRY(const Elements elements, Elements::of(words, true, {}, 1));
+    return elements.emit(anchor);
+  }
+};
+
+}  // namespace
+
+const Family& choose_family() {
+  static const ChooseFamily family;
+  return family;
+}
+
+}  // namespace octavo::cuda
