@@ -59,9 +59,14 @@ TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
   if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
   const auto device = emulated_device();
   const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
-  const char* long_run = std::getenv("OCTAVO_LONG");
+  const auto setting = [](const char* name, std::uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text ? std::strtoull(text, nullptr, 10) : otherwise;
+  };
+  const std::uint64_t count = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 200 : 6),
+                      first = setting("OCTAVO_FUZZ_SEED", 1);
   int equal = 0, refused = 0;
-  for (std::uint64_t seed = 1; seed <= (long_run ? 200U : 6U); ++seed) {
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const ir::Graph graph = random_network(seed, {.shuffles = seed % 2 == 0});
     const auto gpu = emulated_engine(graph, *provider, *device);
     if (!gpu) {  // an operator that no kernel computes yet is an error by name, and nothing else is
@@ -80,7 +85,7 @@ TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
     ++equal;
   }
   std::printf("networks equal to the reference: %d, refused: %d\n", equal, refused);
-  EXPECT_GE(equal, 2);
+  if (count >= 6) EXPECT_GE(equal, 2);
 }
 
 }  // namespace

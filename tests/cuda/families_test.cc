@@ -193,6 +193,23 @@ TEST_F(Families, GatherByConstantAndComputedIndices) {
   }
 }
 
+// One index without dimensions: the result has a dimension less, and every run of it begins where the index says.
+TEST_F(Families, GatherByOneIndex) {
+  std::uint32_t seed = 1;
+  for (const DType type : {DType::u8, DType::f32}) {
+    for (const std::size_t axis : {0U, 1U, 3U}) {
+      Scene s(seed++);
+      const ir::Shape x{4, 8, 3, 5};
+      ir::Shape y = x;
+      y.erase(y.begin() + static_cast<std::ptrdiff_t>(axis));
+      set_move(s, ir::Op::gather, {{"axis", static_cast<std::int64_t>(axis)}}, x, y, type, 1);
+      s.stage().anchor.inputs.push_back(s.tensor(DType::s64, {}, BufferKind::input));
+      reinterpret_cast<std::int64_t*>(s.memory.back().data() + 64)[0] = axis == 1 ? 5 : -2;
+      EXPECT_EQ(run_emulated(s, cuda::move_family()), "");
+    }
+  }
+}
+
 // ---- pooling and reductions
 struct PoolCase {
   ir::Shape x;

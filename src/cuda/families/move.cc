@@ -192,7 +192,6 @@ class MoveFamily final : public SingleFamily {
       along.div.push_back(1);
       if (source.gathered > 0 && k >= source.axis && k < source.axis + source.gathered) {
         along.strides.push_back(2);  // neighbours of the result are not neighbours of the source
-        along.offset = std::gcd(along.offset, only(r).anchor.inputs[0].strides[source.axis] * static_cast<std::int64_t>(ir::size_of(x.dtype)));
         continue;
       }
       const Ints& of = source.of[k];
@@ -214,7 +213,11 @@ class MoveFamily final : public SingleFamily {
       if (std::find(of.begin(), of.end(), kFill) != of.end()) inside += fmt::format("{}t{} >= 0", inside.empty() ? "" : " && ", k);
       anchor.constants.push_back(ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table));
     }
-    if (source.gathered > 0) terms += gathered(r, source, type, raw);
+    if (only(r).anchor.op == Op::gather) {  // one index too, which no dimension of the result has
+      terms += gathered(r, source, type, raw);
+      const std::int64_t row = only(r).anchor.inputs[0].strides[source.axis] * static_cast<std::int64_t>(ir::size_of(x.dtype));
+      along.offset = std::gcd(along.offset, row);  // what the beginning of a run is aligned for
+    }
     along.offset += base * static_cast<std::int64_t>(ir::size_of(x.dtype));
     anchor.body = fmt::format("  {{\n    long long at = {}ll;\n{}", base, terms);
     const std::string load = fmt::format("{}(acc, x0 + at * {})", load_function(x.dtype), ir::size_of(x.dtype));
