@@ -120,17 +120,18 @@ std::string define(const ConvShape& s, const Layout& l) {
 }
 
 /// The filter as shared memory holds it, step after step for each tile of channels.
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l) {
+ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, const EpilogueShape& shape) {
   const ConvTile& t = l.tile;
   ir::Tensor out(ir::DType::s8, {l.tiles_n * l.steps * t.n * t.k});
   auto* to = out.mutable_data<std::int8_t>().data();
-  const int run = std::min(16, t.n / t.warps_n / 4), group = 4 * run;
+  const int run = shape.run, group = 4 * run;
   const std::int64_t bytes = s.tap_bytes(), taps = s.taps();
   for (std::int64_t tile = 0; tile < l.tiles_n; ++tile) {
     for (std::int64_t step = 0; step < l.steps; ++step) {
       for (int row = 0; row < t.n; ++row) {
         const int inner = row % group;
-        const std::int64_t channel = tile * t.n + row - inner + inner % 8 / 2 * run + inner / 8 * 2 + inner % 2;
+        const std::int64_t channel =
+            tile * t.n + row - inner + channel_of_lane(inner % 8 / 2, inner / 8 * 2 + inner % 2, run, shape.piece);
         if (channel >= s.out_channels) continue;
         for (int chunk = 0; chunk < l.chunks; ++chunk) {
           const std::int64_t global = step * l.chunks + chunk, tap = global / s.tap_chunks(), byte = global % s.tap_chunks() * 16;
@@ -149,6 +150,7 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l) {
 class ConvMma final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
+  [[nodiscard]] int version() const override { return 2; }
   [[nodiscard]] bool about(const region::Region& r) const override {
     return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer;
   }
@@ -183,6 +185,7 @@ class ConvMma final : public Family {
     const std::int64_t padded = l.tiles_n * tile.n, constants_at = padded * 4;
     EpilogueShape shape;
     shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
+    shape.piece = piece_for(r.stages[0], plan, shape.run);
     shape.padded_channels = padded, shape.takes_bias = true, shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
     if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
@@ -208,7 +211,7 @@ class ConvMma final : public Family {
                          {Parameter::Kind::workspace, 0, 0}};
     launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, l), constants_with_start(weights.start, e, shape.padded_channels)};
+    out.constants = {pack(s, weights, l, shape), constants_with_start(weights.start, e, shape.padded_channels)};
     out.workspace_bytes = l.workspace;
     return out;
   }

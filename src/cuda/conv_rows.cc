@@ -8,7 +8,9 @@
 #include <cstring>
 
 #include "cuda/conv_shape.h"
+#include "cuda/elements.h"
 #include "cuda/epilogue.h"
+#include "cuda/planar.h"
 
 namespace octavo::cuda {
 namespace {
@@ -78,7 +80,20 @@ std::string why_not_tile(const ConvShape& s, const Tile& t, const Target& target
   return "";
 }
 
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t) {
+/// The convolution's stage. Where there is a stage before it, that one makes its input out of planes.
+const region::Stage& conv_of(const region::Region& r) {
+  return r.stages.back();
+}
+region::Region alone(const region::Region& r) {
+  region::Region one;
+  one.stages = {conv_of(r)};
+  return one;
+}
+bool from_planes(const region::Region& r) {
+  return r.stages.size() == 2;
+}
+
+ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t, int piece) {
   const Sizes z = sizes_of(s, t);
   ir::Tensor out(ir::DType::s8, {z.tiles_n * z.filter});
   auto* to = out.mutable_data<std::int8_t>().data();
@@ -86,7 +101,7 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t) {
   const std::int64_t bytes = s.tap_bytes();
   for (std::int64_t tile = 0; tile < z.tiles_n; ++tile) {
     for (int row = 0; row < t.channels; ++row) {
-      const std::int64_t channel = tile * t.channels + row % 8 / 2 * run + row / 8 * 2 + row % 2;
+      const std::int64_t channel = tile * t.channels + channel_of_lane(row % 8 / 2, row / 8 * 2 + row % 2, run, piece);
       if (channel >= s.out_channels) continue;
       for (std::int64_t half = 0; half < s.kernel_h * z.halves; ++half) {
         const std::int64_t tap = half / z.halves, byte = half % z.halves * 16, chunk = half % 2;
@@ -102,10 +117,13 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t) {
 class ConvRows final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.rows"; }
+  [[nodiscard]] int version() const override { return 2; }
   [[nodiscard]] bool about(const region::Region& r) const override {
-    if (r.stages.size() != 1 || r.stages[0].anchor.op != ir::Op::conv || !r.stages[0].anchor.integer || !r.stages[0].anchor.weights)
-      return false;
-    const ir::Shape& w = r.stages[0].anchor.weights->dims;
+    if (r.independent || r.stages.empty() || r.stages.size() > 2) return false;
+    const region::Anchor& a = conv_of(r).anchor;
+    if (a.op != ir::Op::conv || !a.integer || !a.weights) return false;
+    if (from_planes(r) && (!about_planar(r.stages[0]) || a.inputs[0].buffer != r.stages[0].stores[0].buffer)) return false;
+    const ir::Shape& w = a.weights->dims;
     return w.size() == 4 && w[1] * w[3] <= 64 && w[2] * w[3] > 1;
   }
   [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
@@ -116,6 +134,11 @@ class ConvRows final : public Family {
                                                   const Target& target) const override {
     ConvShape s;
     if (!why_not(r, plan, target, s).empty()) return {};
+    const auto bytes = [](const region::TensorRef& t) {
+      return static_cast<double>(ir::count(t.dims)) * static_cast<double>(ir::size_of(t.dtype));
+    };
+    double traffic = bytes(from_planes(r) ? read_planar(r.stages[0], plan).source : conv_of(r).anchor.inputs[0]);
+    for (const region::TensorRef& t : conv_of(r).stores) traffic += bytes(t);
     std::vector<Candidate> out;
     const int channels = s.out_channels <= 16 ? 16 : s.out_channels <= 32 ? 32 : 64;
     std::vector<int> columns;
@@ -135,12 +158,12 @@ class ConvRows final : public Family {
             const Sizes z = sizes_of(s, t);
             const double pixels = static_cast<double>(z.grid) / static_cast<double>(target.multiprocessors) * rows * column;
             const double products = pixels * channels * static_cast<double>(z.steps) * 32 / 2000;
-            const double read =
-                static_cast<double>(z.grid) / target.multiprocessors * static_cast<double>(z.in_rows * z.pitch) / 4 * 30 / 128;
+            const double read = static_cast<double>(z.grid) / target.multiprocessors * static_cast<double>(z.in_rows * z.pitch) *
+                                (from_planes(r) ? 14 : 7.5) / 128;
             const double program = pixels * channels * 14 / 128;
             const double waves = static_cast<double>(z.grid) / (target.multiprocessors * blocks);
             const double clocks = (products + read + program) * (1 + 0.6 / blocks) * std::max(1.0, std::ceil(waves) / waves) + 3000;
-            out.push_back({spell(t), clocks / 1.7e9 + 1.5e-6});
+            out.push_back({spell(t), std::max(clocks / 1.7e9, traffic / 2.8e12) + 1.5e-6});
           }
         }
       }
@@ -156,11 +179,12 @@ class ConvRows final : public Family {
     OCTAVO_TRY(const Tile t, parse(parameters));
     if (auto why = why_not_tile(s, t, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + why);
     const Sizes z = sizes_of(s, t);
-    const ConvWeights weights = read_weights(r, plan, s);
+    const ConvWeights weights = read_weights(alone(r), plan, s);
     EpilogueShape shape;
     shape.rows = 2 * t.group, shape.run = t.channels / 4, shape.padded_channels = z.tiles_n * t.channels, shape.takes_bias = true;
+    shape.piece = piece_for(conv_of(r), plan, shape.run);
     shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
-    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, shape.padded_channels * 4);
+    const Epilogue e = emit_epilogue(conv_of(r), plan, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + e.refusal);
 
     KernelText out;
@@ -169,8 +193,19 @@ class ConvRows final : public Family {
     replace("@NAME@", "octavo_conv_rows");
     replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
     replace("@POINTERS@", e.pointers);
-    out.text = define(s, t, z) + e.text + text;
-    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+    out.text = define(s, t, z) + e.text;
+    region::TensorRef x = conv_of(r).anchor.inputs[0];
+    if (from_planes(r)) {
+      const Planar p = read_planar(r.stages[0], plan);
+      x = p.source;
+      out.text +=
+          fmt::format("#define OCTAVO_PLANES 1\nconstexpr long long kPlaneImage = {}, kPlaneRow = {}, kPlaneElement = {};\n",
+                      p.image, p.row, p.element);
+      out.text += std::string(elements_functions()) + p.text;
+    } else {
+      out.text += "#define OCTAVO_PLANES 0\n";
+    }
+    out.text += text;
     Launch launch;
     launch.function = "octavo_conv_rows";
     launch.grid = {static_cast<int>(z.grid), 1, 1};
@@ -180,14 +215,21 @@ class ConvRows final : public Family {
         {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
     launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, t), constants_with_start(weights.start, e, shape.padded_channels)};
+    out.constants = {pack(s, weights, t, shape.piece), constants_with_start(weights.start, e, shape.padded_channels)};
     return out;
   }
 
  private:
   static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
     if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
-    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+    if (auto why = read_conv(alone(r), plan, s); !why.empty()) return why;
+    if (from_planes(r)) {
+      if (const Planar p = read_planar(r.stages[0], plan); !p.refusal.empty()) return p.refusal;
+      if (conv_of(r).anchor.inputs[0].dims != r.stages[0].space)
+        return fmt::format("{} of what is computed before: {}", ir::to_string(conv_of(r).anchor.inputs[0].dims),
+                           ir::to_string(r.stages[0].space));
+      if (s.in_w % 4 != 0) return fmt::format("rows of {} pixels from planes", s.in_w);
+    }
     if (s.groups != 1) return fmt::format("{} groups", s.groups);
     if (s.pixel != s.channels || s.dilation_w != 1)
       return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);

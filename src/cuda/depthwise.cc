@@ -100,7 +100,8 @@ class Depthwise final : public Family {
     if (auto why = why_not_split(s, t); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + why);
     const ConvWeights w = read_weights(r, plan, s);
     EpilogueShape shape;
-    shape.rows = t.rows * t.columns, shape.run = 4, shape.padded_channels = s.out_channels, shape.takes_bias = true;
+    shape.rows = t.rows * t.columns, shape.run = 4, shape.piece = 4, shape.padded_channels = s.out_channels,
+    shape.takes_bias = true;
     shape.accumulator = std::min(w.largest_sum, 2147483648.0);
     const std::int64_t constants_at = (s.out_channels * 4 + 15) / 16 * 16;
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);

@@ -128,6 +128,23 @@ OCTAVO_DEVICE void octavo_read_run(unsigned* r, const unsigned char* p, int vali
     }
   }
 }
+// Word q of lane t becomes word t of lane q, for the four lanes that share a pixel.
+OCTAVO_DEVICE void octavo_exchange(unsigned (&w)[4]) {
+  const int lane = octavo_thread();
+  OCTAVO_UNROLL
+  for (int step = 1; step < 4; step *= 2) {
+    const bool upper = (lane & step) != 0;
+    OCTAVO_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      if ((k & step) != 0) continue;
+      const unsigned got = (unsigned)octavo_shuffle_xor((int)(upper ? w[k] : w[k + step]), step);
+      if (upper)
+        w[k] = got;
+      else
+        w[k + step] = got;
+    }
+  }
+}
 template <int element, int vector, int count>
 OCTAVO_DEVICE void octavo_write_run(unsigned char* p, const unsigned* r, int valid, octavo_offset stride) {
   OCTAVO_UNROLL
@@ -205,8 +222,9 @@ class Emitter {
     operands();
     stores(p);
     out_.text =
-        fmt::format("constexpr int kRows = {}, kRun = {};\n", shape_.rows, shape_.run) + std::string(kHelpers) +
-        emit_function(p, "octavo_program") +
+        fmt::format("constexpr int kRows = {}, kRun = {}, kPiece = {};\n", shape_.rows, shape_.run, shape_.piece) +
+        "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kPiece * (4 * kPiece) + e % kPiece; }\n" +
+        std::string(kHelpers) + emit_function(p, "octavo_program") +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(
@@ -222,15 +240,16 @@ class Emitter {
             "OctavoPointers& o, const int (&pixel)[kRows], int channel) {{\n"
             "  (void)f;\n{0}"
             "  OCTAVO_UNROLL\n  for (int q = 0; q < kRun / 4; ++q) {{\n"
-            "    if ({1} <= q * 4) continue;\n"
-            "{2}"
+            "    const int first = channel + octavo_channel_step(q * 4);\n"
+            "    if ({1} <= 0) continue;\n"
+            "{2}{4}"
             "    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
             "      const int p = pixel[i];\n      (void)p;\n"
-            "{3}{4}"
+            "{3}"
             "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]{5});\n"
             "{6}    }}\n  }}\n"
             "{7}}}\n",
-            collected_, valid("0"), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_);
+            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_);
     out_.pointers = "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
   }
@@ -248,11 +267,17 @@ class Emitter {
     return "";
   }
 
-  /// How many of the thread's channels exist, from `from` on.
-  [[nodiscard]] std::string valid(std::string_view from) const {
-    if (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1]) return fmt::format("kRun - {}", from);
-    return fmt::format("{} - channel - {}", s_.space[1], from);
+  /// How many channels exist from channel `first` on, or more than `count`.
+  [[nodiscard]] std::string valid(std::string_view first, int count) const {
+    if (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1]) return std::to_string(count);
+    return fmt::format("{} - ({})", s_.space[1], first);
   }
+  /// Are the bytes of a lane's four words exchanged with its neighbours' (see above)?
+  [[nodiscard]] bool exchanged(const Access& a) const {
+    return shape_.piece == 4 && shape_.run == 16 && a.element == 1 && contiguous(a) && a.vector > 4;
+  }
+  /// The first of the neighbouring channels that a lane accesses where words are exchanged.
+  [[nodiscard]] std::string exchange_channel() const { return "(channel + (octavo_thread() & 3) * (kRun - kPiece))"; }
 
   [[nodiscard]] double magnitude(const region::Operand& o) const {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
@@ -294,8 +319,7 @@ class Emitter {
           const std::uint32_t v = channel_value(o.ref, *data, c);
           std::memcpy(out_.constants.data() + at + static_cast<std::size_t>(c) * 4, &v, 4);
         }
-        channel_reads_ +=
-            fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * (channel + q * 4));\n", k, at);
+        channel_reads_ += fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
         const std::string word = fmt::format("x{}", k);
         call_ += ", " + (kinds_[k] == 'i' ? fmt::format("(int){}[j]", word)
                          : wide           ? fmt::format("__int_as_float((int){}[j])", word)
@@ -309,30 +333,51 @@ class Emitter {
       if (a.div[1] != 1) {
         out_.refusal = "an operand with a divisor of channels";
       } else if (contiguous(a) && a.element * shape_.run <= 16) {
-        const int words = std::max(1, a.element * shape_.run / 4);
-        fetched_ += fmt::format("  unsigned x{}[kRows][{}];\n", k, words);
-        fetch_ += fmt::format(
-            "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
-            "    OCTAVO_UNROLL\n    for (int w = 0; w < {3}; ++w) f.x{2}[i][w] = 0;\n"
-            "    if (p >= 0) octavo_read_run<{0}, {1}, kRun>(f.x{2}[i], o.operand{2} + ({4} + (octavo_offset)channel * {0}), {5}, "
-            "{0});\n  }}\n",
-            a.element, a.vector, k, words, offset, valid("0"));
-        ahead_ += fmt::format(
-            "  OCTAVO_UNROLL\n  for (int at = 0; at < channels * {0}; at += 128)\n    if (channel + at / {0} < {3}) "
-            "octavo_prefetch(o.operand{1} + ({2} + "
-            "(octavo_offset)channel * {0} + at));\n",
-            a.element, k, offset, s_.space[1]);
+        fetched_ += fmt::format("  unsigned x{}[kRows][{}];\n", k, std::max(1, a.element * shape_.run / 4));
+        if (exchanged(a) || shape_.piece == shape_.run) {
+          const std::string from = exchanged(a) ? exchange_channel() : "channel";
+          fetch_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
+              "    OCTAVO_UNROLL\n    for (int w = 0; w < {3}; ++w) f.x{2}[i][w] = 0;\n"
+              "    if (p >= 0) octavo_read_run<{0}, {1}, kRun>(f.x{2}[i], o.operand{2} + ({4} + (octavo_offset){5} * {0}), {6}, "
+              "{0});\n{7}  }}\n",
+              a.element, a.vector, k, std::max(1, a.element * shape_.run / 4), offset, from, valid(from, shape_.run),
+              exchanged(a) ? fmt::format("    octavo_exchange(f.x{}[i]);\n", k) : "");
+        } else {
+          fetch_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
+              "    OCTAVO_UNROLL\n    for (int q = 0; q < kRun / 4; ++q) {{\n      const int first = channel + "
+              "octavo_channel_step(q * "
+              "4);\n"
+              "      unsigned word[{0}] = {{}};\n"
+              "      if (p >= 0) octavo_read_run<{0}, {1}, 4>(word, o.operand{2} + ({3} + (octavo_offset)first * {0}), {4}, {0});\n"
+              "      OCTAVO_UNROLL\n      for (int w = 0; w < {0}; ++w) f.x{2}[i][q * {0} + w] = word[w];\n    }}\n  }}\n",
+              a.element, std::min(a.vector, 4 * a.element), k, offset, valid("first", 4));
+        }
+        look_ahead(k, a, offset);
         call_ += ", " + element(k, fmt::format("f.x{}[i]", k), "q * 4 + j");
       } else {
         const int vector = std::min(a.vector, 4 * a.element);
+        // All rows before the first of them is stored: the compiler may not move a read above a store.
         row_reads_ += fmt::format(
-            "      unsigned x{0}[{1}] = {{}};\n"
-            "      if (p >= 0) octavo_read_run<{2}, {3}, 4>(x{0}, o.operand{0} + ({4} + (octavo_offset)(channel + q * 4) * {5}), "
-            "{6}, {5});\n",
-            k, std::max(1, a.element), a.element, vector, offset, step, valid("q * 4"));
-        call_ += ", " + element(k, fmt::format("x{}", k), "j");
+            "    unsigned x{0}[kRows][{1}];\n    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
+            "      const int p = pixel[i];\n"
+            "      OCTAVO_UNROLL\n      for (int w = 0; w < {1}; ++w) x{0}[i][w] = 0;\n"
+            "      if (p >= 0) octavo_read_run<{2}, {3}, 4>(x{0}[i], o.operand{0} + ({4} + (octavo_offset)first * {5}), {6}, "
+            "{5});\n"
+            "    }}\n",
+            k, std::max(1, a.element), a.element, vector, offset, step, valid("first", 4));
+        if (contiguous(a)) look_ahead(k, a, offset);
+        call_ += ", " + element(k, fmt::format("x{}[i]", k), "j");
       }
     }
+  }
+
+  void look_ahead(std::size_t k, const Access& a, const std::string& offset) {
+    ahead_ += fmt::format(
+        "  OCTAVO_UNROLL\n  for (int at = 0; at < channels * {0}; at += 128)\n    if (channel + at / {0} < {3}) "
+        "octavo_prefetch(o.operand{1} + ({2} + (octavo_offset)channel * {0} + at));\n",
+        a.element, k, offset, s_.space[1]);
   }
 
   void stores(const Program& p) {
@@ -373,16 +418,27 @@ class Emitter {
             "    OCTAVO_UNROLL\n    for (int q = 0; q < kRun / 4; ++q) out{}[i][q] = 0;\n  }}\n",
             j, j);
         row_stores_ += fmt::format("      out{}[i][q] = {};\n", j, words);
-        last_stores_ += fmt::format(
-            "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
-            "    if (p >= 0) octavo_write_run<1, {0}, kRun>(o.store{1} + ({2} + channel), out{1}[i], {3}, 1);\n  }}\n",
-            a.vector, j, offset, valid("0"));
+        if (exchanged(a) || shape_.piece == shape_.run) {
+          const std::string from = exchanged(a) ? exchange_channel() : "channel";
+          last_stores_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n{4}"
+              "    if (p >= 0) octavo_write_run<1, {0}, kRun>(o.store{1} + ({2} + {5}), out{1}[i], {3}, 1);\n  }}\n",
+              a.vector, j, offset, valid(from, shape_.run), exchanged(a) ? fmt::format("    octavo_exchange(out{}[i]);\n", j) : "",
+              from);
+        } else {
+          last_stores_ += fmt::format(
+              "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
+              "    OCTAVO_UNROLL\n    for (int q = 0; q < kRun / 4; ++q) {{\n      const int first = channel + "
+              "octavo_channel_step(q * "
+              "4);\n"
+              "      if (p >= 0) octavo_write_run<1, 4, 4>(o.store{0} + ({1} + first), &out{0}[i][q], {2}, 1);\n    }}\n  }}\n",
+              j, offset, valid("first", 4));
+        }
       } else {
         row_stores_ += fmt::format(
             "      const unsigned out{0}[] = {{{1}}};\n"
-            "      if (p >= 0) octavo_write_run<{2}, {3}, 4>(o.store{0} + ({4} + (octavo_offset)(channel + q * 4) * {5}), out{0}, "
-            "{6}, {5});\n",
-            j, words, a.element, std::min(a.vector, 4 * a.element), offset, a.strides[1], valid("q * 4"));
+            "      if (p >= 0) octavo_write_run<{2}, {3}, 4>(o.store{0} + ({4} + (octavo_offset)first * {5}), out{0}, {6}, {5});\n",
+            j, words, a.element, std::min(a.vector, 4 * a.element), offset, a.strides[1], valid("first", 4));
       }
     }
   }
@@ -398,6 +454,24 @@ class Emitter {
 };
 
 }  // namespace
+
+std::optional<std::vector<std::uint32_t>> channel_bits(const region::Stage& stage, const region::Plan& plan,
+                                                       const region::Operand& operand) {
+  const ir::Tensor* data = channel_constant(stage, plan, operand);
+  if (data == nullptr) return std::nullopt;
+  std::vector<std::uint32_t> out;
+  for (std::int64_t c = 0; c < stage.space[1]; ++c) out.push_back(channel_value(operand.ref, *data, c));
+  return out;
+}
+
+int piece_for(const region::Stage& stage, const region::Plan& plan, int run) {
+  const auto wide = [](const TensorRef& r) { return ir::size_of(r.dtype) > 1; };
+  const bool any = std::any_of(stage.stores.begin(), stage.stores.end(), wide) ||
+                   std::any_of(stage.operands.begin(), stage.operands.end(), [&](const region::Operand& o) {
+                     return wide(o.ref) && channel_constant(stage, plan, o) == nullptr;
+                   });
+  return any ? std::min(run, 4) : run;
+}
 
 Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
                        std::int64_t constants_at) {

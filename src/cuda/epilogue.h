@@ -4,11 +4,19 @@
 //   octavo_fetch(fetched, pointers, pixel, channel)            reads what is worth reading before the sums are complete
 //   octavo_look_ahead<channels>(pointers, pixel, channel)      brings the operands of a pixel's next channels into L2
 //   octavo_finish(sums, fetched, pointers, pixel, channel)     runs the program and stores
+//   octavo_channel_step(e)                                     how many channels behind `channel` the thread's e-th one is
 // pixel[i]: index of the i-th pixel in the stage's space without its channels (batch, row, column), -1: none. channel: the first of
-// kRun channels, a multiple of kRun; those beyond the space are left out. Operands and stores are read and written in the widest
-// vectors that their strides allow.
+// the thread's kRun channels; those beyond the space are left out. Operands and stores are read and written in the widest vectors
+// that their strides allow.
+//
+// Four neighbouring lanes hold 4 * kRun neighbouring channels of the same pixels. Where kPiece == kRun, each lane holds kRun
+// neighbours. Where kPiece < kRun, each holds pieces of kPiece neighbours, 4 * kPiece channels from one piece to the next, so that the
+// four lanes together access neighbouring bytes also where elements are wider than a byte: 16 bytes of float a lane, 64 bytes in all,
+// instead of 16 bytes that lie 64 bytes apart. Bytes are then exchanged among the four lanes, so that a lane still accesses 16 of
+// them at once. octavo_fetch and octavo_finish must be called by all lanes of a warp.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,10 +29,19 @@ namespace octavo::cuda {
 struct EpilogueShape {
   int rows = 1;                       ///< pixels of a thread
   int run = 4;                        ///< channels of a thread: 4, 8 or 16
+  int piece = 4;                      ///< of them that are neighbours: what piece_for says, or `run`
   std::int64_t padded_channels = 0;   ///< entries of a packed channel constant
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
 };
+
+/// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of
+/// bytes, otherwise 4.
+[[nodiscard]] int piece_for(const region::Stage& stage, const region::Plan& plan, int run);
+/// Which of the 4 * run channels of four lanes is the e-th one of lane `lane`.
+[[nodiscard]] constexpr int channel_of_lane(int lane, int e, int run, int piece) {
+  return piece == run ? lane * run + e : e / piece * 4 * piece + lane * piece + e % piece;
+}
 
 struct Epilogue {
   std::string text;
@@ -38,6 +55,11 @@ struct Epilogue {
 /// Stage of rank 4 with a program and at least one store. `constants_at` is a multiple of 16.
 [[nodiscard]] Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
                                      std::int64_t constants_at);
+
+/// The values of an operand that is a constant with one value a channel, or one in all, as 32 bits each: s32, or a float's (of a float
+/// of 16 bits those). Nothing for other operands.
+[[nodiscard]] std::optional<std::vector<std::uint32_t>> channel_bits(const region::Stage& stage, const region::Plan& plan,
+                                                                     const region::Operand& operand);
 
 /// What a convolution's parameter "constants" holds: what the sums of each channel begin with (`start` and the bias), padded, then the
 /// channel constants of the program, as emit_epilogue expects them at 4 * padded_channels.

@@ -13,6 +13,7 @@
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
+#include "cuda/planar.h"
 
 namespace octavo::cuda {
 namespace {
@@ -26,10 +27,10 @@ constexpr std::size_t kPreferred = 3;  ///< sets of parameters that a family off
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
   static const std::vector<const Family*> list{
-      &conv_mma_family(),  &conv_rows_family(), &depthwise_family(),       &copy_family(),
-      &pointwise_family(), &move_family(),      &indexed_family(),         &choose_family(),
-      &pool_family(),      &reduce_family(),    &softmax_family(),         &norm_family(),
-      &resize_family(),    &matmul_family(),    &transposed_conv_family(), &direct_conv_family()};
+      &conv_mma_family(),        &conv_rows_family(),  &depthwise_family(), &copy_family(),   &planar_family(),
+      &pointwise_family(),       &move_family(),       &indexed_family(),   &choose_family(), &pool_family(),
+      &reduce_family(),          &softmax_family(),    &norm_family(),      &resize_family(), &matmul_family(),
+      &transposed_conv_family(), &direct_conv_family()};
   return list;
 }
 
@@ -37,7 +38,7 @@ std::vector<const Family*> families_for(const region::Region& r) {
   if (nothing_family().about(r)) return {&nothing_family()};
   std::vector<const Family*> out;
   for (const Family* f : families()) {
-    if (r.stages.size() == 1 && f->about(r)) out.push_back(f);
+    if (f->about(r)) out.push_back(f);
   }
   return out;
 }
@@ -54,12 +55,12 @@ class GpuProvider final : public region::Provider {
     for (const Family* f : families_for(r)) {
       const std::string refusal = f->why_not(r, plan, target_);
       if (!refusal.empty()) {
-        out.push_back({tactic_of(*f, {}), refusal, 0});
+        out.push_back({tactic_of(*f, {}, r), refusal, 0});
         continue;
       }
       const std::vector<Candidate> all = f->candidates(r, plan, target_);
       for (std::size_t i = 0; i < all.size() && i < kPreferred; ++i)
-        out.push_back({tactic_of(*f, all[i].parameters), "", all[i].seconds});
+        out.push_back({tactic_of(*f, all[i].parameters, r), "", all[i].seconds});
     }
     if (out.empty()) {
       Tactic none;
@@ -100,13 +101,15 @@ class GpuProvider final : public region::Provider {
   }
 
  private:
-  Tactic tactic_of(const Family& f, const Parameters& parameters) const {
+  /// A family takes a region of several stages only if it keeps what they forward on the chip.
+  Tactic tactic_of(const Family& f, const Parameters& parameters, const region::Region& r) const {
     Tactic t;
     t.provider = kProvider;
     t.family = f.name();
     t.version = f.version();
     t.parameters = parameters;
     t.required = {target_.architecture};
+    t.forwards_stages = r.stages.size() > 1 && !r.independent;
     return t;
   }
 
