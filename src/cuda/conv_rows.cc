@@ -224,11 +224,13 @@ class ConvRows final : public Family {
     if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
     if (auto why = read_conv(alone(r), plan, s); !why.empty()) return why;
     if (from_planes(r)) {
-      if (const Planar p = read_planar(r.stages[0], plan); !p.refusal.empty()) return p.refusal;
+      const Planar p = read_planar(r.stages[0], plan);
+      if (!p.refusal.empty()) return p.refusal;
       if (conv_of(r).anchor.inputs[0].dims != r.stages[0].space)
         return fmt::format("{} of what is computed before: {}", ir::to_string(conv_of(r).anchor.inputs[0].dims),
                            ir::to_string(r.stages[0].space));
-      if (s.in_w % 4 != 0) return fmt::format("rows of {} pixels from planes", s.in_w);
+      if (s.in_w % 4 != 0 || p.row % (4 * p.element) != 0)
+        return fmt::format("rows of {} pixels, {} bytes apart, from planes", s.in_w, p.row);
     }
     if (s.groups != 1) return fmt::format("{} groups", s.groups);
     if (s.pixel != s.channels || s.dilation_w != 1)

@@ -222,8 +222,9 @@ class Emitter {
     operands();
     stores(p);
     out_.text =
-        fmt::format("constexpr int kRows = {}, kRun = {}, kPiece = {};\n", shape_.rows, shape_.run, shape_.piece) +
-        "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kPiece * (4 * kPiece) + e % kPiece; }\n" +
+        fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
+        "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
+        "}\n" +
         std::string(kHelpers) + emit_function(p, "octavo_program") +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
@@ -277,7 +278,7 @@ class Emitter {
     return shape_.piece == 4 && shape_.run == 16 && a.element == 1 && contiguous(a) && a.vector > 4;
   }
   /// The first of the neighbouring channels that a lane accesses where words are exchanged.
-  [[nodiscard]] std::string exchange_channel() const { return "(channel + (octavo_thread() & 3) * (kRun - kPiece))"; }
+  [[nodiscard]] std::string exchange_channel() const { return "(channel + (octavo_thread() & 3) * (kRun - kNeighbours))"; }
 
   [[nodiscard]] double magnitude(const region::Operand& o) const {
     constexpr double kUnknown = std::numeric_limits<double>::infinity();

@@ -9,8 +9,8 @@
 // the thread's kRun channels; those beyond the space are left out. Operands and stores are read and written in the widest vectors
 // that their strides allow.
 //
-// Four neighbouring lanes hold 4 * kRun neighbouring channels of the same pixels. Where kPiece == kRun, each lane holds kRun
-// neighbours. Where kPiece < kRun, each holds pieces of kPiece neighbours, 4 * kPiece channels from one piece to the next, so that the
+// Four neighbouring lanes hold 4 * kRun neighbouring channels of the same pixels. Where kNeighbours == kRun, each lane holds kRun
+// neighbours. Where kNeighbours < kRun, each holds pieces of kNeighbours neighbours, 4 * kNeighbours channels from one piece to the next, so that the
 // four lanes together access neighbouring bytes also where elements are wider than a byte: 16 bytes of float a lane, 64 bytes in all,
 // instead of 16 bytes that lie 64 bytes apart. Bytes are then exchanged among the four lanes, so that a lane still accesses 16 of
 // them at once. octavo_fetch and octavo_finish must be called by all lanes of a warp.

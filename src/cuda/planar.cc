@@ -127,9 +127,9 @@ Planar read_planar(const region::Stage& s, const region::Plan& plan) {
   p.element = static_cast<std::int64_t>(ir::size_of(p.source.dtype));
   const auto stride = [&](std::size_t d) { return s.space[d] == 1 ? 0 : p.source.strides[d] * p.element; };
   p.image = stride(0), p.plane = stride(1), p.row = stride(2);
-  for (const std::int64_t v : {p.image, p.plane, p.row, p.source.offset}) {
+  for (const std::int64_t v : {p.image, p.plane, p.source.offset}) {
     if (v % (4 * p.element) != 0) {
-      p.refusal = fmt::format("elements of {} bytes in rows, planes or images at multiples of {} bytes", p.element, v);
+      p.refusal = fmt::format("elements of {} bytes in planes or images at multiples of {} bytes", p.element, v);
       return p;
     }
   }

@@ -22,7 +22,8 @@ struct Planar {
   std::string text;
 };
 /// A stage of rank 4 without an anchor that computes bytes from one tensor whose columns are neighbours in memory, and from constants
-/// with a value a channel or one in all. `from` is aligned to four elements wherever columns are a multiple of four.
+/// with a value a channel or one in all. Planes and images begin at
+/// multiples of four elements.
 [[nodiscard]] Planar read_planar(const region::Stage& stage, const region::Plan& plan);
 
 /// Quick test of the kind, without a plan: one tensor with neighbouring columns, one store of bytes with neighbouring channels.

@@ -67,6 +67,46 @@ TEST_F(ConvEmulated, SmallTilesWithEveryBorderAndZeroPoint) {
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 3, false)), "") << k.text();
 }
 
+/// 16 channels a thread: bytes are exchanged among the lanes that share a pixel, so that floats can be stored 64 bytes at a time.
+cuda::Parameters wide_tile(int splits = 1) {
+  cuda::ConvTile t;
+  t.m = 32, t.n = 64, t.k = 32, t.warps_m = 2, t.warps_n = 1, t.stages = 2, t.splits = splits, t.blocks = 1;
+  return cuda::spell(t);
+}
+
+TEST_F(ConvEmulated, FloatsAndBytesOfOnePixel) {
+  ConvCase k = conv(1, 32, 5, 9, 80, 1, 1, 1, 0);
+  for (const char* style : {"mixed", "float", "rest"}) {
+    k.zero = 77, k.style = style, k.gap = 16;
+    EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), wide_tile()), "") << k.text();
+  }
+  k.o = 45, k.gap = 0, k.style = "mixed";  // vectors of a byte
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), wide_tile()), "") << k.text();
+  k = conv(1, 64, 3, 5, 64, 1, 1, 1, 0), k.style = "mixed";
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), wide_tile(2)), "") << k.text();
+  EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(2, 1, true)), "") << k.text();  // 8 channels a thread
+  k = conv(1, 3, 6, 20, 64, 3, 3, 1, 1), k.style = "mixed", k.zero = 9;
+  EXPECT_EQ(run_conv(k, cuda::conv_rows_family(),
+                     {{"tile", "2x16"}, {"channels", "64"}, {"warps", "2"}, {"group", "1"}, {"blocks", "1"}}),
+            "")
+      << k.text();
+}
+
+TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {
+  ConvCase k = conv(1, 32, 5, 9, 80, 1, 1, 1, 0);
+  k.style = "mixed";
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_conv(k, cuda::conv_mma_family(), wide_tile(), [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_NE(planted("upper ? w[k] : w[k + step]", "upper ? w[k + step] : w[k]"), "") << "keeps what it should give";
+  EXPECT_NE(planted("e / kNeighbours * (4 * kNeighbours)", "e / kNeighbours * kNeighbours"), "") << "pieces at each other's place";
+  EXPECT_NE(planted("octavo_exchange(out1[i]);", ""), "") << "bytes not exchanged";
+}
+
 TEST_F(ConvEmulated, TheTilesThatEstimatesPrefer) {
   ConvCase k = conv(1, 64, 8, 8, 64, 3, 3, 1, 1);
   k.zero = 5, k.style = "silu";

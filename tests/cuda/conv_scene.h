@@ -141,7 +141,7 @@ class ConvScene {
   }
 
   /// relu: fma, relu, one code. bias: an s32 bias, any zero point. residual: a code, dequantized, plus a dequantized code, relu.
-  /// float: f32 and code. silu. rest: f32 residual of half the size, f16 and s8 stores.
+  /// float: f32 and code. mixed: codes and f32 added, f32 and code. silu. rest: f32 residual of half the size, f16 and s8 stores.
   void program_of(const ConvCase& k) {
     region::Stage& s = region.stages[0];
     program::Program& p = s.program;
@@ -170,6 +170,12 @@ class ConvScene {
       const int y = affine();
       store(ir::DType::f32, y, 0);
       store(ir::DType::u8, quantized(m, y, 0.0213F, 128), k.gap);
+    } else if (k.style == "mixed") {
+      const int r = m.sub_i(p.load(program::Op::load_i, residual(ir::DType::u8, k.gap)), m.imm_i(103));
+      const int z = p.load(program::Op::load_f, residual(ir::DType::f32, k.gap));
+      const int y = m.add(m.add(affine(), m.mul(m.i2f(r), m.imm(0.0171F))), z);
+      store(ir::DType::f32, y, k.gap);
+      store(ir::DType::u8, quantized(m, y, 0.0413F, 128), k.gap);
     } else if (k.style == "silu") {
       const int y = affine();
       store(ir::DType::u8, quantized(m, m.mul(y, program::sigmoid(m, y)), 0.0141F, 20), k.gap);
