@@ -1,3 +1,4 @@
+// The family's shapes, tiles, estimates and constants. It passes 400 lines by the region of two convolutions, which shares all of them.
 #include "cuda/conv_mma.h"
 
 #include <fmt/format.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "cuda/conv_shape.h"
 #include "cuda/epilogue.h"
@@ -15,6 +17,39 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/conv.inc"
     ;
+constexpr std::string_view kLoad =
+#include "cuda/conv_load.inc"
+    ;
+
+/// The convolution, and where the region has two stages the one whose results its program adds (conv.inc).
+struct Shapes {
+  ConvShape conv;
+  std::optional<ConvShape> before;
+  int forwarded = -1;  ///< the operand that those results are
+};
+const region::Stage& conv_of(const region::Region& r) {
+  return r.stages.back();
+}
+region::Region alone(const region::Region& r, std::size_t stage) {
+  region::Region one;
+  one.stages = {r.stages[stage]};
+  return one;
+}
+/// The one operand of the last stage that the stage before it stores; -1: there is no such, or more reads than that.
+int forwarded_operand(const region::Region& r) {
+  if (r.stages.size() != 2 || r.stages[0].stores.size() != 1) return -1;
+  const region::TensorRef& between = r.stages[0].stores[0];
+  int found = -1, reads = 0;
+  for (std::size_t k = 0; k < conv_of(r).operands.size(); ++k) {
+    if (conv_of(r).operands[k].ref.buffer != between.buffer) continue;
+    ++reads;
+    const region::Operand& o = conv_of(r).operands[k];
+    const bool each = std::all_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d == 1; });
+    if (each && o.ref.dims == between.dims && o.ref.offset == between.offset) found = static_cast<int>(k);
+  }
+  for (const region::TensorRef& x : conv_of(r).anchor.inputs) reads += x.buffer == between.buffer ? 1 : 0;
+  return reads == 1 ? found : -1;
+}
 
 std::int64_t up(std::int64_t v, std::int64_t to) {
   return (v + to - 1) / to * to;
@@ -28,9 +63,11 @@ struct Layout {
   ConvTile tile;
   std::int64_t chunks = 4, steps = 1, tiles_m = 1, tiles_n = 1, items = 1, threads = 128;
   std::int64_t shared = 0, workspace = 0, counters = 0, grid = 1;
+  std::int64_t before = 0;  ///< steps of the convolution before
 };
 
-Layout layout_of(const ConvShape& s, ConvTile t, const Target& target) {
+Layout layout_of(const Shapes& shapes, ConvTile t, const Target& target) {
+  const ConvShape& s = shapes.conv;
   Layout l;
   l.chunks = t.k / 16;
   l.steps = parts(s.taps() * s.tap_chunks(), l.chunks);
@@ -42,6 +79,10 @@ Layout layout_of(const ConvShape& s, ConvTile t, const Target& target) {
   l.threads = 32 * t.warps_m * t.warps_n;
   const std::int64_t a = std::int64_t{t.m} * t.k, b = std::int64_t{t.n} * t.k;
   l.shared = (t.resident ? l.steps * b : 0) + t.stages * (a + (t.resident ? 0 : b)) + (t.splits > 1 ? 16 : 0);
+  if (shapes.before) {
+    l.before = parts(shapes.before->taps() * shapes.before->tap_chunks(), l.chunks);
+    l.shared += std::int64_t{4} * t.m * t.n;  // what threads keep
+  }
   if (t.splits > 1) {
     l.counters = up(4 * l.tiles_m * l.tiles_n, 256);
     l.workspace = l.counters + 4 * l.tiles_m * l.tiles_n * t.m * t.n;
@@ -70,6 +111,7 @@ std::string why_not_tile(const Layout& l, const Target& target) {
   if (l.threads > 1024 || t.blocks < 1 || t.stages < 2 || t.stages > 8)
     return fmt::format("{} threads, {} stages", l.threads, t.stages);
   if (t.resident && t.splits > 1) return "a resident filter with split depth";
+  if (l.before > 0 && (t.resident || t.splits > 1)) return "two convolutions with a resident filter or split depth";
   if (l.shared * t.blocks + 1024 * t.blocks > target.shared_bytes + 1024)
     return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, l.shared);
   return "";
@@ -80,14 +122,14 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const ConvTile& t = l.tile;
   constexpr double kClock = 1.7e9, kMacs = 2793, kBytesFromL2 = 20, kMemory = 2.8e12, kEpilogue = 14.0 / 128;
   const double warp_m = static_cast<double>(t.m) / t.warps_m, warp_n = static_cast<double>(t.n) / t.warps_n;
-  const double depth = static_cast<double>(parts(l.steps, t.splits)) * t.k;
+  const double depth = static_cast<double>(parts(l.steps, t.splits) + l.before) * t.k;
   // ldmatrix reads a row of both operands for every product: 128 bytes a clock
   const double products =
       t.groups ? std::max(t.m * depth * t.n / 4096 * 1.2, t.m * depth * t.n * (1 / 64.0 + 1.0 / t.n) / 128)
                : std::max(t.m * depth * t.n / kMacs * 1.3, t.m * depth * t.n * (1 / warp_m + 1 / warp_n) / 128 * 1.3);
   const double written = depth * (t.m + (t.resident ? 0 : t.n)) / 128;  // into shared memory, which the products read
   const double copied = written + depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
-  const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 ? 2 : 1);
+  const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 || l.before > 0 ? 2 : 1);
   const double rounds = static_cast<double>(parts(l.items, std::min<std::int64_t>(l.grid, target.multiprocessors)));
   const double overlapped = t.blocks > 1 || t.groups ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
                                                      : std::max(products, copied) + program;
@@ -97,7 +139,7 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   return std::max(busy / kClock, traffic / kMemory) + 1.5e-6;
 }
 
-std::string define(const ConvShape& s, const Layout& l) {
+std::string define(const ConvShape& s, const Layout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
   std::string out;
   const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
@@ -113,21 +155,21 @@ std::string define(const ConvShape& s, const Layout& l) {
   out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
                      t.resident, t.near_copy);
   number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);
-  number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", l.steps), number("kBlocksPerProcessor", t.blocks);
+  number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", steps), number("kBlocksPerProcessor", t.blocks);
   number("kCounterBytes", l.counters), number("kBatch", s.batch);
   out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
   return out;
 }
 
 /// The filter as shared memory holds it, step after step for each tile of channels.
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, const EpilogueShape& shape) {
+ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, std::int64_t steps, const EpilogueShape& shape) {
   const ConvTile& t = l.tile;
-  ir::Tensor out(ir::DType::s8, {l.tiles_n * l.steps * t.n * t.k});
+  ir::Tensor out(ir::DType::s8, {l.tiles_n * steps * t.n * t.k});
   auto* to = out.mutable_data<std::int8_t>().data();
   const int run = shape.run, group = 4 * run;
   const std::int64_t bytes = s.tap_bytes(), taps = s.taps();
   for (std::int64_t tile = 0; tile < l.tiles_n; ++tile) {
-    for (std::int64_t step = 0; step < l.steps; ++step) {
+    for (std::int64_t step = 0; step < steps; ++step) {
       for (int row = 0; row < t.n; ++row) {
         const int inner = row % group;
         const std::int64_t channel =
@@ -137,7 +179,7 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, const
           const std::int64_t global = step * l.chunks + chunk, tap = global / s.tap_chunks(), byte = global % s.tap_chunks() * 16;
           if (tap >= taps) continue;
           const int turn = l.chunks == 8 ? row & 7 : l.chunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
-          std::int8_t* at = to + ((tile * l.steps + step) * t.n + row) * t.k + 16 * (chunk ^ turn);
+          std::int8_t* at = to + ((tile * steps + step) * t.n + row) * t.k + 16 * (chunk ^ turn);
           std::memcpy(at, &w.values[static_cast<std::size_t>((channel * taps + tap) * bytes + byte)],
                       static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
         }
@@ -152,74 +194,111 @@ class ConvMma final : public Family {
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
   [[nodiscard]] int version() const override { return 2; }
   [[nodiscard]] bool about(const region::Region& r) const override {
-    return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer;
+    const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };
+    if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;
+    return r.stages.size() == 1 || forwarded_operand(r) >= 0;
   }
   [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    ConvShape s;
+    Shapes s;
     return why_not(r, plan, target, s);
   }
   [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
                                                   const Target& target) const override {
-    ConvShape s;
+    Shapes s;
     if (!why_not(r, plan, target, s).empty()) return {};
-    double traffic = static_cast<double>(s.batch * s.image + s.out_channels * s.taps() * s.tap_bytes());
-    for (const auto& o : r.stages[0].stores)
+    double traffic = 0;
+    for (const ConvShape* c : {&s.conv, s.before ? &*s.before : nullptr}) {
+      if (c != nullptr) traffic += static_cast<double>(c->batch * c->image + c->out_channels * c->taps() * c->tap_bytes());
+    }
+    for (const auto& o : conv_of(r).stores)
       traffic += static_cast<double>(ir::count(o.dims)) * static_cast<double>(ir::size_of(o.dtype));
-    for (const auto& o : r.stages[0].operands) {
-      if (o.ref.strides[3] != 0)
-        traffic += static_cast<double>(ir::count(o.ref.dims)) * static_cast<double>(ir::size_of(o.ref.dtype));
+    for (std::size_t k = 0; k < conv_of(r).operands.size(); ++k) {
+      const auto& ref = conv_of(r).operands[k].ref;
+      if (ref.strides[3] != 0 && static_cast<int>(k) != s.forwarded)
+        traffic += static_cast<double>(ir::count(ref.dims)) * static_cast<double>(ir::size_of(ref.dtype));
     }
     std::vector<Candidate> out;
-    for (const Layout& l : layouts(s, target)) out.push_back({spell(l.tile), seconds_of(s, l, traffic, target)});
+    for (const Layout& l : layouts(s, target)) out.push_back({spell(l.tile), seconds_of(s.conv, l, traffic, target)});
     std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     return out;
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const override {
-    ConvShape s;
+    Shapes s;
     if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
     OCTAVO_TRY(const ConvTile tile, parse_conv_tile(parameters));
     const Layout l = layout_of(s, tile, target);
     if (auto why = why_not_tile(l, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
-    const ConvWeights weights = read_weights(r, plan, s);
-    const std::int64_t padded = l.tiles_n * tile.n, constants_at = padded * 4;
+    const std::int64_t padded = l.tiles_n * tile.n;
     EpilogueShape shape;
     shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
-    shape.piece = piece_for(r.stages[0], plan, shape.run);
-    shape.padded_channels = padded, shape.takes_bias = true, shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
-    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
-    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
+    shape.piece = piece_for(conv_of(r), plan, shape.run, s.forwarded);
+    shape.padded_channels = padded, shape.takes_bias = true, shape.forwarded = s.forwarded;
+    shape.threads = static_cast<int>(l.threads);
 
     KernelText out;
-    std::string text(kText);
-    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
-    replace("@NAME@", "octavo_conv");
-    replace("@PARAMETERS@",
-            "const unsigned char* x, const unsigned char* weights, const unsigned char* constants, unsigned char* workspace" +
-                e.parameters);
-    replace("@POINTERS@", e.pointers);
-    out.text = define(s, l) + e.text + text;
-    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
     Launch launch;
     launch.function = "octavo_conv";
     launch.grid = {static_cast<int>(l.grid), 1, 1};
     launch.block = {static_cast<int>(l.threads), 1, 1};
     launch.shared_bytes = l.shared;
-    launch.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset},
-                         {Parameter::Kind::constant, 0, 0},
-                         {Parameter::Kind::constant, 1, 0},
-                         {Parameter::Kind::workspace, 0, 0}};
-    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    std::string text(kText), before, before_parameters;
+    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
+    /// Adds a stage's constants and the arguments of its parameters, in the order of `prefix`x, weights, constants.
+    const auto add = [&](std::size_t stage, const ConvShape& conv, std::int64_t steps, EpilogueShape of) -> Result<Epilogue> {
+      const ConvWeights weights = read_weights(alone(r, stage), plan, conv);
+      of.accumulator = std::min(weights.largest_sum, 2147483648.0);
+      Epilogue e = emit_epilogue(r.stages[stage], plan, of, padded * 4);
+      if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
+      const region::TensorRef& x = r.stages[stage].anchor.inputs[0];
+      const auto constant = static_cast<std::int32_t>(out.constants.size());
+      launch.parameters.insert(launch.parameters.end(), {{Parameter::Kind::buffer, x.buffer, x.offset},
+                                                         {Parameter::Kind::constant, constant, 0},
+                                                         {Parameter::Kind::constant, constant + 1, 0}});
+      launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+      out.constants.push_back(pack(conv, weights, l, steps, of));
+      out.constants.push_back(constants_with_start(weights.start, e, padded));
+      return e;
+    };
+    OCTAVO_TRY(const Epilogue e, add(r.stages.size() - 1, s.conv, l.steps, shape));
+    if (s.before) {
+      EpilogueShape kept = shape;
+      kept.prefix = "before_", kept.keeps = true, kept.forwarded = -1;
+      OCTAVO_TRY(const Epilogue first, add(0, *s.before, l.before, kept));
+      before_parameters =
+          ", const unsigned char* before_x, const unsigned char* before_weights, const unsigned char* before_constants" +
+          first.parameters;
+      before = "namespace before {\n" + define(*s.before, l, l.before) + first.text + std::string(kLoad) + "}\n";
+      replace("@BEFORE_POINTERS@", first.pointers);
+    }
+    launch.parameters.push_back({Parameter::Kind::workspace, 0, 0});
+    replace("@NAME@", "octavo_conv");
+    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters +
+                                before_parameters + ", unsigned char* workspace");
+    replace("@POINTERS@", e.pointers);
+    out.text = fmt::format("#define OCTAVO_BEFORE {}\n", s.before ? 1 : 0) + before + define(s.conv, l, l.steps) + e.text +
+               std::string(kLoad) + text;
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, l, shape), constants_with_start(weights.start, e, shape.padded_channels)};
     out.workspace_bytes = l.workspace;
     return out;
   }
 
  private:
-  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
+  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, Shapes& s) {
     if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
-    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+    if (auto why = why_not(alone(r, r.stages.size() - 1), plan, s.conv); !why.empty()) return why;
+    if (r.stages.size() == 1) return "";
+    s.forwarded = forwarded_operand(r);
+    const region::Stage& first = r.stages[0];
+    if (first.stores[0].dtype != ir::DType::f32 || first.program.outputs.size() != 1)
+      return fmt::format("{} forwarded from one convolution to another", ir::name_of(first.stores[0].dtype));
+    if (first.space != conv_of(r).space)
+      return fmt::format("convolutions of {} and {}", ir::to_string(first.space), ir::to_string(conv_of(r).space));
+    return why_not(alone(r, 0), plan, s.before.emplace());
+  }
+
+  static std::string why_not(const region::Region& one, const region::Plan& plan, ConvShape& s) {
+    if (auto why = read_conv(one, plan, s); !why.empty()) return why;
     if (s.groups != 1) return fmt::format("{} groups", s.groups);
     if (s.piece < 4) {
       if (s.pixel != s.channels || s.dilation_w != 1)
@@ -231,7 +310,8 @@ class ConvMma final : public Family {
   }
 
   /// Every tile worth a try, pruned by shape.
-  static std::vector<Layout> layouts(const ConvShape& s, const Target& target) {
+  static std::vector<Layout> layouts(const Shapes& shapes, const Target& target) {
+    const ConvShape& s = shapes.conv;
     struct Base {
       int m, n, warps_m, warps_n, blocks;
       bool groups = false;
@@ -263,10 +343,10 @@ class ConvMma final : public Family {
             for (const int stages : {2, 3, 4}) {
               ConvTile t{b.m,     b.n, k, b.warps_m, b.warps_n, stages, splits, b.blocks, resident, s.taps() > 1 && !s.packed_rows,
                          b.groups};
-              Layout l = layout_of(s, t, target);
+              Layout l = layout_of(shapes, t, target);
               while (l.tile.blocks > 1 && !why_not_tile(l, target).empty()) {
                 --t.blocks;
-                l = layout_of(s, t, target);
+                l = layout_of(shapes, t, target);
               }
               if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
               if (resident && (l.shared > 100 * 1024 || l.items < 2 * l.grid)) continue;
@@ -276,7 +356,7 @@ class ConvMma final : public Family {
         }
       }
     }
-    if (out.empty()) out.push_back(layout_of(s, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
+    if (out.empty()) out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
     return out;
   }
 };

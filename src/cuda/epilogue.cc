@@ -1,3 +1,5 @@
+// One class writes the text of a stage's program with all ways to read operands and to store results; more files would only share its
+// members.
 #include "cuda/epilogue.h"
 
 #include <fmt/format.h>
@@ -220,6 +222,10 @@ class Emitter {
       if (i.op == Op::load_i || i.op == Op::load_f) kinds_[static_cast<std::size_t>(i.imm)] = program::info(i.op).result;
     }
     operands();
+    if (shape_.keeps || shape_.forwarded >= 0) {
+      members_ += "  unsigned char* kept;\n";
+      out_.pointers += ", kept";
+    }
     stores(p);
     out_.text =
         fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
@@ -246,12 +252,12 @@ class Emitter {
             "{2}{4}"
             "    OCTAVO_UNROLL\n    for (int i = 0; i < kRows; ++i) {{\n"
             "      const int p = pixel[i];\n      (void)p;\n"
-            "{3}"
+            "{3}{8}"
             "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]{5});\n"
             "{6}    }}\n  }}\n"
             "{7}}}\n",
-            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_);
-    out_.pointers = "constants + " + std::to_string(constants_at_) + out_.pointers;
+            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_, row_kept_);
+    out_.pointers = shape_.prefix + "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
   }
 
@@ -265,6 +271,8 @@ class Emitter {
     for (const program::Output& o : s_.program.outputs) {
       if (!can_hold(o.type)) return fmt::format("a store of type {}", ir::name_of(o.type));
     }
+    if (shape_.keeps && (s_.program.outputs.size() != 1 || s_.program.outputs[0].type != DType::f32))
+      return fmt::format("{} results to keep", s_.program.outputs.size());
     return "";
   }
 
@@ -302,8 +310,8 @@ class Emitter {
   void pointer(std::string_view name, const TensorRef& ref, bool written) {
     const std::string type = written ? "unsigned char*" : "const unsigned char*";
     members_ += fmt::format("  {} {};\n", type, name);
-    out_.parameters += fmt::format(", {} {}", type, name);
-    out_.pointers += fmt::format(", {}", name);
+    out_.parameters += fmt::format(", {} {}{}", type, shape_.prefix, name);
+    out_.pointers += fmt::format(", {}{}", shape_.prefix, name);
     out_.arguments.push_back({Parameter::Kind::buffer, ref.buffer, ref.offset});
   }
 
@@ -312,6 +320,12 @@ class Emitter {
       if (kinds_[k] == 0) continue;
       const region::Operand& o = s_.operands[k];
       const int size = static_cast<int>(ir::size_of(o.ref.dtype));
+      if (static_cast<int>(k) == shape_.forwarded) {
+        row_kept_ += fmt::format("      unsigned x{0}[4];\n      octavo_read<16>(x{0}, o.kept + (i * (kRun / 4) + q) * {1});\n", k,
+                                 16 * shape_.threads);
+        call_ += fmt::format(", __int_as_float((int)x{}[j])", k);
+        continue;
+      }
       if (const ir::Tensor* data = channel_constant(s_, plan_, o)) {
         const std::size_t at = out_.constants.size();
         const bool wide = size != 2;
@@ -389,7 +403,7 @@ class Emitter {
       const bool integer = program::info(p.code[static_cast<std::size_t>(p.outputs[j].value)].op).result == 'i';
       results_ += fmt::format("      {} r{}[4];\n", integer ? "int" : "float", j);
       call_ += fmt::format(", r{}[j]", j);
-      pointer(fmt::format("store{}", j), ref, true);
+      if (!shape_.keeps) pointer(fmt::format("store{}", j), ref, true);
       std::string words;  // of four results
       switch (type) {
         case DType::u8:
@@ -413,7 +427,11 @@ class Emitter {
         }
       }
       const std::string offset = offset_of(a, s_.space);
-      if (a.element == 1 && contiguous(a) && a.vector > 4) {
+      if (shape_.keeps) {
+        row_stores_ += fmt::format(
+            "      const unsigned out0[] = {{{}}};\n      octavo_write<16>(o.kept + (i * (kRun / 4) + q) * {}, out0);\n", words,
+            16 * shape_.threads);
+      } else if (a.element == 1 && contiguous(a) && a.vector > 4) {
         collected_ += fmt::format(
             "  unsigned out{}[kRows][kRun / 4];\n  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n"
             "    OCTAVO_UNROLL\n    for (int q = 0; q < kRun / 4; ++q) out{}[i][q] = 0;\n  }}\n",
@@ -450,7 +468,7 @@ class Emitter {
   std::int64_t constants_at_;
   std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
-  std::string members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, call_, row_stores_,
+  std::string members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, call_, row_stores_,
       last_stores_;
 };
 
@@ -465,12 +483,13 @@ std::optional<std::vector<std::uint32_t>> channel_bits(const region::Stage& stag
   return out;
 }
 
-int piece_for(const region::Stage& stage, const region::Plan& plan, int run) {
+int piece_for(const region::Stage& stage, const region::Plan& plan, int run, int forwarded) {
   const auto wide = [](const TensorRef& r) { return ir::size_of(r.dtype) > 1; };
-  const bool any = std::any_of(stage.stores.begin(), stage.stores.end(), wide) ||
-                   std::any_of(stage.operands.begin(), stage.operands.end(), [&](const region::Operand& o) {
-                     return wide(o.ref) && channel_constant(stage, plan, o) == nullptr;
-                   });
+  bool any = std::any_of(stage.stores.begin(), stage.stores.end(), wide);
+  for (std::size_t k = 0; k < stage.operands.size(); ++k) {
+    const region::Operand& o = stage.operands[k];
+    any = any || (static_cast<int>(k) != forwarded && wide(o.ref) && channel_constant(stage, plan, o) == nullptr);
+  }
   return any ? std::min(run, 4) : run;
 }
 

@@ -31,18 +31,25 @@ struct EpilogueShape {
   int run = 4;                        ///< channels of a thread: 4, 8 or 16
   int piece = 4;                      ///< of them that are neighbours: what piece_for says, or `run`
   std::int64_t padded_channels = 0;   ///< entries of a packed channel constant
+  std::string prefix;                 ///< of the names of parameters
+  int forwarded = -1;                 ///< the operand that comes from `kept` instead of memory; -1: none
+  bool keeps = false;                 ///< the one store, of floats, goes to `kept`
+  int threads = 0;                    ///< of a block, where something is kept
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
 };
 
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of
 /// bytes, otherwise 4.
-[[nodiscard]] int piece_for(const region::Stage& stage, const region::Plan& plan, int run);
+/// Of operand `forwarded` (-1: none) nothing is in memory.
+[[nodiscard]] int piece_for(const region::Stage& stage, const region::Plan& plan, int run, int forwarded = -1);
 /// Which of the 4 * run channels of four lanes is the e-th one of lane `lane`.
 [[nodiscard]] constexpr int channel_of_lane(int lane, int e, int run, int piece) {
   return piece == run ? lane * run + e : e / piece * 4 * piece + lane * piece + e % piece;
 }
 
+// `kept`, a member of OctavoPointers where one of the last two is set, is shared memory in which a thread keeps kRows * kRun floats for
+// itself: 16 bytes each 16 * threads bytes.
 struct Epilogue {
   std::string text;
   std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"

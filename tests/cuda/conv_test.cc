@@ -134,7 +134,7 @@ TEST_F(ConvFamilies, MistakesAreFound) {
   for (const auto& [good, bad] : std::vector<std::pair<std::string, std::string>>{
            {"octavo_copy_wait<kStages - 2>()", "octavo_copy_wait<kStages - 1>()"},     // a step is read before it has arrived
            {"kFillCode = 77", "kFillCode = 76"},                                       // what lies outside the image
-           {"octavo_barrier();\n      copy_next();", "copy_next();"},                  // copies are seen by their own thread only
+           {"octavo_barrier();\n        copy_next();", "copy_next();"},                // copies are seen by their own thread only
            {"pixel[i] = p < kPixels ? p : -1;", "pixel[i] = p <= kPixels ? p : -1;"},  // one pixel too many
            {"left + k * kDilationW) < (unsigned)kInW", "left + k * kDilationW) <= (unsigned)kInW"}}) {  // one column too many
     EXPECT_NE(emulated(k, f, p, {good, bad}), "") << good;
