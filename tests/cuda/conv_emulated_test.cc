@@ -5,6 +5,7 @@
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
+#include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/family_scene.h"
 
@@ -90,6 +91,42 @@ TEST_F(ConvEmulated, FloatsAndBytesOfOnePixel) {
                      {{"tile", "2x16"}, {"channels", "64"}, {"warps", "2"}, {"group", "1"}, {"blocks", "1"}}),
             "")
       << k.text();
+}
+
+cuda::Parameters window(const std::string& tile, const std::string& warps, int stages) {
+  return {{"tile", tile}, {"warps", warps}, {"stages", std::to_string(stages)}, {"blocks", "1"}};
+}
+
+TEST_F(ConvEmulated, WindowsOverTilesInSharedMemory) {
+  const auto& family = cuda::conv_window_family();
+  ConvCase k = conv(2, 32, 11, 13, 48, 3, 3, 1, 1);
+  k.zero = 130, k.style = "residual", k.gap = 32;
+  EXPECT_EQ(run_conv(k, family, window("4x8x32", "2x1", 2)), "") << k.text();
+  k = conv(1, 16, 9, 21, 32, 3, 3, 2, 1), k.zero = 255, k.style = "silu";
+  EXPECT_EQ(run_conv(k, family, window("2x8x32", "1x1", 3)), "") << k.text();
+  k = conv(1, 48, 6, 7, 20, 2, 3, 1, 1), k.zero = 7, k.dilation = 2, k.style = "bias";
+  EXPECT_EQ(run_conv(k, family, window("2x16x16", "2x1", 2)), "") << k.text();
+  k = conv(1, 64, 7, 9, 64, 3, 3, 1, 1), k.zero = 114, k.style = "mixed";
+  EXPECT_EQ(run_conv(k, family, window("4x8x64", "1x2", 2)), "") << k.text();
+  EXPECT_EQ(run_conv(k, family, best(k, family)), "") << k.text();
+}
+
+TEST_F(ConvEmulated, MistakesInWindowsAreFound) {
+  ConvCase k = conv(2, 32, 9, 21, 16, 3, 3, 2, 1);
+  k.zero = 77;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_conv(k, cuda::conv_window_family(), window("2x8x16", "1x1", 2), [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_NE(planted("octavo_barrier();\n    copy_next();", "copy_next();"), "") << "missing barrier";
+  EXPECT_NE(planted("octavo_copy_wait<kStages - 2>();", "octavo_copy_wait<kStages - 1>();"), "") << "waits for one copy too few";
+  EXPECT_NE(planted("< (unsigned)kInW) {", "<= (unsigned)kInW) {"), "") << "wrong halo";
+  EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * (kFillCode - 1)"), "") << "wrong zero point";
+  EXPECT_NE(planted("right % kStrideW * kSide", "right % kStrideW"), "") << "columns of the other residue";
+  EXPECT_NE(planted("column < kOutW ?", "column <= kOutW ?"), "") << "a pixel too many";
 }
 
 TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {

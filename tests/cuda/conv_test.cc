@@ -5,6 +5,7 @@
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
+#include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emit_cuda.h"
 #include "cuda/emulation/emulator.h"
@@ -168,6 +169,9 @@ TEST_P(ConvCompiles, EveryFamily) {
       {&cuda::conv_rows_family(),
        shape(1, 3, 32, 32, 3, 2, 5, 0, "relu"),
        {{"tile", "4x16"}, {"channels", "32"}, {"warps", "2"}, {"group", "1"}, {"blocks", "1"}}},
+      {&cuda::conv_window_family(),
+       shape(1, 32, 16, 32, 3, 1, 5, 0, "relu"),
+       {{"tile", "16x16x32"}, {"warps", "4x1"}, {"stages", "2"}, {"blocks", "2"}}},
       {&cuda::depthwise_family(), narrow, {{"rows", "2"}, {"columns", "2"}, {"threads", "64"}}}};
   if (target.architecture == "sm_90a")
     texts.emplace_back(&cuda::conv_mma_family(), shape(1, 64, 8, 64, 3, 1, 5, 0, "relu"),
