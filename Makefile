@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-long asan ubsan tsan fuzz aarch64 format tidy clean
+.PHONY: all build setup run test test-long test-serving asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -25,6 +25,9 @@ test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX f
 	@OCTAVO_LONG=1 build/sanitize/tests/test_onnx --gtest_filter='Hostile.*'
 	@OCTAVO_LONG=1 build/sanitize/tests/test_engine --gtest_filter='ForgedEngine.*'
 	@scripts/fuzz_placements.sh build/release $(JOBS)
+
+test-serving: build   ## octavo serve with the packages it needs (in build/serving-venv): clients, bad requests, reloads
+	@scripts/test_serving.sh build/release
 
 asan ubsan: setup     ## the C++ tests under a sanitizer
 	@scripts/build.sh $@ $(JOBS)

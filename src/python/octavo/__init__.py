@@ -6,11 +6,12 @@
 >>> for layer in engine.layers:
 ...     print(layer["name"], layer["precision"], layer["tactic"], layer["reason"])
 
-Scripts written for ONNX Runtime run with one changed import: `import octavo as onnxruntime` (docs/from-trtexec.md).
+Scripts written for ONNX Runtime run with one changed import: `import octavo as onnxruntime` (docs/from-onnxruntime.md).
 """
 import os as _os
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union, cast
 
+from . import _nvrtc
 from ._errors import (CancelledError, EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
 from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
                       load)
@@ -23,6 +24,8 @@ __all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "p
            "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ProfileResult", "RegionCheck", "TensorInfo",
            "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",
            "get_device", "SCHEMA", "__version__"]
+
+_nvrtc.announce()
 
 _Path = Union[str, "_os.PathLike[str]"]
 _Shape = Sequence[int]

@@ -4,6 +4,9 @@ import sys
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["serve"]:
+        from ._serve_command import main as serve
+        return serve(sys.argv[2:])
     from ._octavo import _main
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, as the compiled command
     sys.stdout.flush()

@@ -4,7 +4,7 @@
 
 What ONNX Runtime calls a session is an engine here; it is built when the session is made, or at the first run where dimensions are open.
 Names and meanings follow onnxruntime's documentation of InferenceSession, SessionOptions, RunOptions, IOBinding and OrtValue. What has no
-counterpart is either without effect (docs/from-trtexec.md lists which options) or raises UnsupportedError; nothing is ignored that would
+counterpart is either without effect (docs/from-onnxruntime.md lists which options) or raises UnsupportedError; nothing is ignored that would
 change results.
 """
 import enum

@@ -1,0 +1,81 @@
+"""The command `octavo serve`."""
+import argparse
+import asyncio
+import logging
+import sys
+from typing import List
+
+from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
+
+_CODES = ((UsageError, 2), (ModelError, 3), (UnsupportedError, 4), (InputError, 5), (EngineFileError, 6), (FileError, 7))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options, for the command and for the command reference."""
+    p = argparse.ArgumentParser(
+        "octavo serve", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Answers inference requests in the Open Inference Protocol, over HTTP and gRPC (docs/serving.md).",
+        epilog="MODEL is an ONNX model, an engine file, engine files of several batch sizes (a.octavo,b.octavo), a folder of\n"
+               "versions (1/model.onnx, 2/model.onnx), or a folder of such folders; NAME= or NAME:VERSION= before it names it.\n"
+               "Example: octavo serve digits=model.onnx --port 8000 --batch 1,8")
+    p.add_argument("models", nargs="+", metavar="MODEL", help="what to serve")
+    p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (there is no authentication) (%(default)s)")
+    p.add_argument("--port", type=int, default=8000, help="HTTP port; 0: any free one (%(default)s)")
+    p.add_argument("--grpc-port", type=int, default=8001, help="gRPC port; 0: any free one; -1: no gRPC (%(default)s)")
+    p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to build for ONNX models with an open batch (%(default)s)")
+    p.add_argument("--delay-ms", type=float, default=2.0, metavar="MS", help="how long a request may wait for others to fill a batch (%(default)s)")
+    p.add_argument("--threads", type=int, default=None, help="threads of one run (default: the cores of this process over --instances)")
+    p.add_argument("--instances", type=int, default=1, help="runs of one model at the same time (%(default)s)")
+    p.add_argument("--queue", type=int, default=256, metavar="N", help="requests of one model that may wait; the next gets 429 (%(default)s)")
+    p.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds that a request may wait for its run, then 504 (%(default)s)")
+    p.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="seconds that a body may take to arrive, then 408 (%(default)s)")
+    p.add_argument("--max-request-mb", type=float, default=64, metavar="MB", help="largest request, in MiB; above: 413 (%(default)s)")
+    p.add_argument("--max-pending-mb", type=float, default=1024, metavar="MB", help="all HTTP bodies held at once, in MiB; above: 429 (%(default)s)")
+    p.add_argument("--max-connections", type=int, default=1024, metavar="N", help="open HTTP connections, and gRPC calls at once (%(default)s)")
+    p.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds to finish requests after SIGTERM or Ctrl-C (%(default)s)")
+    p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
+    p.add_argument("--effort", type=int, default=None, help="as for octavo build")
+    p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
+    p.add_argument("--no-repository-api", action="store_true", help="clients may not load and unload models")
+    return p
+
+
+def main(arguments: List[str]) -> int:
+    """Runs until it is stopped; returns the exit code of the other commands."""
+    args = parser().parse_args(arguments)
+    try:
+        from .serve import Server, Settings
+    except ImportError as e:
+        print(f"error: octavo serve needs a package that is not installed ({e.name})\n  to do: pip install 'octavo[serve]'", file=sys.stderr)
+        return 2
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    try:
+        sizes = tuple(int(b) for b in args.batch.split(","))
+    except ValueError:
+        print(f"error: --batch {args.batch}: give sizes such as 1,4,8", file=sys.stderr)
+        return 2
+    try:
+        settings = Settings(
+            host=args.host, port=args.port, grpc_port=None if args.grpc_port < 0 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
+            threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
+            max_request=int(args.max_request_mb * 2**20), max_pending=int(args.max_pending_mb * 2**20), max_connections=args.max_connections,
+            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, repository_api=not args.no_repository_api)
+
+        async def serve() -> None:
+            await Server(args.models, settings).run(signals=True)
+
+        try:
+            import uvloop
+            uvloop.run(serve())
+        except ImportError:
+            asyncio.run(serve())
+    except KeyboardInterrupt:
+        return 130
+    except Exception as e:
+        from .serve import ServeError
+        cause = e.__cause__ if isinstance(e, ServeError) and e.__cause__ is not None else e
+        if not isinstance(cause, (Error, ServeError, OSError)):
+            raise
+        print(f"error: {e}", file=sys.stderr)
+        return next((code for kind, code in _CODES if isinstance(cause, kind)), 7 if isinstance(cause, OSError) else 70)
+    return 0

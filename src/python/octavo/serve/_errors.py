@@ -1,0 +1,53 @@
+"""What a request can be answered with besides a result: an HTTP status and the gRPC code of the same meaning."""
+
+
+class ServeError(Exception):
+    """Base; the text says what is wrong, both values, and the way out."""
+    status = 500
+    code = "INTERNAL"
+
+
+class BadRequest(ServeError):
+    """The request contradicts itself or the model: names, shapes, types, counts."""
+    status = 400
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(ServeError):
+    """No such model or version is loaded."""
+    status = 404
+    code = "NOT_FOUND"
+
+
+class SlowSender(ServeError):
+    """The body did not arrive in time."""
+    status = 408
+    code = "DEADLINE_EXCEEDED"
+
+
+class TooLarge(ServeError):
+    """The request is larger than the limit."""
+    status = 413
+    code = "RESOURCE_EXHAUSTED"
+
+
+class Busy(ServeError):
+    """The queue is full; try again later."""
+    status = 429
+    code = "RESOURCE_EXHAUSTED"
+
+
+class Internal(ServeError):
+    """The engine failed; nothing about the request explains it."""
+
+
+class Unavailable(ServeError):
+    """The server is stopping, or the model is being taken away."""
+    status = 503
+    code = "UNAVAILABLE"
+
+
+class Late(ServeError):
+    """The request waited longer than the limit and was dropped."""
+    status = 504
+    code = "DEADLINE_EXCEEDED"

@@ -1,0 +1,277 @@
+"""The Open Inference Protocol over HTTP, with the binary tensor data extension and the model repository extension."""
+import asyncio
+import contextlib
+import logging
+import re
+import zlib
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Optional, Tuple
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response as HttpResponse
+from starlette.routing import Route
+
+from ._errors import BadRequest, Busy, NotFound, ServeError, SlowSender, TooLarge
+from ._requests import Request, Response, Service, internal
+from ._settings import Settings
+from ._tensors import from_bytes, from_list, little_endian, to_list
+
+_HEADER = "inference-header-content-length"
+_NUMBER = re.compile("[0-9]{1,18}")
+_log = logging.getLogger("octavo.serve")
+
+
+class Bodies:
+    """Reads bodies within the limits on one request, on all together, and on time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._held = 0
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: HttpRequest) -> AsyncIterator[bytes]:
+        declared = request.headers.get("content-length", "0")
+        size = int(declared) if _NUMBER.fullmatch(declared) else 0
+        if size > self._settings.max_request:
+            raise TooLarge(f"the request has {size} bytes, the limit is {self._settings.max_request}")
+        held = [0]
+        try:
+            yield self._inflated(request, await asyncio.wait_for(self._all(request, held), self._settings.body_timeout))
+        except asyncio.TimeoutError:
+            raise SlowSender(f"the body did not arrive within {self._settings.body_timeout} s") from None
+        finally:
+            self._held -= held[0]
+
+    async def _all(self, request: HttpRequest, held: List[int]) -> bytes:
+        parts = bytearray()
+        async for part in request.stream():
+            held[0] += len(part)
+            self._held += len(part)
+            if held[0] > self._settings.max_request:
+                raise TooLarge(f"the request has more than {self._settings.max_request} bytes, the limit")
+            if self._held > self._settings.max_pending:
+                raise Busy(f"requests that are being answered hold {self._settings.max_pending} bytes, the limit; try again later")
+            parts += part
+        return bytes(parts)
+
+    def _inflated(self, request: HttpRequest, body: bytes) -> bytes:
+        coding = request.headers.get("content-encoding", "identity")
+        if coding == "identity":
+            return body
+        if coding not in ("gzip", "deflate"):
+            raise BadRequest(f"content-encoding {coding!r} is none of identity, gzip, deflate")
+        inflate = zlib.decompressobj(wbits=47)  # both have a header that tells
+        try:
+            made = inflate.decompress(body, self._settings.max_request)
+        except zlib.error as e:
+            raise BadRequest(f"the body is not {coding}: {e}") from None
+        if inflate.unconsumed_tail:
+            raise TooLarge(f"the request has more than {self._settings.max_request} bytes when it is decompressed, the limit")
+        if not inflate.eof:
+            raise BadRequest(f"the body is {coding} that is cut off")
+        return made
+
+
+def parse(model: str, version: str, headers: Any, body: bytes) -> Tuple[Request, Dict[str, Any]]:
+    """The request in a body, and its JSON part."""
+    binary = memoryview(b"")
+    text: Any = body
+    if _HEADER in headers:
+        length = headers[_HEADER]
+        if not _NUMBER.fullmatch(length) or int(length) > len(body):
+            raise BadRequest(f"Inference-Header-Content-Length is {length!r}, the body has {len(body)} bytes")
+        text, binary = memoryview(body)[:int(length)], memoryview(body)[int(length):]
+    try:
+        said = orjson.loads(text)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest(f"the body is not JSON: {e}") from None
+    if not isinstance(said, dict):
+        raise BadRequest("the body is not a JSON object")
+    inputs: Dict[str, Any] = {}
+    datatypes: Dict[str, str] = {}
+    at = 0
+    for one in _list(said, "inputs"):
+        name, datatype, shape = one.get("name"), one.get("datatype"), one.get("shape")
+        if not isinstance(name, str) or not isinstance(datatype, str) or not isinstance(shape, list):
+            raise BadRequest("each input needs a name, a datatype and a shape")
+        if name in inputs:
+            raise BadRequest(f"input {name!r} is given twice")
+        datatypes[name] = datatype
+        size = _parameters(one).get("binary_data_size")
+        if size is None:
+            inputs[name] = from_list(name, datatype, shape, one.get("data"))
+        elif isinstance(size, bool) or not isinstance(size, int) or size < 0 or at + size > len(binary):
+            raise BadRequest(f"input {name!r}: binary_data_size is {size!r}, {len(binary) - at} bytes of binary data are left")
+        else:
+            inputs[name] = from_bytes(name, datatype, shape, binary[at:at + size])
+            at += size
+    if at != len(binary):
+        raise BadRequest(f"{len(binary) - at} bytes of binary data belong to no input")
+    outputs = _list(said, "outputs") if "outputs" in said else None
+    names = None if outputs is None else [o.get("name") for o in outputs]
+    if names is not None and not all(isinstance(n, str) for n in names):
+        raise BadRequest("each requested output needs a name")
+    request_id = said.get("id", "")
+    if not isinstance(request_id, str):
+        raise BadRequest("id is not a string")
+    for refused in ("sequence_id", "priority"):
+        if _parameters(said).get(refused):
+            raise BadRequest(f"parameter {refused!r} is not supported")
+    return Request(model, version, request_id, inputs, datatypes, names), said  # type: ignore[arg-type]
+
+
+def render(response: Response, said: Dict[str, Any]) -> HttpResponse:
+    """Outputs as JSON numbers, or as binary data where the request asks for it."""
+    everything = bool(_parameters(said).get("binary_data_output", False))
+    asked = {o["name"]: _parameters(o) for o in said.get("outputs") or []}
+    outputs, tail = [], []
+    for name, array in response.outputs.items():
+        datatype = response.version.datatypes[name]
+        one: Dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+        if asked.get(name, {}).get("binary_data", everything):
+            data = little_endian(array)
+            one["parameters"] = {"binary_data_size": len(data)}
+            tail.append(data)
+        elif datatype == "BF16":
+            raise BadRequest(f"output {name!r} is BF16, which is given as binary data only: ask with binary_data true")
+        else:
+            one["data"] = to_list(array)
+        outputs.append(one)
+    top = {"model_name": response.version.name, "model_version": response.version.version, "outputs": outputs}
+    if response.id:
+        top["id"] = response.id
+    header = orjson.dumps(top)
+    if not tail:
+        return HttpResponse(header, media_type="application/json")
+    return HttpResponse(b"".join([header, *tail]), media_type="application/octet-stream", headers={_HEADER: str(len(header))})
+
+
+def application(service: Service, settings: Settings) -> Starlette:
+    """The routes."""
+    bodies = Bodies(settings)
+    Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+    def answer(handler: Handler) -> Handler:
+        async def guarded(request: HttpRequest) -> HttpResponse:
+            try:
+                return await handler(request)
+            except ServeError as e:
+                error: ServeError = e
+            except ClientDisconnect:
+                return HttpResponse(status_code=499)
+            except Exception as e:
+                _log.exception("a request failed")
+                error = internal(e)
+            headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
+            return HttpResponse(orjson.dumps({"error": str(error)}), status_code=error.status, media_type="application/json", headers=headers)
+        return guarded
+
+    def path(request: HttpRequest) -> Tuple[str, str]:
+        return request.path_params["model"], request.path_params.get("version", "")
+
+    async def live(_: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    async def ready(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(status_code=200 if service.ready and not service.stopping else 503)
+
+    async def model_ready(request: HttpRequest) -> HttpResponse:
+        service.models.get(*path(request))
+        return HttpResponse()
+
+    async def server_metadata(_: HttpRequest) -> HttpResponse:
+        return _json(service.metadata())
+
+    async def model_metadata(request: HttpRequest) -> HttpResponse:
+        return _json(service.model_metadata(*path(request)))
+
+    async def stats(request: HttpRequest) -> HttpResponse:
+        return _json({"model_stats": service.statistics(request.path_params.get("model", ""), request.path_params.get("version", ""))})
+
+    async def infer(request: HttpRequest) -> HttpResponse:
+        async with bodies.read(request) as body:
+            parsed, said = parse(*path(request), request.headers, body)
+            return render(await service.infer(parsed, "http"), said)
+
+    async def index(request: HttpRequest) -> HttpResponse:
+        async with bodies.read(request) as body:
+            only_ready = bool(body.strip()) and _object(body).get("ready") is True
+        return _json([r for r in service.models.index() if not only_ready or r["state"] == "READY"])
+
+    async def load(request: HttpRequest) -> HttpResponse:
+        _allowed(settings)
+        async with bodies.read(request) as body:
+            refuse_parameters(_parameters(_object(body)) if body.strip() else {})
+        await service.models.load(request.path_params["model"])
+        return HttpResponse()
+
+    async def unload(request: HttpRequest) -> HttpResponse:
+        _allowed(settings)
+        await service.models.unload(request.path_params["model"])
+        return HttpResponse()
+
+    async def metrics(_: HttpRequest) -> HttpResponse:
+        text, kind = service.metrics.text()
+        return HttpResponse(text, media_type=kind)
+
+    async def missing(request: HttpRequest, _: Exception) -> HttpResponse:
+        return HttpResponse(orjson.dumps({"error": f"no such address: {request.method} {request.url.path[:200]}"}), status_code=404, media_type="application/json")
+
+    async def wrong_method(request: HttpRequest, _: Exception) -> HttpResponse:
+        return HttpResponse(orjson.dumps({"error": f"{request.method} is not what {request.url.path[:200]} takes"}), status_code=405, media_type="application/json")
+
+    def get(at: str, handler: Handler) -> Route:
+        return Route(at, answer(handler), methods=["GET"])
+
+    def post(at: str, handler: Handler) -> Route:
+        return Route(at, answer(handler), methods=["POST"])
+
+    routes = [get("/v2", server_metadata), get("/v2/health/live", live), get("/v2/health/ready", ready), get("/metrics", metrics),
+              get("/v2/models/stats", stats), post("/v2/repository/index", index), post("/v2/repository/models/{model}/load", load),
+              post("/v2/repository/models/{model}/unload", unload)]
+    for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+        routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), post(f"{base}/infer", infer), get(base, model_metadata)]
+    return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
+
+
+def refuse_parameters(parameters: Dict[str, Any]) -> None:
+    """Loading takes files that are on the server; what a client sends with it is refused, not ignored."""
+    for name in parameters:
+        raise BadRequest(f"load parameter {name!r} is not supported: models come from the server's own files")
+
+
+def _allowed(settings: Settings) -> None:
+    if not settings.repository_api:
+        raise NotFound("loading and unloading by clients is switched off")
+
+
+def _json(value: Any) -> HttpResponse:
+    return HttpResponse(orjson.dumps(value), media_type="application/json")
+
+
+def _object(body: bytes) -> Dict[str, Any]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest(f"the body is not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise BadRequest("the body is not a JSON object")
+    return value
+
+
+def _parameters(value: Dict[str, Any]) -> Dict[str, Any]:
+    found: Optional[Any] = value.get("parameters")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise BadRequest("parameters is not a JSON object")
+    return found
+
+
+def _list(said: Dict[str, Any], name: str) -> List[Dict[str, Any]]:
+    value = said.get(name)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise BadRequest(f"{name} is not a list of objects")
+    return value

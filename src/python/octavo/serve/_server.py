@@ -1,0 +1,132 @@
+"""The life of a server: load, listen, answer, stop."""
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from typing import Any, Callable, Iterator, List, Optional
+
+import uvicorn
+
+from .._errors import FileError
+from . import _grpc, _rest
+from ._metrics import Metrics
+from ._models import Models
+from ._requests import Service
+from ._settings import Settings
+
+
+class Server:
+    """Serves models until it is told to stop.
+
+    models    as on the command line: files, folders, NAME=PATH (docs/serving.md).
+    say       function(line): what happened; None: lines on stderr.
+
+    All methods belong to one event loop. run() raises what building and loading raise, and FileError when a port is taken.
+    """
+
+    def __init__(self, models: List[str], settings: Optional[Settings] = None, say: Optional[Callable[[str], None]] = None) -> None:
+        self.settings = settings or Settings()
+        self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._metrics = Metrics()
+        self.models = Models(models, self.settings, self._metrics, self._say)
+        self.service = Service(self.models, self._metrics)
+        self.port = self.grpc_port = 0
+        self.started = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    def stop(self) -> None:
+        """Finishes what was accepted, at most settings.grace seconds, then run() returns."""
+        self._stop.set()
+
+    async def run(self, signals: bool = False) -> None:
+        """`signals`: SIGTERM and SIGINT stop it; a second one at once."""
+        settings = self.settings
+        http = _listen(settings.host, settings.port)  # taken ports are found before models are built
+        grpc_server: Any = None
+        try:
+            self.port = http.getsockname()[1]
+            if settings.grpc_port is not None:
+                grpc_server = _grpc.server(self.service, settings)
+                self.grpc_port = _grpc_listen(grpc_server, settings)
+            await self.models.load_all()
+            if signals:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    asyncio.get_running_loop().add_signal_handler(number, self._signalled)
+            config = uvicorn.Config(_rest.application(self.service, settings), log_level="warning", access_log=False, lifespan="off",
+                                    server_header=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
+                                    timeout_graceful_shutdown=max(1, int(settings.grace)))
+            web = _Web(config)
+            serving = asyncio.ensure_future(web.serve(sockets=[http]))
+            if grpc_server is not None:
+                await grpc_server.start()
+            while not web.started and not serving.done():
+                await asyncio.sleep(0.005)
+            self.service.ready = True
+            self.started.set()
+            self._say(f"ready: http://{settings.host}:{self.port}" + (f", grpc://{settings.host}:{self.grpc_port}" if grpc_server else ""))
+            stopped = asyncio.ensure_future(self._stop.wait())
+            await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)
+            await self._finish(web, serving, grpc_server)
+        finally:
+            http.close()
+
+    async def _finish(self, web: "_Web", serving: "asyncio.Future[None]", grpc_server: Any) -> None:
+        service = self.service
+        service.stopping = True  # answered with 503 from here on; health says not ready
+        self._say(f"stopping: {service.active} requests to finish, at most {self.settings.grace:g} s")
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.models.close(), self.settings.grace)
+        left = service.active
+        self.models.abandon()
+        await asyncio.sleep(0)
+        web.should_exit = True
+        if grpc_server is not None:
+            await grpc_server.stop(1.0)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(serving, self.settings.grace)
+        self._say("stopped" if left == 0 else f"stopped; {left} requests were not finished in time and were answered with 503")
+
+    def _signalled(self) -> None:
+        self._signals += 1
+        self.stop()
+        if self._signals > 1:
+            self._say("stopped at once")
+            raise SystemExit(1)
+
+
+class _Web(uvicorn.Server):
+    """uvicorn, whose signal handlers would end it before the models have finished."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind(address)
+            made.listen(2048)
+            made.setblocking(False)
+        except OSError:
+            made.close()
+            raise
+        return made
+    except OSError as e:
+        raise FileError(f"cannot listen on {host} port {port}: {e.strerror or e}; give another as --port, or 0 for any") from e
+
+
+def _grpc_listen(server: Any, settings: Settings) -> int:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        port: int = server.add_insecure_port(f"{host}:{settings.grpc_port}")
+    except RuntimeError as e:
+        raise FileError(f"cannot listen on {settings.host} port {settings.grpc_port} for gRPC: {e}; give another as --grpc-port, or 0 for any") from e
+    if port == 0:
+        raise FileError(f"cannot listen on {settings.host} port {settings.grpc_port} for gRPC; give another as --grpc-port, or 0 for any")
+    return port

@@ -1,0 +1,69 @@
+"""The limits and choices of a server, checked."""
+import dataclasses
+import os
+from typing import Optional, Tuple
+
+from .._errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that `octavo serve` can be told; seconds, bytes and counts.
+
+    host             address to listen on; "0.0.0.0" for every address. There is no authentication.
+    port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (Server.port and Server.grpc_port then say which); grpc_port None: no gRPC.
+    batch            batch sizes to build for ONNX models whose batch is open; the largest is the most that runs at once.
+    delay            seconds that a request may wait for others to fill a batch while an engine is idle.
+    instances        runs of one model at the same time. threads: threads of one run; None: the cores of this process over instances.
+    queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
+    timeout          seconds that a request may wait for its run, then 504 or DEADLINE_EXCEEDED.
+    body_timeout     seconds that a body may take to arrive, then 408.
+    max_request      bytes of one request. max_pending: bytes of all HTTP bodies that are held at once.
+    max_connections  open HTTP connections, and gRPC calls at once.
+    grace            seconds that requests get to finish when the server is told to stop.
+    device, effort, timing_cache   as for octavo.build.
+    repository_api   whether clients may load and unload models.
+    """
+    host: str = "127.0.0.1"
+    port: int = 8000
+    grpc_port: Optional[int] = 8001
+    batch: Tuple[int, ...] = (1, 2, 4, 8)
+    delay: float = 0.002
+    instances: int = 1
+    threads: Optional[int] = None
+    queue: int = 256
+    timeout: float = 30.0
+    body_timeout: float = 30.0
+    max_request: int = 64 << 20
+    max_pending: int = 1 << 30
+    max_connections: int = 1024
+    grace: float = 30.0
+    device: str = "cpu"
+    effort: Optional[int] = None
+    timing_cache: Optional[str] = None
+    repository_api: bool = True
+
+    def __post_init__(self) -> None:
+        def need(ok: bool, name: str, rule: str) -> None:
+            if not ok:
+                raise UsageError(f"{name}={getattr(self, name)!r}: {rule}")
+        for name in ("port", "grpc_port"):
+            value = getattr(self, name)
+            need(value is None or 0 <= value <= 65535, name, "a port is 0 to 65535")
+        need(len(self.batch) > 0 and all(1 <= b <= 65536 for b in self.batch), "batch", "sizes are 1 to 65536")
+        object.__setattr__(self, "batch", tuple(sorted(set(self.batch))))
+        for name in ("instances", "queue", "max_connections"):
+            need(1 <= getattr(self, name) <= 1 << 20, name, "must be 1 to 1048576")
+        need(self.threads is None or self.threads >= 1, "threads", "must be at least 1")
+        need(0 <= self.delay <= 60, "delay", "must be 0 to 60 seconds")
+        for name in ("timeout", "body_timeout", "grace"):
+            need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")
+        need(1 <= self.max_request <= (2 << 30) - 1, "max_request", "must be 1 to 2147483647 bytes")
+        need(self.max_pending >= self.max_request, "max_pending", f"must be at least max_request ({self.max_request})")
+
+    def run_threads(self) -> int:
+        """Threads of one run."""
+        if self.threads is not None:
+            return self.threads
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // self.instances)
