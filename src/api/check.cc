@@ -9,7 +9,7 @@
 
 #include "ir/quantizer.h"
 #include "reference/evaluate.h"
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 
 namespace octavo::api {
 namespace {
@@ -28,25 +28,11 @@ struct Border {
   std::string problem;
 };
 
-/// Region::graph_inputs lists, stage by stage, the anchor's inputs and the operands, without what comes from the stage before;
-/// graph_outputs the stores of the last stage (of all, where they are independent). Operands that are planner-made
+/// Region::graph_inputs are the values of region::reads_of, graph_outputs those of region::results_of. Operands that are planner-made
 /// constants have no value.
 Border border_of(const Region& r) {
   Border b;
-  std::vector<const TensorRef*> in, out;
-  for (std::size_t s = 0; s < r.stages.size(); ++s) {
-    const Stage& stage = r.stages[s];
-    for (const TensorRef& t : stage.anchor.inputs) {
-      if (!region::forwarded(r, s, t)) in.push_back(&t);
-    }
-    for (const region::Operand& o : stage.operands) {
-      if (!region::forwarded(r, s, o.ref)) in.push_back(&o.ref);
-    }
-  }
-  for (const Stage& stage : r.stages) {
-    if (!r.independent && &stage != &r.stages.back()) continue;
-    for (const TensorRef& t : stage.stores) out.push_back(&t);
-  }
+  const std::vector<const TensorRef*> in = region::reads_of(r), out = region::results_of(r);
   if (in.size() != r.graph_inputs.size() || out.size() != r.graph_outputs.size()) {
     b.problem = fmt::format("the plan names {} inputs and {} outputs of the graph for {} and {} tensors", r.graph_inputs.size(),
                             r.graph_outputs.size(), in.size(), out.size());

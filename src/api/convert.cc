@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 #include "report/schema.h"
 #include "report/sentences.h"
 
@@ -70,19 +70,10 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.precision = r.precision;
     layer.reason = report::sentences(r.reasons);
     layer.reasons = to_public(r.reasons);
-    for (std::size_t s = 0; s < r.stages.size(); ++s) {
-      const region::Stage& stage = r.stages[s];
-      for (const region::TensorRef& t : stage.anchor.inputs) {
-        if (!is_constant(plan, t) && !region::forwarded(r, s, t)) layer.inputs.push_back(tensor_of(t));
-      }
-      for (const region::Operand& o : stage.operands) {
-        if (!is_constant(plan, o.ref) && !region::forwarded(r, s, o.ref)) layer.inputs.push_back(tensor_of(o.ref));
-      }
+    for (const region::TensorRef* t : region::reads_of(r)) {
+      if (!is_constant(plan, *t)) layer.inputs.push_back(tensor_of(*t));
     }
-    for (const region::Stage& stage : r.stages) {
-      if (!r.independent && &stage != &r.stages.back()) continue;
-      for (const region::TensorRef& t : stage.stores) layer.outputs.push_back(tensor_of(t));
-    }
+    for (const region::TensorRef* t : region::results_of(r)) layer.outputs.push_back(tensor_of(*t));
     for (const region::Alternative& a : r.alternatives)
       layer.alternatives.push_back({a.tactic, report::described(a), to_public(Reasons{a.reason}), a.seconds, a.estimate});
     layers.push_back(std::move(layer));

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,8 +43,19 @@ class Family {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// Of one region, where it says more than name() does (always name() first).
   [[nodiscard]] virtual std::string name_for(const Region&) const { return std::string(name()); }
-  /// The tactics of the parts that the family would choose on this machine; none for a family whose tactics have no parts.
-  [[nodiscard]] virtual std::vector<Tactic> parts_for(const Region&, const Plan&) const { return {}; }
+  /// Of a family whose tactics are made of others (packs_parts): the parts that it would choose on this machine, under the parameters
+  /// of the region's tactic, and their estimated seconds on one thread; or why there are none.
+  struct Composed {
+    std::vector<Tactic> parts;
+    double cost = 0;
+    std::string refusal;
+  };
+  [[nodiscard]] virtual Composed compose(const Region&, const Plan&) const { return {}; }
+  /// Further sets of parameters than none, for searches that take their time, and whether tactics may have a parameter.
+  [[nodiscard]] virtual std::vector<std::map<std::string, std::string>> parameter_sets(const Region&, const Plan&) const {
+    return {};
+  }
+  [[nodiscard]] virtual bool takes_parameter(std::string_view) const { return false; }
   /// Raised when packing or arithmetic changes (Tactic::version).
   [[nodiscard]] virtual int version() const { return 1; }
   /// Capabilities beside the instruction set of a family that is made for several.
@@ -55,8 +67,6 @@ class Family {
   [[nodiscard]] virtual bool about(const Region& region) const = 0;
   /// Why a region of its kind is refused, by what it is alone; empty: taken.
   [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
-  /// Why no parts can be chosen for it on this machine; empty: they can, or there are none.
-  [[nodiscard]] virtual std::string why_no_parts(const Region&, const Plan&) const { return {}; }
   /// Estimated seconds on one thread.
   [[nodiscard]] virtual double cost(const Region& region, const Plan& plan, Isa isa) const = 0;
   /// False: compiled once, for any processor.

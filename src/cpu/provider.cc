@@ -36,8 +36,10 @@ const std::vector<const Family*>& families_for(const Region& r) {
 }
 
 /// The family's tactic for a level. What the tactic says of itself follows from the family, the level and the parts, on any machine.
-Tactic tactic_of(const Family& f, const Region& r, Isa isa, std::vector<Tactic> parts) {
+Tactic tactic_of(const Family& f, const Region& r, Isa isa, std::vector<Tactic> parts,
+                 std::map<std::string, std::string> parameters = {}) {
   Tactic t;
+  t.parameters = std::move(parameters);
   t.provider = "cpu";
   t.family = f.per_isa() ? fmt::format("{}.{}", f.name_for(r), name_of(isa)) : f.name_for(r);
   t.version = f.version();
@@ -60,7 +62,10 @@ Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
   for (const Family* f : families_for(r)) {
     if (!f->about(r)) continue;
     for (const Isa isa : kBlockIsas) {
-      const Tactic own = tactic_of(*f, r, isa, f->packs_parts() ? tactic.parts : std::vector<Tactic>());
+      const bool known = std::all_of(tactic.parameters.begin(), tactic.parameters.end(),
+                                     [&](const auto& p) { return f->takes_parameter(p.first); });
+      const Tactic own = tactic_of(*f, r, isa, f->packs_parts() ? tactic.parts : std::vector<Tactic>(),
+                                   known ? tactic.parameters : std::map<std::string, std::string>());
       if (own.family != tactic.family) continue;
       OCTAVO_CHECK(check_tactic(tactic, own));
       return Found{f, f->per_isa() ? isa : Isa::portable};
@@ -137,16 +142,31 @@ class CpuProvider final : public region::Provider {
     std::vector<Offer> out;
     for (const Family* f : families_for(region)) {
       if (!f->about(region)) continue;
-      std::string refusal = f->why_not(region, plan);
-      if (refusal.empty()) refusal = f->why_no_parts(region, plan);
+      const std::string refusal = f->why_not(region, plan);
+      if (f->packs_parts()) {
+        out.push_back(composed(*f, region, plan, refusal, {}));
+        continue;
+      }
       for (const Isa isa : kBlockIsas) {
         Offer o;
-        o.tactic = tactic_of(*f, region, isa, refusal.empty() ? f->parts_for(region, plan) : std::vector<Tactic>());
+        o.tactic = tactic_of(*f, region, isa, {});
         o.refusal = refusal;
         if (o.refusal.empty()) o.refusal = why_not_here(f->per_isa() ? isa : Isa::portable, o.tactic);
         if (o.refusal.empty()) o.cost = f->cost(region, plan, isa);
         out.push_back(std::move(o));
         if (!f->per_isa()) break;
+      }
+    }
+    return out;
+  }
+
+  std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
+    std::vector<Offer> out;
+    for (const Family* f : families_for(region)) {
+      if (!f->packs_parts() || !f->about(region) || !f->why_not(region, plan).empty()) continue;
+      for (auto& parameters : f->parameter_sets(region, plan)) {
+        Offer o = composed(*f, region, plan, "", std::move(parameters));
+        if (o.refusal.empty()) out.push_back(std::move(o));
       }
     }
     return out;
@@ -184,6 +204,23 @@ class CpuProvider final : public region::Provider {
   }
 
  private:
+  /// The offer of a family whose tactics are made of others.
+  static Offer composed(const Family& f, const Region& region, const Plan& plan, const std::string& refusal,
+                        std::map<std::string, std::string> parameters) {
+    Region named = region;
+    named.tactic = {};
+    named.tactic.parameters = parameters;
+    Family::Composed made;
+    made.refusal = refusal;
+    if (refusal.empty()) made = f.compose(named, plan);
+    Offer o;
+    o.tactic = tactic_of(f, region, Isa::portable, std::move(made.parts), std::move(parameters));
+    o.refusal = std::move(made.refusal);
+    if (o.refusal.empty()) o.refusal = why_not_here(Isa::portable, o.tactic);
+    if (o.refusal.empty()) o.cost = made.cost;
+    return o;
+  }
+
   static std::string why_not_here(Isa isa, const Tactic& tactic) {
     if (kernel_table(isa) == nullptr) return fmt::format("this build has no {} kernels", name_of(isa));
     return why_lacking(tactic.required);

@@ -8,6 +8,7 @@
 
 #include "region/json.h"
 #include "region/reason_json.h"
+#include "region/stage_graph.h"
 
 namespace octavo::region {
 namespace {
@@ -239,11 +240,29 @@ class Reader {
     each(j, key, [&](const json& e) { out.push_back(reason(e)); });
     return out;
   }
+  StageEdge stage_edge(const json& j, std::size_t reader) {
+    constexpr std::int64_t kMost = 1 << 20;
+    const auto index = [&](const char* key) { return static_cast<std::size_t>(integer(j, key, 0, kMost)); };
+    StageEdge e;
+    e.from.stage = index("stage");
+    e.from.store = index("store");
+    e.reader = reader;
+    e.input = index("input");
+    if (!has(j, "halo")) return e;
+    const json& halo = j["halo"];
+    e.halo = {integer(halo, "step", 1, kMaxBytes), integer(halo, "before", -kMaxBytes, kMaxBytes),
+              integer(halo, "rows", 1, kMaxBytes)};
+    return e;
+  }
   Region region(const json& j) {
     Region r;
     constexpr auto kMaxId = std::numeric_limits<std::int32_t>::max();
     r.name = text(j, "name");
-    each(j, "stages", [&](const json& e) { r.stages.push_back(stage(e)); });
+    std::vector<StageEdge> edges;
+    each(j, "stages", [&](const json& e) {
+      if (has(e, "reads")) each(e, "reads", [&](const json& edge) { edges.push_back(stage_edge(edge, r.stages.size())); });
+      r.stages.push_back(stage(e));
+    });
     r.device = static_cast<DeviceId>(integer(j, "device", 0, kMaxId));
     if (const json* t = field(j, "tactic")) r.tactic = tactic(*t, 1);
     r.packed = integers<BufferId>(j, "packed", 0, kMaxId);
@@ -263,6 +282,9 @@ class Reader {
       r.alternatives.push_back(std::move(a));
     });
     r.independent = boolean(j, "independent");
+    if (r.stages.size() > kMostStages) return complain(fmt::format("{} stages, at most {}", r.stages.size(), kMostStages)), r;
+    if (!failed() && edges != edges_of(r))
+      return complain("what its stages say they read of each other (\"reads\") is not what their tensors say"), r;
     if (const json* seconds = field(j, "seconds")) r.seconds = real(*seconds);
     r.key = text(j, "key");
     r.graph_inputs = integers<ir::ValueId>(j, "graph_inputs", ir::kNone, kMaxId);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{8} << 30;
 constexpr std::size_t kMostStages = 16, kMostInstructions = 4096;
-constexpr std::string_view kBefore = "before:";
+constexpr std::string_view kStage = "stage";
 
 tl::unexpected<Error> bad(std::string what) {
   return fail(ErrorKind::bad_input, std::move(what));
@@ -131,15 +131,13 @@ class Reader {
     if (stores.empty()) return bad("a stage without stores");
     OCTAVO_TRY(s.stores.emplace_back(), tensor(stores[0], BufferKind::output));
     s.space = s.stores[0].dims;
-    const bool by_operand = std::any_of(middle.begin(), middle.end(), [](auto m) { return m.starts_with(kBefore); });
-    // What a stage reads is what the one before stored, or what its neighbour reads.
+    // What a stage reads is what an earlier one stored, or what its neighbour reads.
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const bool forwarded = i == 0 && !before.stages.empty() && !before.independent && !by_operand;
       const bool shared = i == 0 && before.independent && first_ == x[i];
       if (before.stages.empty() && i == 0) first_ = x[i];
       TensorRef t;
-      if (forwarded && stored_ == x[i]) {
-        t = before.stages.back().stores[0];
+      if (x[i].starts_with(kStage)) {
+        OCTAVO_TRY(t, forwarded(x[i], before));
       } else if (shared && !before.stages.empty()) {
         t = before.stages[0].anchor.inputs[0];
       } else {
@@ -154,7 +152,6 @@ class Reader {
     for (std::size_t i = 1; i < stores.size(); ++i) {
       OCTAVO_TRY(s.stores.emplace_back(), tensor(stores[i], BufferKind::output));
     }
-    stored_ = stores[0];
     if (s.anchor.none() || !middle[0].empty()) OCTAVO_CHECK(program(middle[0], s));
     return s;
   }
@@ -190,17 +187,28 @@ class Reader {
     return inputs;
   }
 
+  /// "stage0.1:u8[...]": what an earlier stage stores. That it is spelled as it is stored shows when the key is spelled again.
+  static Result<TensorRef> forwarded(std::string_view text, const Region& before) {
+    std::string_view from = text.substr(0, text.find(':'));
+    const std::string_view all = from;
+    taken(from, kStage);
+    const auto point = from.find('.');
+    const auto stage = number<std::size_t>(from.substr(0, point));
+    const auto store =
+        point == std::string_view::npos ? std::optional<std::size_t>(0) : number<std::size_t>(from.substr(point + 1));
+    if (!stage || !store || before.independent || *stage >= before.stages.size() || *store >= before.stages[*stage].stores.size())
+      return bad(fmt::format("\"{}\" is not a result of a stage before it", all));
+    return before.stages[*stage].stores[*store];
+  }
+
   Result<Operand> operand(std::string_view text, const Region& before) {
     Operand o;
-    const bool forwarded = taken(text, kBefore);
-    const auto slash = text.find('/');
-    const std::string_view spelled = text.substr(0, slash);
-    if (forwarded) {
-      if (before.stages.empty() || before.independent || slash != std::string_view::npos || spelled != stored_)
-        return bad(fmt::format("operand \"{}{}\" is not what a stage before it stores", kBefore, text));
-      o.ref = before.stages.back().stores[0];
+    if (text.starts_with(kStage)) {
+      OCTAVO_TRY(o.ref, forwarded(text, before));
       return o;
     }
+    const auto slash = text.find('/');
+    const std::string_view spelled = text.substr(0, slash);
     const bool constant = spelled.ends_with("]c") || spelled.ends_with("]one");  // one a channel, or one: scales and biases
     OCTAVO_TRY(o.ref, tensor(spelled, constant ? BufferKind::constant : BufferKind::input));
     if (slash == std::string_view::npos) return o;
@@ -370,7 +378,7 @@ class Reader {
     }
   }
 
-  std::string_view key_, first_, stored_;
+  std::string_view key_, first_;
   Plan plan_;
   std::int64_t bytes_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "region/reason_json.h"
+#include "region/stage_graph.h"
 
 namespace octavo::region {
 namespace {
@@ -81,6 +82,11 @@ json tactic(const Tactic& t) {
 json region(const Region& r) {
   json stages = json::array(), alternatives = json::array();
   for (const Stage& s : r.stages) stages.push_back(stage(s));
+  for (const StageEdge& e : edges_of(r)) {
+    json edge{{"stage", e.from.stage}, {"store", e.from.store}, {"input", e.input}};
+    if (!e.halo.every_row()) edge["halo"] = {{"step", e.halo.step}, {"before", e.halo.before}, {"rows", e.halo.rows}};
+    stages[e.reader]["reads"].push_back(std::move(edge));
+  }
   for (const Alternative& a : r.alternatives) {
     alternatives.push_back(
         {{"tactic", a.tactic}, {"reason", to_json(a.reason)}, {"seconds", real(a.seconds)}, {"estimate", real(a.estimate)}});

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "ir/canonical.h"
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 #include "region/unread.h"
 
 namespace octavo::region {
@@ -95,13 +95,18 @@ std::string key(const Region& region, const Plan& plan) {
     out += s.anchor.none() ? "pointwise" : std::string(ir::name_of(s.anchor.op));
     if (!s.anchor.none() && !s.anchor.integer) out += " float";
     out += attributes(s.anchor);
-    for (const TensorRef& in : s.anchor.inputs) out += " " + tensor(in, plan);
+    const auto read = [&](const TensorRef& t) {
+      const auto from = forwarded_from(region, k, t);
+      if (!from) return tensor(t, plan);
+      const std::string store = from->store == 0 ? "" : fmt::format(".{}", from->store);
+      return fmt::format("stage{}{}:{}", from->stage, store, tensor(region.stages[from->stage].stores[from->store], plan));
+    };
+    for (const TensorRef& in : s.anchor.inputs) out += " " + read(in);
     if (s.anchor.weights) out += " w " + tensor(*s.anchor.weights, plan);
     if (!s.anchor.weight_zero.empty()) out += fmt::format(" zero[{}]", s.anchor.weight_zero.size());
     out += " :" + skeleton(s.program);
     for (const Operand& o : s.operands) {
-      const bool before = forwarded(region, k, o.ref);
-      out += before ? ", before:" + tensor(region.stages[k - 1].stores[0], plan) : ", " + tensor(o.ref, plan);
+      out += ", " + read(o.ref);
       if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
         out += fmt::format("/{}", fmt::join(o.div, ","));
     }

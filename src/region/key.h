@@ -6,8 +6,8 @@
 //
 // Anchor (with "float" when it does not compute on codes, and its attributes that are not defaults), its operands, the program,
 // further operands, stores. Layouts: nothing for dense row-major, "nhwc" for dense channels last, "c" for one element a channel,
-// strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side); a stage
-// reads the one before by its anchor's first input, or by the operand that is marked "before:".
+// strides in parentheses otherwise; "io:" for the caller's memory. Further stages follow " ; " (" || " when side by side); what a
+// stage reads of an earlier one is marked with its number, "stage0:u8[...]", and with that of the store where it is not the first.
 // Weights, scales, tables, names and addresses do not enter.
 //
 // The program is written as it would be for a machine with a stack: an operation takes the last values that nothing has taken yet.

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "ir/infer.h"
-#include "region/forwarded.h"
 #include "region/in_place.h"
 #include "region/region.h"
+#include "region/stage_graph.h"
 #include "region/store_results.h"
 
 namespace octavo::region {
@@ -433,11 +433,19 @@ class Verifier {
   }
 
   Status region(const Region& r) {
-    if (r.stages.empty()) return bad("it has no stage");
+    if (r.stages.empty() || r.stages.size() > kMostStages)
+      return bad(r.stages.empty() ? "it has no stage" : fmt::format("{} stages, at most {}", r.stages.size(), kMostStages));
     packed_ = !r.packed.empty();
     kept_ = kept_from_memory(r);
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
       if (auto status = stage(r.stages[i]); !status) return bad(fmt::format("stage {}: {}", i, status.error().message));
+    }
+    OCTAVO_CHECK(check_stages(r));
+    for (const StageEdge& e : edges_of(r)) {
+      const BufferId id = r.stages[e.from.stage].stores[e.from.store].buffer;
+      if (buffer_of(id).kind != BufferKind::arena)
+        return bad(
+            fmt::format("stage {} forwards buffer {} to stage {}, and it is not an arena buffer", e.from.stage, id, e.reader));
     }
     for (const Stage& a : r.stages) {  // nothing between independent stages
       if (!r.independent) break;

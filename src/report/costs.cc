@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 
 namespace octavo::report {
 namespace {
@@ -51,8 +51,9 @@ Costs costs_of(const region::Region& region) {
     for (const auto& operand : stage.operands) {
       if (!forwarded(region, s, operand.ref)) touch(operand.ref, false, operand.div);
     }
-    for (std::size_t i = s + 1 < region.stages.size() && !region.independent ? 1 : 0; i < stage.stores.size(); ++i)
-      touch(stage.stores[i], true);
+    for (std::size_t i = 0; i < stage.stores.size(); ++i) {
+      if (leaves(region, {s, i})) touch(stage.stores[i], true);
+    }
   }
   for (const auto& [key, bytes] : seen) costs.bytes += bytes;
   return costs;

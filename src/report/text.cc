@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "program/program.h"
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/explain.h"
@@ -118,11 +118,15 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
       const auto place = [&](const region::TensorRef& ref) {
         return kept.contains(ref.buffer) ? std::string("kept in cache, row tile by row tile") : "in " + place_of(ref, plan);
       };
-      for (const auto& ref : stage.anchor.inputs) line(out, "reads", fmt::format("{}, {}", describe(ref), place(ref)));
+      for (const auto& ref : stage.anchor.inputs) {
+        const auto from = region::forwarded_from(r, s, ref);
+        line(out, "reads",
+             fmt::format("{}, {}{}", describe(ref), place(ref), from ? fmt::format(", from stage {}", from->stage) : ""));
+      }
       if (stage.anchor.weights) line(out, "weights", describe(*stage.anchor.weights));
       for (const auto& operand : stage.operands) {
-        const bool before = region::forwarded(r, s, operand.ref);
-        line(out, "operand", describe(operand.ref) + (before ? fmt::format(", from stage {}", s - 1) : ""));
+        const auto from = region::forwarded_from(r, s, operand.ref);
+        line(out, "operand", describe(operand.ref) + (from ? fmt::format(", from stage {}", from->stage) : ""));
       }
       line(out, "program", program::print(stage.program));
       for (const auto& ref : stage.stores) line(out, "stores", fmt::format("{}, {}", describe(ref), place(ref)));

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/hash.h"
-#include "region/forwarded.h"
 #include "region/reason_json.h"
+#include "region/stage_graph.h"
 #include "report/costs.h"
 #include "report/decisions.h"
 #include "report/epilogue.h"
@@ -225,9 +225,8 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
     for (const region::Operand& o : stage.operands) {
       if (!constant(plan, o.ref) && !region::forwarded(r, s, o.ref)) j["Inputs"].push_back(tensor(o.ref, plan));
     }
-    if (!r.independent && s + 1 < r.stages.size()) continue;
-    for (const TensorRef& t : stage.stores) j["Outputs"].push_back(tensor(t, plan));
   }
+  for (const TensorRef* t : region::results_of(r)) j["Outputs"].push_back(tensor(*t, plan));
   std::string metadata;
   for (const std::string& node : r.onnx_nodes) metadata += fmt::format("{}[ONNX Layer: {}]", metadata.empty() ? "" : "\x1e", node);
   j["Metadata"] = metadata;

@@ -7,7 +7,7 @@
 #include "base/machine.h"
 #include "base/task.h"
 #include "engine/engine.h"
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 #include "tune/activations.h"
 #include "tune/one_region.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -50,9 +51,11 @@ class Scene {
 
   /// Runs the tactic of this provider alone and the brute force. Returns "" or the first difference with how to repeat it;
   /// "skip: ..." when the tactic was refused because of the instruction set. `tolerance` 0: every byte; else floats may differ by
-  /// tolerance * (1 + |expected|), bfloat16 by one step more. `ignored`: a buffer whose contents do not matter.
+  /// tolerance * (1 + |expected|), bfloat16 by one step more. `ignored`: a buffer whose contents do not matter, beside those that
+  /// the tactic keeps from memory.
   std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0, int ignored = -1);
   std::uint32_t seed() const { return seed_; }
+  std::map<std::string, std::string> parameters;  ///< put on the tactic that the provider offers
 
   std::vector<std::vector<std::byte>> memory;  ///< initial contents, with guards before and after
 

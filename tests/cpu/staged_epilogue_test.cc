@@ -167,7 +167,7 @@ std::string refusal_of(Scene& s) {
   return offers.size() == 1 ? offers[0].refusal : "no offer, or several";
 }
 
-TEST(StagedEpilogues, RefusesWhatItCannotHandOn) {
+TEST(StagedEpilogues, RefusesWhatItCannotForward) {
   const auto after = [](const std::function<void(Scene&, std::vector<region::Stage>&)>& change) {
     Scene s(3);
     set_up(s, cases()[0]);
@@ -176,27 +176,34 @@ TEST(StagedEpilogues, RefusesWhatItCannotHandOn) {
   };
   EXPECT_EQ(after([](auto&, auto&) {}), "");
   EXPECT_EQ(after([](Scene& s, auto& st) { st[1].operands.back().ref = s.nhwc(DType::f32, st[1].space); }),
-            "the stages do not meet in one tensor");
+            "the stages do not meet: one reads no other's result, and none reads its own");
   EXPECT_EQ(after([](Scene&, auto& st) {
               st[1].operands.push_back(st[1].operands.back());
               ++st[1].program.operand_count;
             }),
-            "what is between two stages is read twice");
+            "")
+      << "read twice";
   EXPECT_EQ(after([](Scene&, auto& st) { st[1].operands.back().div = {1, 1, 2, 1}; }), "an operand repeats along the height");
-  EXPECT_EQ(after([](Scene&, auto& st) { st[1].operands.back().div = {1, 1, 1, 2}; }), "what is between is read at another place");
-  EXPECT_EQ(after([](Scene&, auto& st) { st[1].operands.back().ref.offset += 4; }), "what is between is read at another place");
-  EXPECT_EQ(after([](Scene&, auto& st) { std::swap(st[1].operands.back().ref.strides[2], st[1].operands.back().ref.strides[3]); }),
-            "what is between is read at another place");
-  EXPECT_EQ(after([](Scene&, auto& st) { st[1].operands.back().ref.dtype = DType::u8; }),
-            "the stages do not agree on the type between them");
+  EXPECT_EQ(after([](Scene&, auto& st) {
+              st[1].operands.back().div = {1, 1, 1, 2};
+            }),
+            "a result is read at another place than it is stored");
+  const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(
+      contains(after([](Scene&, auto& st) { st[1].operands.back().ref.offset += 4; }), "at another place than it is stored"));
+  EXPECT_TRUE(contains(
+      after([](Scene&, auto& st) { std::swap(st[1].operands.back().ref.strides[2], st[1].operands.back().ref.strides[3]); }),
+      "at another place than it is stored"));
+  EXPECT_TRUE(contains(after([](Scene&, auto& st) { st[1].operands.back().ref.dtype = DType::s32; }),
+                       "stage 1 reads as s32 what stage 0 stores as f32"));
 }
 
-TEST(StagedEpilogues, TheKeyTellsWhatIsHandedOn) {
+TEST(StagedEpilogues, TheKeyTellsWhatIsForwarded) {
   for (const Case& c : cases()) {
     Scene s(5);
     set_up(s, c);
     const std::string chain = region::key(s.region(), s.plan());
-    EXPECT_NE(chain.find(", before:"), std::string::npos) << chain;
+    EXPECT_NE(chain.find(", stage0:"), std::string::npos) << chain;
     region::Region other = s.region();
     other.stages[1].operands.back().ref = s.nhwc(c.between, other.stages[1].space);
     EXPECT_NE(region::key(other, s.plan()), chain);
@@ -211,9 +218,9 @@ TEST(StagedEpilogues, TheKeyTellsWhatIsHandedOn) {
     ASSERT_EQ(offers.size(), 1U);
     EXPECT_EQ(offers[0].refusal, "");
   }
-  const auto wrong = region::plan_from_key("pointwise : load_f, before:f32[1,4,4,4] > f32[1,4,4,4]", 1);
+  const auto wrong = region::plan_from_key("pointwise : load_f, stage0:f32[1,4,4,4] > f32[1,4,4,4]", 1);
   ASSERT_FALSE(wrong);
-  EXPECT_NE(wrong.error().message.find("is not what a stage before it stores"), std::string::npos) << wrong.error().message;
+  EXPECT_NE(wrong.error().message.find("is not a result of a stage before it"), std::string::npos) << wrong.error().message;
 }
 
 }  // namespace

@@ -196,7 +196,8 @@ TEST(FromKey, ComesBackToTheSameKey) {
   const char* keys[] = {
       ("conv pads=1,1,1,1 u8[1,16,16,16]nhwc w s8[16,16,3,3] : acc_i load_i add_i i2f load_f mul imm_f div imm_f max imm_f min f2i "
        "table, "
-       "s32[1,16,16,16]c, f32[1,16,16,16]c > u8[1,16,16,16]nhwc ; max_pool kernel=2,2 strides=2,2 u8[1,16,16,16]nhwc : acc_i > "
+       "s32[1,16,16,16]c, f32[1,16,16,16]c > u8[1,16,16,16]nhwc ; max_pool kernel=2,2 strides=2,2 stage0:u8[1,16,16,16]nhwc : "
+       "acc_i > "
        "u8[1,16,8,8]nhwc"),
       ("conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > f32[1,4,4,4]nhwc || conv u8[1,8,4,4]nhwc w s8[4,8,1,1] : acc_i i2f > "
        "f32[1,4,4,4](128,1,32,8)"),

@@ -66,25 +66,23 @@ class GroupedFamily final : public Family {
   std::string_view name() const override { return "grouped"; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override { return r.independent && r.stages.size() >= 2; }
-  std::vector<Tactic> parts_for(const Region& r, const Plan& plan) const override {
-    std::vector<Tactic> parts;
-    for (Choice& c : choices(r, plan)) parts.push_back(std::move(c.tactic));
-    return parts;
+  Composed compose(const Region& r, const Plan& plan) const override {
+    Composed out;
+    double longest = 0;
+    for (std::size_t i = 0; i < r.stages.size(); ++i) {
+      auto c = choose(part_of(r, i), plan);
+      if (!c) return {{}, 0, "no tactic takes one of the parts"};
+      out.parts.push_back(std::move(c->tactic));
+      out.cost += c->seconds;
+      longest = std::max(longest, c->seconds);
+    }
+    out.cost = std::max(longest, out.cost - kStart * static_cast<double>(r.stages.size() - 1));
+    return out;
   }
   std::string why_not(const Region& r, const Plan&) const override {
     return r.stages.size() > 8 ? fmt::format("{} parts, at most 8", r.stages.size()) : "";
   }
-  std::string why_no_parts(const Region& r, const Plan& plan) const override {
-    return choices(r, plan).size() == r.stages.size() ? "" : "no tactic takes one of the parts";
-  }
-  double cost(const Region& r, const Plan& plan, Isa) const override {
-    double sum = 0, longest = 0;
-    for (const Choice& c : choices(r, plan)) {
-      sum += c.seconds;
-      longest = std::max(longest, c.seconds);
-    }
-    return std::max(longest, sum - kStart * static_cast<double>(r.stages.size() - 1));
-  }
+  double cost(const Region& r, const Plan& plan, Isa) const override { return compose(r, plan).cost; }
 
   // packed[0]: the count of the tensors of each part, which follow.
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
@@ -125,17 +123,6 @@ class GroupedFamily final : public Family {
       at += count;
     }
     return std::make_unique<GroupedKernel>(std::move(kernels));
-  }
-
- private:
-  static std::vector<Choice> choices(const Region& r, const Plan& plan) {
-    std::vector<Choice> out;
-    for (std::size_t i = 0; i < r.stages.size(); ++i) {
-      auto c = choose(part_of(r, i), plan);
-      if (!c) break;
-      out.push_back(std::move(*c));
-    }
-    return out;
   }
 };
 

@@ -21,7 +21,7 @@ namespace octavo::plan {
 
 /// What was selected, by ids of the normalized graph. Empty: the defaults, but for `staged`, which `find_default_stages` fills.
 struct Selection {
-  std::set<ir::ValueId> staged;             ///< the region that reads this value is a further stage of the one that makes it
+  std::set<ir::ValueId> staged;             ///< the first region that reads this value is a further stage of the one that makes it
   std::set<std::set<ir::ValueId>> grouped;  ///< the regions that make these values run side by side as one
   std::map<ir::NodeId, std::string> apart;  ///< pointwise nodes that get a pass of their own, with the choice that gives it to them
   std::set<ir::NodeId> segments;            ///< anchors computed part by part of the concatenation that they read
@@ -53,8 +53,10 @@ struct Realized {
 
 [[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context);
 
-/// Every choice that the plan of the defaults raises, in a canonical order (graph order). Disabled ones are left out.
-[[nodiscard]] std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options);
+/// Every choice that the plan of the defaults raises, in a canonical order (graph order). Disabled ones are left out. `all`: also those
+/// that below effort 3 are not asked for, because so little lies between the regions that it stays in cache anyway.
+[[nodiscard]] std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options,
+                                               bool all = false);
 
 /// Stages that are joined without asking for times: a convolution and the pooling that alone reads it; large results that an
 /// epilogue alone reads.

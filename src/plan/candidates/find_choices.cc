@@ -23,12 +23,15 @@
 #include <algorithm>
 #include <map>
 
+#include "base/machine.h"
+#include "plan/candidates/blocks.h"
 #include "plan/candidates/choices.h"
-#include "plan/candidates/merge.h"
+#include "plan/candidates/neighbours.h"
 #include "plan/candidates/registry.h"
 #include "plan/candidates/segments.h"
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
+#include "plan/candidates/stages.h"
 #include "plan/regions/group.h"
 
 namespace octavo::plan {
@@ -42,11 +45,12 @@ using ir::ValueId;
 
 class Finder {
  public:
-  Finder(const Realized& base, const Selection& defaults, const PlanOptions& options)
-      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options) {}
+  Finder(const Realized& base, const Selection& defaults, const PlanOptions& options, bool all)
+      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options), all_(all || options.effort >= 3) {}
 
   std::vector<Choice> run() {
     stages();
+    blocks();
     neighbours();
     order_ = g_.order();
     segments();
@@ -77,10 +81,17 @@ class Finder {
                      {std::string(known[swapped ? 0 : 1].name), std::move(notes), std::move(apply)}}});
   }
 
+  /// Of a core, where times are taken.
+  [[nodiscard]] std::int64_t l2_bytes() const {
+    return options_.effort == 0 ? standard_machine().l2_bytes : this_machine().l2_bytes;
+  }
+
   void stages() {
     for (const Link& link : find_links(plan_)) {
-      const std::string name = link.kind == kStageOperand ? link.kind : "stages";
-      if (off(name) || defaults_.staged.contains(link.value)) continue;
+      const bool named = link.kind == kStageOperand || link.kind == kStageStore;
+      const std::string name = named ? link.kind : "stages";
+      if (link.kind == kChain || off(name) || defaults_.staged.contains(link.value)) continue;
+      if (link.kind == kStageStore && !all_ && link.bytes < l2_bytes() / 2) continue;
       const auto& r = plan_.regions[link.second];
       add(name, where(r.onnx_nodes, link.value), r.onnx_nodes, [v = link.value](Selection& s) { s.staged.insert(v); });
     }
@@ -96,6 +107,16 @@ class Finder {
       const auto& origin = g_.producer(v).origin;
       add(
           name, where(origin, v), origin, [v](Selection& s) { s.staged.erase(v); }, {}, !pool);
+    }
+  }
+
+  void blocks() {
+    if (off(kBlock)) return;
+    for (const Block& block : find_blocks(plan_)) {
+      if (!all_ && !worth_pricing(block, l2_bytes())) continue;
+      const auto& last = plan_.regions[block.last];
+      add(kBlock, where(last.onnx_nodes, last.graph_outputs[0]), last.onnx_nodes,
+          [values = block.values](Selection& s) { s.staged.insert(values.begin(), values.end()); });
     }
   }
 
@@ -189,14 +210,15 @@ class Finder {
   const region::Plan& plan_;
   const Selection& defaults_;
   const PlanOptions& options_;
+  const bool all_;  ///< also those that too little speaks for to ask for times
   std::vector<NodeId> order_;
   std::vector<Choice> out_;
 };
 
 }  // namespace
 
-std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options) {
-  return Finder(base, defaults, options).run();
+std::vector<Choice> find_choices(const Realized& base, const Selection& defaults, const PlanOptions& options, bool all) {
+  return Finder(base, defaults, options, all).run();
 }
 
 }  // namespace octavo::plan

@@ -1,10 +1,11 @@
 // From a selection to a plan: segments -> groups -> allocations -> regions -> stages and neighbours.
 #include "base/machine.h"
 #include "plan/candidates/choices.h"
-#include "plan/candidates/merge.h"
+#include "plan/candidates/neighbours.h"
 #include "plan/candidates/segments.h"
 #include "plan/candidates/split_conv.h"
 #include "plan/candidates/split_views.h"
+#include "plan/candidates/stages.h"
 #include "plan/layout/place.h"
 #include "plan/regions/group.h"
 #include "plan/regions/lower.h"
@@ -50,8 +51,7 @@ std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const Pla
   const std::int64_t from = l2 / 2 * (options.threads < region::kSharingWorkers ? 3 : 4);
   std::set<ir::ValueId> staged;
   for (const Link& link : find_links(unfused)) {
-    const region::TensorRef& between = unfused.regions[link.first].stages.back().stores[0];
-    const bool large = ir::count(between.dims) * static_cast<std::int64_t>(ir::size_of(between.dtype)) >= from;
+    const bool large = link.bytes >= from;
     const bool pool = link.kind == "conv-pool" && !options.disabled.contains("fuse-conv-pool");
     const bool operand = link.kind == kStageOperand && large && !options.disabled.contains(kStageOperand);
     if (pool || operand) staged.insert(link.value);

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "region/forwarded.h"
 #include "region/in_place.h"
+#include "region/stage_graph.h"
 
 namespace octavo::plan {
 

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "base/task.h"
-#include "plan/candidates/merge.h"
 #include "plan/candidates/registry.h"
+#include "plan/candidates/stages.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
 
@@ -91,7 +91,7 @@ class Search {
     PlanOptions open = options_;
     open.forced.clear();
     const Selection before = defaults_;
-    for (const Choice& choice : find_choices(out.defaults, before, open)) {
+    for (const Choice& choice : find_choices(out.defaults, before, open, true)) {
       const bool already =
           choice.name == kStageOperand && choice.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
       if (!options_.forced.contains(choice.name) || already) continue;

@@ -1,4 +1,5 @@
-// Regions of several stages: chains through cache, and regions side by side.
+// Regions of several stages: where they could be made, and making them. What stages forward is read from cache, and never written to
+// memory as a whole.
 //
 // Candidate fuse-conv-pool:  pool(conv(x)) ==> one region, in row tiles
 //   Why    the convolution's result is read from cache, and never written to memory as a whole.
@@ -20,23 +21,18 @@
 //   Exact  bit for bit, as fuse-conv-pool.
 //   Needs  a convolution or pooling whose epilogue alone reads another region's only result, element by element, both in two
 //          spatial dimensions, and a provider that runs the pair. What makes the result may be a convolution, a pooling or a pass.
-//   Order  on the default plan, repeatedly, beside stages. Default: joined where the result has 1.5 MiB or more (2 MiB for three
-//          threads and more), else apart.
+//   Order  on the default plan, repeatedly, beside stages. From effort 2 on both are priced. Below, joined where the result has one
+//          and a half times the second-level cache of a core or more (twice, for three threads and more), else apart.
 //   Says   refusal, join_stages
 //
-// Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
-//   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
-//   Exact  bit for bit: nothing is computed otherwise.
-//   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
+// Candidate stage-store:  y = f(x); z = conv(y); g(y, z) ==> one region for f and conv, in row tiles, which stores y as well
+//   Why    a result that several regions read is read by the first of them while it is in cache: a block's result by the next block's
+//          first convolution, before the sum of that block reads it again.
+//   Exact  bit for bit, as fuse-conv-pool: what is forwarded and what is stored are one value.
+//   Needs  a value of at least half a core's second-level cache (any, from effort 3 on) that other regions read after a convolution
+//          has read it, and a provider that runs the pair.
 //   Order  on the default plan. Default: apart.
-//   Says   refusal, join_side_by_side
-//
-// Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
-//   Why    one pass over the parts of a concatenation instead of one a part.
-//   Exact  bit for bit: nothing is computed otherwise.
-//   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
-//   Order  on the default plan. Default: apart.
-//   Says   refusal, join_side_by_side
+//   Says   refusal, join_stages
 #pragma once
 
 #include <optional>
@@ -50,31 +46,31 @@
 
 namespace octavo::plan {
 
-/// Where a chain could be made longer: regions[second] alone reads what regions[first] stores, by its first anchor or epilogue.
+/// Where two regions could be one: a stage of regions[second] reads a result of regions[first], and nothing in between needs any.
 struct Link {
   std::size_t first = 0, second = 0;
   ir::ValueId value = ir::kNone;  ///< between them
-  std::string kind;               ///< "conv-pool", "depthwise-pointwise", "pointwise-depthwise", "quantize-conv", "stage-operand"
-  int input = 0;                  ///< which of the second's graph_inputs the value is
+  std::string
+      kind;  ///< "conv-pool", "depthwise-pointwise", "pointwise-depthwise", "quantize-conv", "stage-operand", "stage-store",
+             ///< "chain"
+  std::int64_t bytes = 0;  ///< of the value as it is stored
 };
 inline constexpr std::string_view kStageOperand = "stage-operand";
+inline constexpr std::string_view kStageStore = "stage-store";  ///< other regions read the value later
+inline constexpr std::string_view kChain = "chain";             ///< none of the other kinds: joined as a part of a block alone
 [[nodiscard]] std::vector<Link> find_links(const region::Plan& plan);
+
+/// Is this a kind of stage that row tiles are made for, in two spatial dimensions and more than one row? It computes on quantized
+/// values, or is a pass without an anchor.
+[[nodiscard]] bool in_row_tiles(const region::Stage& s);
+
+/// Would some provider run it? Otherwise the reason that was heard last.
+[[nodiscard]] std::optional<Reason> refusal(const region::Region& r, const region::Plan& plan,
+                                            const std::vector<const region::Provider*>& providers);
 
 /// Joins regions through every value of `staged` that is a link and that some provider takes; what is not taken stays apart and
 /// says why, the last reason also as the result. Exact: stages are joined at the type and the grid that the graph demands between them.
 std::optional<Reason> join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged,
                                   const std::vector<const region::Provider*>& providers);
-
-/// Single-stage regions that may run side by side: they share an input or store into one buffer, and nothing between them needs
-/// their results. Each set has 2 to 8 region indices, ascending.
-struct Neighbours {
-  std::vector<std::size_t> regions;
-  std::string kind;  ///< "horizontal" (convs that read one tensor) or "one-pass" (parts of one buffer, no anchor)
-};
-[[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
-
-/// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
-std::optional<Reason> join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
-                                        const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

@@ -1,0 +1,41 @@
+// Regions side by side: independent stages as one region.
+//
+// Candidate horizontal:  conv(x, W1); conv(x, W2) ==> one region, side by side
+//   Why    the input is read once while it is in cache, and small convolutions fill all threads together.
+//   Exact  bit for bit: nothing is computed otherwise.
+//   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
+//   Order  on the default plan. Default: apart.
+//   Says   refusal, join_side_by_side
+//
+// Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
+//   Why    one pass over the parts of a concatenation instead of one a part.
+//   Exact  bit for bit: nothing is computed otherwise.
+//   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
+//   Order  on the default plan. Default: apart.
+//   Says   refusal, join_side_by_side
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "region/provider.h"
+#include "region/region.h"
+
+namespace octavo::plan {
+
+/// Single-stage regions that may run side by side: they share an input or store into one buffer, and nothing between them needs
+/// their results. Each set has 2 to 8 region indices, ascending.
+struct Neighbours {
+  std::vector<std::size_t> regions;
+  std::string kind;  ///< "horizontal" (convs that read one tensor) or "one-pass" (parts of one buffer, no anchor)
+};
+[[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
+
+/// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
+std::optional<Reason> join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
+                                        const std::vector<const region::Provider*>& providers);
+
+}  // namespace octavo::plan
