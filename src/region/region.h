@@ -98,8 +98,8 @@ struct Alternative {
   double estimate = -1;  ///< the provider's own, where nothing was measured; -1 none
 };
 
-/// One fused layer. Stage i+1's anchor input 0 or an operand of its epilogue is stage i's store 0 (kept in cache or registers where
-/// `tactic` says so; region/forwarded.h), unless `independent`: then no stage reads what another stores, each has all of its inputs in graph_inputs and its stores in graph_outputs.
+/// One fused layer. Its stages form a graph (region/stage_graph.h): each reads results of earlier ones and tensors from outside, unless
+/// `independent`: then none reads what another stores. `tactic` says what stays in cache or registers of what stages forward.
 struct Region {
   std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
@@ -116,9 +116,9 @@ struct Region {
   bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
   double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash
   std::string key;           ///< the spelling in the timing cache (docs/timing-cache.md); not part of the plan hash
-  /// Values of the normalized graph, for `check`. graph_inputs: anchor.inputs of stage 0, then the operands of stage 0, then those of later
-  /// stages (what comes from the stage before is left out); kNone for constants that belong to the program. graph_outputs: parallel to
-  /// the last stage's stores. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
+  /// Values of the normalized graph, for `check`. graph_inputs: parallel to reads_of(region) (region/stage_graph.h): what stages read from
+  /// outside, anchor inputs before operands; kNone for constants that belong to the program. graph_outputs: parallel to
+  /// results_of(region): what no later stage reads. A ref with a quantizer holds u8 codes of a float value; a copy has the same value on both sides.
   std::vector<ir::ValueId> graph_inputs, graph_outputs;
 };
 

@@ -46,7 +46,7 @@ std::string inverted() {
   std::string t = kInput + conv("a0", "q", 16, 64, 1, 1) + view("a", "a0") + conv("b0", "a", 64, 64, 3, 2, 64) + view("b", "b0") +
                   conv("c0", "b", 64, 8, 1, 1) + view("c", "c0", "77");
   t += conv("d0", "c", 8, 48, 1, 1) + view("d", "d0") + conv("e0", "d", 48, 48, 3, 1, 48) + view("e", "e0") +
-       conv("f0", "e", 48, 8, 1, 1) + view("f", "f0", "128");
+       conv("f0", "e", 48, 16, 1, 1) + view("f", "f0", "128");
   return t + "output f\n";
 }
 
@@ -109,7 +109,7 @@ TEST(Blocks, AProjectionIsAStageOfItsBlock) {
 }
 
 TEST(Blocks, AChainIsCutWhereLeastLiesBetween) {
-  expect_grouping(inverted(), {"block"}, "conv1 -> conv3 -> conv1\nconv1 -> conv3 -> conv1 -> pass\n");
+  expect_grouping(inverted(), {"block"}, "pass -> conv1 -> conv3 -> conv1\nconv1 -> conv3 -> conv1 -> pass\n");
 }
 
 TEST(Blocks, AValueThatIsReadAgainIsStoredByAnInnerStage) {

@@ -8,8 +8,7 @@
 //          other of them alone; and a provider that runs them. At effort 2 the choice is asked for only where the values between are
 //          at least a quarter of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
 //          (they are read again for every row tile); from effort 3 on for all.
-//   Order  on the default plan, beside stages. Default: apart.
-//   Says   refusal, join_stages
+//   Order  on the default plan, beside stages, and refused as they are. Default: apart.
 #pragma once
 
 #include <cstdint>

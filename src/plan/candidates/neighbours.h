@@ -5,14 +5,14 @@
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 integer convolutions of one tensor; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.
-//   Says   refusal, join_side_by_side
+//   Says   join_side_by_side
 //
 // Candidate one-pass:  parts of one stored tensor without a heavy operator ==> one region
 //   Why    one pass over the parts of a concatenation instead of one a part.
 //   Exact  bit for bit: nothing is computed otherwise.
 //   Needs  2 to 8 pointwise regions that store into one buffer; nothing between them reads a result of theirs.
 //   Order  on the default plan. Default: apart.
-//   Says   refusal, join_side_by_side
+//   Says   join_side_by_side
 #pragma once
 
 #include <optional>
