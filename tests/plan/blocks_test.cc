@@ -122,7 +122,7 @@ TEST(Blocks, NothingIsJoinedByDefault) {
 
 TEST(Blocks, AskedForWhereMoreLiesBetweenThanCachesHold) {
   plan::Block b;
-  b.between_bytes = 256 << 10, b.weight_bytes = 1 << 10;
+  b.between_bytes = 512 << 10, b.weight_bytes = 1 << 10;
   EXPECT_TRUE(plan::worth_pricing(b, 1 << 20));
   EXPECT_FALSE(plan::worth_pricing(b, 2 << 20));
   b.weight_bytes = 600 << 10;

@@ -52,7 +52,7 @@ struct Schedule {
   std::vector<std::int64_t> alone_rows;  ///< by stage: the most rows of a call that is not owned
 };
 
-/// The parameter of the tactic that says how many KiB of rows between stages a tile has: "64", "1024".
+/// The parameter of the tactic that says how many KiB of rows between stages a tile has: "64", "512".
 inline constexpr const char* kTile = "tile";
 /// A function of the region's shapes, its tactic's parameters and the threads alone: the packed constants are listed by the heights
 /// of the tiles, so the tiles are part of the engine file.

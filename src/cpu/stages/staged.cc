@@ -103,7 +103,7 @@ class StagedFamily final : public Family {
   std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan) const override {
     std::vector<std::map<std::string, std::string>> out;
     std::set<std::size_t> seen{tiles_in(r, plan)};
-    for (const char* kib : {"64", "128", "256", "512", "1024"}) {
+    for (const char* kib : {"64", "512"}) {
       Region other = r;
       other.tactic.parameters = {{staged::kTile, kib}};
       if (seen.insert(tiles_in(other, plan)).second) out.push_back(other.tactic.parameters);

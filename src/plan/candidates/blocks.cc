@@ -90,7 +90,7 @@ std::vector<Block> find_blocks(const Plan& plan) {
 }
 
 bool worth_pricing(const Block& block, std::int64_t l2_bytes) {
-  return block.between_bytes >= l2_bytes / 4 && block.weight_bytes <= l2_bytes / 2;
+  return block.between_bytes >= l2_bytes / 2 && block.weight_bytes <= l2_bytes / 2;
 }
 
 }  // namespace octavo::plan

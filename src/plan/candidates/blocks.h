@@ -6,8 +6,8 @@
 //   Exact  bit for bit: every stage computes what it computed, on the grid that the graph demands between them.
 //   Needs  2 to 5 convolutions, poolings and passes in two spatial dimensions, on quantized values, each but the last read by one
 //          other of them alone; and a provider that runs them. At effort 2 the choice is asked for only where the values between are
-//          at least a quarter of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
-//          (they are read again for every row tile); from effort 3 on for all.
+//          at least half of a core's second-level cache (smaller ones stay there anyway) and the weights at most half of it
+//          (they are read again for every row tile); from effort 4 on for all.
 //   Order  on the default plan, beside stages, and refused as they are. Default: apart.
 #pragma once
 

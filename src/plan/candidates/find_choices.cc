@@ -46,7 +46,7 @@ using ir::ValueId;
 class Finder {
  public:
   Finder(const Realized& base, const Selection& defaults, const PlanOptions& options, bool all)
-      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options), all_(all || options.effort >= 3) {}
+      : g_(base.graph), plan_(base.plan), defaults_(defaults), options_(options), all_(all || options.effort >= 4) {}
 
   std::vector<Choice> run() {
     stages();

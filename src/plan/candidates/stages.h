@@ -29,7 +29,7 @@
 //   Why    a result that several regions read is read by the first of them while it is in cache: a block's result by the next block's
 //          first convolution, before the sum of that block reads it again.
 //   Exact  bit for bit, as fuse-conv-pool: what is forwarded and what is stored are one value.
-//   Needs  a value of at least half a core's second-level cache (any, from effort 3 on) that other regions read after a convolution
+//   Needs  a value of at least half a core's second-level cache (any, from effort 4 on) that other regions read after a convolution
 //          has read it, and a provider that runs the pair.
 //   Order  on the default plan. Default: apart.
 //   Says   refusal, join_stages
