@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -32,35 +34,9 @@ void compile_all(std::vector<Work>& all, const Compiler& compile, int threads) {
   for (std::thread& t : others) t.join();
 }
 
-}  // namespace
-
-Compiler nvrtc_compiler(const std::string& architecture) {
-  return [options = compile_options(architecture)](std::string_view text) -> Result<std::string> {
-    OCTAVO_TRY(Compiled made, cuda::compile(emit_prelude() + std::string(text), options));
-    return std::move(made.cubin);
-  };
-}
-
-Status compile_kernels(region::Plan& plan, const Compiler& compile, int threads) {
-  std::vector<Work> work;
-  std::map<std::string, std::size_t> index;                   // of a text in `work`
-  std::map<std::vector<std::size_t>, region::BufferId> made;  // regions' code by their texts
-  std::vector<std::vector<std::size_t>> texts(plan.regions.size());
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    const region::Region& r = plan.regions[i];
-    if (r.code < 0 || r.tactic.provider != "cuda") continue;
-    OCTAVO_TRY(const auto modules, split_modules(plan.buffers[static_cast<std::size_t>(r.code)].data.bytes()));
-    for (const auto m : modules) {
-      std::string text(reinterpret_cast<const char*>(m.data()), m.size());
-      const auto [at, fresh] = index.emplace(text, work.size());
-      if (fresh) work.push_back({std::move(text), r.name, std::string()});
-      texts[i].push_back(at->second);
-    }
-  }
-  compile_all(work, compile, threads);
-  for (const Work& w : work) {
-    if (!w.code) return fail(w.code.error().kind, fmt::format("region \"{}\": {}", w.region, w.code.error().message));
-  }
+/// `texts`: of each region, indices into `work`.
+void put_code(region::Plan& plan, const std::vector<std::vector<std::size_t>>& texts, const std::vector<Work>& work) {
+  std::map<std::vector<std::size_t>, region::BufferId> made;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& r = plan.regions[i];
     if (texts[i].empty()) continue;
@@ -79,6 +55,59 @@ Status compile_kernels(region::Plan& plan, const Compiler& compile, int threads)
     std::memcpy(buffer.data.mutable_bytes().data(), joined.data(), joined.size());
     buffer.bytes = static_cast<std::int64_t>(joined.size());
   }
+}
+
+}  // namespace
+
+Compiler nvrtc_compiler(const std::string& architecture) {
+  return [options = compile_options(architecture)](std::string_view text) -> Result<std::string> {
+    OCTAVO_TRY(Compiled made, cuda::compile(emit_prelude() + std::string(text), options));
+    return std::move(made.cubin);
+  };
+}
+
+Compiler remembering(Compiler compiler) {
+  struct Memory {
+    std::mutex mutex;
+    std::map<std::string, std::string, std::less<>> code;  ///< by text
+  };
+  return [compiler = std::move(compiler), memory = std::make_shared<Memory>()](std::string_view text) -> Result<std::string> {
+    constexpr std::size_t kMost = 1024;
+    {
+      const std::lock_guard lock(memory->mutex);
+      if (const auto known = memory->code.find(text); known != memory->code.end()) return known->second;
+    }
+    OCTAVO_TRY(std::string code, compiler(text));
+    const std::lock_guard lock(memory->mutex);
+    if (memory->code.size() >= kMost) memory->code.clear();
+    return memory->code.emplace(std::string(text), std::move(code)).first->second;
+  };
+}
+
+Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& compile, int threads) {
+  std::vector<Work> work;
+  std::map<std::string, std::size_t> index;                                   // of a text in `work`
+  std::vector<std::vector<std::vector<std::size_t>>> texts(plans.size());  // by plan and region
+  for (std::size_t p = 0; p < plans.size(); ++p) {
+    const region::Plan& plan = *plans[p];
+    texts[p].resize(plan.regions.size());
+    for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+      const region::Region& r = plan.regions[i];
+      if (r.code < 0 || r.tactic.provider != "cuda") continue;
+      OCTAVO_TRY(const auto modules, split_modules(plan.buffers[static_cast<std::size_t>(r.code)].data.bytes()));
+      for (const auto m : modules) {
+        std::string text(reinterpret_cast<const char*>(m.data()), m.size());
+        const auto [at, fresh] = index.emplace(text, work.size());
+        if (fresh) work.push_back({std::move(text), r.name, std::string()});
+        texts[p][i].push_back(at->second);
+      }
+    }
+  }
+  compile_all(work, compile, threads);
+  for (const Work& w : work) {
+    if (!w.code) return fail(w.code.error().kind, fmt::format("region \"{}\": {}", w.region, w.code.error().message));
+  }
+  for (std::size_t p = 0; p < plans.size(); ++p) put_code(*plans[p], texts[p], work);
   return {};
 }
 

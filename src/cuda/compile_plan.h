@@ -1,7 +1,8 @@
-// The kernels of a finished plan as machine code.
+// The kernels of finished plans as machine code.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,10 +16,13 @@ using Compiler = std::function<Result<std::string>(std::string_view text)>;
 
 /// NVRTC for an architecture ("sm_90a").
 [[nodiscard]] Compiler nvrtc_compiler(const std::string& architecture);
+/// The same compiler, which is asked for a text once: a search compiles the kernels of many plans that have most of them in common.
+/// Keeps at most some hundred results.
+[[nodiscard]] Compiler remembering(Compiler compiler);
 
 /// Replaces the texts that the GPU's provider left as the regions' code by what `compile` makes of them: each text once, on `threads`
 /// threads; regions with equal code share one buffer. A plan without GPU regions stays as it is. Errors: the compiler's, naming the
-/// region.
-[[nodiscard]] Status compile_kernels(region::Plan& plan, const Compiler& compile, int threads);
+/// region; then no plan is changed.
+[[nodiscard]] Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& compile, int threads);
 
 }  // namespace octavo::cuda

@@ -16,11 +16,30 @@ using CuFunction = void*;
 using CuStream = void*;
 using CuGraph = void*;
 using CuGraphExec = void*;
+using CuEvent = void*;
 using CuAddress = std::uint64_t;
+
+/// One attribute of a launch, and how a kernel is launched with some (CUlaunchAttribute, CUlaunchConfig).
+struct CuLaunchAttribute {
+  int id = 0;
+  char gap[4] = {};
+  union {
+    char bytes[64] = {};
+    int number;
+  };
+};
+struct CuLaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  CuStream stream = nullptr;
+  CuLaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
 
 /// OCTAVO_CUDA_FUNCTION(member, symbol, parameters): each returns 0 for success.
 #define OCTAVO_CUDA_FUNCTIONS(F)                                                                                  \
   F(init, "cuInit", (unsigned))                                                                                   \
+  F(driver_version, "cuDriverGetVersion", (int*))                                                                 \
   F(device_count, "cuDeviceGetCount", (int*))                                                                     \
   F(device_get, "cuDeviceGet", (int*, int))                                                                       \
   F(device_name, "cuDeviceGetName", (char*, int, int))                                                            \
@@ -34,13 +53,21 @@ using CuAddress = std::uint64_t;
   F(to_host, "cuMemcpyDtoH_v2", (void*, CuAddress, std::size_t))                                                  \
   F(to_device_async, "cuMemcpyHtoDAsync_v2", (CuAddress, const void*, std::size_t, CuStream))                     \
   F(to_host_async, "cuMemcpyDtoHAsync_v2", (void*, CuAddress, std::size_t, CuStream))                             \
+  F(copy_async, "cuMemcpyAsync", (CuAddress, CuAddress, std::size_t, CuStream))                                   \
+  F(pin, "cuMemHostAlloc", (void**, std::size_t, unsigned))                                                       \
+  F(unpin, "cuMemFreeHost", (void*))                                                                              \
+  F(pointer_attribute, "cuPointerGetAttribute", (void*, int, CuAddress))                                          \
   F(fill, "cuMemsetD8_v2", (CuAddress, unsigned char, std::size_t))                                               \
   F(load, "cuModuleLoadData", (CuModule*, const void*))                                                           \
   F(unload, "cuModuleUnload", (CuModule))                                                                         \
   F(function, "cuModuleGetFunction", (CuFunction*, CuModule, const char*))                                        \
   F(set_attribute, "cuFuncSetAttribute", (CuFunction, int, int))                                                  \
-  F(launch, "cuLaunchKernel",                                                                                     \
-    (CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void**, void**)) \
+  F(launch_with, "cuLaunchKernelEx", (const CuLaunchConfig*, CuFunction, void**, void**))                         \
+  F(create_event, "cuEventCreate", (CuEvent*, unsigned))                                                          \
+  F(destroy_event, "cuEventDestroy_v2", (CuEvent))                                                                \
+  F(record, "cuEventRecord", (CuEvent, CuStream))                                                                 \
+  F(await_event, "cuEventSynchronize", (CuEvent))                                                                 \
+  F(elapsed, "cuEventElapsedTime", (float*, CuEvent, CuEvent))                                                    \
   F(create_stream, "cuStreamCreate", (CuStream*, unsigned))                                                       \
   F(destroy_stream, "cuStreamDestroy_v2", (CuStream))                                                             \
   F(synchronize, "cuStreamSynchronize", (CuStream))                                                               \

@@ -28,6 +28,7 @@ struct Launch {
   std::string function;
   std::array<int, 3> grid{1, 1, 1}, block{1, 1, 1};
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory
+  bool early = false;             ///< may start while the kernel before runs (cuda/early_start.h); the provider sets it
   std::vector<Parameter> parameters;
   bool operator==(const Launch&) const = default;
 };

@@ -15,6 +15,8 @@ struct GpuFacts {
   int multiprocessors = 0;
   std::int64_t shared_bytes = 0;  ///< that one block can use
   std::int64_t memory_bytes = 0;
+  std::string driver;                       ///< the newest CUDA that the driver knows: "13.0"
+  int clock_mhz = 0, memory_clock_mhz = 0;  ///< the highest
 };
 
 /// GPU number `ordinal`. It is opened by the first call that needs it and kept; such calls fail with `unsupported` and the reason where

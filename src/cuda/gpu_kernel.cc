@@ -62,14 +62,16 @@ Result<Launch> read_launch(const json& j, const region::Region& region) {
     }
     return true;
   };
-  for (const char* key : {"function", "grid", "block", "shared", "parameters"}) {
+  for (const char* key : {"function", "grid", "block", "shared", "early", "parameters"}) {
     if (!j.contains(key)) return bad(fmt::format("a launch without \"{}\"", key));
   }
   if (!j["function"].is_string() || !three(j["grid"], l.grid) || !three(j["block"], l.block) || !j["shared"].is_number_integer() ||
+      !j["early"].is_boolean() ||
       !j["parameters"].is_array())
     return bad("a launch whose entries have other types");
   l.function = j["function"];
   l.shared_bytes = j["shared"];
+  l.early = j["early"];
   if (l.shared_bytes < 0 || l.shared_bytes > (1 << 20)) return bad(fmt::format("{} bytes of shared memory", l.shared_bytes));
   for (const json& p : j["parameters"]) {
     OCTAVO_TRY(const Parameter parameter, read_parameter(p, region));
@@ -103,6 +105,7 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
                     {"grid", l.grid},
                     {"block", l.block},
                     {"shared", l.shared_bytes},
+                    {"early", l.early},
                     {"parameters", std::move(parameters)}});
   }
   return json{{"launches", std::move(list)}, {"workspace", kernels.workspace_bytes}}.dump();

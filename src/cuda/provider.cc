@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
+#include "cuda/early_start.h"
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
@@ -23,7 +25,30 @@ using region::Offer;
 using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
-constexpr std::size_t kPreferred = 3;  ///< sets of parameters that a family offers
+/// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
+constexpr std::size_t kPreferred = 8, kAll = 64;
+constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
+
+/// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.
+std::vector<Candidate> shortlist(std::vector<Candidate> all) {
+  static const std::set<std::string, std::less<>> minor{"stages", "filter", "copies"};
+  std::map<std::string, std::size_t> seen;
+  std::vector<std::pair<std::size_t, const Candidate*>> ranked;
+  for (const Candidate& c : all) {
+    std::string kind;
+    for (const auto& [name, value] : c.parameters) {
+      if (!minor.contains(name)) kind += name + "=" + value + " ";
+    }
+    const std::size_t turn = seen[kind]++;
+    if (turn < kOfAKind) ranked.emplace_back(turn, &c);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Candidate> out;
+  for (const auto& [turn, c] : ranked) {
+    if (out.size() < kAll) out.push_back(*c);
+  }
+  return out;
+}
 
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
@@ -46,7 +71,7 @@ std::vector<const Family*> families_for(const region::Region& r) {
 
 class GpuProvider final : public region::Provider {
  public:
-  explicit GpuProvider(Target target) : target_(std::move(target)) {}
+  GpuProvider(Target target, Compiler compiler) : target_(std::move(target)), compiler_(remembering(std::move(compiler))) {}
   std::string_view name() const override { return kProvider; }
   std::string_view device() const { return kProvider; }  // NOLINT
 
@@ -59,7 +84,7 @@ class GpuProvider final : public region::Provider {
         out.push_back({tactic_of(*f, {}, r), refusal, 0});
         continue;
       }
-      const std::vector<Candidate> all = f->candidates(r, plan, target_);
+      const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
       for (std::size_t i = 0; i < all.size() && i < kPreferred; ++i)
         out.push_back({tactic_of(*f, all[i].parameters, r), "", all[i].seconds});
     }
@@ -71,6 +96,21 @@ class GpuProvider final : public region::Provider {
           {std::move(none), fmt::format("the GPU has no kernel for the operator {}", ir::name_of(r.stages[0].anchor.op)), 0});
     }
     return out;
+  }
+
+  std::vector<Offer> variants(const region::Region& r, const region::Plan& plan) const override {
+    std::vector<Offer> out;
+    if (region::is_transfer(r, plan)) return out;
+    for (const Family* f : families_for(r)) {
+      if (!f->why_not(r, plan, target_).empty()) continue;
+      const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
+      for (std::size_t i = kPreferred; i < all.size(); ++i) out.push_back({tactic_of(*f, all[i].parameters), "", all[i].seconds});
+    }
+    return out;
+  }
+
+  Status finish(std::span<region::Plan* const> plans, int threads) const override {
+    return compile_kernels(plans, compiler_, threads);
   }
 
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
@@ -140,10 +180,13 @@ class GpuProvider final : public region::Provider {
     if (tactic.family == kTransfer) return out;
     OCTAVO_TRY(const Family* f, family_of(r, tactic));
     OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
-    for (Launch& l : one.launches) out.starts.push_back({0, std::move(l)});
+    for (Launch& l : one.launches) {
+      l.early = can_start_early(target_.architecture);
+      out.starts.push_back({0, std::move(l)});
+    }
     out.constants = std::move(one.constants);
     out.workspace_bytes = one.workspace_bytes;
-    out.texts = {std::move(one.text)};
+    out.texts = {waiting_for_previous(std::move(one.text))};
     return out;
   }
 
@@ -160,12 +203,13 @@ class GpuProvider final : public region::Provider {
   }
 
   Target target_;
+  Compiler compiler_;
 };
 
 }  // namespace
 
-std::unique_ptr<const region::Provider> make_provider(const Target& target) {
-  return std::make_unique<GpuProvider>(target);
+std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler) {
+  return std::make_unique<GpuProvider>(target, std::move(compiler));
 }
 
 Target target(int ordinal) {
@@ -185,7 +229,10 @@ const region::Provider& provider(int ordinal) {
   static std::map<int, std::unique_ptr<const region::Provider>> all;
   const std::lock_guard lock(mutex);
   auto& one = all[ordinal];
-  if (one == nullptr) one = make_provider(target(ordinal));
+  if (one == nullptr) {
+    const Target here = target(ordinal);
+    one = make_provider(here, nvrtc_compiler(here.architecture));
+  }
   return *one;
 }
 

@@ -3,14 +3,15 @@
 
 #include <memory>
 
+#include "cuda/compile_plan.h"
 #include "cuda/family.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {
 
-/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; compile_kernels
-/// (cuda/compile_plan.h) turns them into machine code when the plan is complete, equal texts once.
-[[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target);
+/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; `finish` has them
+/// turned into machine code by `compiler`, which is asked for each text once.
+[[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler);
 
 /// For GPU number `ordinal` of this machine. Without a GPU for sm_90a; always for what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"):
 /// engines can be built on machines that have no GPU.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,10 @@ class Executor {
   [[nodiscard]] virtual Status start(std::size_t first, std::size_t last, const Memory& memory, void* stream) = 0;
   /// Returns when everything that was started is done. Errors: what went wrong in it.
   [[nodiscard]] virtual Status wait() = 0;
+  /// Seconds that regions first..last-1 take, run `runs` times (at least 1) one behind the other: the mean, by the device's own clock
+  /// where it has one. `memory` as for `start`, every address set. Waits for what was started before. By default the host's clock is
+  /// read around `start` and `wait`.
+  [[nodiscard]] virtual Result<double> time(std::size_t first, std::size_t last, const Memory& memory, int runs);
 };
 
 /// One kind of device, in one process. Thread-safe; outlives the engines that use it.
@@ -40,6 +45,9 @@ class Device {
   virtual ~Device() = default;
   /// DeviceUse::name of plans for it.
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// What times taken on this device are true for, in one line without " | ": its name, its clocks, the versions of the software that
+  /// makes and runs its kernels. For timing caches and people. Error: `unsupported` where the device cannot be opened.
+  [[nodiscard]] virtual Result<std::string> description() const { return std::string(name()); }
   /// Zeros, at an address that is a multiple of 256. Error: `io` when there is not as much.
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceMemory>> allocate(std::size_t bytes) const = 0;
   /// Copies that return when they are done; for constants, and for looking at what a region made.

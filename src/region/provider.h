@@ -70,6 +70,10 @@ class Provider {
   [[nodiscard]] virtual std::vector<Offer> variants(const Region&, const Plan&) const { return {}; }
   /// Build time: makes everything the kernel needs beside the region. What depends on the machine is in the tactic's parameters.
   [[nodiscard]] virtual Result<Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const = 0;
+  /// Build time, once the tactics of whole plans are chosen: what `compile` left to be done for many regions at a time (machine code of
+  /// generated texts, on up to `threads` threads). The same for every plan, whichever it is finished with. Errors: the compiler's,
+  /// naming the region.
+  [[nodiscard]] virtual Status finish(std::span<Plan* const>, int /*threads*/) const { return {}; }
   /// Load time: a kernel for Region::tactic out of the artifact. Errors: `unsupported`, naming the capability that this machine
   /// lacks; `bad_engine` when the tactic or the artifact is not what this provider makes.
   [[nodiscard]] virtual Result<std::unique_ptr<Kernel>> load(const Region& region, const Plan& plan,
