@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "cpu/provider.h"
-#include "cuda/compile_plan.h"
 #include "cuda/gpu_device.h"
 #include "cuda/provider.h"
 #include "ir/text.h"
@@ -31,15 +30,15 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
-  if (gpu_of(options.device)) p.effort = 0;  // GPU kernels are chosen by estimates: nothing to search by yet
   Measuring measuring;
   OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
   OCTAVO_CHECK(measuring.keep(options));
   OCTAVO_CHECK(begin_step("engine"));
-  if (const auto gpu = gpu_of(options.device))
-    OCTAVO_CHECK(
-        cuda::compile_kernels(planned.plan, cuda::nvrtc_compiler(cuda::target(*gpu).architecture), engine::available_cores()));
+  for (const region::Provider* provider : usable) {
+    region::Plan* const plan = &planned.plan;
+    OCTAVO_CHECK(provider->finish({&plan, 1}, engine::available_cores()));
+  }
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
@@ -87,14 +86,21 @@ engine::Devices devices(std::string_view device) {
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
-  if (options.effort == 0 || build.device != "cpu" || options.costs != nullptr) return {};
+  const std::optional<int> gpu = gpu_of(build.device);
+  if (options.effort == 0 || (build.device != "cpu" && !gpu) || options.costs != nullptr) return {};
+  tune::TuneOptions tuning;
+  if (gpu) {
+    tuning.devices = devices(build.device);
+    OCTAVO_TRY(tuning.device, tuning.devices.front()->description());
+  }
   tune::TimingCache cache;
   file_ = build.timing.cache.empty() ? tune::user_cache() : build.timing.cache == kNoCache ? std::string() : build.timing.cache;
   if (!file_.empty()) {
     OCTAVO_TRY(cache, tune::TimingCache::read(file_));
   }
-  costs_.emplace(std::move(cache), providers,
-                 tune::TuneOptions{options.effort, options.threads, build.timing.strict, build.timing.log});
+  tuning.effort = options.effort, tuning.threads = options.threads;
+  tuning.strict = build.timing.strict, tuning.log = build.timing.log;
+  costs_.emplace(std::move(cache), providers, std::move(tuning));
   options.costs = &*costs_;
   return {};
 }

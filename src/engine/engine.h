@@ -125,14 +125,21 @@ class Context {
   [[nodiscard]] Status run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream,
                            const Observer* observer = nullptr);
 
-  /// Runs `runs` times (at least 1) after one that does not count, and times each region.
+  /// Seconds of regions first..last-1, the mean of `runs` runs one behind the other by the clocks of their devices, with the bindings of the
+  /// run before; transfers that it left out are left out. For plans of one image.
+  [[nodiscard]] Result<double> time(std::size_t first, std::size_t last, int runs);
+  /// Runs `runs` times (at least 1) after one that does not count, and times each region: on the host while the network runs, on another
+  /// device by its own clock, some launches of the one region behind each other.
   [[nodiscard]] Result<Profile> profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs);
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes, in host memory
-  /// Working memory of lane 0 (zeros at first): what a run reads without writing it stays, for regions that are timed alone.
-  [[nodiscard]] std::byte* arena() { return arena_.data(); }
+  /// Working memory (zeros at first), of the host that of lane 0: what a run reads without writing it stays, for regions that are timed
+  /// alone. Not to be read or written by the host where it is another device's.
+  [[nodiscard]] std::byte* arena(region::DeviceId device = region::kHost) {
+    return device == region::kHost ? arena_.data() : device_arenas_[static_cast<std::size_t>(device)]->address();
+  }
   [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
 
  private:

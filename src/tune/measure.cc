@@ -1,74 +1,17 @@
 #include "tune/measure.h"
 
 #include <algorithm>
-#include <chrono>
+#include <functional>
 #include <memory>
 
 #include "base/machine.h"
 #include "base/task.h"
 #include "engine/engine.h"
-#include "region/stage_graph.h"
-#include "tune/activations.h"
 #include "tune/one_region.h"
+#include "tune/runner.h"
 
 namespace octavo::tune {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// A plan ready to run, with memory for its bindings.
-class Runner {
- public:
-  static Result<std::unique_ptr<Runner>> create(region::Plan plan, const engine::Providers& providers) {
-    auto r = std::unique_ptr<Runner>(new Runner);
-    const int threads = region::threads_of(plan);
-    OCTAVO_TRY(auto made, engine::Engine::create(std::move(plan), providers));
-    OCTAVO_TRY(r->context_, engine::Context::create(std::move(made), threads));
-    const region::Plan& p = r->context_->engine().plan();
-    const auto room = [&](const region::Binding& b) {
-      const auto dense = static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype);
-      r->memory_.push_back(std::make_unique<std::byte[]>(std::max(dense, static_cast<std::size_t>(b.bytes)) + 64));
-      void* at = r->memory_.back().get();
-      std::size_t space = dense + 64;
-      return std::align(64, dense, at, space);
-    };
-    for (const region::Binding& b : p.inputs) {
-      void* at = room(b);
-      fill_activations(static_cast<std::byte*>(at), static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype),
-                       b.type.dtype);
-      r->in_.push_back(at);
-    }
-    for (const region::Binding& b : p.outputs) r->out_.push_back(room(b));
-    const auto kept = p.regions.empty() ? std::set<region::BufferId>() : region::kept_from_memory(p.regions.front());
-    const auto fill = [&](const region::TensorRef& ref) {
-      if (kept.contains(ref.buffer)) return;  // it has no place
-      const region::Buffer& b = p.buffers[static_cast<std::size_t>(ref.buffer)];
-      if (b.kind == region::BufferKind::arena)
-        fill_activations(r->context_->arena() + b.arena_offset, static_cast<std::size_t>(b.bytes), ref.dtype);
-    };
-    if (p.regions.empty()) return r;
-    for (const region::Stage& s : p.regions.front().stages) {  // of a region alone all copies read the same
-      for (const region::TensorRef& in : s.anchor.inputs) fill(in);
-      for (const region::Operand& o : s.operands) fill(o.ref);
-    }
-    return r;
-  }
-
-  /// Seconds of one run.
-  Result<double> run() {
-    OCTAVO_CHECK(check_cancelled());
-    const auto start = Clock::now();
-    OCTAVO_CHECK(context_->run(in_, out_));
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
- private:
-  Runner() = default;
-  std::unique_ptr<engine::Context> context_;
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
-  std::vector<const void*> in_;
-  std::vector<void*> out_;
-};
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
@@ -95,18 +38,76 @@ bool disturbed(std::vector<double> v) {
   return v[v.size() / 2] > v.front() * kApart + kFloor;
 }
 
+/// A tactic made ready: its mean or median of so many runs.
+using Run = std::function<Result<double>(int runs)>;
+
 constexpr int kMostCopies = 16;
 constexpr int kRounds = 7, kMostRounds = 2 * kRounds;
-constexpr double kHopeless = 3;
+constexpr double kHopeless = 3, kMostRuns = 16000;
+
+/// On the host: a plan of each tactic. Empty functions for those that are refused after all.
+std::vector<Run> ready_on_host(const region::Region& region, const region::Plan& plan, const std::vector<Candidate>& candidates) {
+  const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
+  const int copies = static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));
+  std::vector<Run> out(candidates.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    region::Region r = region;
+    r.tactic = candidates[i].tactic;
+    auto cut = one_region(r, plan, *candidates[i].provider, copies);
+    if (!cut) continue;
+    auto made = Runner::create(std::move(*cut), {candidates[i].provider}, {});
+    if (!made) continue;
+    out[i] = [copies, runner = std::shared_ptr<Runner>(std::move(*made))](int runs) -> Result<double> {
+      // A median: one run of which another process had the core for milliseconds would be most of a mean.
+      std::vector<double> times;
+      for (int k = 0; k < std::max(1, runs / copies); ++k) {
+        OCTAVO_TRY(const double t, runner->run());
+        times.push_back(t / copies);
+      }
+      return median(std::move(times));
+    };
+  }
+  return out;
+}
+
+/// On another device: one plan of all tactics, which share its memory; where one of them cannot be made ready, a plan each.
+Result<std::vector<Run>> ready_on_device(const region::Region& region, const region::Plan& plan,
+                                         const std::vector<Candidate>& candidates, const engine::Devices& devices) {
+  std::vector<Run> out(candidates.size());
+  OCTAVO_TRY(EveryTactic all, every_tactic(region, plan, candidates, engine::available_cores()));
+  if (all.candidates.empty()) return out;
+  engine::Providers providers;
+  for (const Candidate& c : candidates) {
+    if (std::find(providers.begin(), providers.end(), c.provider) == providers.end()) providers.push_back(c.provider);
+  }
+  auto made = Runner::create(std::move(all.plan), providers, devices);
+  if (made && (*made)->run()) {
+    const std::shared_ptr<Runner> runner = std::move(*made);
+    for (std::size_t k = 0; k < all.candidates.size(); ++k)
+      out[all.candidates[k]] = [runner, k](int runs) { return runner->time(k, runs); };
+    return out;
+  }
+  if (candidates.size() == 1) return out;
+  made = fail(ErrorKind::internal, "");  // its memory goes first
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    OCTAVO_TRY(auto one, ready_on_device(region, plan, {candidates[i]}, devices));
+    out[i] = std::move(one[0]);
+  }
+  return out;
+}
 
 }  // namespace
 
 Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
-                                           const std::vector<Candidate>& candidates, double seconds_each) {
-  const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
-  const int copies = static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));
+                                           const std::vector<Candidate>& candidates, double seconds_each,
+                                           const engine::Devices& devices) {
+  std::vector<Run> ready;
+  if (region.device == region::kHost) {
+    ready = ready_on_host(region, plan, candidates);
+  } else {
+    OCTAVO_TRY(ready, ready_on_device(region, plan, candidates, devices));
+  }
   struct Entry {
-    std::unique_ptr<Runner> runner;
     std::vector<double> times;
     double best = 0;
     int repeats = 1;
@@ -115,53 +116,44 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
   std::vector<Entry> entries(candidates.size());
   double least = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    region::Region r = region;
-    r.tactic = candidates[i].tactic;
-    auto cut = one_region(r, plan, *candidates[i].provider, copies);
-    if (!cut) continue;
-    auto runner = Runner::create(std::move(*cut), {candidates[i].provider});
-    if (!runner) continue;  // refused after all: it has no time
+    if (!ready[i]) continue;  // refused after all: it has no time
+    OCTAVO_CHECK(check_cancelled());
     Entry& e = entries[i];
-    e.runner = std::move(*runner);
-    OCTAVO_TRY(const double cold, e.runner->run());
-    OCTAVO_TRY(const double warm, e.runner->run());
+    OCTAVO_TRY(const double cold, ready[i](1));
+    OCTAVO_TRY(const double warm, ready[i](1));
     e.best = std::min(cold, warm);
-    e.repeats = static_cast<int>(std::clamp(seconds_each / kRounds / std::max(e.best, 1e-7), 1.0, 1000.0));
-    e.times.push_back(e.best / copies);
+    e.repeats = static_cast<int>(std::clamp(seconds_each / kRounds / std::max(e.best, 1e-7), 1.0, kMostRuns));
+    e.times.push_back(e.best);
     if (least == 0 || e.best < least) least = e.best;
   }
-  std::vector<double> runs;
   for (int round = 0; round < kMostRounds; ++round) {
     const bool again = round >= kRounds;  // only those whose turns are far apart
     bool any = false;
-    for (Entry& e : entries) {
-      if (!e.runner) continue;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      Entry& e = entries[i];
+      if (!ready[i]) continue;
+      OCTAVO_CHECK(check_cancelled());
       if (again && round % kRounds == 0) e.disturbed = disturbed(e.times);
       if (again && !e.disturbed) continue;
       if (e.best > kHopeless * least && round == 0) {  // the first two runs may have been unlucky
-        OCTAVO_TRY(const double t, e.runner->run());
+        OCTAVO_TRY(const double t, ready[i](1));
         e.best = std::min(e.best, t);
-        e.times[0] = e.best / copies;
+        e.times[0] = e.best;
       }
       if (e.best > kHopeless * least) continue;
       any = true;
-      // A median: one run of which another process had the core for milliseconds would be most of a mean.
-      runs.clear();
-      for (int k = 0; k < e.repeats; ++k) {
-        OCTAVO_TRY(const double t, e.runner->run());
-        runs.push_back(t);
-      }
-      const double middle = median(runs);
+      OCTAVO_TRY(const double middle, ready[i](e.repeats));
       if (round == 0) e.times.clear();
-      e.times.push_back(middle / copies);
+      e.times.push_back(middle);
       e.best = std::min(e.best, middle);
       least = std::min(least, e.best);
     }
     if (!any) break;
   }
   std::vector<TacticSeconds> out;
-  for (const Entry& e : entries) {
-    out.push_back(e.runner ? TacticSeconds{lower_quartile(e.times), disturbed(e.times)} : TacticSeconds());
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Entry& e = entries[i];
+    out.push_back(ready[i] ? TacticSeconds{lower_quartile(e.times), disturbed(e.times)} : TacticSeconds());
   }
   return out;
 }
@@ -170,9 +162,9 @@ constexpr double kPairSeconds = 0.1;
 constexpr int kMostPairs = 500;
 
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers,
-                              int pairs) {
-  OCTAVO_TRY(const auto a, Runner::create(first, providers));
-  OCTAVO_TRY(const auto b, Runner::create(second, providers));
+                              int pairs, const engine::Devices& devices) {
+  OCTAVO_TRY(const auto a, Runner::create(first, providers, devices));
+  OCTAVO_TRY(const auto b, Runner::create(second, providers, devices));
   std::vector<double> x, ratios;
   double sum = 0;
   for (int i = 0; i < pairs + 2 || (sum < kPairSeconds && i < kMostPairs); ++i) {

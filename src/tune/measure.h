@@ -4,15 +4,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/engine.h"
 #include "region/provider.h"
 #include "region/region.h"
+#include "tune/one_region.h"
 
 namespace octavo::tune {
-
-struct Candidate {
-  region::Tactic tactic;
-  const region::Provider* provider = nullptr;
-};
 
 /// Of one tactic: -1 where it fails to be made here. `disturbed`: its turns are so far apart that something else must have had the
 /// processor during most of them.
@@ -28,14 +25,16 @@ struct TacticSeconds {
 /// marked if that does not help. `seconds_each`: how long to measure each (some 4e-3 for a first
 /// guess, 1e-1 for a careful one). Runs on plan.threads threads. Cost: making every tactic once, plus the time asked for.
 [[nodiscard]] Result<std::vector<TacticSeconds>> measure(const region::Region& region, const region::Plan& plan,
-                                                         const std::vector<Candidate>& candidates, double seconds_each);
+                                                         const std::vector<Candidate>& candidates, double seconds_each,
+                                                         const engine::Devices& devices = {});
 
 struct PairTime {
   double first = 0, second = 0;  ///< seconds: the first's median, and that times the median ratio of neighbours
 };
 /// Two whole plans (tactics chosen, constants packed), run in turn `pairs` times or for 0.1 s on seeded inputs, whichever is
-/// longer (500 pairs at most).
+/// longer (500 pairs at most). A plan of another device than the host keeps its inputs and outputs in that device's memory.
 [[nodiscard]] Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second,
-                                            const std::vector<const region::Provider*>& providers, int pairs);
+                                            const std::vector<const region::Provider*>& providers, int pairs,
+                                            const engine::Devices& devices = {});
 
 }  // namespace octavo::tune

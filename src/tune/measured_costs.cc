@@ -14,6 +14,11 @@ double seconds_each(int effort) {
   return effort <= 2 ? 4e-3 : effort == 3 ? 15e-3 : effort == 4 ? 30e-3 : 100e-3;
 }
 
+int compiled_of_family(int effort) {
+  constexpr int kByEffort[] = {1, 4, 8, 16, 32, 1 << 20};
+  return kByEffort[std::clamp(effort, 0, 5)];
+}
+
 constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
 
 /// Kernels without vectors, and the evaluator: timed only when nothing else runs the region.
@@ -35,6 +40,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   const bool fast =
       std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
   const auto pin = cache_.pinned(where, key);  // never left out
+  const std::vector<char> first = among_first(region, offers);
   double least = -1;
   for (const region::Offer& o : offers) {
     if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
@@ -48,6 +54,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
     }
     const bool wanted = pin && *pin == name;
     if (!wanted && slow(offers[i].tactic) && fast) continue;
+    if (!wanted && first[i] == 0) continue;
     if (!wanted && options_.effort <= 2 && least > 0 && offers[i].cost > kLeftOut * least) continue;
     const auto by =
         std::find_if(providers_.begin(), providers_.end(), [&](const region::Provider* p) { return p->knows(offers[i].tactic); });
@@ -64,7 +71,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
             missing[0].tactic.name(), region.name, key, plan.threads));
   }
   if (!missing.empty()) {
-    OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort)));
+    OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort), options_.devices));
     for (std::size_t k = 0; k < missing.size(); ++k) {
       if (seconds[k].seconds < 0) continue;
       const std::string name = missing[k].tactic.name();
@@ -75,6 +82,18 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
   answered_[{plan.threads, key}] = times;
   return times;
+}
+
+/// On another device than the host every tactic is compiled before it is timed, which is most of the cost: of each family only as many
+/// sets of parameters count, in the provider's order, as the effort allows.
+std::vector<char> MeasuredCosts::among_first(const region::Region& region, const std::vector<region::Offer>& offers) const {
+  std::vector<char> out(offers.size(), 1);
+  if (region.device == region::kHost) return out;
+  std::map<std::string, int> taken;
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < compiled_of_family(options_.effort) ? 1 : 0;
+  }
+  return out;
 }
 
 /// A time that was disturbed counts for a while, so that builds one after the other agree, and is taken again then.
@@ -107,7 +126,7 @@ Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Pl
   if (!a || !b || a->seconds < 0 || b->seconds < 0) {
     if (options_.strict)
       return fail(ErrorKind::usage, fmt::format("strict timing: the timing cache has no comparison \"{}\"", key));
-    OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15));
+    OCTAVO_TRY(const PairTime t, measure_pair(first, second, providers_, 15, options_.devices));
     remember(where, key, "plan.first", t.first, false);
     remember(where, key, "plan.second", t.second, false);
     a = cache_.find(where, key, "plan.first");

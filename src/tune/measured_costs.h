@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine.h"
 #include "plan/search/cost.h"
 #include "tune/timing_cache.h"
 
@@ -14,7 +15,12 @@ namespace octavo::tune {
 inline constexpr int kVariantsFrom = 3;  ///< effort from which on further sets of parameters are timed
 
 struct TuneOptions {
-  int effort = 2;  ///< how long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms
+  /// What regions of another device than the host are timed on, and Where::device of these times; empty: plans are the host's.
+  engine::Devices devices;
+  std::string device;
+  /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
+  /// parameters of a family: 4, 8, 16, 32, all.
+  int effort = 2;
   int threads = 1;
   bool strict = false;                          ///< a time that the cache does not have is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
@@ -24,7 +30,7 @@ struct TuneOptions {
 class MeasuredCosts final : public plan::Costs {
  public:
   MeasuredCosts(TimingCache cache, const std::vector<const region::Provider*>& providers, TuneOptions options)
-      : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(here(options_.threads)) {}
+      : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(place(options_)) {}
 
   [[nodiscard]] Result<std::vector<plan::TacticTime>> price(const region::Region& region, const region::Plan& plan,
                                                             const std::vector<region::Offer>& offers) override;
@@ -38,14 +44,18 @@ class MeasuredCosts final : public plan::Costs {
   [[nodiscard]] int measured() const { return measured_; }  ///< times taken by this object
 
  private:
+  [[nodiscard]] static Where place(const TuneOptions& options) {
+    return options.device.empty() ? here(options.threads) : Where{options.device, 1};
+  }
   void say(const std::string& key, const std::string& tactic, const plan::TacticTime& t);
 
   [[nodiscard]] Where at(int threads) const {
     Where where = where_;
-    where.threads = threads;
+    if (options_.device.empty()) where.threads = threads;  // a GPU has no number of threads
     return where;
   }
   void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds, bool disturbed);
+  [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
 
   TimingCache cache_, fresh_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/result.h"
 #include "region/provider.h"
@@ -14,6 +15,23 @@ namespace octavo::tune {
 /// bytes; arena buffers keep their kind, alignment and slack, bindings stay bindings. Constants are packed by `provider`.
 [[nodiscard]] Result<region::Plan> one_region(const region::Region& region, const region::Plan& plan,
                                               const region::Provider& provider, int copies);
+
+/// One way to run a region, to be timed.
+struct Candidate {
+  region::Tactic tactic;
+  const region::Provider* provider = nullptr;
+};
+
+/// A plan in which every region computes the same, each by another tactic, on the same activations and constants: to be timed region by
+/// region.
+struct EveryTactic {
+  region::Plan plan;
+  std::vector<std::size_t> candidates;  ///< by region of the plan; those that their provider cannot compile after all are left out
+};
+/// For a region of a device other than the host, all in that device's memory (what the caller passes too); a transfer keeps its two
+/// memories. Providers compile on `threads` threads; code is not finished (region::Provider::finish).
+[[nodiscard]] Result<EveryTactic> every_tactic(const region::Region& region, const region::Plan& plan,
+                                               const std::vector<Candidate>& candidates, int threads);
 
 /// Bytes of the constants that the region reads.
 [[nodiscard]] std::size_t constant_bytes(const region::Region& region, const region::Plan& plan);

@@ -216,6 +216,7 @@ void repeat(region::Plan& plan, std::int64_t images, int threads) {
 
 Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
   if (context.options.effort < 2 || !context.enabled("by-image") || g.inputs.empty()) return {};
+  if (planned.plan.devices.size() > 1) return {};  // image after image is how threads of the host share a batch
   const Shape& first = g.type(g.inputs[0]).shape;
   if (first.size() < 2 || first[0] < 2) return {};
   const std::int64_t images = first[0];
