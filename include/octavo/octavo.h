@@ -211,6 +211,12 @@ struct BuildOptions {
   std::function<bool(std::string_view step)> progress = {};
 };
 
+/// One input (which is only read) or output of a run, and whether its memory is that of the engine's GPU.
+struct Memory {
+  void* data = nullptr;
+  bool on_gpu = false;
+};
+
 /// A compiled model. A cheap handle on immutable, shared state: copy it, use it from any thread. Building takes seconds; running
 /// does not change it (the set of shapes built so far, and idle contexts, are guarded inside).
 class OCTAVO_API Engine {
@@ -260,6 +266,13 @@ class OCTAVO_API Engine {
   /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements,
   /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  /// The same with memory of the host or of the engine's GPU, each tensor where it is. What is in the GPU's memory at a multiple of 64 is
+  /// read and written there without a copy. `stream`: a CUstream of that GPU behind whose earlier work the run begins; null: a stream of
+  /// the engine's own. Returns when the run is done. Errors: as above; bad_input for memory of a GPU that the engine does not use.
+  void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr) const;
+  /// Memory of the engine's GPU, zeros, at a multiple of 256; freed with the last copy of the pointer. Errors: unsupported for engines of
+  /// another device; io when there is not as much, with what there is.
+  [[nodiscard]] std::shared_ptr<void> gpu_memory(std::size_t bytes) const;
 
  private:
   struct Impl;
@@ -284,6 +297,10 @@ class OCTAVO_API Context {
   Context& operator=(Context&&) noexcept;
   /// As Engine::run with buffers; allocates nothing.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+  /// As Engine::run with memory of the host or the GPU. With a stream, the work is put into it and the call does not wait: results are
+  /// there when the stream has come so far, and the context must not be run in another stream before. Host memory must then stay as it is
+  /// until the stream is done, too. Allocates nothing once the same addresses were run before.
+  void run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream = nullptr);
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     run(std::span<const void* const>(inputs.begin(), inputs.size()), std::span<void* const>(outputs.begin(), outputs.size()));
   }

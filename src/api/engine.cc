@@ -57,6 +57,15 @@ auto watched(const TaskWatcher& progress, const Work& work) {
   }
 }
 
+/// Plans have one device beside the host.
+constexpr region::DeviceId kGpu = 1;
+
+std::vector<engine::Address> addresses(std::span<const Memory> memory) {
+  std::vector<engine::Address> out;
+  for (const Memory& m : memory) out.push_back({m.data, m.on_gpu ? kGpu : region::kHost});
+  return out;
+}
+
 }  // namespace
 
 /// Either one engine, or a model with open dimensions and the engines built from it (as handles, with their idle contexts).
@@ -125,7 +134,9 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     return h;
   }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+  /// Calls `f` with an idle context, or a new one.
+  template <class F>
+  void with_context(F f) const {
     (void)fixed("run");
     std::unique_ptr<engine::Context> context;
     {
@@ -136,7 +147,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
       }
     }
     if (!context) context = take(engine::Context::create(engine, threads));
-    const Status status = context->run(inputs, outputs);
+    const Status status = f(*context);
     {
       const std::lock_guard lock(fork_safe_mutex());
       idle.push_back(std::move(context));
@@ -310,12 +321,29 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
     a.bytes.resize(static_cast<std::size_t>(ir::count(b.type.shape)) * ir::size_of(b.type.dtype));
     out.push_back(a.bytes.data());
   }
-  impl_->run(in, out);
+  run(in, out);
   return results;
 }
 
 void Engine::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
-  impl_->run(inputs, outputs);
+  impl_->with_context([&](engine::Context& context) { return context.run(inputs, outputs); });
+}
+
+void Engine::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) const {
+  const auto in = addresses(inputs), out = addresses(outputs);
+  impl_->with_context([&](engine::Context& context) -> Status {
+    const Status status = context.run(in, out, stream);
+    const Status done = stream != nullptr ? context.wait() : Status();
+    return status ? done : status;
+  });
+}
+
+std::shared_ptr<void> Engine::gpu_memory(std::size_t bytes) const {
+  const engine::Engine& e = impl_->fixed("gpu_memory");
+  if (e.plan().devices.size() < 2) raise(ErrorKind::unsupported, "gpu_memory: the engine runs on the host");
+  std::shared_ptr<region::DeviceMemory> memory = take(e.device(kGpu).allocate(bytes));
+  void* const at = memory->address();
+  return {std::move(memory), at};
 }
 
 struct Context::Impl {
@@ -332,6 +360,11 @@ Context& Context::operator=(Context&&) noexcept = default;
 
 void Context::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
   take(impl_->context->run(inputs, outputs));
+}
+
+void Context::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) {
+  const auto in = addresses(inputs), out = addresses(outputs);
+  take(impl_->context->run(in, out, stream));
 }
 
 RunTimes Context::profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs) {

@@ -114,6 +114,21 @@ std::string device_of(const region::Plan& plan) {
   return plan.regions.empty() ? "cpu" : plan.regions.front().tactic.provider;
 }
 
+std::vector<DeviceHere> devices_here() {
+  std::vector<DeviceHere> out{{"cpu", tune::here(1).device}};
+  for (int i = 0;; ++i) {
+    auto described = cuda::gpu(i).description();
+    if (!described) return out;
+    out.push_back({fmt::format("cuda:{}", i), std::move(*described)});
+  }
+}
+
+std::string runs_on(const engine::Engine& engine) {
+  if (engine.plan().devices.size() < 2) return tune::here(1).device;
+  auto described = engine.device(1).description();
+  return described ? *described : described.error().message;
+}
+
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
   const auto known = [](const std::string& type) { return type == "int8" || type == "float32" || type == "bfloat16"; };

@@ -80,6 +80,15 @@ struct Built {
 /// "cpu", "reference" or "cuda": where an engine's regions run, told from its tactics.
 [[nodiscard]] std::string device_of(const region::Plan& plan);
 
+/// A device that can be opened here: as --device takes it ("cpu", "cuda:1"), and what times taken on it are true for.
+struct DeviceHere {
+  std::string name, description;
+};
+/// The host first. Opens every GPU.
+[[nodiscard]] std::vector<DeviceHere> devices_here();
+/// The description of what the engine runs on: its device beside the host, or this machine.
+[[nodiscard]] std::string runs_on(const engine::Engine& engine);
+
 /// The device is known and the thread count is not negative.
 [[nodiscard]] Status check_options(const PipelineOptions& options);
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
@@ -17,6 +18,7 @@
 #include "cli/profiling.h"
 #include "cli/run_buffers.h"
 #include "region/from_key.h"
+#include "tune/known_tactics.h"
 #include "tune/measure.h"
 
 namespace octavo::cli {
@@ -70,6 +72,13 @@ long memory_kb(std::string_view what) {
   return 0;
 }
 
+/// Bytes of the constants in the memory of the plan's device beside the host.
+std::int64_t constants_on_device(const region::Plan& plan) {
+  std::int64_t sum = 0;
+  for (const region::Buffer& b : plan.buffers) sum += b.kind == region::BufferKind::constant && b.space != region::kHost ? b.bytes : 0;
+  return sum;
+}
+
 void print_regions(const region::Plan& plan, const engine::Profile& profile) {
   double sum = 0;
   for (const auto& r : profile.regions) sum += r.median;
@@ -103,9 +112,13 @@ void restore_constants(const region::Region& r, const engine::Engine& engine, re
   }
 }
 
+std::string threads_text(int threads) {
+  return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
+}
+
 /// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
 Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
-  OCTAVO_TRY(const auto providers, api::providers("cpu"));
+  OCTAVO_TRY(const auto providers, api::providers(o.model.device));
   std::vector<tune::Candidate> candidates;
   std::vector<region::Offer> refused;
   for (const region::Provider* p : providers) {
@@ -119,8 +132,8 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
       }
     }
   }
-  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5)));
-  fmt::print("{}, {} thread{}\n  {}\n", r.name, plan.threads, plan.threads == 1 ? "" : "s", r.key);
+  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5), api::devices(o.model.device)));
+  fmt::print("{}, {}\n  {}\n", r.name, o.model.device == "cpu" ? threads_text(plan.threads) : o.model.device, r.key);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string time = seconds[i].seconds < 0
                                  ? "cannot be made"
@@ -157,6 +170,8 @@ Result<int> bench_key(const Options& o) {
     return fail(ErrorKind::usage, fmt::format("--region-key: {}\n  give the model as well: octavo bench MODEL --region-key KEY",
                                               plan.error().message));
   }
+  OCTAVO_TRY(const auto providers, api::providers(o.model.device));
+  tune::put_on(providers.front()->device(), *plan);
   return bench_region(o, plan->regions[0], *plan, {});
 }
 
@@ -196,19 +211,26 @@ Result<int> bench(const Options& o) {
   OCTAVO_CHECK(context->run(buffers.in, buffers.out));
   const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   progress->step(fmt::format("measure for {} s", o.seconds));
-  DeviceBuffers on_device;
-  if (o.no_transfers) {
-    OCTAVO_TRY(on_device, DeviceBuffers::create(*loaded.engine, buffers));
+  OCTAVO_TRY(const DeviceBuffers on_device, DeviceBuffers::create(*loaded.engine, buffers));
+  std::optional<Times> resident;  // inputs and outputs in the device's memory
+  if (!on_device.memory.empty()) {
+    OCTAVO_TRY(resident, measure(o.seconds, [&] { return context->run(on_device.in, on_device.out, nullptr); }));
   }
-  OCTAVO_TRY(const auto times, measure(o.seconds, [&]() -> Status {
-               if (on_device.memory.empty()) return context->run(buffers.in, buffers.out);
-               return context->run(on_device.in, on_device.out, nullptr);
-             }));
+  Times times;
+  if (o.no_transfers && resident) {
+    times = *std::exchange(resident, std::nullopt);
+  } else {
+    OCTAVO_TRY(times, measure(o.seconds, [&] { return context->run(buffers.in, buffers.out); }));
+  }
   progress.reset();
 
   const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
-  const double rate = static_cast<double>(batch) * static_cast<double>(times.sorted.size()) / times.total;
+  const auto rate_of = [&](const Times& t) {
+    return static_cast<double>(batch) * static_cast<double>(t.sorted.size()) / t.total;
+  };
+  const double rate = rate_of(times);
+  const bool gpu = plan.devices.size() > 1;
   if (o.json) {
     nlohmann::json result = {{"model", o.model.path},
                              {"plan_hash", loaded.engine->plan_hash()},
@@ -223,13 +245,33 @@ Result<int> bench(const Options& o) {
                              {"first_ms", first * 1e3},
                              {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
                              {"memory_kb", memory_kb("VmHWM") - memory}};
+    if (gpu) {
+      result["device"] = api::runs_on(*loaded.engine);
+      result["device_memory"] = {{"arena_bytes", plan.devices[1].arena_bytes}, {"constant_bytes", constants_on_device(plan)}};
+      result["transfers"] = !o.no_transfers;
+    }
+    if (resident) {
+      result["no_transfers"] = {{"median_ms", resident->quantile(0.5) * 1e3},
+                                {"p99_ms", resident->quantile(0.99) * 1e3},
+                                {"images_per_second", rate_of(*resident)}};
+    }
     for (const double p : o.percentiles) result[fmt::format("p{:g}_ms", p)] = times.quantile(p / 100) * 1e3;
     fmt::print("{}\n", result.dump());
     return profile_if_wanted(o.profile, loaded);
   }
-  fmt::print("{}: batch {}, {} thread{}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
-             o.model.path, batch, context->threads(), context->threads() == 1 ? "" : "s", median * 1e3, p99 * 1e3, least * 1e3,
-             rate, times.sorted.size());
+  const std::string on = !gpu ? threads_text(context->threads()) : o.no_transfers ? "without transfers" : "with transfers";
+  fmt::print("{}: batch {}, {}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n", o.model.path, batch,
+             on, median * 1e3, p99 * 1e3, least * 1e3, rate, times.sorted.size());
+  if (resident) {
+    fmt::print("  inputs and outputs in the GPU's memory: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
+               resident->quantile(0.5) * 1e3, resident->quantile(0.99) * 1e3, resident->sorted.front() * 1e3, rate_of(*resident),
+               resident->sorted.size());
+  }
+  if (gpu) {
+    constexpr double kMiB = 1 << 20;
+    fmt::print("  {}\n  its memory: {:.1f} MiB of weights, {:.1f} MiB for what layers hand on\n", api::runs_on(*loaded.engine),
+               static_cast<double>(constants_on_device(plan)) / kMiB, static_cast<double>(plan.devices[1].arena_bytes) / kMiB);
+  }
   for (const double p : o.percentiles) fmt::print("  p{:g}: {:.3f} ms\n", p, times.quantile(p / 100) * 1e3);
   fmt::print("{}\n", start_text(loaded, first));
   if (o.regions) {

@@ -46,14 +46,14 @@ std::string permitted_summary(const plan::PermitReport& report) {
   return text;
 }
 
-report::BuildOptions build_options(const Options& o) {
+report::BuildOptions build_options(const Options& o, const engine::Engine& engine) {
   report::BuildOptions b;
   b.model = o.model.path;
   b.engine = o.output;
   b.effort = o.model.effort;
   b.timing_cache = o.model.timing_cache;
   b.calibration = o.model.calibration;
-  b.device = tune::here(1).device;
+  b.device = api::runs_on(engine);
   return b;
 }
 
@@ -98,7 +98,7 @@ Result<int> build(const Options& o) {
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
-  if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o))));
+  if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));
   return profile_if_wanted(o.profile, loaded);
 }
 

@@ -42,6 +42,23 @@ Result<TimingCache> read_existing(const std::string& path) {
   return cache;
 }
 
+/// What the times of this machine are true for.
+std::set<std::string> descriptions_here() {
+  std::set<std::string> out;
+  for (const api::DeviceHere& d : api::devices_here()) out.insert(d.description);
+  return out;
+}
+
+/// Of the device that the times are of.
+Result<engine::Providers> providers_of(const Where& where) {
+  for (const api::DeviceHere& d : api::devices_here()) {
+    if (d.description == where.device && d.name != "cpu") return api::providers(d.name);
+  }
+  engine::Providers host = api::all_providers();
+  std::erase_if(host, [](const region::Provider* p) { return p->device() != "host"; });
+  return host;
+}
+
 /// The devices first, by number; then each key with its tactics as a table, the fastest first.
 Result<int> show(const Options& o) {
   OCTAVO_TRY(const auto cache, read_existing(o.file));
@@ -55,8 +72,9 @@ Result<int> show(const Options& o) {
     devices.emplace(where.device, 0);
   }
   int number = 0, shown = 0;
-  const std::string now = tune::here(1).device;
-  for (auto& [device, n] : devices) fmt::print("device {}: {}{}\n", n = ++number, device, device == now ? " (this machine)" : "");
+  const auto here = descriptions_here();
+  for (auto& [device, n] : devices)
+    fmt::print("device {}: {}{}\n", n = ++number, device, here.contains(device) ? " (this machine)" : "");
   const std::string* last = nullptr;
   for (auto& [at, rows] : keys) {
     const auto& [key, where] = at;
@@ -118,11 +136,11 @@ Result<int> merge(const Options& o) {
 /// The one key of this machine that the options mean.
 Result<std::pair<Where, std::string>> one_key(const TimingCache& cache, const Options& o) {
   std::set<std::pair<Where, std::string>> found;
-  const Where now = tune::here(1);
+  const auto here = descriptions_here();
   for (const auto& [entry, t] : cache.entries) {
     const auto& [where, key, tactic] = entry;
     if (o.threads > 0 && where.threads != o.threads) continue;
-    if (where.device != now.device) continue;
+    if (!here.contains(where.device)) continue;
     if (o.key.empty() ? key.find(o.match) != std::string::npos : key == o.key) found.insert({where, key});
   }
   if (found.size() == 1) return *found.begin();
@@ -145,7 +163,8 @@ Result<int> pin(const Options& o, bool set) {
     was = cache.pinned(at.first, key).value_or("");
     if (!set && was.empty()) return fail(ErrorKind::usage, fmt::format("timing cache {}: nothing is pinned for {}", o.file, key));
     if (set) {
-      OCTAVO_TRY(tactic, tune::find_tactic(o.tactic, cache, at.first, key, api::all_providers()));
+      OCTAVO_TRY(const engine::Providers providers, providers_of(at.first));
+      OCTAVO_TRY(tactic, tune::find_tactic(o.tactic, cache, at.first, key, providers));
     }
     cache.pin(at.first, key, tactic);
     timed = !set || cache.find(at.first, key, tactic)->seconds >= 0;
@@ -175,14 +194,14 @@ Result<int> prune(const Options& o) {
     OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers(), api::devices()));
     for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
   }
-  const Where now = tune::here(1);
+  const auto here = descriptions_here();
   std::size_t left = 0;
   TimingCache::Pruned gone;
   OCTAVO_CHECK(TimingCache::edit(o.file, [&](TimingCache& cache) -> Status {
     OCTAVO_CHECK(not_empty(cache, o.file));
     gone = cache.prune([&](const TimingCache::Entry& entry) {
       const auto& [where, key, tactic] = entry;
-      return (o.other_devices && where.device != now.device) || (o.other_versions && outdated(key, where.threads, tactic)) ||
+      return (o.other_devices && !here.contains(where.device)) || (o.other_versions && outdated(key, where.threads, tactic)) ||
              (!o.keep.empty() && !keep.contains(key));
     });
     left = cache.entries.size();

@@ -26,7 +26,7 @@ using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
 /// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
-constexpr std::size_t kPreferred = 8, kAll = 64;
+constexpr std::size_t kPreferred = 12, kAll = 64;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
 /// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.

@@ -125,6 +125,9 @@ class Context {
   [[nodiscard]] Status run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream,
                            const Observer* observer = nullptr);
 
+  /// Returns when what runs in callers' streams put there is done. Errors: what went wrong in it.
+  [[nodiscard]] Status wait() { return wait_for_others(region::kHost); }
+
   /// Seconds of regions first..last-1, the mean of `runs` runs one behind the other by the clocks of their devices, with the bindings of the
   /// run before; transfers that it left out are left out. For plans of one image.
   [[nodiscard]] Result<double> time(std::size_t first, std::size_t last, int runs);

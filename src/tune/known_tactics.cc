@@ -10,12 +10,19 @@
 
 namespace octavo::tune {
 
+void put_on(std::string_view device, region::Plan& plan) {
+  if (device == plan.devices[region::kHost].name) return;
+  plan.devices.push_back({std::string(device), 0});
+  for (region::Region& r : plan.regions) r.device = static_cast<region::DeviceId>(plan.devices.size() - 1);
+}
+
 Result<std::vector<region::Offer>> offers_for(const std::string& key, int threads,
                                               const std::vector<const region::Provider*>& providers) {
-  OCTAVO_TRY(const region::Plan plan, region::plan_from_key(key, threads));
+  OCTAVO_TRY(const region::Plan on_host, region::plan_from_key(key, threads));
   std::vector<region::Offer> out;
   for (const region::Provider* p : providers) {
-    if (p->device() != plan.devices[region::kHost].name) continue;
+    region::Plan plan = on_host;
+    put_on(p->device(), plan);
     for (region::Offer& o : p->offers(plan.regions[0], plan)) out.push_back(std::move(o));
     for (region::Offer& o : p->variants(plan.regions[0], plan)) out.push_back(std::move(o));
   }

@@ -11,8 +11,11 @@
 
 namespace octavo::tune {
 
-/// What the host's providers answer for the region that the key spells, further sets of parameters included. Errors: those of
-/// region::plan_from_key.
+/// Has the regions of a plan for the host run on `device` (DeviceUse::name); "host": as they are.
+void put_on(std::string_view device, region::Plan& plan);
+
+/// What the providers answer for the region that the key spells, each on its own device, further sets of parameters included. Errors:
+/// those of region::plan_from_key.
 [[nodiscard]] Result<std::vector<region::Offer>> offers_for(const std::string& key, int threads,
                                                             const std::vector<const region::Provider*>& providers);
 

@@ -15,7 +15,7 @@ double seconds_each(int effort) {
 }
 
 int compiled_of_family(int effort) {
-  constexpr int kByEffort[] = {1, 4, 8, 16, 32, 1 << 20};
+  constexpr int kByEffort[] = {1, 8, 12, 24, 48, 1 << 20};
   return kByEffort[std::clamp(effort, 0, 5)];
 }
 

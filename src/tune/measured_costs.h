@@ -19,7 +19,7 @@ struct TuneOptions {
   engine::Devices devices;
   std::string device;
   /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
-  /// parameters of a family: 4, 8, 16, 32, all.
+  /// parameters of a family: 8, 12, 24, 48, all.
   int effort = 2;
   int threads = 1;
   bool strict = false;                          ///< a time that the cache does not have is an error

@@ -5,7 +5,6 @@
 
 #include "api/check.h"
 #include "api/pipeline.h"
-#include "cuda/compile_plan.h"
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulator.h"
 #include "cuda/provider.h"
@@ -18,12 +17,18 @@
 namespace octavo::testing {
 namespace {
 
+std::unique_ptr<const region::Provider> emulated_provider() {
+  return cuda::make_provider({"sm_80", 108, 163 * 1024}, [](std::string_view t) -> Result<std::string> {
+    return std::string(t);  // the emulation runs texts
+  });
+}
+
 /// A plan for an emulated GPU, its kernels as text.
 Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& graph, const region::Provider& provider,
                                                               const region::Device& device) {
   OCTAVO_TRY(auto planned, plan::make_plan(graph, {&provider}, {}));
-  const cuda::Compiler text = [](std::string_view t) -> Result<std::string> { return std::string(t); };
-  OCTAVO_CHECK(cuda::compile_kernels(planned.plan, text, 1));
+  region::Plan* const plan = &planned.plan;
+  OCTAVO_CHECK(provider.finish({&plan, 1}, 1));
   for (const region::Region& r : planned.plan.regions)
     EXPECT_EQ(planned.plan.devices[static_cast<std::size_t>(r.device)].name, "cuda");
   return engine::Engine::create(std::move(planned.plan), {&provider}, "", {&device});
@@ -36,7 +41,7 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
   ASSERT_TRUE(cpu) << cpu.error().message;
 
   const auto device = emulated_device();
-  const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
+  const auto provider = emulated_provider();
   auto imported = onnx::import_file(model, {});
   ASSERT_TRUE(imported) << imported.error().message;
   const auto gpu = emulated_engine(imported->graph, *provider, *device);
@@ -58,7 +63,7 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
 TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
   if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
   const auto device = emulated_device();
-  const auto provider = cuda::make_provider({"sm_80", 108, 163 * 1024});
+  const auto provider = emulated_provider();
   const auto setting = [](const char* name, std::uint64_t otherwise) {
     const char* text = std::getenv(name);
     return text ? std::strtoull(text, nullptr, 10) : otherwise;

@@ -1,0 +1,266 @@
+// Tactics of a device other than the host: timed by its own clock, kept in the cache under its description, bounded by the effort. The
+// device here has a clock that tells what the test wants.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "engine/engine.h"
+#include "ir/text.h"
+#include "plan/plan.h"
+#include "tune/measured_costs.h"
+
+namespace octavo {
+namespace {
+
+constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[1,16,10,10]
+q = view x q=u8(0.03,128) from {"q"}
+w = constant s8[32,16,3,3] q=s8(0.01,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]} from {"conv"}
+v = view y q=u8(0.05,0) from {"v"}
+output v
+)";
+
+using region::Offer;
+using region::Plan;
+using region::Region;
+using region::Tactic;
+
+Tactic tactic(const std::string& family, int tile) {
+  Tactic t;
+  t.provider = "fake";
+  t.family = family;
+  t.parameters = {{"tile", std::to_string(tile)}};
+  return t;
+}
+int tile_of(const Tactic& t) {
+  return std::stoi(t.parameters.at("tile"));
+}
+
+/// Offers tiles 1 to 12 and, as variants, to 60: the first by its estimates is the best.
+class Fake final : public region::Provider {
+ public:
+  std::string_view name() const override { return "fake"; }
+  std::string_view device() const override { return "fake gpu"; }
+  std::vector<Offer> offers(const Region& r, const Plan& plan) const override {
+    return region::is_transfer(r, plan) ? std::vector<Offer>{{tactic("transfer", 0), "", 1e-6}} : tiles(1, 12);
+  }
+  std::vector<Offer> variants(const Region& r, const Plan& plan) const override {
+    return region::is_transfer(r, plan) ? std::vector<Offer>() : tiles(13, 60);
+  }
+  Result<region::Artifact> compile(const Region&, const Plan&, const Tactic& t) const override {
+    region::Artifact made;
+    made.code = "text " + t.name();
+    return made;
+  }
+  Status finish(std::span<Plan* const> plans, int) const override {
+    for (Plan* plan : plans) {
+      for (const Region& r : plan->regions) {
+        if (tile_of(r.tactic) == broken) return fail(ErrorKind::internal, "the compiler fails");
+        region::Buffer& code = plan->buffers[static_cast<std::size_t>(r.code)];
+        std::memcpy(code.data.mutable_bytes().data(), "code", 4);
+      }
+    }
+    return {};
+  }
+  Result<std::unique_ptr<region::Kernel>> load(const Region&, const Plan&, const region::ArtifactView& artifact) const override {
+    EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(artifact.code.data()), 4), "code") << "loaded before it was finished";
+    return std::make_unique<region::Kernel>();
+  }
+  int broken = -1;  ///< the tile that does not compile
+
+ private:
+  static std::vector<Offer> tiles(int from, int to) {
+    std::vector<Offer> out;
+    for (int t = from; t <= to; ++t) out.push_back({tactic("conv", t), "", 1e-6 * (1 + t * 0.1)});
+    return out;
+  }
+};
+
+class FakeGpu final : public region::Device {
+ public:
+  std::string_view name() const override { return "fake gpu"; }
+  Result<std::string> description() const override { return described; }
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override {
+    return std::make_unique<Bytes>(bytes);
+  }
+  Status write(std::byte* to, std::span<const std::byte> from) const override {
+    std::copy(from.begin(), from.end(), to);
+    return {};
+  }
+  Status read(std::span<std::byte> to, const std::byte* from) const override {
+    std::copy_n(from, to.size(), to.begin());
+    return {};
+  }
+  Result<std::unique_ptr<region::Executor>> executor(const Plan& plan,
+                                                     std::span<const region::Kernel* const>) const override {
+    return std::make_unique<Clock>(*this, plan);
+  }
+
+  std::string described = "FAKE 1; clocks 1000 MHz";
+  std::map<int, double> microseconds;  ///< by tile; others: 50
+  mutable std::map<int, int> timed;    ///< by tile: how often the clock was read
+
+ private:
+  class Bytes final : public region::DeviceMemory {
+   public:
+    explicit Bytes(std::size_t bytes) : bytes_(bytes + 256) {}
+    std::byte* address() const override {
+      const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
+      return reinterpret_cast<std::byte*>((at + 255) / 256 * 256);
+    }
+
+   private:
+    mutable std::vector<std::byte> bytes_;
+  };
+  class Clock final : public region::Executor {
+   public:
+    Clock(const FakeGpu& gpu, const Plan& plan) : gpu_(gpu), plan_(plan) {}
+    Status start(std::size_t, std::size_t, const region::Memory&, void*) override { return {}; }
+    Status wait() override { return {}; }
+    Result<double> time(std::size_t first, std::size_t last, const region::Memory&, int) override {
+      double sum = 0;
+      for (std::size_t i = first; i < last; ++i) {
+        const int tile = tile_of(plan_.regions[i].tactic);
+        ++gpu_.timed[tile];
+        const auto at = gpu_.microseconds.find(tile);
+        sum += 1e-6 * (tile == 0 ? 1 : at != gpu_.microseconds.end() ? at->second : 50);
+      }
+      return sum;
+    }
+
+   private:
+    const FakeGpu& gpu_;
+    const Plan& plan_;
+  };
+};
+
+class DeviceCosts : public ::testing::Test {
+ protected:
+  struct Made {
+    Plan plan;
+    std::string hash, file;
+    tune::TimingCache fresh;
+    [[nodiscard]] const Region& conv() const {
+      return *std::ranges::find_if(plan.regions, [](const Region& r) { return r.onnx_nodes.contains("conv"); });
+    }
+  };
+
+  Result<Made> build(const tune::TimingCache& cache, int effort = 2, bool strict = false) {
+    gpu.timed.clear();
+    const std::vector<const region::Provider*> providers{&provider};
+    tune::TuneOptions options;
+    options.devices = {&gpu};
+    options.device = *gpu.description();
+    options.effort = effort;
+    options.threads = 3;
+    options.strict = strict;
+    tune::MeasuredCosts costs(cache, providers, options);
+    plan::PlanOptions p;
+    p.effort = effort;
+    p.threads = 3;
+    p.costs = &costs;
+    OCTAVO_TRY(ir::Graph g, ir::parse(kNet));
+    OCTAVO_TRY(plan::Planned planned, plan::make_plan(std::move(g), providers, p));
+    Made made{planned.plan, region::plan_hash(planned.plan), {}, costs.fresh()};
+    Plan* const one = &planned.plan;
+    OCTAVO_CHECK(provider.finish({&one, 1}, 1));
+    OCTAVO_TRY(const auto engine, engine::Engine::create(std::move(planned.plan), providers, "", {&gpu}));
+    const std::string path = (std::filesystem::temp_directory_path() / ("octavo_device_" + std::to_string(::getpid()))).string();
+    OCTAVO_CHECK(engine->save(path));
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream bytes;
+    bytes << in.rdbuf();
+    made.file = bytes.str();
+    std::filesystem::remove(path);
+    return made;
+  }
+
+  Fake provider;
+  FakeGpu gpu;
+};
+
+TEST_F(DeviceCosts, TheFastestIsTakenNotTheFirstByEstimate) {
+  gpu.microseconds = {{1, 40}, {3, 21}, {5, 12}, {6, 30}};
+  const auto made = build({});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(tile_of(made->conv().tactic), 5);
+  EXPECT_NEAR(made->conv().seconds, 12e-6, 1e-9);
+  std::map<std::string, double> times;
+  for (const auto& a : made->conv().alternatives) times[a.tactic] = a.seconds;
+  EXPECT_NEAR(times.at(tactic("conv", 3).name()), 21e-6, 1e-9) << "what explain shows";
+}
+
+TEST_F(DeviceCosts, OneCacheOneEngine) {
+  gpu.microseconds = {{4, 20}};
+  const auto first = build({});
+  ASSERT_TRUE(first) << first.error().message;
+  gpu.microseconds = {{2, 1}};  // what the device would say now does not count
+  const auto second = build(first->fresh), strict = build(first->fresh, 2, true);
+  ASSERT_TRUE(second) << second.error().message;
+  ASSERT_TRUE(strict) << strict.error().message;
+  EXPECT_EQ(second->file, first->file);
+  EXPECT_EQ(strict->file, first->file);
+  EXPECT_TRUE(gpu.timed.empty());
+}
+
+TEST_F(DeviceCosts, TimesAreOneDevices) {
+  const auto first = build({});
+  ASSERT_TRUE(first);
+  for (const auto& [entry, t] : first->fresh.entries) {
+    EXPECT_EQ(std::get<0>(entry).device, "FAKE 1; clocks 1000 MHz");
+    EXPECT_EQ(std::get<0>(entry).threads, 1) << "the threads of the host are no matter";
+  }
+  gpu.described = "FAKE 1; clocks 1200 MHz";
+  const auto refused = build(first->fresh, 2, true);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("strict timing: the timing cache has no time for tactic fake.conv"), std::string::npos)
+      << refused.error().message;
+  ASSERT_TRUE(build(first->fresh));
+  EXPECT_FALSE(gpu.timed.empty());
+}
+
+TEST_F(DeviceCosts, EffortBoundsHowManyAreCompiled) {
+  gpu.microseconds = {{60, 2}};
+  const auto tiles = [&] {
+    return std::ranges::count_if(gpu.timed, [](const auto& t) { return t.first > 0; });
+  };
+  ASSERT_TRUE(build({}, 1));
+  EXPECT_EQ(tiles(), 8);
+  ASSERT_TRUE(build({}, 2));
+  EXPECT_EQ(tiles(), 12);
+  ASSERT_TRUE(build({}, 3));
+  EXPECT_EQ(tiles(), 24);
+  const auto all = build({}, 5);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(tile_of(all->conv().tactic), 60);
+}
+
+TEST_F(DeviceCosts, APinDecides) {
+  const auto before = build({}, 1);
+  ASSERT_TRUE(before);
+  tune::TimingCache cache = before->fresh;
+  const std::string wanted = tactic("conv", 17).name();  // a variant, which this effort would not try
+  cache.pin({gpu.described, 1}, before->conv().key, wanted);
+  const auto after = build(cache, 1);
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_EQ(after->conv().tactic.name(), wanted);
+}
+
+TEST_F(DeviceCosts, OneThatDoesNotCompileIsLeftOut) {
+  gpu.microseconds = {{2, 10}, {3, 5}};
+  provider.broken = 3;
+  const auto made = build({});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(tile_of(made->conv().tactic), 2);
+}
+
+}  // namespace
+}  // namespace octavo
