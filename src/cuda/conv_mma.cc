@@ -134,7 +134,7 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double overlapped = t.blocks > 1 || t.groups ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
                                                      : std::max(products, copied) + program;
   const double latency =
-      (t.stages > 2 ? 900 : 1400) + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 1500 : 0);
+      (t.stages > 2 ? 900 : 1400) + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 6000 : 0);
   const double busy = rounds * overlapped + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
   return std::max(busy / kClock, traffic / kMemory) + 1.5e-6;
 }

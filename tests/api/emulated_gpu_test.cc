@@ -8,11 +8,13 @@
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulator.h"
 #include "cuda/provider.h"
+#include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
 #include "support/placement.h"
 #include "support/run_plan.h"
+#include "tune/measured_costs.h"
 
 namespace octavo::testing {
 namespace {
@@ -91,6 +93,83 @@ TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
   }
   std::printf("networks equal to the reference: %d, refused: %d\n", equal, refused);
   if (count >= 6) EXPECT_GE(equal, 2);
+}
+
+/// The way of a measured build with real kernels: every tactic of a region in one plan, finished, run and timed; then whole plans.
+TEST(EmulatedGpu, MeasuredBuildsRunTheKernelsThatTheyTime) {
+  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+  constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[1,16,6,6]
+q = view x q=u8(0.03,128) from {"q"}
+p = max_pool q {kernel=[2,2], strides=[2,2], pads=[0,0,0,0], dilations=[1,1]} from {"pool"}
+output p
+)";
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  const engine::Providers providers{provider.get()};
+  tune::TuneOptions options;
+  options.devices = {device.get()};
+  options.device = "emulated";
+  tune::MeasuredCosts costs({}, providers, options);
+  plan::PlanOptions how;
+  how.effort = 2;
+  how.costs = &costs;
+  auto graph = ir::parse(kNet);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto cpu = api::build_graph(*graph);
+  ASSERT_TRUE(cpu) << cpu.error().message;
+  auto planned = plan::make_plan(std::move(*graph), providers, how);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_GT(costs.measured(), 0);
+  for (const region::Region& r : planned->plan.regions) EXPECT_GT(r.seconds, 0) << r.name;
+  region::Plan* const plan = &planned->plan;
+  ASSERT_TRUE(provider->finish({&plan, 1}, 1));
+  const auto gpu = engine::Engine::create(std::move(planned->plan), providers, "", {device.get()});
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  auto on_cpu = engine::Context::create(cpu->engine, 1), on_gpu = engine::Context::create(*gpu, 1);
+  ASSERT_TRUE(on_cpu && on_gpu);
+  const auto inputs = api::random_inputs(cpu->engine->plan(), 1);
+  const auto expected = api::run(**on_cpu, inputs), actual = api::run(**on_gpu, inputs);
+  ASSERT_TRUE(expected && actual);
+  EXPECT_TRUE(ir::same_bytes((*expected)[0], (*actual)[0]));
+}
+
+/// The caller's memory of the device takes the place of the engine's: no copy.
+TEST(EmulatedGpu, MemoryOfTheDeviceIsUsedWhereItIs) {
+  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  auto graph = ir::parse("graph \"g\"\nx = input : f32[1,16,6,6]\nr = relu x from {\"relu\"}\noutput r\n");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto gpu = emulated_engine(*graph, *provider, *device);
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  const auto context = engine::Context::create(*gpu, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  constexpr std::size_t kBytes = std::size_t{16} * 6 * 6 * 4;
+  const auto in = device->allocate(kBytes), out = device->allocate(kBytes);
+  ASSERT_TRUE(in && out);
+  std::vector<float> values(kBytes / 4, -1.0F);
+  values[5] = 2.0F;
+  ASSERT_TRUE(device->write((*in)->address(), std::as_bytes(std::span(values))));
+  const engine::Address from{(*in)->address(), 1}, to{(*out)->address(), 1};
+  bool seen = false;
+  engine::Observer look;
+  look.before = [&](std::size_t i, const region::Memory& memory) {
+    const region::Region& r = (*gpu)->plan().regions[i];
+    if (region::is_transfer(r, (*gpu)->plan())) return;
+    seen = true;
+    const region::Stage& s = r.stages[0];
+    const region::TensorRef& read = s.anchor.inputs.empty() ? s.operands[0].ref : s.anchor.inputs[0];
+    EXPECT_EQ(memory.at(read), from.at);
+    EXPECT_EQ(memory.at(s.stores[0]), to.at);
+  };
+  const Status ran = (*context)->run({&from, 1}, {&to, 1}, nullptr, &look);
+  ASSERT_TRUE(ran) << ran.error().message;
+  EXPECT_TRUE(seen);
+  ASSERT_TRUE(device->read(std::as_writable_bytes(std::span(values)), (*out)->address()));
+  EXPECT_EQ(values[5], 2.0F);
+  EXPECT_EQ(values[6], 0.0F);
 }
 
 }  // namespace
