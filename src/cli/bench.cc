@@ -75,7 +75,8 @@ long memory_kb(std::string_view what) {
 /// Bytes of the constants in the memory of the plan's device beside the host.
 std::int64_t constants_on_device(const region::Plan& plan) {
   std::int64_t sum = 0;
-  for (const region::Buffer& b : plan.buffers) sum += b.kind == region::BufferKind::constant && b.space != region::kHost ? b.bytes : 0;
+  for (const region::Buffer& b : plan.buffers)
+    sum += b.kind == region::BufferKind::constant && b.space != region::kHost ? b.bytes : 0;
   return sum;
 }
 
@@ -226,9 +227,7 @@ Result<int> bench(const Options& o) {
 
   const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
-  const auto rate_of = [&](const Times& t) {
-    return static_cast<double>(batch) * static_cast<double>(t.sorted.size()) / t.total;
-  };
+  const auto rate_of = [&](const Times& t) { return static_cast<double>(batch) * static_cast<double>(t.sorted.size()) / t.total; };
   const double rate = rate_of(times);
   const bool gpu = plan.devices.size() > 1;
   if (o.json) {
@@ -263,9 +262,10 @@ Result<int> bench(const Options& o) {
   fmt::print("{}: batch {}, {}: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n", o.model.path, batch,
              on, median * 1e3, p99 * 1e3, least * 1e3, rate, times.sorted.size());
   if (resident) {
-    fmt::print("  inputs and outputs in the GPU's memory: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
-               resident->quantile(0.5) * 1e3, resident->quantile(0.99) * 1e3, resident->sorted.front() * 1e3, rate_of(*resident),
-               resident->sorted.size());
+    fmt::print(
+        "  inputs and outputs in the GPU's memory: median {:.3f} ms, p99 {:.3f} ms, best {:.3f} ms, {:.1f} images/s ({} runs)\n",
+        resident->quantile(0.5) * 1e3, resident->quantile(0.99) * 1e3, resident->sorted.front() * 1e3, rate_of(*resident),
+        resident->sorted.size());
   }
   if (gpu) {
     constexpr double kMiB = 1 << 20;

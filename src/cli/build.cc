@@ -98,7 +98,8 @@ Result<int> build(const Options& o) {
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
-  if (!o.metadata.empty()) OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));
+  if (!o.metadata.empty())
+    OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));
   return profile_if_wanted(o.profile, loaded);
 }
 

@@ -86,7 +86,7 @@ Compiler remembering(Compiler compiler) {
 
 Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& compile, int threads) {
   std::vector<Work> work;
-  std::map<std::string, std::size_t> index;                                   // of a text in `work`
+  std::map<std::string, std::size_t> index;                                // of a text in `work`
   std::vector<std::vector<std::vector<std::size_t>>> texts(plans.size());  // by plan and region
   for (std::size_t p = 0; p < plans.size(); ++p) {
     const region::Plan& plan = *plans[p];

@@ -62,8 +62,9 @@ Result<std::unique_ptr<Gpu>> Gpu::open(int ordinal) {
 }
 Result<std::string> Gpu::description() const {
   OCTAVO_TRY(const std::string compiler, compiler_version());
-  return fmt::format("{}; {}, {} multiprocessors, clocks up to {} and {} MHz; driver {}, NVRTC {}", facts_.name, facts_.architecture,
-                     facts_.multiprocessors, facts_.clock_mhz, facts_.memory_clock_mhz, facts_.driver, compiler);
+  return fmt::format("{}; {}, {} multiprocessors, clocks up to {} and {} MHz; driver {}, NVRTC {}", facts_.name,
+                     facts_.architecture, facts_.multiprocessors, facts_.clock_mhz, facts_.memory_clock_mhz, facts_.driver,
+                     compiler);
 }
 
 Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) const {
@@ -75,9 +76,9 @@ Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) c
     api_.memory_info(&free, &total);
     const Status why = api_.check(code, "");
     return fail(ErrorKind::io,
-                fmt::format("allocating {:.1f} MiB on {}: {:.1f} of {:.1f} MiB are free{}",
-                            static_cast<double>(bytes) / (1 << 20), facts_.name, static_cast<double>(free) / (1 << 20),
-                            static_cast<double>(total) / (1 << 20), why.error().message));
+                fmt::format("allocating {:.1f} MiB on {}: {:.1f} of {:.1f} MiB are free{}", static_cast<double>(bytes) / (1 << 20),
+                            facts_.name, static_cast<double>(free) / (1 << 20), static_cast<double>(total) / (1 << 20),
+                            why.error().message));
   }
   auto memory = std::make_unique<GpuMemory>(*this, at);
   OCTAVO_CHECK(api_.check(api_.fill(at, 0, size), "clearing memory of the GPU"));

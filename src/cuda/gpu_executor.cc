@@ -50,8 +50,8 @@ Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
       const auto code = k->modules()[static_cast<std::size_t>(s.module)];
       CuModule& module = loaded[code.data()];
       if (module == nullptr) {
-        OCTAVO_CHECK(api_.check(api_.load(&module, code.data()),
-                                fmt::format("loading the machine code of \"{}\"", plan_.regions[i].name)));
+        OCTAVO_CHECK(
+            api_.check(api_.load(&module, code.data()), fmt::format("loading the machine code of \"{}\"", plan_.regions[i].name)));
         modules_.push_back(module);
       }
       Ready r{nullptr, &s.launch, workspace};

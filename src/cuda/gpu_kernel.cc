@@ -66,8 +66,7 @@ Result<Launch> read_launch(const json& j, const region::Region& region) {
     if (!j.contains(key)) return bad(fmt::format("a launch without \"{}\"", key));
   }
   if (!j["function"].is_string() || !three(j["grid"], l.grid) || !three(j["block"], l.block) || !j["shared"].is_number_integer() ||
-      !j["early"].is_boolean() ||
-      !j["parameters"].is_array())
+      !j["early"].is_boolean() || !j["parameters"].is_array())
     return bad("a launch whose entries have other types");
   l.function = j["function"];
   l.shared_bytes = j["shared"];

@@ -12,6 +12,7 @@
 #include "python/arrays.h"
 #include "python/gpu_arrays.h"
 #include "python/options.h"
+#include "python/run_on_gpu.h"
 #include "python/watch.h"
 
 namespace nb = nanobind;
@@ -58,79 +59,6 @@ using namespace octavo::python;
 using octavo::DType;
 using octavo::Engine;
 using octavo::Exception;
-
-std::size_t bytes_of(const octavo::TensorInfo& t) {
-  std::size_t bytes = octavo::python::bits_per_element(t.dtype) / 8;
-  for (const auto d : t.shape) bytes *= static_cast<std::size_t>(d);
-  return bytes;
-}
-
-/// Inputs by name: a mapping; a list or tuple in the order of the model's inputs; or the array of the only one.
-nb::dict by_name(const nb::object& inputs, const std::vector<octavo::TensorInfo>& wanted) {
-  if (nb::hasattr(inputs, "keys")) return nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(inputs));
-  const bool several = nb::isinstance<nb::list>(inputs) || nb::isinstance<nb::tuple>(inputs);
-  const std::size_t count = several ? nb::len(inputs) : 1;
-  const bool array =
-      nb::hasattr(inputs, "__array__") || nb::hasattr(inputs, "__dlpack__") || nb::hasattr(inputs, "__array_interface__") ||
-      nb::hasattr(inputs, "__cuda_array_interface__");
-  if (!several && !array) {
-    bad_input("run: inputs are {name: array}, a list of arrays in the model's order, or one array; this is a " +
-              nb::cast<std::string>(inputs.type().attr("__name__")));
-  }
-  if (count != wanted.size()) {
-    std::string names;
-    for (const auto& w : wanted) names += (names.empty() ? "\"" : "\", \"") + w.name;
-    bad_input("run: " + std::to_string(count) + (count == 1 ? " array" : " arrays") + " given, the model has " +
-              std::to_string(wanted.size()) + (wanted.size() == 1 ? " input: " : " inputs: ") + names + "\"");
-  }
-  nb::dict given;
-  for (std::size_t i = 0; i < count; ++i) given[wanted[i].name.c_str()] = several ? nb::object(inputs[i]) : inputs;
-  return given;
-}
-
-/// Arrays are used where they are, in the GPU's memory or the host's; results are the arrays in `outputs`, or new ones on the GPU.
-nb::dict run_on_gpu(const Engine& engine, const nb::dict& given, const nb::object& outputs, const nb::object& stream) {
-  std::map<std::string, octavo::Shape> shapes;
-  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
-  std::vector<octavo::python::Lent> lent(wanted.size());
-  std::vector<octavo::Memory> in;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const std::string what = "input \"" + wanted[i].name + "\"";
-    if (!given.contains(wanted[i].name.c_str())) bad_input("run: " + what + " is missing");
-    lent[i].take(what, given[wanted[i].name.c_str()]);
-    lent[i].check(what, wanted[i], engine.open());
-    shapes[wanted[i].name] = lent[i].shape;
-    in.push_back(lent[i].memory);
-  }
-  if (given.size() != wanted.size()) bad_input("run: " + std::to_string(given.size()) + " inputs given, the model has " + std::to_string(wanted.size()));
-  std::optional<Engine> bound;
-  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes); }) : engine;
-  const std::vector<octavo::TensorInfo> results = bound->outputs();
-  const nb::dict places = outputs.is_none() ? nb::dict() : by_name(outputs, results);
-  std::vector<octavo::python::Lent> kept(results.size());
-  std::vector<octavo::Memory> out;
-  nb::dict answer;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const std::string what = "output \"" + results[i].name + "\"";
-    const char* name = results[i].name.c_str();
-    const bool lends = places.contains(name);
-    answer[name] = lends ? nb::object(places[name]) : octavo::python::new_on_gpu(results[i], bound->gpu_memory(bytes_of(results[i])));
-    if (lends) {
-      kept[i].take(what, answer[name]);
-      kept[i].check(what, results[i], false);
-      out.push_back(kept[i].memory);
-    } else {
-      out.push_back({nb::cast<nb::ndarray<>>(answer[name]).data(), true});
-    }
-  }
-  constexpr std::uintptr_t kLegacyStream = 1;  // CU_STREAM_LEGACY: what other libraries have put there comes first
-  const std::uintptr_t given_stream = stream.is_none() ? 0 : nb::cast<std::uintptr_t>(stream);
-  {
-    const nb::gil_scoped_release release;
-    bound->run(in, out, reinterpret_cast<void*>(given_stream == 0 ? kLegacyStream : given_stream));
-  }
-  return answer;
-}
 
 nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& outputs, const nb::object& stream) {
   const nb::object numpy = nb::module_::import_("numpy");
@@ -356,11 +284,14 @@ NB_MODULE(_octavo, m) {
            "shapes    must be those the engine was built for. If the model left dimensions open, the arrays bind them, and a new "
            "set of shapes is\n"
            "          built first (seconds, once).\n"
-           "GPU       with device=\"cuda\", arrays in the GPU's memory (DLPack or __cuda_array_interface__: PyTorch, CuPy, JAX) are read "
+           "GPU       with device=\"cuda\", arrays in the GPU's memory (DLPack or __cuda_array_interface__: PyTorch, CuPy, JAX) "
+           "are read "
            "there\n"
-           "          without a copy, and results are new arrays in its memory (torch.from_dlpack(result) makes a tensor of one), or\n"
+           "          without a copy, and results are new arrays in its memory (torch.from_dlpack(result) makes a tensor of one), "
+           "or\n"
            "          those given as outputs={name: array}, written in place. stream: a CUDA stream as an integer\n"
-           "          (torch.cuda.current_stream().cuda_stream) behind whose work the run begins; default: the legacy default stream.\n"
+           "          (torch.cuda.current_stream().cuda_stream) behind whose work the run begins; default: the legacy default "
+           "stream.\n"
            "          The run is done on return.\n"
            "threads   the GIL is released; concurrent calls each use their own buffers. Inputs must not change meanwhile.\n"
            "Raises InputError, naming the input, with both shapes or dtypes.")
@@ -423,7 +354,8 @@ NB_MODULE(_octavo, m) {
       .def("__reduce__",
            [](nb::object self) {  // pickled as the engine's bytes
              const int threads = nb::cast<const Engine&>(self).threads();
-             return nb::make_tuple(nb::module_::import_("octavo").attr("_unpickled"), nb::make_tuple(self.attr("tobytes")(), threads));
+             return nb::make_tuple(nb::module_::import_("octavo").attr("_unpickled"),
+                                   nb::make_tuple(self.attr("tobytes")(), threads));
            })
       .def("_repr_html_", [](nb::object self) { return nb::module_::import_("octavo._html").attr("table")(self); })
       .def("__repr__", [](const Engine& e) {

@@ -161,8 +161,8 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
 constexpr double kPairSeconds = 0.1;
 constexpr int kMostPairs = 500;
 
-Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers,
-                              int pairs, const engine::Devices& devices) {
+Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers, int pairs,
+                              const engine::Devices& devices) {
   OCTAVO_TRY(const auto a, Runner::create(first, providers, devices));
   OCTAVO_TRY(const auto b, Runner::create(second, providers, devices));
   std::vector<double> x, ratios;

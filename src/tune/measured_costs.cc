@@ -26,6 +26,11 @@ bool slow(const region::Tactic& tactic) {
   return tactic.reference || !tactic.vector;
 }
 
+const region::Provider* provider_of(const region::Tactic& tactic, const std::vector<const region::Provider*>& providers) {
+  const auto by = std::find_if(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(tactic); });
+  return by == providers.end() ? nullptr : *by;
+}
+
 }  // namespace
 
 Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region& region, const region::Plan& plan,
@@ -34,9 +39,42 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   const Where where = at(plan.threads);
   if (const auto found = answered_.find({plan.threads, key}); found != answered_.end() && found->second.size() == offers.size())
     return found->second;
+  const std::vector<std::size_t> slots = missing(region, plan, offers);
+  if (!slots.empty() && options_.strict) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "strict timing: the timing cache has no time for tactic {} of region \"{}\"\n  key: {} | {} threads\n  build once "
+            "without strict timing to measure it, or merge a cache that has it",
+            offers[slots[0]].tactic.name(), region.name, key, plan.threads));
+  }
   std::vector<plan::TacticTime> times(offers.size());
-  std::vector<Candidate> missing;
-  std::vector<std::size_t> slots;
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    const Timing* t = offers[i].refusal.empty() ? cache_.find(where, key, offers[i].tactic.name()) : nullptr;
+    if (t != nullptr && usable(*t)) times[i] = {t->seconds, "cache"};
+  }
+  if (!slots.empty()) {
+    compile_ahead(plan);
+    std::vector<Candidate> candidates;
+    for (const std::size_t i : slots) candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
+    OCTAVO_TRY(const auto seconds, measure(region, plan, candidates, seconds_each(options_.effort), options_.devices));
+    for (std::size_t k = 0; k < slots.size(); ++k) {
+      if (seconds[k].seconds < 0) continue;
+      const std::string name = offers[slots[k]].tactic.name();
+      remember(where, key, name, seconds[k].seconds, seconds[k].disturbed);
+      times[slots[k]] = {cache_.find(where, key, name)->seconds, "measured"};
+    }
+  }
+  for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
+  answered_[{plan.threads, key}] = times;
+  return times;
+}
+
+/// The offers that have to be timed: those without a usable time, but for what the effort leaves out.
+std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, const region::Plan& plan,
+                                                const std::vector<region::Offer>& offers) const {
+  const std::string key = region::key(region, plan);
+  const Where where = at(plan.threads);
   const bool fast =
       std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
   const auto pin = cache_.pinned(where, key);  // never left out
@@ -45,43 +83,40 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   for (const region::Offer& o : offers) {
     if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
   }
+  std::vector<std::size_t> out;
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (!offers[i].refusal.empty()) continue;
     const std::string name = offers[i].tactic.name();
-    if (const Timing* t = cache_.find(where, key, name); t && usable(*t)) {
-      times[i] = {t->seconds, "cache"};
-      continue;
-    }
+    if (const Timing* t = cache_.find(where, key, name); t != nullptr && usable(*t)) continue;
     const bool wanted = pin && *pin == name;
     if (!wanted && slow(offers[i].tactic) && fast) continue;
     if (!wanted && first[i] == 0) continue;
     if (!wanted && options_.effort <= 2 && least > 0 && offers[i].cost > kLeftOut * least) continue;
-    const auto by =
-        std::find_if(providers_.begin(), providers_.end(), [&](const region::Provider* p) { return p->knows(offers[i].tactic); });
-    if (by == providers_.end()) continue;
-    missing.push_back({offers[i].tactic, *by});
-    slots.push_back(i);
+    if (provider_of(offers[i].tactic, providers_) != nullptr) out.push_back(i);
   }
-  if (!missing.empty() && options_.strict) {
-    return fail(
-        ErrorKind::usage,
-        fmt::format(
-            "strict timing: the timing cache has no time for tactic {} of region \"{}\"\n  key: {} | {} threads\n  build once "
-            "without strict timing to measure it, or merge a cache that has it",
-            missing[0].tactic.name(), region.name, key, plan.threads));
-  }
-  if (!missing.empty()) {
-    OCTAVO_TRY(const auto seconds, measure(region, plan, missing, seconds_each(options_.effort), options_.devices));
-    for (std::size_t k = 0; k < missing.size(); ++k) {
-      if (seconds[k].seconds < 0) continue;
-      const std::string name = missing[k].tactic.name();
-      remember(where, key, name, seconds[k].seconds, seconds[k].disturbed);
-      times[slots[k]] = {cache_.find(where, key, name)->seconds, "measured"};
+  return out;
+}
+
+/// On another device than the host: compiles what all regions of the plan will be timed by, at a time, so that all cores have work; the
+/// provider keeps the code. What fails is told when its region is timed.
+void MeasuredCosts::compile_ahead(const region::Plan& plan) {
+  std::vector<region::Plan> plans;
+  for (const region::Region& r : plan.regions) {
+    if (r.device == region::kHost || region::is_transfer(r, plan) || !compiled_.insert(region::key(r, plan)).second) continue;
+    std::vector<region::Offer> offers;
+    for (const region::Provider* p : providers_) {
+      for (region::Offer& o : p->offers(r, plan)) offers.push_back(std::move(o));
+      if (!tries_variants()) continue;
+      for (region::Offer& o : p->variants(r, plan)) offers.push_back(std::move(o));
     }
+    std::vector<Candidate> candidates;
+    for (const std::size_t i : missing(r, plan, offers))
+      candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
+    if (auto every = every_tactic(r, plan, candidates, engine::available_cores())) plans.push_back(std::move(every->plan));
   }
-  for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
-  answered_[{plan.threads, key}] = times;
-  return times;
+  std::vector<region::Plan*> all;
+  for (region::Plan& p : plans) all.push_back(&p);
+  for (const region::Provider* p : providers_) static_cast<void>(p->finish(all, engine::available_cores()));
 }
 
 /// On another device than the host every tactic is compiled before it is timed, which is most of the cost: of each family only as many

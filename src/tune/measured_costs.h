@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ class MeasuredCosts final : public plan::Costs {
     return where;
   }
   void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds, bool disturbed);
+  [[nodiscard]] std::vector<std::size_t> missing(const region::Region& region, const region::Plan& plan,
+                                                 const std::vector<region::Offer>& offers) const;
+  void compile_ahead(const region::Plan& plan);
   [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
 
@@ -63,6 +67,7 @@ class MeasuredCosts final : public plan::Costs {
   TuneOptions options_;
   Where where_;
   std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
+  std::set<std::string> compiled_;  ///< keys of regions whose tactics compile_ahead has compiled
   int measured_ = 0;
   std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build
 };

@@ -101,8 +101,7 @@ class FakeGpu final : public region::Device {
     std::copy_n(from, to.size(), to.begin());
     return {};
   }
-  Result<std::unique_ptr<region::Executor>> executor(const Plan& plan,
-                                                     std::span<const region::Kernel* const>) const override {
+  Result<std::unique_ptr<region::Executor>> executor(const Plan& plan, std::span<const region::Kernel* const>) const override {
     return std::make_unique<Clock>(*this, plan);
   }
 
@@ -231,9 +230,7 @@ TEST_F(DeviceCosts, TimesAreOneDevices) {
 
 TEST_F(DeviceCosts, EffortBoundsHowManyAreCompiled) {
   gpu.microseconds = {{60, 2}};
-  const auto tiles = [&] {
-    return std::ranges::count_if(gpu.timed, [](const auto& t) { return t.first > 0; });
-  };
+  const auto tiles = [&] { return std::ranges::count_if(gpu.timed, [](const auto& t) { return t.first > 0; }); };
   ASSERT_TRUE(build({}, 1));
   EXPECT_EQ(tiles(), 8);
   ASSERT_TRUE(build({}, 2));
