@@ -17,7 +17,7 @@ bool can_start_early(std::string_view architecture) {
 
 std::string waiting_for_previous(std::string text) {
   constexpr std::string_view kKernel = "OCTAVO_KERNEL(", kWait = "octavo_wait_for_previous();";
-  constexpr std::string_view kBegin = "\n  octavo_let_next_start();\n  octavo_wait_for_previous();";
+  constexpr std::string_view kBegin = "\n  octavo_wait_for_previous();";
   for (std::size_t at = text.find(kKernel); at != std::string::npos;) {
     const std::size_t next = text.find(kKernel, at + kKernel.size());
     const std::size_t wait = text.find(kWait, at), body = text.find('{', at);

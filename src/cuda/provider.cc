@@ -25,10 +25,6 @@ using region::Offer;
 using region::Tactic;
 
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
-/// Programmatic launch is off: on an H100 a kernel's blocks that wait early take the places that would spread them over all multiprocessors
-/// (ResNet50, batch 1: 0.31 ms without, 0.41 ms with it).
-constexpr bool kStartEarly = false;
-
 /// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
 constexpr std::size_t kPreferred = 12, kAll = 64;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
@@ -185,7 +181,7 @@ class GpuProvider final : public region::Provider {
     if (tactic.family == kTransfer) return out;
     OCTAVO_TRY(const Family* f, family_of(r, tactic));
     OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
-    const bool early = kStartEarly && can_start_early(target_.architecture);
+    const bool early = can_start_early(target_.architecture);
     for (Launch& l : one.launches) {
       l.early = early;
       out.starts.push_back({0, std::move(l)});

@@ -22,7 +22,6 @@ OCTAVO_DEVICE int octavo_blocks() {
 }
 #define octavo_barrier() __syncthreads()
 OCTAVO_DEVICE void octavo_wait_for_previous() {}
-OCTAVO_DEVICE void octavo_let_next_start() {}
 
 template <int bytes, bool near_copy>
 OCTAVO_DEVICE void octavo_copy_async(void* shared, const void* global) {
