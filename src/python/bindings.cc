@@ -290,7 +290,7 @@ NB_MODULE(_octavo, m) {
            "          without a copy, and results are new arrays in its memory (torch.from_dlpack(result) makes a tensor of one), "
            "or\n"
            "          those given as outputs={name: array}, written in place. stream: a CUDA stream as an integer\n"
-           "          (torch.cuda.current_stream().cuda_stream) behind whose work the run begins; default: the legacy default "
+           "          (PyTorch: current_stream().cuda_stream) behind whose work the run begins; default: the legacy default "
            "stream.\n"
            "          The run is done on return.\n"
            "threads   the GIL is released; concurrent calls each use their own buffers. Inputs must not change meanwhile.\n"
