@@ -11,6 +11,7 @@
 #include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
+#include "cli/labels.h"
 #include "cli/model.h"
 #include "quant/table.h"
 #include "report/explain.h"
@@ -21,10 +22,12 @@ namespace {
 struct Options {
   ModelOptions model;
   DataOptions data;
-  std::string output, report, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
-                              rounding = "learned", placement = "borders";
+  std::string labels, max_drop, curve;
+  std::optional<double> min_sqnr;
+  std::string output, report, float_model, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
+                                           rounding = "learned", placement = "borders";
   double percentile = 99.99;
-  bool no_bias = false, no_measure = false;
+  bool no_bias = false, no_measure = false, no_equalization = false;
   int stages = 0;
 };
 
@@ -34,6 +37,22 @@ Form form_of(const std::string& path) {
   if (path.ends_with(".onnx")) return Form::pairs;
   if (path.ends_with(".octavo") || path.ends_with(".engine") || path.ends_with(".plan")) return Form::engine;
   return path.ends_with(".json") ? Form::json : Form::table;
+}
+
+/// "1%" or "0.01".
+Result<double> part_of(const std::string& text) {
+  std::size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  const bool percent = end > 0 && text.substr(end) == "%";
+  if (percent) value /= 100;
+  if (end == 0 || (!percent && end != text.size()) || !(value >= 0 && value <= 1))
+    return fail(ErrorKind::usage, fmt::format("--max-drop {}: give a share of the samples, as 1% or 0.01", text));
+  return value;
 }
 
 Result<quantize::Options> quantize_options(const Options& o, const api::PipelineOptions& build, Form form) {
@@ -56,6 +75,31 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
   q.fit.least_error_scales = o.weights == "mse";
   q.fit.correct_bias = !o.no_bias;
   q.fit.learned_rounding = o.rounding == "learned";
+  q.equalize = !o.no_equalization;
+  q.float_model = !o.float_model.empty();
+  q.bound.min_sqnr = o.min_sqnr;
+  if (!o.max_drop.empty()) {
+    OCTAVO_TRY(q.bound.max_drop, part_of(o.max_drop));
+    if (o.labels.empty()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--max-drop {}: right answers are counted, which needs the right classes\n  give --labels, "
+                              "or bound the signal to noise: --min-sqnr 20",
+                              o.max_drop));
+    }
+  }
+  if (q.bound.given() && !q.pairs) {
+    return fail(ErrorKind::usage, fmt::format("--{}: a table cannot say that a layer stays float\n  write a model: -o model.q.onnx",
+                                              o.min_sqnr ? "min-sqnr" : "max-drop"));
+  }
+  if (!o.curve.empty() && !q.bound.given())
+    return fail(ErrorKind::usage, "--curve: the curve comes from the search of precisions\n  give --min-sqnr or --max-drop");
+  q.fit.full_range = q.float_model;
+  if (q.float_model && q.pairs) {
+    return fail(ErrorKind::usage,
+                fmt::format("--float-model: belongs to a table or .json of ranges, and \"{}\" is a model with its "
+                            "own pairs\n  leave it out, or write a table: -o ranges.cache",
+                            o.output));
+  }
   q.placement = o.placement;
   q.stages = o.stages;
   q.measure = !o.no_measure;
@@ -81,6 +125,17 @@ std::string db(double x) {
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return x.empty() ? 0 : x[x.size() / 2];
+}
+
+void print_search(const quantize::PrecisionSearch& s) {
+  fmt::print("layers in float, signal to noise{}, estimated time of a run on one thread:\n", s.float_top1 ? ", right" : "");
+  for (const auto& p : s.curve) {
+    fmt::print("  {:>4}  {:>8}  {}{:>9.3f} ms{}\n", p.in_float.size(), db(p.sqnr),
+               p.top1 ? fmt::format("{:.1f} %  ", 100 * *p.top1) : "", 1e3 * p.seconds, p.chosen ? "  chosen" : "");
+  }
+  std::vector<std::string> worst;
+  for (const auto& l : s.layers) worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us", l.node, db(l.sqnr), 1e6 * l.gain));
+  list("signal to noise at the outputs when only this layer is int8, by noise a second saved", worst);
 }
 
 void print_outcome(const Options& o, const quantize::Outcome& out, const quantize::Options& q, double seconds) {
@@ -116,6 +171,7 @@ void print_outcome(const Options& o, const quantize::Outcome& out, const quantiz
     for (const auto& e : out.outputs) lines.push_back(fmt::format("{}: {}", e.name, db(e.sqnr())));
     list("of each output", lines);
   }
+  if (out.search) print_search(*out.search);
   list("layers that stay float", reasons);
   list("tensors without a range: never anything but 0", out.without_range);
 }
@@ -145,6 +201,16 @@ Result<int> run(const Options& o) {
   const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
   OCTAVO_TRY(const auto model, onnx::import_bytes(bytes, options.import, folder));
   OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(model.graph)));
+  if (!o.labels.empty()) {
+    OCTAVO_TRY(options.labels, read_labels(o.labels, *data));
+    const auto& result = model.graph.type(model.graph.outputs.front());
+    const std::int64_t classes = ir::count(result.shape);
+    for (std::size_t i = 0; i < options.labels.size(); ++i) {
+      if (options.labels[i] < classes) continue;
+      return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} has class {}, the network knows 0 to {}", o.labels,
+                                                    data->path(i), options.labels[i], classes - 1));
+    }
+  }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::string current;
   auto begun = start;
@@ -160,10 +226,15 @@ Result<int> run(const Options& o) {
     progress->step(fmt::format("{} {} of {}, {}", step, done, count, time_left(left)));
   };
   OCTAVO_TRY(const auto out, quantize::quantize(bytes, folder, *data, options));
+  if (!o.float_model.empty()) OCTAVO_CHECK(write_file(o.float_model, out.model));
   OCTAVO_CHECK(write(o, out, form, build, *progress));
   if (!o.report.empty()) {
     const std::string json = out.report();
     OCTAVO_CHECK(write_file(o.report, std::as_bytes(std::span(json.data(), json.size()))));
+  }
+  if (!o.curve.empty()) {
+    const std::string svg = quantize::curve_svg(*out.search);
+    OCTAVO_CHECK(write_file(o.curve, std::as_bytes(std::span(svg.data(), svg.size()))));
   }
   progress.reset();
   for (const auto* warnings : {&data->warnings(), &out.warnings}) {
@@ -201,12 +272,27 @@ Command add_quantize(CLI::App& app) {
   app.add_option("--rounding", o->rounding, "Of weights: learned from the data (default), or nearest")
       ->check(CLI::IsMember({"learned", "nearest"}))
       ->type_name("NAME");
+  app.add_flag("--no-equalization", o->no_equalization, "Leave the channels of tensors between layers as unlike as they are");
+  app.add_option(
+         "--float-model", o->float_model,
+         "With a table or .json: also write the float model that the ranges belong to: channels equalized, weights on their "
+         "codes, biases corrected. Without it a table can hold none of these")
+      ->type_name("FILE");
   app.add_flag("--no-bias-correction", o->no_bias, "Leave the biases as they are");
   app.add_option(
          "--stages", o->stages,
          "Fit the network in so many stages, each to the rounded results of those before it; 0 (default): every layer by itself")
       ->check(CLI::Range(0, 1000))
       ->type_name("N");
+  app.add_option("--min-sqnr", o->min_sqnr,
+                 "Layers go back to float until the outputs' signal to noise on the data is at least so many dB (docs/quantize.md)")
+      ->type_name("DB");
+  app.add_option("--max-drop", o->max_drop,
+                 "The same until at most this share of right answers is lost (1% or 0.01); needs --labels")
+      ->type_name("SHARE");
+  app.add_option("--labels", o->labels, "Right classes of the data, as for octavo eval")->type_name("FILE");
+  app.add_option("--curve", o->curve, "Accuracy over time of the networks that the search measured, as a picture (.svg)")
+      ->type_name("FILE");
   app.add_option("--placement", o->placement, "Where pairs go: borders (default), inputs, residual or outputs (docs/tables.md)")
       ->type_name("NAME");
   app.add_option("--header", o->header, "First line of a table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")

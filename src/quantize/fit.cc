@@ -143,11 +143,13 @@ class GroupFit {
     const std::vector<float> before = times_scale(nearest(w, plain, k_, m_), plain);
     fit.nearest += change(target, target_mean, to, before, n_, k_, m_, true);
 
+    // Weights are judged by what they do to the rounded input, not by how near they bring it to the float results: regression on a
+    // noisy input shrinks the weights (its noise looks like signal that does not count), and the layers' losses multiply.
     std::vector<float> scale = scales_of(w, importance, k_, m_, options_.least_error_scales), codes = nearest(w, scale, k_, m_);
-    double least = change(target, target_mean, to, times_scale(codes, scale), n_, k_, m_, !options_.correct_bias);
     if (options_.learned_rounding && static_cast<std::int64_t>(k_) <= options_.most_depth)
-      learn(w, importance, to, target, target_mean, scale, codes, least, fit);
-    fit.fitted += least;
+      learn(w, importance, to, scale, codes, fit);
+    if (options_.full_range) fill_range(w, plain, scale, codes);
+    fit.fitted += change(target, target_mean, to, times_scale(codes, scale), n_, k_, m_, !options_.correct_bias);
     const std::vector<float> rounded = times_scale(codes, scale);
     for (std::size_t c = 0; c < m_; ++c) {
       double bias = target_mean[c];
@@ -159,35 +161,38 @@ class GroupFit {
   }
 
  private:
+  void fill_range(const std::vector<float>& w, const std::vector<float>& plain, std::vector<float>& scale,
+                  std::vector<float>& codes) const {
+    for (std::size_t c = 0; c < m_; ++c) {
+      float most = 0;
+      for (std::size_t i = 0; i < k_; ++i) most = std::max(most, std::abs(codes[i * m_ + c]));
+      if (most == 127) continue;
+      scale[c] = plain[c];
+      for (std::size_t i = 0; i < k_; ++i) codes[i * m_ + c] = code_of(w[i * m_ + c], plain[c]);
+    }
+  }
+
   struct Rounded {
     std::vector<float> scale, codes;
   };
 
-  /// Weights moved to where they fit `to` best and rounded one after the other. Nothing when the Gram matrix says nothing.
+  /// Weights rounded one after the other. Nothing when the Gram matrix says nothing.
   [[nodiscard]] std::optional<Rounded> round_learned(const std::vector<float>& w, const std::vector<double>& importance,
-                                                     const Matrix& gram, const Matrix& cross, double part) const {
+                                                     const Matrix& gram, double part) const {
     const double mean = std::accumulate(importance.begin(), importance.end(), 0.0) / static_cast<double>(k_);
     if (!(mean > 0)) return std::nullopt;
-    const double damping = part * mean;
     std::vector<std::size_t> order(k_);  // what counts most is rounded first: it comes last
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return importance[a] < importance[b]; });
-    Matrix u(k_, k_), best(k_, m_);
+    Matrix u(k_, k_);
+    std::vector<float> ordered(k_ * m_);
     for (std::size_t i = 0; i < k_; ++i) {
-      for (std::size_t j = 0; j < k_; ++j) u.row(i)[j] = gram.row(order[i])[order[j]] + (i == j ? damping : 0);
-      for (std::size_t c = 0; c < m_; ++c)
-        best.row(i)[c] = cross.row(order[i])[c] + damping * static_cast<double>(w[order[i] * m_ + c]);
+      for (std::size_t j = 0; j < k_; ++j) u.row(i)[j] = gram.row(order[i])[order[j]] + (i == j ? part * mean : 0);
+      std::copy_n(w.data() + order[i] * m_, m_, ordered.data() + i * m_);
     }
     if (!cholesky(u)) return std::nullopt;
-    solve(u, best);
-    std::vector<float> wanted(k_ * m_);
-    std::vector<double> ordered(k_);
-    for (std::size_t i = 0; i < k_; ++i) {
-      ordered[i] = importance[order[i]];
-      for (std::size_t c = 0; c < m_; ++c) wanted[i * m_ + c] = static_cast<float>(best.row(i)[c]);
-    }
-    Rounded out{scales_of(wanted, ordered, k_, m_, options_.least_error_scales), std::vector<float>(k_ * m_)};
-    const std::vector<float> codes = nearest_plane(u, wanted, out.scale, m_);
+    Rounded out{scales_of(w, importance, k_, m_, options_.least_error_scales), std::vector<float>(k_ * m_)};
+    const std::vector<float> codes = nearest_plane(u, ordered, out.scale, m_);
     for (std::size_t i = 0; i < k_; ++i) std::copy_n(codes.data() + i * m_, m_, out.codes.data() + order[i] * m_);
     return out;
   }
@@ -206,39 +211,34 @@ class GroupFit {
   }
 
   /// Replaces scale and codes if the results of samples that were not fitted to then change less.
-  void learn(const std::vector<float>& w, const std::vector<double>& importance, const Centered& to,
-             const std::vector<float>& target, const std::vector<double>& target_mean, std::vector<float>& scale,
-             std::vector<float>& codes, double& least, Fit& fit) {
+  void learn(const std::vector<float>& w, const std::vector<double>& importance, const Centered& to, std::vector<float>& scale,
+             std::vector<float>& codes, Fit& fit) {
     if (n_ < 2 * per_sample_) return;  // one sample: nothing to judge with
     const bool means = !options_.correct_bias;
     const Centered even{part(to.values, k_, 0), to.mean}, odd{part(to.values, k_, 1), to.mean};
-    const std::vector<float> even_target = part(target, m_, 0), odd_target = part(target, m_, 1);
     const std::size_t ne = even.values.size() / k_, no = odd.values.size() / k_;
-    Matrix gram_even = product_of_columns(even.values, k_, even.values, k_, ne),
-           cross_even = product_of_columns(even.values, k_, even_target, m_, ne);
-    Matrix gram = product_of_columns(odd.values, k_, odd.values, k_, no),
-           cross = product_of_columns(odd.values, k_, odd_target, m_, no);
+    const std::vector<float> target = product(odd.values, w, no, k_, m_);
+    std::vector<double> target_mean(m_);
+    for (std::size_t i = 0; i < k_ * m_; ++i) target_mean[i % m_] += to.mean[i / m_] * static_cast<double>(w[i]);
+    Matrix gram_even = product_of_columns(even.values, k_, even.values, k_, ne);
+    Matrix gram = product_of_columns(odd.values, k_, odd.values, k_, no);
     for (std::size_t i = 0; i < gram.values.size(); ++i) gram.values[i] += gram_even.values[i];
-    for (std::size_t i = 0; i < cross.values.size(); ++i) cross.values[i] += cross_even.values[i];
     divide(gram_even, ne);
-    divide(cross_even, ne);
     divide(gram, n_);
-    divide(cross, n_);
-    double best = change(odd_target, target_mean, odd, times_scale(codes, scale), no, k_, m_, means);
+    double best = change(target, target_mean, odd, times_scale(codes, scale), no, k_, m_, means);
     double damping = -1;
     for (const double d : options_.damping) {
-      const auto trial = round_learned(w, importance, gram_even, cross_even, d);
+      const auto trial = round_learned(w, importance, gram_even, d);
       if (!trial) continue;
-      const double e = change(odd_target, target_mean, odd, times_scale(trial->codes, trial->scale), no, k_, m_, means);
+      const double e = change(target, target_mean, odd, times_scale(trial->codes, trial->scale), no, k_, m_, means);
       if (e < best) {
         best = e;
         damping = d;
       }
     }
     if (damping < 0) return;
-    const auto all = round_learned(w, importance, gram, cross, damping);
+    const auto all = round_learned(w, importance, gram, damping);
     if (!all) return;
-    least = change(target, target_mean, to, times_scale(all->codes, all->scale), n_, k_, m_, means);
     scale = all->scale;
     codes = all->codes;
     fit.learned = true;

@@ -13,12 +13,15 @@ struct FitOptions {
   bool least_error_scales = true;  ///< scales of weights by least error; false: max|w| / 127
   bool correct_bias = true;        ///< the mean of each channel's results stays what it was
   /// Weights are rounded one after the other, each making up for the errors of those before it (second-order rounding: nearest plane
-  /// on the Gram matrix of the layer's input, as OBQ and GPTQ do); before that they are moved to where they fit the rounded input best.
+  /// on the Gram matrix of the layer's rounded input, as OBQ and GPTQ do).
   bool learned_rounding = true;
   /// What is tried for each group of channels: how much the weights are held where they are, as a part of the mean diagonal of the
   /// Gram matrix. Fitted on the even samples, the one that changes the results of the odd samples least is taken (or rounding to
   /// nearest, where that is better), and then fitted on all of them.
   std::vector<double> damping = {0.01, 0.1, 1.0};
+  /// The largest code of every channel is 127 in magnitude, so that codes times scale, as float weights, are quantized to these codes
+  /// again by who takes max|w| / 127.
+  bool full_range = false;
   std::int64_t most_depth = 2304;  ///< larger layers are rounded to nearest (the Gram matrix grows with the square)
 };
 

@@ -84,20 +84,4 @@ bool cholesky(Matrix& h) {
   return true;
 }
 
-void solve(const Matrix& u, Matrix& b) {
-  const std::size_t k = u.rows, m = b.columns;
-  for (std::size_t i = 0; i < k; ++i) {  // u^T z = b
-    double* bi = b.row(i);
-    const double* ui = u.row(i);
-    for (std::size_t c = 0; c < m; ++c) bi[c] /= ui[i];
-    for (std::size_t r = i + 1; r < k; ++r) add_scaled(b.row(r), bi, -ui[r], m);
-  }
-  for (std::size_t i = k; i-- > 0;) {  // u x = z
-    double* bi = b.row(i);
-    const double* ui = u.row(i);
-    for (std::size_t r = i + 1; r < k; ++r) add_scaled(bi, b.row(r), -ui[r], m);
-    for (std::size_t c = 0; c < m; ++c) bi[c] /= ui[i];
-  }
-}
-
 }  // namespace octavo::quantize

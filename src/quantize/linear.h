@@ -28,7 +28,5 @@ void add_scaled_row(double* to, const double* x, double a, std::size_t n);
 
 /// h = u^T u with u upper triangular, in place (what lies below the diagonal is not touched). False when h is not positive definite.
 [[nodiscard]] bool cholesky(Matrix& h);
-/// Solves u^T u x = b in place; b is [k][m].
-void solve(const Matrix& u, Matrix& b);
 
 }  // namespace octavo::quantize

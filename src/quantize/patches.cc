@@ -128,6 +128,19 @@ ir::Tensor RowLayer::codes(const std::vector<std::int8_t>& by_group) const {
   return out;
 }
 
+ir::Tensor RowLayer::values(const std::vector<std::int8_t>& by_group, const std::vector<float>& scale) const {
+  ir::Tensor out(ir::DType::f32, weight_shape_);
+  std::size_t i = 0;
+  for (std::int64_t g = 0; g < groups_; ++g) {
+    for (std::int64_t k = 0; k < depth_; ++k) {
+      for (std::int64_t m = 0; m < channels_; ++m)
+        out.mutable_data<float>()[weight_index(g, k, m)] =
+            static_cast<float>(by_group[i++]) * scale[static_cast<std::size_t>(g * channels_ + m)];
+    }
+  }
+  return out;
+}
+
 std::vector<Rows> rows_for(const std::vector<RowLayer>& layers, std::size_t samples, std::int64_t bytes) {
   constexpr std::int64_t kMost = 3072, kFew = 1024, kLeast = 384;
   const auto wanted = [&](const RowLayer& l, std::int64_t floats) {

@@ -29,6 +29,8 @@ class RowLayer {
   void row(std::span<const float> input, std::int64_t place, std::span<float> out) const;
   /// Weights as [group][k][m], and back into a tensor of the layer's shape (f32 values, or s8 codes).
   [[nodiscard]] std::vector<float> weights(const ir::Tensor& values) const;
+  /// Codes times the scale of their channel, [group][m], as a tensor.
+  [[nodiscard]] ir::Tensor values(const std::vector<std::int8_t>& by_group, const std::vector<float>& scale) const;
   [[nodiscard]] ir::Tensor codes(const std::vector<std::int8_t>& by_group) const;
 
  private:

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "quantize/best_range.h"
+#include "quantize/run_time.h"
 
 namespace octavo::quantize {
 namespace {
@@ -19,18 +20,29 @@ double decibel(double signal, double noise) {
 class Run {
  public:
   Run(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options)
-      : bytes_(bytes), folder_(folder), data_(data), options_(options) {}
+      : bytes_(bytes), folder_(folder), data_(data), options_(options), corrects_(options.pairs || options.float_model) {}
 
   Result<Outcome> run() {
     report("import", 0, 0);
     OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
     OCTAVO_CHECK(is_float());
-    OCTAVO_TRY(const auto editor, open());
     if (options_.pairs) {  // what forbids pairs is said before the data are run, not after
       OCTAVO_TRY(const auto trial, open());
       if (auto possible = onnx::put_pairs(*trial, {}, options_.placement); !possible)
         return tl::unexpected<Error>(std::move(possible).error());
     }
+    if (corrects_ && options_.equalize) {
+      OCTAVO_TRY(auto equalized,
+                 equalize(bytes_, folder_, model_, data_, options_.threads, options_.equalization, samples("channels")));
+      if (!equalized.model.empty()) {
+        equalized_ = std::move(equalized.model);
+        bytes_ = equalized_;
+        exact_ = std::move(model_);
+        OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
+      }
+      out_.equalized = std::move(equalized.tensors);
+    }
+    OCTAVO_TRY(const auto editor, open());  // of the equalized model
     observed_ = observables(model_.graph);
     inputs_ = layer_inputs(onnx::weighted_layers(*editor), observed_, model_.aliases);
     if (inputs_.layers.empty())
@@ -38,7 +50,7 @@ class Run {
                   fmt::format("{}: no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights: there is "
                               "nothing to quantize",
                               name()));
-    const bool rows = options_.pairs || options_.method == Method::best;
+    const bool rows = corrects_ || options_.method == Method::best;
     OCTAVO_TRY(auto statistics,
                collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
     out_.warnings = std::move(statistics.warnings);
@@ -47,7 +59,7 @@ class Run {
     choose_ranges(statistics.histograms);
     if (out_.tensors.empty())
       return fail(ErrorKind::bad_input, fmt::format("{}: no tensor took a value other than 0 on the data", name()));
-    if (options_.pairs) {
+    if (corrects_) {
       OCTAVO_CHECK(put_and_fit());
     } else {
       for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
@@ -57,6 +69,7 @@ class Run {
         out_.layers.push_back(std::move(r));
       }
     }
+    if (options_.pairs && options_.bound.given()) OCTAVO_CHECK(search());
     if (options_.measure) OCTAVO_CHECK(measure());
     return std::move(out_);
   }
@@ -111,7 +124,7 @@ class Run {
       readers[inputs_.tensors[l]].push_back({&inputs_.rows[l], &weights_[l], &rows_[l]});
     }
     std::vector<std::optional<TensorRange>> chosen(count);
-    const bool centered = options_.pairs && options_.fit.correct_bias;
+    const bool centered = corrects_ && options_.fit.correct_bias;
     std::size_t done = 0;
     report("ranges", 0, count);
     parallel(count, options_.threads, [&](std::size_t i) {
@@ -139,24 +152,43 @@ class Run {
     report("ranges", done, count);
   }
 
+  /// The float model with the fits so far: weights on their codes, biases corrected.
+  Result<onnx::QuantizedResult> write_float() {
+    OCTAVO_TRY(const auto editor, open());
+    onnx::QuantizedResult all;
+    for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+      const onnx::Layer& layer = inputs_.layers[l];
+      if (quantizers_.contains(input_name(l))) all.quantized.insert(layer.node);
+      if (l >= fits_.size() || fits_[l].codes.empty()) continue;
+      onnx::set_weights(*editor, layer, inputs_.rows[l].values(fits_[l].codes, fits_[l].scale));
+      if (options_.fit.correct_bias) onnx::add_to_bias(*editor, layer, fits_[l].bias_change);
+    }
+    OCTAVO_CHECK(onnx::sort_nodes(*editor));
+    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
+    return all;
+  }
+
   /// The model as fitted so far.
   Result<onnx::QuantizedResult> write() {
+    if (!options_.pairs) return write_float();
     OCTAVO_TRY(const auto editor, open());
     onnx::QuantizedModel q;
+    q.keep_float = keep_float_;
     q.activations = quantizers_;
     for (const auto& [alias, of] : model_.aliases) {
       if (const auto at = quantizers_.find(of); at != quantizers_.end()) q.activations.emplace(alias, at->second);
     }
     for (std::size_t l = 0; l < fits_.size(); ++l) {
       const onnx::Layer& layer = inputs_.layers[l];
-      if (fits_[l].codes.empty() || layer.shared) continue;
+      if (fits_[l].codes.empty() || layer.shared || keep_float_.contains(layer.node)) continue;
       onnx::CodedWeights& w = q.weights[layer.weights];
       w.codes = inputs_.rows[l].codes(fits_[l].codes);
       w.scale = fits_[l].scale;
       w.axis = layer.axis;
     }
     for (std::size_t l = 0; l < fits_.size(); ++l) {
-      if (!fits_[l].codes.empty() && options_.fit.correct_bias) onnx::add_to_bias(*editor, inputs_.layers[l], fits_[l].bias_change);
+      if (!fits_[l].codes.empty() && options_.fit.correct_bias && !keep_float_.contains(inputs_.layers[l].node))
+        onnx::add_to_bias(*editor, inputs_.layers[l], fits_[l].bias_change);
     }
     OCTAVO_TRY(auto put, onnx::put_pairs(*editor, q, options_.placement));
     OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
@@ -242,16 +274,91 @@ class Run {
     return {};
   }
 
+  /// Layers go to float until the bound holds.
+  Status search() {
+    Laboratory lab;
+    for (const LayerResult& l : out_.layers) {
+      if (l.int8) lab.layers.push_back(l.node);
+    }
+    const std::set<std::string> all(lab.layers.begin(), lab.layers.end());
+    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
+    if (options_.bound.max_drop) {
+      OCTAVO_TRY(const std::size_t right, right_answers(exact, data_, options_.labels, options_.threads));
+      lab.float_top1 = static_cast<double>(right) / static_cast<double>(data_.size());
+    }
+    struct Made {
+      onnx::Model model;
+      Network network;
+    };
+    const auto make = [&](const std::set<std::string>& in_float) -> Result<Made> {
+      keep_float_ = in_float;
+      OCTAVO_TRY(const auto put, write());
+      (void)put;
+      OCTAVO_TRY(onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
+      OCTAVO_TRY(Network network, Network::create(now, {}));
+      return Made{std::move(now), std::move(network)};
+    };
+    OCTAVO_TRY(const Made integer, make({}));
+    OCTAVO_TRY(const Made in_float, make(all));
+    OCTAVO_TRY(const RunTime fast, estimated_time(integer.model, all));
+    OCTAVO_TRY(const RunTime slow, estimated_time(in_float.model, all));
+    for (const auto& [node, seconds] : fast.nodes) {
+      if (const auto other = slow.nodes.find(node); other != slow.nodes.end()) lab.gain[node] = other->second - seconds;
+    }
+    const Part few(data_, 8);
+    std::size_t done = 0;
+    lab.noise = [&](const std::set<std::string>& names) -> Result<double> {
+      report("sensitivity, layers", done++, lab.layers.size());
+      OCTAVO_TRY(const Made made, make(names));
+      OCTAVO_TRY(const auto errors, compare(exact, made.network, few, options_.threads, {}));
+      return sqnr_of(errors);
+    };
+    lab.measure = [&](const std::set<std::string>& names) -> Result<CurvePoint> {
+      OCTAVO_TRY(const Made made, make(names));
+      CurvePoint p;
+      p.in_float = names;
+      OCTAVO_TRY(const auto errors, compare(exact, made.network, data_, options_.threads, samples("search: compare")));
+      p.sqnr = sqnr_of(errors);
+      if (options_.bound.max_drop) {
+        OCTAVO_TRY(const std::size_t right, right_answers(made.network, data_, options_.labels, options_.threads));
+        p.top1 = static_cast<double>(right) / static_cast<double>(data_.size());
+      }
+      OCTAVO_TRY(const RunTime time, estimated_time(made.model, {}));
+      p.seconds = time.seconds;
+      return p;
+    };
+    OCTAVO_TRY(out_.search, search_precision(lab, options_.bound));
+    std::set<std::string> chosen;
+    for (const Sensitivity& s : out_.search->layers) {
+      if (s.in_float) chosen.insert(s.node);
+    }
+    keep_float_ = chosen;
+    OCTAVO_TRY(const auto put, write());
+    for (LayerResult& l : out_.layers) {
+      if (!l.int8 || put.quantized.contains(l.node)) continue;
+      l.int8 = false;
+      const auto at = std::find_if(out_.search->layers.begin(), out_.search->layers.end(),
+                                   [&](const Sensitivity& s) { return s.node == l.node; });
+      l.why_float = fmt::format("kept for the bound: alone in int8 it leaves {:.1f} dB at the outputs", at->sqnr);
+    }
+    return {};
+  }
+
+  /// The model as it was given: what errors are measured against.
+  [[nodiscard]] const onnx::Model& reference() const { return exact_ ? *exact_ : model_; }
+
   /// The float network's outputs beside those of out_.model.
   Result<std::vector<OutputError>> measure_model(const std::string& step) const {
-    OCTAVO_TRY(const Network exact, Network::create(model_, {}));
+    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
     OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
-    OCTAVO_TRY(const Network rounded, Network::create(now, {}));
+    plan::PlanOptions implicit;
+    if (!options_.pairs) implicit.ranges = out_.scales();
+    OCTAVO_TRY(const Network rounded, Network::create(now, {}, implicit));
     return compare(exact, rounded, data_, options_.threads, samples(step));
   }
 
   Status measure() {
-    if (options_.pairs) {
+    if (corrects_) {
       OCTAVO_TRY(out_.outputs, measure_model("compare"));
       return {};
     }
@@ -267,13 +374,17 @@ class Run {
   const std::string& folder_;
   const Data& data_;
   const Options& options_;
+  const bool corrects_;  ///< a model is written, with or without pairs
   onnx::Model model_;
+  std::optional<onnx::Model> exact_;  ///< model_ before its channels were equalized
+  std::vector<std::byte> equalized_;  ///< what bytes_ refers to then
   std::vector<Observable> observed_;
   LayerInputs inputs_;
   std::vector<Rows> rows_;                   ///< of the float network, by layer
   std::vector<std::vector<float>> weights_;  ///< by layer, as RowLayer::weights
   std::map<std::string, ir::Quantizer> quantizers_;
-  std::vector<Fit> fits_;  ///< by layer; without codes: not fitted
+  std::vector<Fit> fits_;             ///< by layer; without codes: not fitted
+  std::set<std::string> keep_float_;  ///< nodes that get no pairs
   Outcome out_;
 };
 

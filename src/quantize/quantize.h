@@ -12,8 +12,10 @@
 #include "base/result.h"
 #include "onnx/import/import.h"
 #include "quantize/data.h"
+#include "quantize/equalize.h"
 #include "quantize/fit.h"
 #include "quantize/ranges.h"
+#include "quantize/search.h"
 #include "quantize/statistics.h"
 
 namespace octavo::quantize {
@@ -24,11 +26,19 @@ struct Options {
   RangeOptions ranges;           ///< symmetric for tables
   bool pairs = true;             ///< make a model with Q/DQ pairs; false: ranges only
   std::string placement = "borders";
-  FitOptions fit;  ///< of weights and biases; for pairs only: a table has no place for them
+  FitOptions fit;        ///< of weights and biases; for pairs and `float_model` only: a table has no place for them
+  bool equalize = true;  ///< channels between layers are equalized first; as `fit`, for pairs and `float_model` only
+  EqualizeOptions equalization;
+  /// With ranges only: also make the float model that belongs to them, whose channels are equalized, whose weights lie on the codes
+  /// that they are rounded to, and whose biases are corrected. The ranges are those of its tensors, and of no other model.
+  bool float_model = false;
   /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
   /// fitted to its own rounded input only.
   int stages = 0;
-  bool measure = true;  ///< compare the outputs with the float network's on the data
+  /// With pairs: layers go back to float until this holds on the data (docs/quantize.md); it needs no `measure`.
+  AccuracyBound bound;
+  std::vector<std::int64_t> labels;  ///< the right class of each sample, for AccuracyBound::max_drop; classifiers only
+  bool measure = true;               ///< compare the outputs with the float network's on the data
   int threads = 1;
   std::int64_t rows_bytes = std::int64_t{192} << 20;  ///< for what layers read, kept in memory; twice that with stages
   /// What is being done, and how many of `count` samples or layers are done.
@@ -56,10 +66,12 @@ struct Outcome {
   std::vector<TensorRange> tensors;        ///< in the order of the graph
   std::vector<std::string> without_range;  ///< tensors that were never anything but 0, or no number
   std::vector<LayerResult> layers;
-  std::vector<std::byte> model;  ///< with pairs
+  std::vector<std::byte> model;        ///< with pairs; Options::float_model: the float model
+  std::vector<std::string> equalized;  ///< tensors whose channels got factors
   std::vector<std::string> warnings;
-  std::vector<OutputError> outputs;  ///< on the data, when measured
-  std::vector<OutputError> nearest;  ///< the same of the model before weights and biases were fitted; with pairs
+  std::vector<OutputError> outputs;       ///< on the data, when measured
+  std::vector<OutputError> nearest;       ///< the same of the model before weights and biases were fitted; with pairs
+  std::optional<PrecisionSearch> search;  ///< with a bound
   std::size_t samples = 0;
   /// {tensor: largest magnitude / 127}
   [[nodiscard]] std::map<std::string, float> scales() const;

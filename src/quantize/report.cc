@@ -34,6 +34,20 @@ std::string Outcome::report() const {
                               {"zero_point", t.quantizer.zero_point[0]},
                               {"type", ir::name_of(t.quantizer.type)}});
   }
+  out["equalized"] = equalized;
+  if (search) {
+    Json j;
+    if (search->float_top1) j["float_top1"] = *search->float_top1;
+    for (const CurvePoint& p : search->curve) {
+      Json point{{"float_layers", p.in_float}, {"sqnr_db", number(p.sqnr)}, {"estimated_seconds", p.seconds}, {"chosen", p.chosen}};
+      if (p.top1) point["top1"] = *p.top1;
+      j["curve"].push_back(std::move(point));
+    }
+    for (const Sensitivity& s : search->layers)
+      j["layers"].push_back(
+          {{"node", s.node}, {"sqnr_db_alone", number(s.sqnr)}, {"seconds_saved", s.gain}, {"float", s.in_float}});
+    out["search"] = std::move(j);
+  }
   out["without_range"] = without_range;
   out["warnings"] = warnings;
   return out.dump(1) + "\n";

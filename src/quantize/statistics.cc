@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -156,6 +157,19 @@ Result<std::vector<OutputError>> compare(const Network& exact, const Network& ot
   };
   OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, in_order, progress));
   return sums;
+}
+
+Result<std::size_t> right_answers(const Network& network, const Data& data, const std::vector<std::int64_t>& labels, int threads) {
+  std::atomic<std::size_t> right{0};
+  const auto visit = [&](const Visit& v) -> Status {
+    const ir::Tensor& scores = v.runners[0].output(0);
+    std::int64_t best = 0;
+    for (std::int64_t c = 1; c < scores.size(); ++c) best = scores.at(c) > scores.at(best) ? c : best;
+    if (best == labels[v.sample]) ++right;
+    return {};
+  };
+  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, {}));
+  return right.load();
 }
 
 double sqnr_of(const std::vector<OutputError>& outputs) {

@@ -49,6 +49,9 @@ struct OutputError {
 /// Both networks have the same outputs; only float32 ones count.
 [[nodiscard]] Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
                                                        const Progress& progress);
+/// Samples whose right class (`labels`, parallel to the data) scores highest in the first output; the first of equal scores counts.
+[[nodiscard]] Result<std::size_t> right_answers(const Network& network, const Data& data, const std::vector<std::int64_t>& labels,
+                                                int threads);
 /// Of all outputs together.
 [[nodiscard]] double sqnr_of(const std::vector<OutputError>& outputs);
 

@@ -71,7 +71,7 @@ def test_eval_puts_all_forms_side_by_side(made, tmp_path):
 
 def test_corrections_gain_and_can_be_switched_off(made, tmp_path):
     fitted = json.loads((made / "model.q.onnx.report").read_text())
-    quantize(tmp_path / "n.onnx", "--rounding", "nearest", "--no-bias-correction", "--report", tmp_path / "n.report")
+    quantize(tmp_path / "n.onnx", "--no-equalization", "--rounding", "nearest", "--no-bias-correction", "--report", tmp_path / "n.report")
     plain = json.loads((tmp_path / "n.report").read_text())
     assert fitted["sqnr_db"] > plain["sqnr_db"] + 1
     names = {t.name for t in onnx.load(tmp_path / "n.onnx").graph.initializer}
@@ -163,3 +163,91 @@ def test_labels(tmp_path):
     assert "has class 77, the network knows 0 to 9" in run(*common, "--labels", tmp_path / "far.txt", code=5).stderr
     (tmp_path / "less.csv").write_text(f"file,class_index\n{names[0]},1\n")
     assert "no line for" in run(*common, "--labels", tmp_path / "less.csv", code=5).stderr
+
+
+def bottlenecks(path, rng=np.random.default_rng(5)):
+    """Two inverted bottlenecks with an addition, as in MobileNetV2, whose channels are up to 40 times as wide as others."""
+    nodes, values = [], []
+
+    def conv(x, y, outs, ins, kernel=1, group=1):
+        unlike = 40.0 ** (rng.random(outs) - 1)
+        w = (rng.standard_normal((outs, ins // group, kernel, kernel)) * unlike[:, None, None, None]).astype(np.float32)
+        values.extend([onnx.numpy_helper.from_array(w, f"{y}.w"), onnx.numpy_helper.from_array((rng.standard_normal(outs) * unlike).astype(np.float32), f"{y}.b")])
+        nodes.append(onnx.helper.make_node("Conv", [x, f"{y}.w", f"{y}.b"], [y], y, group=group, pads=[kernel // 2] * 4))
+
+    def activation(op, x, y):
+        nodes.append(onnx.helper.make_node(op, [x, *(["zero", "six"] if op == "Clip" else [])], [y], y))
+
+    values.extend([onnx.numpy_helper.from_array(np.float32(v), name) for v, name in ((0, "zero"), (6, "six"))])
+    conv("image", "first", 8, 1)
+    for block, (op, x) in enumerate((("Relu", "first"), ("Clip", "sum0"))):
+        conv(x, f"e{block}", 16, 8)
+        activation(op, f"e{block}", f"ea{block}")
+        conv(f"ea{block}", f"d{block}", 16, 16, 3, 16)
+        activation(op, f"d{block}", f"da{block}")
+        conv(f"da{block}", f"p{block}", 8, 16)
+        nodes.append(onnx.helper.make_node("Add", [x, f"p{block}"], [f"sum{block}"], f"sum{block}"))
+    conv("sum1", "scores", 4, 8)
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("image", 1, [1, 1, 16, 16])],
+                                   [onnx.helper.make_tensor_value_info("scores", 1, [1, 4, 16, 16])], values)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_equalization_changes_nothing_in_float_and_gains_in_int8(tmp_path):
+    model = tmp_path / "b.onnx"
+    bottlenecks(model)
+    sqnr = {}
+    for name, options in {"with": (), "without": ("--no-equalization",)}.items():
+        quantize(tmp_path / f"{name}.onnx", *options, "--report", tmp_path / "r", model=model)
+        sqnr[name] = json.loads((tmp_path / "r").read_text())["sqnr_db"]
+        assert bool(json.loads((tmp_path / "r").read_text())["equalized"]) == (name == "with")
+    assert sqnr["with"] > sqnr["without"] + 2, sqnr
+    quantize(tmp_path / "r.cache", "--float-model", tmp_path / "f.onnx", model=model)
+    run("eval", model, tmp_path / "f.onnx", "--data", PICTURES, *RECIPE[:2], "--json", tmp_path / "e.json")
+    run("eval", tmp_path / "f.onnx", "--calibration", tmp_path / "r.cache", "--data", PICTURES, *RECIPE[:2], "--json", tmp_path / "t.json")
+    assert json.loads((tmp_path / "e.json").read_text())["models"][1]["sqnr_db"] > 30  # its weights lie on codes: no more than that
+    assert json.loads((tmp_path / "t.json").read_text())["models"][1]["sqnr_db"] > 20
+
+
+def test_search_of_precision_keeps_its_bound(made, tmp_path):
+    model = tmp_path / "b.onnx"
+    bottlenecks(model)
+    quantize(tmp_path / "all.onnx", "--report", tmp_path / "all", model=model)
+    bound = json.loads((tmp_path / "all").read_text())["sqnr_db"] + 2
+    done = quantize(tmp_path / "q.onnx", "--min-sqnr", bound, "--curve", tmp_path / "c.svg", "--report", tmp_path / "r", model=model)
+    report = json.loads((tmp_path / "r").read_text())
+    chosen = [p for p in report["search"]["curve"] if p["chosen"]]
+    assert len(chosen) == 1 and chosen[0]["float_layers"] and report["sqnr_db"] >= bound and "chosen" in done.stdout
+    assert sorted(chosen[0]["float_layers"]) == sorted(layer["node"] for layer in report["layers"] if not layer["int8"])
+    assert (tmp_path / "c.svg").read_text().startswith("<svg")
+
+
+def test_a_search_that_cannot_be_is_refused(tmp_path):
+    assert "needs the right classes" in quantize(tmp_path / "q.onnx", "--max-drop", "1%", code=2).stderr
+    assert "a table cannot say that a layer stays float" in quantize(tmp_path / "r.cache", "--min-sqnr", 20, code=2).stderr
+    assert "give a share" in quantize(tmp_path / "q.onnx", "--max-drop", "lots", code=2).stderr
+    assert "the curve comes from the search" in quantize(tmp_path / "q.onnx", "--curve", tmp_path / "c.svg", code=2).stderr
+    assert "belongs to a table" in quantize(tmp_path / "q.onnx", "--float-model", tmp_path / "f.onnx", code=2).stderr
+
+
+def test_a_float_model_without_ranges_says_what_to_do(tmp_path):
+    out = run("build", FP32, "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "-o", tmp_path / "m.octavo").stdout
+    assert "nothing is int8" in out and "octavo quantize" in out
+
+
+def test_doctor_says_where_the_error_enters(made, tmp_path):
+    model = onnx.load(made / "model.q.onnx")
+    scales = {t.name: t for t in model.graph.initializer}
+    quantizers = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and n.input[0] not in scales]
+    victim = quantizers[len(quantizers) // 2]
+    scale = onnx.numpy_helper.to_array(scales[victim.input[1]])
+    scales[victim.input[1]].CopyFrom(onnx.numpy_helper.from_array(np.float32(scale / 8), victim.input[1]))  # clips what is large
+    onnx.save(model, tmp_path / "bad.onnx")
+    common = ("--shapes", "image:1x1x16x16", "--data", PICTURES, *RECIPE, "--threads", 2)
+    out = run("doctor", tmp_path / "bad.onnx", *common, "--picture", tmp_path / "p.svg").stdout
+    assert f'most is lost where "{victim.input[0]}" is rounded' in out and "a wider range" in out
+    tensors = {t["name"]: t for t in json.loads(run("doctor", tmp_path / "bad.onnx", *common, "--json").stdout)["tensors"]}
+    healthy = {t["name"]: t for t in json.loads(run("doctor", made / "model.q.onnx", *common, "--json").stdout)["tensors"]}
+    assert tensors[victim.input[0]]["saturated"] > 0.01 > healthy[victim.input[0]]["saturated"]
+    assert tensors[victim.input[0]]["sqnr_db_of_this_rounding"] < healthy[victim.input[0]]["sqnr_db_of_this_rounding"] - 10
+    assert (tmp_path / "p.svg").read_text().count("<circle") == 2 * len(tensors)

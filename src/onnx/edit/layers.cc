@@ -102,6 +102,10 @@ std::vector<Layer> weighted_layers(const Editor& model) {
   return out;
 }
 
+Status sort_nodes(Editor& model) {
+  return model.sort();
+}
+
 void set_weights(Editor& model, const Layer& layer, const ir::Tensor& values) {
   const int at = producer_of(model, layer.weights);  // a Constant node keeps its value; its reader gets another
   const std::string name = at < 0 ? layer.weights : model.fresh(layer.weights + "_changed");

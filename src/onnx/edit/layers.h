@@ -43,8 +43,10 @@ struct Layer {
 
 /// New values for the weights of a layer that does not share them; same shape.
 void set_weights(Editor& model, const Layer& layer, const ir::Tensor& values);
+/// Puts the nodes into an order in which producers come first. `bad_model` when there is a cycle.
+[[nodiscard]] Status sort_nodes(Editor& model);
 /// Adds `change`, one value for each output channel, to the results of a plain Conv, ConvTranspose, Gemm or MatMul. The nodes are in
-/// order again after put_pairs.
+/// order again after put_pairs or sort_nodes.
 void add_to_bias(Editor& model, const Layer& layer, const std::vector<float>& change);
 
 /// Weights as codes: value = code * scale of its channel.
