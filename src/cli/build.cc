@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/write_file.h"
 #include "cli/commands.h"
@@ -12,6 +13,7 @@
 #include "cli/recipe.h"
 #include "cli/slow_share.h"
 #include "report/explain.h"
+#include "report/sentences.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
 
@@ -41,6 +43,11 @@ std::string permitted_summary(const plan::PermitReport& report) {
     text += fmt::format("{} ranges name no tensor of the model:{}", report.unmatched.size(), list(report.unmatched));
   if (!report.unusable.empty())
     text += fmt::format("{} ranges are 0 or infinite and do not count:{}", report.unusable.size(), list(report.unusable));
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const auto& [node, why] : report.why_float) reasons[report::sentence(why)].push_back(node);
+  for (const auto& [why, nodes] : reasons)
+    text += fmt::format("{} layer{} float: {}\n", nodes.size(), nodes.size() == 1 ? "" : "s", why);
+  text += "estimated signal to noise: unknown: no data (octavo eval MODEL --calibration TABLE --data FOLDER measures it)\n";
   if (!report.missing.empty())
     text += fmt::format("{} tensors without a range keep a layer float:{}", report.missing.size(), list(report.missing));
   return text;
@@ -97,6 +104,13 @@ Result<int> build(const Options& o) {
              loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
+  const auto& regions = loaded.engine->plan().regions;
+  if (o.model.calibration.empty() &&
+      std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.find("int8") != std::string::npos; })) {
+    fmt::print(
+        "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n"
+        "  octavo quantize MODEL --data FOLDER -o model.q.onnx makes an int8 model from pictures or arrays\n");
+  }
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
   if (!o.metadata.empty())
     OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));

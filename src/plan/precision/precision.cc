@@ -56,7 +56,9 @@ class Chooser {
     if (options_.effort >= 2 && open && !options_.disabled.contains("precision")) {
       OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
       OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
-      if (!options_.disabled.contains("inner-view")) OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
+      // One more rounding inside a region costs accuracy that nobody has measured: only where the caller asks, or bounds the error.
+      if (!options_.disabled.contains("inner-view") && (options_.forced.contains("inner-view") || options_.max_error))
+        OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
     out_.searched.decisions.insert(out_.searched.decisions.end(), inner_.begin(), inner_.end());
@@ -351,7 +353,8 @@ class Chooser {
   // Candidate inner-view:  f(conv(x))  <==>  f(view(conv(x))), where the range of the convolution's result permits it
   //   Why    an activation behind a view is a table of 256 entries instead of arithmetic.
   //   Exact  not bit for bit: one more rounding, as Q/DQ between a convolution and its activation demands; --max-error bounds it.
-  //   Needs  a range of the convolution's result (docs/implicit.md), and an activation in its epilogue.
+  //   Needs  a range of the convolution's result (docs/implicit.md), an activation in its epilogue, and that --force=inner-view asks
+  //          for it or --max-error bounds what it costs: no plan spends accuracy otherwise.
   //   Order  after precision. All are priced in one plan; those that pay are taken together. Default: arithmetic.
   Status choose_inner() {
     PermitChoices all = choices_;
