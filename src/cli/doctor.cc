@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/diagnosis.h"
+#include "cli/file.h"
 #include "cli/model.h"
 #include "cli/print.h"
+#include "quantize/inspect.h"
 
 namespace octavo::cli {
 namespace {
@@ -18,7 +22,8 @@ using Severity = onnx::Finding::Severity;
 
 struct Options {
   ModelOptions model;
-  std::string minmax;
+  DataOptions data;
+  std::string minmax, picture;
   bool json = false, no_nodes = false;
 };
 
@@ -54,7 +59,40 @@ void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& bui
   }
 }
 
-std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built) {
+using Rounded = std::vector<quantize::RoundedTensor>;
+
+nlohmann::json json_of(const quantize::RoundedTensor& t) {
+  const auto number = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
+  return {{"name", t.name},
+          {"scale", t.quantizer.scale[0]},
+          {"zero_point", t.quantizer.zero_point[0]},
+          {"type", ir::name_of(t.quantizer.type)},
+          {"saturated", t.saturation()},
+          {"codes_used", t.codes},
+          {"sqnr_db_of_this_rounding", number(t.alike_sqnr())},
+          {"sqnr_db_of_roundings_before", number(t.own_sqnr())}};
+}
+
+void print_rounded(const Rounded& tensors, std::size_t samples) {
+  fmt::print(
+      "\nrounded tensors on {} sample{}; signal to noise of this rounding alone, and of all roundings before it\n{:>9}  {:>5}  "
+      "{:>8}  {:>8}  tensor\n",
+      samples, samples == 1 ? "" : "s", "saturated", "codes", "alone", "before");
+  const auto db = [](double x) { return std::isfinite(x) ? fmt::format("{:.1f} dB", x) : std::string("exact"); };
+  for (const auto& t : tensors) {
+    std::string remark;
+    const int all = t.quantizer.hi() - t.quantizer.lo() + 1;
+    if (t.saturation() > 0.01) remark = "  <- clips more than 1 %: a wider range";
+    if (t.codes * 4 < all && all <= 256) remark += fmt::format("  <- {} of {} codes are used: a narrower range", t.codes, all);
+    fmt::print("{:>8.3f}%  {:>5}  {:>8}  {:>8}  {}{}\n", 100 * t.saturation(), t.codes, db(t.alike_sqnr()), db(t.own_sqnr()),
+               t.name, remark);
+  }
+  const auto worst = std::min_element(tensors.begin(), tensors.end(),
+                                      [](const auto& a, const auto& b) { return a.alike_sqnr() < b.alike_sqnr(); });
+  fmt::print("most is lost where \"{}\" is rounded: {}\n", worst->name, db(worst->alike_sqnr()));
+}
+
+std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, const Rounded& rounded) {
   nlohmann::json out;
   out["findings"] = nlohmann::json::array();
   for (const auto& f : d.findings) {
@@ -74,11 +112,14 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built) {
     }
     out["nodes"].push_back(std::move(node));
   }
+  for (const auto& t : rounded) out["tensors"].push_back(json_of(t));
   if (!built) out["refusal"] = built.error().message;
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 Result<int> doctor(const Options& o) {
+  if (!o.picture.empty() && o.data.data.empty())
+    return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
   if (!o.minmax.empty() && o.model.calibration.empty())
     return fail(ErrorKind::usage, "--minmax is compared with the table of --calibration; give both");
   OCTAVO_TRY(const onnx::Diagnosis d, diagnose(o.model, o.minmax));
@@ -87,12 +128,27 @@ Result<int> doctor(const Options& o) {
   build.import.most_listed = static_cast<std::size_t>(-1);
   build.progress = progress->watcher(o.model.path);
   const auto built = api::build_file(o.model.path, build);
+  Rounded rounded;
+  std::size_t samples = 0;
+  if (built && !o.data.data.empty()) {
+    OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(built->model.graph)));
+    for (const std::string& w : data->warnings()) say("warning: {}\n", w);
+    const int threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
+    OCTAVO_TRY(rounded, quantize::inspect(built->model, *data, threads, [&](std::size_t done, std::size_t count) {
+                 progress->step(fmt::format("sample {} of {}", done, count));
+               }));
+    samples = data->size();
+    if (!o.picture.empty()) {
+      const std::string svg = quantize::inspection_svg(rounded);
+      OCTAVO_CHECK(write_file(o.picture, std::as_bytes(std::span(svg.data(), svg.size()))));
+    }
+  }
   progress.reset();
   const auto errors =
       std::count_if(d.findings.begin(), d.findings.end(), [](const auto& f) { return f.severity == Severity::error; });
   const bool sick = errors > 0 || !built;
   if (o.json) {
-    fmt::print("{}", json_of(d, built));
+    fmt::print("{}", json_of(d, built, rounded));
     return sick ? 1 : 0;
   }
   const std::ptrdiff_t warnings = static_cast<std::ptrdiff_t>(d.findings.size()) - errors;
@@ -104,6 +160,7 @@ Result<int> doctor(const Options& o) {
     return 1;
   }
   if (!o.no_nodes) print_nodes(d.nodes, *built);
+  if (!rounded.empty()) print_rounded(rounded, samples);
   return sick ? 1 : 0;
 }
 
@@ -133,10 +190,16 @@ Command add_doctor(CLI::App& app) {
   o->model.effort = 0;  // which kernel is fastest does not matter here
   app.add_option("--minmax", o->minmax, "A min-max table of the same model and data, to compare an entropy table with")
       ->type_name("FILE");
+  add_data_options(app, o->data);
+  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor as a picture (.svg)")
+      ->type_name("FILE");
   app.add_flag("--no-nodes", o->no_nodes, "Only the findings, not where each node runs");
   app.add_flag("--json", o->json, "The same facts for programs");
   app.footer(
       "Scales, biases, axes and ranges that mislead, each with its tensor (docs/doctor.md), and where each ONNX node runs.\n"
+      "With --data, a model with Q/DQ pairs is also run with and without its roundings: what each tensor clips, how many codes it "
+      "uses,\n"
+      "and where the error enters.\n"
       "Exit code 1 when something is an error or a node is refused.\n"
       "Example: octavo doctor model.onnx --calibration model.cache");
   return [o] { return doctor(*o); };

@@ -15,11 +15,12 @@ from . import _nvrtc
 from ._errors import (CancelledError, EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError)
 from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
                       load)
+from ._quantize import Quantized, quantize
 from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ProfileResult, RegionCheck, TensorInfo
 from .onnxruntime import (ExecutionMode, GraphOptimizationLevel, InferenceSession, OrtValue, RunOptions, SessionOptions,
                           get_available_providers, get_device)
 
-__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "preprocess", "doctor",
+__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "preprocess", "doctor", "quantize", "Quantized",
            "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError", "CancelledError",
            "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ProfileResult", "RegionCheck", "TensorInfo",
            "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",

@@ -1,0 +1,137 @@
+"""octavo.quantize: from a float model and data to an int8 model, as the command `octavo quantize` does it."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Type, Union
+
+from ._errors import EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError
+
+_BY_EXIT_CODE: Dict[int, Type[Error]] = {2: UsageError, 3: ModelError, 4: UnsupportedError, 5: InputError, 6: EngineFileError, 7: FileError}
+
+
+class Quantized:
+    """What octavo.quantize made. `octavo.build` takes it as it takes an onnx.ModelProto.
+
+    model     bytes of the ONNX model with Q/DQ pairs.
+    ranges    {tensor: largest magnitude that its codes hold}. The tensors are those of `model`, whose channels may be equalized: as
+              `calibration=` of another float model they are of use only with equalization=False.
+    report    what the command's --report writes: "sqnr_db" of the outputs on the data, "layers", "tensors", "search", "warnings".
+    """
+
+    def __init__(self, model: bytes, report: Dict[str, Any]) -> None:
+        self.model = model
+        self.report = report
+
+    @property
+    def ranges(self) -> Dict[str, float]:
+        return {t["name"]: max(-float(t["low"]), float(t["high"])) for t in self.report["tensors"]}
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the model; an existing file survives a failure. Raises FileError."""
+        target = pathlib.Path(path)
+        try:
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
+                file.write(self.model)
+            os.replace(file.name, target)
+        except OSError as e:
+            raise FileError(f"cannot write \"{target}\": {e.strerror}") from e
+
+    def SerializeToString(self) -> bytes:  # the name that onnx.ModelProto has
+        return self.model
+
+    def __repr__(self) -> str:
+        layers = self.report["layers"]
+        sqnr = self.report["sqnr_db"]
+        return (f"<octavo.Quantized: {sum(layer['int8'] for layer in layers)} layers int8, "
+                f"{sum(not layer['int8'] for layer in layers)} float, signal to noise {'unknown' if sqnr is None else f'{sqnr:.1f} dB'}>")
+
+
+def quantize(model: Any, data: Iterable[Any], *, method: str = "best", percentile: float = 99.99, activations: Optional[str] = None,
+             weights: str = "mse", rounding: str = "learned", bias_correction: bool = True, equalization: bool = True,
+             placement: str = "borders", min_sqnr: Optional[float] = None, max_drop: Optional[float] = None,
+             labels: Optional[Sequence[int]] = None, shapes: Optional[Mapping[str, Sequence[int]]] = None, threads: Optional[int] = None,
+             measure: bool = True) -> Quantized:
+    """Quantizes a float ONNX model to int8 with the ranges that its tensors take on data (docs/quantize.md explains each option).
+
+    model     as for build: a path, the bytes of an ONNX file, or an object with SerializeToString().
+    data      any iterable of samples, preprocessed as the network was trained: {input name: array}, or for a model with one input an
+              array; a list or tuple counts as its first element, so that a PyTorch DataLoader of (images, labels) works. Arrays are
+              what numpy.asarray understands, tensors included; k times the input's size in dimension 0 is k samples. Every element
+              is written to a temporary folder (TMPDIR), so that memory does not grow with their number and disk space does.
+    method    "best", "minmax", "percentile" (with `percentile`), "entropy" or "mse": ranges of activations.
+    activations  "asymmetric" (a zero point for each tensor; the default) or "symmetric".
+    weights   "mse" or "minmax": how their scales are chosen, one a channel. rounding: "learned" or "nearest".
+    bias_correction, equalization   corrections, on by default.
+    min_sqnr  layers go back to float until the outputs' signal to noise is so many dB; max_drop: until at most this share of right
+              answers (0 to 1) is lost, which needs `labels`, the right class of each sample.
+    shapes    {input name: shape} for symbolic dimensions; an open batch is 1.
+    threads   None: every core this process may use. The result does not depend on it.
+    measure   compare the outputs with the float network's (report["sqnr_db"]).
+
+    Takes seconds to minutes, in a process of its own (Ctrl-C ends it). Raises UsageError, ModelError, UnsupportedError, FileError;
+    InputError for data that does not fit the model, holds NaN, or is empty.
+    """
+    options: List[str] = ["--method", method, "--percentile", str(percentile), "--weights", weights, "--rounding", rounding, "--placement",
+                          placement]
+    options += ["--activations", activations] if activations is not None else []
+    options += [] if bias_correction else ["--no-bias-correction"]
+    options += [] if equalization else ["--no-equalization"]
+    options += [] if measure else ["--no-measure"]
+    options += ["--min-sqnr", repr(float(min_sqnr))] if min_sqnr is not None else []
+    options += ["--max-drop", repr(float(max_drop))] if max_drop is not None else []
+    options += ["--threads", str(int(threads))] if threads is not None else []
+    if shapes:
+        options += ["--shapes", ",".join(f"{name}:{'x'.join(str(int(d)) for d in shape)}" for name, shape in shapes.items())]
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise UsageError("quantize: data is an iterable of samples; the command `octavo quantize --data` reads folders and pictures")
+    with tempfile.TemporaryDirectory(prefix="octavo-quantize-") as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "data").mkdir()
+        for i, sample in enumerate(data):
+            _write(folder / "data" / f"{i:08}", sample, i)
+        if isinstance(model, (str, os.PathLike)):
+            path = os.fspath(model)
+        else:
+            path = str(folder / "model.onnx")
+            with open(path, "wb") as file:
+                file.write(model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model))
+        if labels is not None:
+            (folder / "labels.txt").write_text("".join(f"{int(label)}\n" for label in labels))
+            options += ["--labels", str(folder / "labels.txt")]
+        _run(["quantize", path, "--data", str(folder / "data"), *options, "--report", str(folder / "report.json"), "-o",
+              str(folder / "quantized.onnx")], scratch)
+        return Quantized((folder / "quantized.onnx").read_bytes(), json.loads((folder / "report.json").read_text()))
+
+
+def _write(path: pathlib.Path, sample: Any, index: int) -> None:
+    import numpy
+    if isinstance(sample, (list, tuple)) and sample:
+        sample = sample[0]
+
+    def array(value: Any) -> Any:
+        for step in ("detach", "cpu"):  # of a torch.Tensor
+            value = getattr(value, step)() if hasattr(value, step) else value
+        made = numpy.asarray(value)
+        if made.dtype == object:
+            raise InputError(f"quantize: sample {index} is no array and no dict of arrays ({type(value).__name__})")
+        return made
+
+    if hasattr(sample, "items"):
+        numpy.savez(f"{path}.npz", **{str(name): array(value) for name, value in sample.items()})
+    else:
+        numpy.save(f"{path}.npy", array(sample))
+
+
+def _run(arguments: List[str], scratch: str) -> None:
+    package = str(pathlib.Path(__file__).resolve().parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
+    done = subprocess.run([sys.executable, "-m", "octavo", *arguments], capture_output=True, text=True, check=False, env=environment,
+                          stdin=subprocess.DEVNULL)
+    if done.returncode == 0:
+        return
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    text = "\n".join(lines).replace(f"{scratch}{os.sep}data{os.sep}", "sample ")
+    raise _BY_EXIT_CODE.get(done.returncode, InternalError)(text.split("octavo: ", 1)[-1] if "octavo: " in text else text)

@@ -1,0 +1,55 @@
+"""octavo.quantize: the same model as the command makes, from arrays."""
+import pathlib
+
+import numpy as np
+import onnx
+import pytest
+
+import octavo
+
+MODEL = pathlib.Path(__file__).resolve().parents[2] / "examples/digits/digits_fp32.onnx"
+
+
+def samples(n=12):
+    rng = np.random.default_rng(3)
+    return [{"image": rng.random((1, 1, 16, 16), np.float32)} for _ in range(n)]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return octavo.quantize(MODEL, samples(), threads=2)
+
+
+def test_the_result_builds_and_says_what_it_is(made, tmp_path):
+    engine = octavo.build(made, shapes={"image": (1, 1, 16, 16)}, effort=0, threads=1)
+    exact = octavo.build(MODEL, shapes={"image": (1, 1, 16, 16)}, effort=0, threads=1)
+    x = samples()[0]
+    a, b = (next(iter(e.run(x).values())) for e in (exact, engine))
+    assert np.abs(a - b).max() < 0.1 * np.abs(a).max() and not np.array_equal(a, b)
+    assert "layers int8" in repr(made) and made.report["sqnr_db"] > 20
+    assert made.ranges and all(r > 0 for r in made.ranges.values())
+    made.save(tmp_path / "q.onnx")
+    assert (tmp_path / "q.onnx").read_bytes() == made.model
+    with pytest.raises(octavo.FileError):
+        made.save(tmp_path / "no such folder/q.onnx")
+
+
+def test_every_way_to_give_models_and_data_is_the_same(made):
+    dicts = samples()
+    batch = np.concatenate([d["image"] for d in dicts])
+    loader = [(batch[i:i + 4], np.zeros(4)) for i in range(0, 12, 4)]  # as a DataLoader of (images, labels)
+    for model, data in ((MODEL.read_bytes(), (d["image"] for d in dicts)), (onnx.load(MODEL), loader)):
+        assert octavo.quantize(model, data, threads=1, measure=False).ranges == made.ranges
+
+
+def test_what_is_wrong_is_said():
+    with pytest.raises(octavo.InputError, match="16,16"):
+        octavo.quantize(MODEL, [np.zeros((1, 1, 8, 8), np.float32)])
+    with pytest.raises(octavo.InputError, match="nan"):
+        octavo.quantize(MODEL, [np.full((1, 1, 16, 16), np.nan, np.float32)])
+    with pytest.raises(octavo.InputError):
+        octavo.quantize(MODEL, [])
+    with pytest.raises(octavo.UsageError, match="iterable of samples"):
+        octavo.quantize(MODEL, "folder")
+    with pytest.raises(octavo.UsageError, match="right classes"):
+        octavo.quantize(MODEL, samples(2), max_drop=0.01)
