@@ -26,7 +26,8 @@ NETWORKS = {  # name: file, pictures, recipe, the least SQNR that issue 16 asks 
 FORMS = {  # name: options of quantize, the file it writes
     "table min-max": (["--method", "minmax"], "minmax.cache"),
     "table default": ([], "default.cache"),
-    "Q/DQ nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax"], "nearest.onnx"),
+    "table and float model": (["--float-model"], "with-model.cache"),  # the float model that the table belongs to is corrected
+    "Q/DQ nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax", "--no-equalization"], "nearest.onnx"),
     "Q/DQ bias": (["--rounding", "nearest"], "bias.onnx"),
     "Q/DQ default": ([], "default.onnx"),
     "Q/DQ 8 stages": (["--stages", "8"], "stages.onnx"),
@@ -91,10 +92,16 @@ def main():
             calibration, evaluation, labels = folders[kind]
             for form in args.forms.split(","):
                 options, written = FORMS[form]
+                corrected = out / f"{name}.{written}.float.onnx" if "--float-model" in options else None
+                options = [*options, corrected] if corrected else options
                 result, begun = out / f"{name}.{written}", time.monotonic()
                 run("quantize", model, "--data", calibration, *recipe, *options, "--threads", args.threads, "--no-measure", "-o", result)
                 seconds = time.monotonic() - begun
-                also = ["--calibration", result] if written.endswith(".cache") else [result]
+                if corrected:
+                    run("build", corrected, "--calibration", result, "--effort", 0, "--threads", 1, "-o",
+                        out / f"{name}.{written}.octavo")
+                    result = out / f"{name}.{written}.octavo"
+                also = ["--calibration", result] if written.endswith(".cache") and not corrected else [result]
                 run("eval", model, *also, "--data", evaluation, *recipe, "--labels", labels, "--threads", args.threads, "--json",
                     out / f"{name}.{written}.json")
                 exact, got = json.loads((out / f"{name}.{written}.json").read_text())["models"]
