@@ -152,6 +152,7 @@ std::string define(const ConvShape& s, const Layout& l, std::int64_t steps) {
       number("kPadLeft", s.pad_left);
   out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
   number("kFillCode", s.fill), number("kPiece", std::max(s.piece, 4)), number("kTapChunks", s.tap_chunks());
+  number("kSkew", s.skew);
   out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
                      t.resident, t.near_copy);
   number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);

@@ -249,7 +249,7 @@ class ConvRows final : public Family {
     number("kStrideH", s.stride_h), number("kStrideW", s.stride_w), number("kDilationH", s.dilation_h);
     number("kPadTop", s.pad_top), number("kPadLeft", s.pad_left), number("kFillCode", s.fill), number("kHalves", z.halves);
     number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels), number("kWarps", t.warps);
-    number("kBlocksPerProcessor", t.blocks);
+    number("kBlocksPerProcessor", t.blocks), number("kSkew", s.skew);
     out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {};\n", s.image, s.row);
     return out;
   }

@@ -77,6 +77,7 @@ std::string read_conv(const region::Region& region, const region::Plan& plan, Co
   std::int64_t common = 16;
   for (const std::int64_t v : {shape.channels, x.offset, shape.image, shape.row, shape.pixel}) common = std::gcd(common, v);
   shape.piece = static_cast<int>(common);
+  shape.skew = static_cast<int>(x.offset % 4);
   bool fits = true;
   each_weight(a, plan, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
   if (!fits) return "weights that leave 8 bits once their zero point is subtracted";

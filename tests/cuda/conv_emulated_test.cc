@@ -68,6 +68,17 @@ TEST_F(ConvEmulated, SmallTilesWithEveryBorderAndZeroPoint) {
   EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 3, false)), "") << k.text();
 }
 
+// Few channels are read by words of four bytes, whatever byte the tensor begins at.
+TEST_F(ConvEmulated, FewChannelsFromAnyByteOn) {
+  for (const int lead : {1, 2, 7}) {
+    ConvCase k = conv(2, 2, 5, 6, 12, 3, 3, 1, 1);
+    k.zero = 77, k.lead = lead;
+    EXPECT_EQ(run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false)), "") << k.text() << " behind " << lead;
+    k.c = 3;
+    EXPECT_EQ(run_conv(k, cuda::conv_rows_family(), best(k, cuda::conv_rows_family())), "") << k.text() << " behind " << lead;
+  }
+}
+
 /// 16 channels a thread: bytes are exchanged among the lanes that share a pixel, so that floats can be stored 64 bytes at a time.
 cuda::Parameters wide_tile(int splits = 1) {
   cuda::ConvTile t;

@@ -20,6 +20,7 @@ struct ConvCase {
   std::string style = "relu";  ///< see program_of
   int zero = 0;                ///< of the activations
   int gap = 0;                 ///< channels of other data between pixels of input, residual and first store
+  int lead = 0;                ///< bytes of other data in front of each input image
   std::string name;
   [[nodiscard]] std::int64_t out_h() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
   [[nodiscard]] std::int64_t out_w() const { return (w + 2 * pad - dilation * (kw - 1) - 1) / stride + 1; }
@@ -47,6 +48,11 @@ class ConvScene {
                       {"dilations", std::vector<std::int64_t>{k.dilation, k.dilation}},
                       {"group", k.groups}};
     region::TensorRef x = nhwc(ir::DType::u8, {k.n, k.c, k.h, k.w}, k.gap);
+    if (k.lead > 0) {  // a slice of rows: images lie farther apart, and begin anywhere
+      x.offset += k.lead, x.strides[0] += k.lead;
+      plan.buffers.back().bytes = (plan.buffers.back().bytes + k.n * k.lead + 3) / 4 * 4;  // memory comes in whole words
+      memory.back().resize(memory.back().size() + static_cast<std::size_t>(k.n * k.lead) + 4, std::byte{3});
+    }
     x.quantizer = ir::per_tensor(ir::DType::u8, 0.02F, k.zero);
     s.anchor.inputs = {x};
     const ir::Shape weights{k.o, k.c / k.groups, k.kh, k.kw};
