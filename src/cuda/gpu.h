@@ -36,6 +36,9 @@ class Gpu final : public region::Device {
                                                      std::span<const region::Kernel* const> kernels) const override;
 
  private:
+  /// Waits for work of the default stream that a driver call with this result began.
+  [[nodiscard]] Status finished(int code, std::string_view what) const;
+
   const DriverApi& api_;
   CuContext context_ = nullptr;
   GpuFacts facts_;

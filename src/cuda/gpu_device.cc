@@ -67,6 +67,13 @@ Result<std::string> Gpu::description() const {
                      compiler);
 }
 
+// Both return before the GPU is done (the memset always, the copy once the bytes are staged), on the default stream, which the executors' streams
+// do not wait for: a kernel could read what was there before, and a late memset could clear an input that has arrived.
+Status Gpu::finished(int code, std::string_view what) const {
+  OCTAVO_CHECK(api_.check(code, what));
+  return api_.check(api_.synchronize(nullptr), what);
+}
+
 Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) const {
   OCTAVO_CHECK(enter());
   CuAddress at = 0;
@@ -81,14 +88,14 @@ Result<std::unique_ptr<region::DeviceMemory>> Gpu::allocate(std::size_t bytes) c
                             why.error().message));
   }
   auto memory = std::make_unique<GpuMemory>(*this, at);
-  OCTAVO_CHECK(api_.check(api_.fill(at, 0, size), "clearing memory of the GPU"));
+  OCTAVO_CHECK(finished(api_.fill(at, 0, size), "clearing memory of the GPU"));
   return memory;
 }
 
 Status Gpu::write(std::byte* to, std::span<const std::byte> from) const {
   if (from.empty()) return {};
   OCTAVO_CHECK(enter());
-  return api_.check(api_.to_device(cuda::address(to), from.data(), from.size()), "copying to the GPU");
+  return finished(api_.to_device(cuda::address(to), from.data(), from.size()), "copying to the GPU");
 }
 Status Gpu::read(std::span<std::byte> to, const std::byte* from) const {
   if (to.empty()) return {};
