@@ -215,7 +215,7 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices()));
+    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.device)));
     for (const auto& binding : engine->plan().inputs)
       declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
   } else {
@@ -284,7 +284,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices()));
+    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.device)));
     loaded.seconds = since();
     return loaded;
   }

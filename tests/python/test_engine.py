@@ -42,6 +42,13 @@ def test_path_str_bytes_and_proto_are_one_model(engine):
         assert octavo.build(model, shapes=shapes, threads=1, effort=0).plan_hash == engine.plan_hash
 
 
+def test_outputs_are_for_engines_of_a_gpu(engine):
+    x = pictures()
+    with pytest.raises(octavo.InputError, match="outputs are for engines of a GPU; this one's device is cpu"):
+        engine.run(x, outputs={"head": np.empty((1, 10), np.float32)})
+    assert engine.run(x)["head"].shape == (1, 10)
+
+
 def test_layers_are_as_the_schema_says(engine):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     schema = json.loads((ROOT / "docs/explain.schema.json").read_text())
