@@ -163,7 +163,8 @@ class ConvRows final : public Family {
             const double program = pixels * channels * 14 / 128;
             const double waves = static_cast<double>(z.grid) / (target.multiprocessors * blocks);
             const double clocks = (products + read + program) * (1 + 0.6 / blocks) * std::max(1.0, std::ceil(waves) / waves) + 3000;
-            out.push_back({spell(t), std::max(clocks / 1.7e9, traffic / 2.8e12) + 1.5e-6});
+            const double busy = clocks / 1.7e9, memory = traffic / 2.8e12;
+            out.push_back({spell(t), std::max(busy, memory) + 0.3 * std::min(busy, memory) + 1.5e-6});
           }
         }
       }

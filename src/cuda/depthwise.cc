@@ -85,7 +85,8 @@ class Depthwise final : public Family {
                                static_cast<double>(s.out_channels) / 4;
           const double waves = std::max(1.0, items / (target.multiprocessors * 128.0 * 2));
           const double busy = std::max(instructions * waves * 2 * 1.3, instructions * 4.0) / 1.7e9;
-          out.push_back({spell(t), std::max(busy, bytes / 2.8e12) + 2e-6 + (threads == 128 ? 0 : 1e-9)});
+          const double memory = bytes / 2.8e12;
+          out.push_back({spell(t), std::max(busy, memory) + 0.3 * std::min(busy, memory) + 2e-6 + (threads == 128 ? 0 : 1e-9)});
         }
       }
     }
