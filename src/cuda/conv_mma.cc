@@ -239,6 +239,10 @@ class ConvMma final : public Family {
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const override {
+    return emit(r, plan, parameters, target, {});
+  }
+  [[nodiscard]] static Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
+                                               const Target& target, const Fold& fold) {
     Shapes s;
     if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
     OCTAVO_TRY(const ConvTile tile, parse_conv_tile(parameters));
@@ -249,7 +253,7 @@ class ConvMma final : public Family {
     shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
     shape.piece = piece_for(conv_of(r), plan, shape.run, s.forwarded);
     shape.padded_channels = padded, shape.takes_bias = true, shape.forwarded = s.forwarded;
-    shape.threads = static_cast<int>(l.threads);
+    shape.threads = static_cast<int>(l.threads), shape.fold = fold;
 
     KernelText out;
     Launch launch;
@@ -278,6 +282,7 @@ class ConvMma final : public Family {
     OCTAVO_TRY(const Epilogue e, add(r.stages.size() - 1, s.conv, l.steps, shape));
     if (s.before) {
       EpilogueShape kept = shape;
+      kept.fold = {};
       kept.prefix = "before_", kept.keeps = true, kept.forwarded = -1;
       OCTAVO_TRY(const Epilogue first, add(0, *s.before, l.before, kept));
       before_parameters =
@@ -410,6 +415,11 @@ Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
     return fail(ErrorKind::bad_input, fmt::format("conv.u8s8.mma: parameters \"{}\" are not a tile", all));
   }
   return t;
+}
+
+Result<KernelText> emit_conv(const region::Region& region, const region::Plan& plan, const Parameters& parameters,
+                             const Target& target, const Fold& fold) {
+  return ConvMma::emit(region, plan, parameters, target, fold);
 }
 
 const Family& conv_mma_family() {

@@ -1,11 +1,16 @@
 // The family "conv.u8s8.mma": int8 convolutions as implicit matrix products on tensor cores (conv.inc).
 #pragma once
 
+#include "cuda/epilogue.h"
 #include "cuda/family.h"
 
 namespace octavo::cuda {
 
 [[nodiscard]] const Family& conv_mma_family();
+
+/// What the family emits, with stores folded: for families that make other regions into convolutions.
+[[nodiscard]] Result<KernelText> emit_conv(const region::Region& region, const region::Plan& plan, const Parameters& parameters,
+                                           const Target& target, const Fold& fold);
 
 /// Settings of the kernel, as its parameters spell them.
 struct ConvTile {

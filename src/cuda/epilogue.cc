@@ -231,7 +231,7 @@ class Emitter {
         fmt::format("constexpr int kRows = {}, kRun = {}, kNeighbours = {};\n", shape_.rows, shape_.run, shape_.piece) +
         "OCTAVO_DEVICE constexpr int octavo_channel_step(int e) { return e / kNeighbours * (4 * kNeighbours) + e % kNeighbours; "
         "}\n" +
-        std::string(kHelpers) + emit_function(p, "octavo_program") +
+        std::string(kHelpers) + folds_ + emit_function(p, "octavo_program") +
         fmt::format("struct OctavoPointers {{\n  const unsigned char* constants;\n{}}};\n", members_) +
         fmt::format("struct OctavoFetched {{\n{}  int none;\n}};\n", fetched_) +
         fmt::format(
@@ -268,6 +268,7 @@ class Emitter {
     for (const region::Operand& o : s_.operands) {
       if (!can_hold(o.ref.dtype)) return fmt::format("an operand of type {}", ir::name_of(o.ref.dtype));
     }
+    if (shape_.fold.channels % 16 != 0) return fmt::format("{} channels a pixel, folded", shape_.fold.channels);
     for (const program::Output& o : s_.program.outputs) {
       if (!can_hold(o.type)) return fmt::format("a store of type {}", ir::name_of(o.type));
     }
@@ -399,7 +400,19 @@ class Emitter {
     for (std::size_t j = 0; j < p.outputs.size(); ++j) {
       const DType type = p.outputs[j].type;
       const TensorRef& ref = s_.stores[j];
-      const Access a = access_of(ref, {}, s_.space, shape_.run);
+      Access a = access_of(ref, {}, s_.space, shape_.run);
+      if (shape_.fold.channels != 0) {
+        for (const std::int64_t step : shape_.fold.steps[j]) a.vector = static_cast<int>(std::gcd(std::int64_t{a.vector}, step));
+        folds_ += fmt::format(
+            "OCTAVO_DEVICE octavo_offset octavo_fold{0}(int c) {{\n  return (octavo_offset)(c % {1}) * {2} + (octavo_offset)(c / "
+            "{1} / "
+            "{3}) * {4} + (octavo_offset)(c / {1} % {3}) * {5};\n}}\n",
+            j, shape_.fold.channels, a.strides[1], shape_.fold.across, shape_.fold.steps[j][0], shape_.fold.steps[j][1]);
+      }
+      const auto along = [&](std::string_view channel) {  // bytes from the pixel's first channel
+        if (shape_.fold.channels != 0) return fmt::format("octavo_fold{}({})", j, channel);
+        return fmt::format("(octavo_offset){} * {}", channel, a.strides[1]);
+      };
       const bool integer = program::info(p.code[static_cast<std::size_t>(p.outputs[j].value)].op).result == 'i';
       results_ += fmt::format("      {} r{}[4];\n", integer ? "int" : "float", j);
       call_ += fmt::format(", r{}[j]", j);
@@ -443,21 +456,21 @@ class Emitter {
               "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n{4}"
               "    if (p >= 0) octavo_write_run<1, {0}, kRun>(o.store{1} + ({2} + {5}), out{1}[i], {3}, 1);\n  }}\n",
               a.vector, j, offset, valid(from, shape_.run), exchanged(a) ? fmt::format("    octavo_exchange(out{}[i]);\n", j) : "",
-              from);
+              along(from));
         } else {
           last_stores_ += fmt::format(
               "  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n    const int p = pixel[i];\n"
               "    OCTAVO_UNROLL\n    for (int q = 0; q < kRun / 4; ++q) {{\n      const int first = channel + "
               "octavo_channel_step(q * "
               "4);\n"
-              "      if (p >= 0) octavo_write_run<1, 4, 4>(o.store{0} + ({1} + first), &out{0}[i][q], {2}, 1);\n    }}\n  }}\n",
-              j, offset, valid("first", 4));
+              "      if (p >= 0) octavo_write_run<1, 4, 4>(o.store{0} + ({1} + {3}), &out{0}[i][q], {2}, 1);\n    }}\n  }}\n",
+              j, offset, valid("first", 4), along("first"));
         }
       } else {
         row_stores_ += fmt::format(
             "      const unsigned out{0}[] = {{{1}}};\n"
-            "      if (p >= 0) octavo_write_run<{2}, {3}, 4>(o.store{0} + ({4} + (octavo_offset)first * {5}), out{0}, {6}, {5});\n",
-            j, words, a.element, std::min(a.vector, 4 * a.element), offset, a.strides[1], valid("first", 4));
+            "      if (p >= 0) octavo_write_run<{2}, {3}, 4>(o.store{0} + ({4} + {7}), out{0}, {6}, {5});\n",
+            j, words, a.element, std::min(a.vector, 4 * a.element), offset, a.strides[1], valid("first", 4), along("first"));
       }
     }
   }
@@ -468,8 +481,8 @@ class Emitter {
   std::int64_t constants_at_;
   std::vector<char> kinds_, byte_floats_;
   Epilogue out_;
-  std::string members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, call_, row_stores_,
-      last_stores_;
+  std::string folds_, members_, fetched_, fetch_, ahead_, collected_, channel_reads_, results_, row_reads_, row_kept_, call_,
+      row_stores_, last_stores_;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 // them at once. octavo_fetch and octavo_finish must be called by all lanes of a warp.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,15 +27,23 @@
 
 namespace octavo::cuda {
 
+/// Channels that are several pixels' (of a transposed convolution): channel c of a pixel (y, x) is channel c % channels of the stores'
+/// pixel that lies c / channels / across down and c / channels % across to the right of where the stores have (y, x).
+struct Fold {
+  std::int64_t channels = 0, across = 1;           ///< channels: a multiple of 16; 0: channels are channels
+  std::vector<std::array<std::int64_t, 2>> steps;  ///< of each store, bytes from one pixel to the next: down, to the right
+};
+
 struct EpilogueShape {
-  int rows = 1;                       ///< pixels of a thread
-  int run = 4;                        ///< channels of a thread: 4, 8 or 16
-  int piece = 4;                      ///< of them that are neighbours: what piece_for says, or `run`
-  std::int64_t padded_channels = 0;   ///< entries of a packed channel constant
-  std::string prefix;                 ///< of the names of parameters
-  int forwarded = -1;                 ///< the operand that comes from `kept` instead of memory; -1: none
-  bool keeps = false;                 ///< the one store, of floats, goes to `kept`
-  int threads = 0;                    ///< of a block, where something is kept
+  int rows = 1;                      ///< pixels of a thread
+  int run = 4;                       ///< channels of a thread: 4, 8 or 16
+  int piece = 4;                     ///< of them that are neighbours: what piece_for says, or `run`
+  std::int64_t padded_channels = 0;  ///< entries of a packed channel constant
+  std::string prefix;                ///< of the names of parameters
+  int forwarded = -1;                ///< the operand that comes from `kept` instead of memory; -1: none
+  bool keeps = false;                ///< the one store, of floats, goes to `kept`
+  int threads = 0;                   ///< of a block, where something is kept
+  Fold fold;
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
 };

@@ -354,7 +354,8 @@ TEST_F(Families, TransposedConvolutionsByPhases) {
   std::uint32_t seed = 1;
   for (const Case& c :
        {Case{{1, 32, 3, 4}, 24, {2, 2}, {2, 2}, {0, 0, 0, 0}, 128}, Case{{2, 16, 3, 3}, 16, {4, 3}, {2, 1}, {1, 1, 0, 1}, 255},
-        Case{{1, 16, 4, 3}, 8, {3, 5}, {2, 3}, {0, 2, 1, 0}, 7}}) {
+        Case{{1, 16, 4, 3}, 8, {3, 5}, {2, 3}, {0, 2, 1, 0}, 7}, Case{{2, 16, 5, 3}, 32, {2, 2}, {2, 2}, {0, 0, 0, 0}, 9},
+        Case{{1, 32, 3, 2}, 16, {1, 3}, {1, 3}, {0, 0, 0, 0}, 0}}) {
     Scene s(seed++);
     auto& st = s.stage();
     st.space = {c.x[0], c.outputs};

@@ -1,7 +1,11 @@
 // conv.transposed: integer transposed convolutions as one convolution a phase. Results whose coordinates have the same residue of the
 // stride read the same taps of the filter, at every stride-th position: each phase is a convolution without strides over the input,
 // with those taps in reverse order, whose results lie `stride` apart. Tensor cores compute it (conv_mma.h); the phases share a text.
+// Where the filter is as large as the stride, each phase has one tap and all read the same pixels: they are one convolution 1x1 with
+// the channels of all phases, which reads its input once and stores neighbouring pixels together.
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "cuda/conv_mma.h"
 #include "cuda/families/families.h"
@@ -83,15 +87,91 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
   return out;
 }
 
+/// All phases as one convolution 1x1, if the filter is as large as the stride.
+struct Folded {
+  region::Region region;
+  Plan plan;  ///< with the constants of that region
+  Fold fold;
+};
+std::optional<Folded> folded(const Region& r, const Plan& plan) {
+  const Stage& s = only(r);
+  const region::TensorRef &w = *s.anchor.weights, &x = s.anchor.inputs[0];
+  const auto ints = [&](const char* key, Ints otherwise) {
+    auto v = ir::get_ints(s.anchor.attrs, key);
+    return v.empty() ? otherwise : v;
+  };
+  const Ints strides = ints("strides", {1, 1});
+  if (s.space.size() != 4 || w.dims.size() != 4 || ir::get_int(s.anchor.attrs, "group", 1) != 1 ||
+      ints("dilations", {1, 1}) != Ints{1, 1} || ints("pads", {0, 0, 0, 0}) != Ints{0, 0, 0, 0})
+    return std::nullopt;
+  const std::int64_t outputs = w.dims[1], inputs = w.dims[0], phases = strides[0] * strides[1];
+  const bool one_tap = w.dims[2] == strides[0] && w.dims[3] == strides[1] && s.space[2] == x.dims[2] * strides[0] &&
+                       s.space[3] == x.dims[3] * strides[1];
+  const auto& weight_data = plan.buffers[static_cast<std::size_t>(w.buffer)].data;
+  if (!one_tap || phases < 2 || phases > 16 || outputs % 16 != 0 || weight_data.empty()) return std::nullopt;
+  Folded f;
+  f.plan.buffers = plan.buffers;
+  f.region.stages = {s};
+  Stage& p = f.region.stages[0];
+  const ir::Shape space{x.dims[0], outputs * phases, x.dims[2], x.dims[3]};
+  const auto constant = [&](ir::Tensor data, const ir::Shape& dims, const std::vector<std::int64_t>& by) {
+    region::TensorRef ref;
+    ref.buffer = static_cast<region::BufferId>(f.plan.buffers.size());
+    ref.dtype = data.dtype(), ref.dims = dims, ref.strides = by;
+    region::Buffer b;
+    b.kind = region::BufferKind::constant, b.bytes = static_cast<std::int64_t>(data.bytes().size()), b.data = std::move(data);
+    f.plan.buffers.push_back(std::move(b));
+    return ref;
+  };
+  for (region::Operand& o : p.operands) {
+    const auto bits = channel_bits(s, plan, o);
+    if (!bits || ir::size_of(o.ref.dtype) != 4) return std::nullopt;
+    ir::Tensor t(o.ref.dtype, {outputs * phases});
+    for (std::int64_t c = 0; c < outputs * phases; ++c)
+      std::memcpy(t.mutable_bytes().data() + 4 * c, &(*bits)[static_cast<std::size_t>(c % outputs)], 4);
+    o = {constant(std::move(t), space, {0, 1, 0, 0}), {}};
+  }
+  ir::Tensor weights(ir::DType::s8, {outputs * phases, inputs, 1, 1});
+  const auto* from = weight_data.bytes().data() + w.offset;
+  auto* to = weights.mutable_bytes().data();
+  for (std::int64_t phase = 0; phase < phases; ++phase) {
+    const std::int64_t tap = phase / strides[1] * w.strides[2] + phase % strides[1] * w.strides[3];
+    for (std::int64_t o = 0; o < outputs; ++o) {
+      for (std::int64_t c = 0; c < inputs; ++c) *to++ = from[c * w.strides[0] + o * w.strides[1] + tap];
+    }
+  }
+  p.space = space;
+  p.anchor.op = Op::conv;
+  p.anchor.attrs = {};
+  p.anchor.weights = constant(std::move(weights), {outputs * phases, inputs, 1, 1}, {inputs, 1, 1, 1});
+  if (p.anchor.weight_zero.size() > 1) {
+    const auto once = p.anchor.weight_zero;
+    for (std::int64_t k = 1; k < phases; ++k) p.anchor.weight_zero.insert(p.anchor.weight_zero.end(), once.begin(), once.end());
+  }
+  f.fold.channels = outputs, f.fold.across = strides[1];
+  for (region::TensorRef& t : p.stores) {
+    const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+    f.fold.steps.push_back({t.strides[2] * size, t.strides[3] * size});
+    t.strides[2] *= strides[0], t.strides[3] *= strides[1];
+    t.dims = space;
+  }
+  return f;
+}
+
 class TransposedConvFamily final : public SingleFamily {
  public:
   std::string_view name() const override { return "conv.transposed"; }
+  int version() const override { return 2; }
   bool about(const Region& r) const override {
     return is_single(r) && only(r).anchor.op == Op::conv_transpose && only(r).anchor.integer && only(r).anchor.weights &&
            !only(r).program.outputs.empty();
   }
 
   Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target& target) const override {
+    if (const auto one = folded(r, plan); one && conv_mma_family().why_not(one->region, one->plan, target).empty()) {
+      const auto tiles = conv_mma_family().candidates(one->region, one->plan, target);
+      if (!tiles.empty()) return emit_conv(one->region, one->plan, tiles[0].parameters, target, one->fold);
+    }
     OCTAVO_TRY(const std::vector<region::Region> phases, phases_of(r));
     KernelText out;
     for (std::size_t k = 0; k < phases.size(); ++k) {
