@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -63,16 +64,31 @@ std::int64_t parts(std::int64_t v, std::int64_t of) {
 /// What follows from shape and tile.
 struct Layout {
   ConvTile tile;
+  ConvShape conv;  ///< as a tile of channels sees it
   std::int64_t chunks = 4, steps = 1, tiles_m = 1, tiles_n = 1, items = 1, threads = 128;
   std::int64_t shared = 0, workspace = 0, counters = 0, grid = 1;
   std::int64_t before = 0;  ///< steps of the convolution before
 };
 
+/// The convolution as a tile of n channels sees it: where there are groups, the input channels are those of the tile's groups, and
+/// weights between different groups are zero. Without channels where tiles would have parts of several groups.
+ConvShape tile_shape(ConvShape s, int n) {
+  if (s.groups == 1) return s;
+  const std::int64_t of_group = s.out_channels / s.groups;
+  if (n % of_group == 0 && s.out_channels % n == 0)
+    s.channels *= n / of_group;
+  else if (of_group % n != 0)
+    s.channels = 0;
+  s.piece = static_cast<int>(std::gcd(s.aligned, s.channels));
+  return s;
+}
+
 Layout layout_of(const Shapes& shapes, ConvTile t, const Target& target) {
-  const ConvShape& s = shapes.conv;
   Layout l;
+  l.conv = tile_shape(shapes.conv, t.n);
+  const ConvShape& s = l.conv;
   l.chunks = t.k / 16;
-  l.steps = parts(s.taps() * s.tap_chunks(), l.chunks);
+  l.steps = std::max<std::int64_t>(parts(s.taps() * s.tap_chunks(), l.chunks), 1);
   t.splits = static_cast<int>(std::clamp<std::int64_t>(t.splits, 1, l.steps));
   t.splits = static_cast<int>(parts(l.steps, parts(l.steps, t.splits)));  // every split has a step
   l.tile = t;
@@ -97,6 +113,8 @@ Layout layout_of(const Shapes& shapes, ConvTile t, const Target& target) {
 /// Empty, or why the tile does not fit.
 std::string why_not_tile(const Layout& l, const Target& target) {
   const ConvTile& t = l.tile;
+  if (l.conv.groups > 1 && (l.conv.channels == 0 || l.conv.piece < 4))
+    return fmt::format("{} channels of {} groups a tile", t.n, l.conv.groups);
   const auto power = [](int v) { return v > 0 && (v & (v - 1)) == 0; };
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return fmt::format("a tile of {}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n);
@@ -148,7 +166,7 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   return std::max(clock, memory) + 0.3 * std::min(clock, memory) + 1.5e-6;
 }
 
-std::string define(const ConvShape& s, const Layout& l, std::int64_t steps) {
+std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
   std::string out;
   const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
@@ -160,6 +178,9 @@ std::string define(const ConvShape& s, const Layout& l, std::int64_t steps) {
   number("kDilationH", s.dilation_h), number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top),
       number("kPadLeft", s.pad_left);
   out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+  // Input channels begin kGroupIn further for every kGroupOut channels.
+  number("kGroupOut", s.groups == 1 ? 1 : s.out_channels / s.groups);
+  number("kGroupIn", s.groups == 1 ? 0 : in_group);
   number("kFillCode", s.fill), number("kPiece", std::max(s.piece, 4)), number("kTapChunks", s.tap_chunks());
   number("kSkew", s.skew);
   out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
@@ -172,7 +193,8 @@ std::string define(const ConvShape& s, const Layout& l, std::int64_t steps) {
 }
 
 /// The filter as shared memory holds it, step after step for each tile of channels.
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, std::int64_t steps, const EpilogueShape& shape) {
+ir::Tensor pack(const ConvShape& s, std::int64_t in_group, const ConvWeights& w, const Layout& l, std::int64_t steps,
+                const EpilogueShape& shape) {
   const ConvTile& t = l.tile;
   ir::Tensor out(ir::DType::s8, {l.tiles_n * steps * t.n * t.k});
   auto* to = out.mutable_data<std::int8_t>().data();
@@ -190,8 +212,16 @@ ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Layout& l, std::
           if (tap >= taps) continue;
           const int turn = l.chunks == 8 ? row & 7 : l.chunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
           std::int8_t* at = to + ((tile * steps + step) * t.n + row) * t.k + 16 * (chunk ^ turn);
-          std::memcpy(at, &w.values[static_cast<std::size_t>((channel * taps + tap) * bytes + byte)],
-                      static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
+          if (s.groups == 1) {
+            std::memcpy(at, &w.values[static_cast<std::size_t>((channel * taps + tap) * bytes + byte)],
+                        static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
+            continue;
+          }
+          const std::int64_t of_group = s.out_channels / s.groups, own = channel / of_group - tile * t.n / of_group;
+          for (std::int64_t k = byte; k < std::min(bytes, byte + 16); ++k) {
+            if (k / in_group == own)
+              at[k - byte] = w.values[static_cast<std::size_t>((channel * taps + tap) * in_group + k % in_group)];
+          }
         }
       }
     }
@@ -264,7 +294,8 @@ class ConvMma final : public Family {
     std::string text(kText), before, before_parameters;
     const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
     /// Adds a stage's constants and the arguments of its parameters, in the order of `prefix`x, weights, constants.
-    const auto add = [&](std::size_t stage, const ConvShape& conv, std::int64_t steps, EpilogueShape of) -> Result<Epilogue> {
+    const auto add = [&](std::size_t stage, const ConvShape& conv, const ConvShape& of_tile, std::int64_t steps,
+                         EpilogueShape of) -> Result<Epilogue> {
       const ConvWeights weights = read_weights(alone(r, stage), plan, conv);
       of.accumulator = std::min(weights.largest_sum, 2147483648.0);
       Epilogue e = emit_epilogue(r.stages[stage], plan, of, padded * 4);
@@ -275,20 +306,20 @@ class ConvMma final : public Family {
                                                          {Parameter::Kind::constant, constant, 0},
                                                          {Parameter::Kind::constant, constant + 1, 0}});
       launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
-      out.constants.push_back(pack(conv, weights, l, steps, of));
+      out.constants.push_back(pack(of_tile, conv.channels, weights, l, steps, of));
       out.constants.push_back(constants_with_start(weights.start, e, padded));
       return e;
     };
-    OCTAVO_TRY(const Epilogue e, add(r.stages.size() - 1, s.conv, l.steps, shape));
+    OCTAVO_TRY(const Epilogue e, add(r.stages.size() - 1, s.conv, l.conv, l.steps, shape));
     if (s.before) {
       EpilogueShape kept = shape;
       kept.fold = {};
       kept.prefix = "before_", kept.keeps = true, kept.forwarded = -1;
-      OCTAVO_TRY(const Epilogue first, add(0, *s.before, l.before, kept));
+      OCTAVO_TRY(const Epilogue first, add(0, *s.before, *s.before, l.before, kept));
       before_parameters =
           ", const unsigned char* before_x, const unsigned char* before_weights, const unsigned char* before_constants" +
           first.parameters;
-      before = "namespace before {\n" + define(*s.before, l, l.before) + first.text + std::string(kLoad) + "}\n";
+      before = "namespace before {\n" + define(*s.before, 0, l, l.before) + first.text + std::string(kLoad) + "}\n";
       replace("@BEFORE_POINTERS@", first.pointers);
     }
     launch.parameters.push_back({Parameter::Kind::workspace, 0, 0});
@@ -296,8 +327,8 @@ class ConvMma final : public Family {
     replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters +
                                 before_parameters + ", unsigned char* workspace");
     replace("@POINTERS@", e.pointers);
-    out.text = fmt::format("#define OCTAVO_BEFORE {}\n", s.before ? 1 : 0) + before + define(s.conv, l, l.steps) + e.text +
-               std::string(kLoad) + text;
+    out.text = fmt::format("#define OCTAVO_BEFORE {}\n", s.before ? 1 : 0) + before + define(l.conv, s.conv.channels, l, l.steps) +
+               e.text + std::string(kLoad) + text;
     out.launches.push_back(std::move(launch));
     out.workspace_bytes = l.workspace;
     return out;
@@ -307,6 +338,11 @@ class ConvMma final : public Family {
   static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, Shapes& s) {
     if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
     if (auto why = why_not(alone(r, r.stages.size() - 1), plan, s.conv); !why.empty()) return why;
+    if (s.conv.groups != 1) {
+      const std::int64_t of_group = s.conv.out_channels / s.conv.groups;
+      if (s.conv.channels == 1 || layouts(s, target).empty())
+        return fmt::format("{} groups of {} channels for {}", s.conv.groups, s.conv.channels, of_group);
+    }
     if (r.stages.size() == 1) return "";
     s.forwarded = forwarded_operand(r);
     const region::Stage& first = r.stages[0];
@@ -314,13 +350,14 @@ class ConvMma final : public Family {
       return fmt::format("{} forwarded from one convolution to another", ir::name_of(first.stores[0].dtype));
     if (first.space != conv_of(r).space)
       return fmt::format("convolutions of {} and {}", ir::to_string(first.space), ir::to_string(conv_of(r).space));
-    return why_not(alone(r, 0), plan, s.before.emplace());
+    if (auto why = why_not(alone(r, 0), plan, s.before.emplace()); !why.empty()) return why;
+    if (s.conv.groups != 1 || s.before->groups != 1) return fmt::format("{} and {} groups", s.before->groups, s.conv.groups);
+    return "";
   }
 
   static std::string why_not(const region::Region& one, const region::Plan& plan, ConvShape& s) {
     if (auto why = read_conv(one, plan, s); !why.empty()) return why;
-    if (s.groups != 1) return fmt::format("{} groups", s.groups);
-    if (s.piece < 4) {
+    if (s.groups == 1 && s.piece < 4) {
       if (s.pixel != s.channels || s.dilation_w != 1)
         return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);
       s.packed_rows = true, s.flat = false;
@@ -331,7 +368,6 @@ class ConvMma final : public Family {
 
   /// Every tile worth a try, pruned by shape.
   static std::vector<Layout> layouts(const Shapes& shapes, const Target& target) {
-    const ConvShape& s = shapes.conv;
     struct Base {
       int m, n, warps_m, warps_n, blocks;
       bool groups = false;
@@ -349,7 +385,8 @@ class ConvMma final : public Family {
         {64, 64, 4, 1, 6, true}};
     std::vector<Layout> out;
     for (const Base& b : kBases) {
-      if (b.n > 2 * s.out_channels && b.n > 32) continue;
+      const ConvShape s = tile_shape(shapes.conv, b.n);
+      if (s.channels == 0 || (b.n > 2 * s.out_channels && b.n > 32)) continue;
       if (b.m > 2 * s.pixels() && b.m > 32) continue;
       for (const int k : {32, 64, 128}) {
         const std::int64_t steps = parts(s.taps() * s.tap_chunks(), k / 16);
@@ -376,7 +413,8 @@ class ConvMma final : public Family {
         }
       }
     }
-    if (out.empty()) out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
+    if (out.empty() && shapes.conv.groups == 1)
+      out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
     return out;
   }
 };

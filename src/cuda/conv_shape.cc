@@ -74,9 +74,9 @@ std::string read_conv(const region::Region& region, const region::Plan& plan, Co
   const bool plain = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 && shape.stride_w == 1 &&
                      shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w;
   shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.image == shape.in_h * shape.row;
-  std::int64_t common = 16;
-  for (const std::int64_t v : {shape.channels, x.offset, shape.image, shape.row, shape.pixel}) common = std::gcd(common, v);
-  shape.piece = static_cast<int>(common);
+  shape.aligned = 16;
+  for (const std::int64_t v : {x.offset, shape.image, shape.row, shape.pixel}) shape.aligned = std::gcd(shape.aligned, v);
+  shape.piece = static_cast<int>(std::gcd(shape.aligned, shape.channels));
   shape.skew = static_cast<int>(x.offset % 4);
   bool fits = true;
   each_weight(a, plan, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });

@@ -16,6 +16,7 @@ struct ConvShape {
   std::int64_t image = 0, row = 0, pixel = 0;  ///< strides of the activations, bytes
   int fill = 0;                                ///< the zero point's code: what pixels outside the image hold
   int skew = 0;                                ///< bytes that the first activation lies behind a multiple of four
+  std::int64_t aligned = 16;                   ///< bytes that every pixel's first channel begins at a multiple of, at most 16
   int piece = 16;            ///< bytes that every run of channels can be copied by; below 4 only where rows are packed
   bool packed_rows = false;  ///< a kernel row's bytes are neighbours in memory, and its taps count as one
   bool flat = false;         ///< 1x1 without strides over dense rows: pixel p is at p * pixel

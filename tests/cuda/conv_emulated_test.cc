@@ -140,6 +140,26 @@ TEST_F(ConvEmulated, MistakesInWindowsAreFound) {
   EXPECT_NE(planted("column < kOutW ?", "column <= kOutW ?"), "") << "a pixel too many";
 }
 
+TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {
+  const auto& family = cuda::conv_mma_family();
+  ConvCase k = conv(1, 64, 6, 7, 64, 3, 3, 1, 1, 4);  // two groups a tile
+  k.zero = 130, k.style = "residual";
+  EXPECT_EQ(run_conv(k, family, small_tile(3, 1, false)), "") << k.text();
+  k = conv(2, 32, 5, 4, 128, 1, 1, 1, 0, 2), k.zero = 5;  // two tiles a group
+  EXPECT_EQ(run_conv(k, family, small_tile(2, 1, true)), "") << k.text();
+  k = conv(1, 96, 5, 7, 96, 3, 3, 2, 1, 12), k.zero = 255, k.style = "bias";  // four groups of eight a tile
+  EXPECT_EQ(run_conv(k, family, small_tile(2, 1, false)), "") << k.text();
+  EXPECT_EQ(run_conv(k, family, best(k, family)), "") << k.text();
+  const auto planted = run_conv(k, family, small_tile(2, 1, false), [](std::string text) {
+    const std::string_view from = "tile_n * kTileN / kGroupOut * kGroupIn";
+    return text.replace(text.find(from), from.size(), "0");
+  });
+  EXPECT_NE(planted, "") << "every tile reads the first groups";
+  k = conv(1, 72, 5, 7, 72, 3, 3, 1, 1, 3);
+  const ConvScene s(k, 7);
+  EXPECT_EQ(family.why_not(s.region, s.plan, kTarget), "3 groups of 24 channels for 24");
+}
+
 TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {
   ConvCase k = conv(1, 32, 5, 9, 80, 1, 1, 1, 0);
   k.style = "mixed";
