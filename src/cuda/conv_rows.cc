@@ -122,7 +122,12 @@ class ConvRows final : public Family {
     if (r.independent || r.stages.empty() || r.stages.size() > 2) return false;
     const region::Anchor& a = conv_of(r).anchor;
     if (a.op != ir::Op::conv || !a.integer || !a.weights) return false;
-    if (from_planes(r) && (!about_planar(r.stages[0]) || a.inputs[0].buffer != r.stages[0].stores[0].buffer)) return false;
+    if (from_planes(r)) {
+      if (!about_planar(r.stages[0]) || a.inputs[0].buffer != r.stages[0].stores[0].buffer) return false;
+      for (const region::Operand& o : conv_of(r).operands) {
+        if (o.ref.buffer == a.inputs[0].buffer) return false;  // codes are not in memory
+      }
+    }
     const ir::Shape& w = a.weights->dims;
     return w.size() == 4 && w[1] * w[3] <= 64 && w[2] * w[3] > 1;
   }

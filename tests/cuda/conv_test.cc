@@ -164,11 +164,14 @@ TEST_P(ConvCompiles, EveryFamily) {
   target.architecture = GetParam();
   ConvCase narrow = shape(1, 16, 9, 16, 3, 1, 5, 0, "bias");
   narrow.groups = 16;
+  ConvCase grouped = shape(1, 64, 8, 64, 3, 1, 5, 0, "relu");
+  grouped.groups = 4;
   std::vector<std::tuple<const Family*, ConvCase, Parameters>> texts{
       {&cuda::conv_mma_family(), shape(1, 64, 8, 64, 3, 1, 5, 0, "residual"), tile("64x64x64", "2x2", 3, 2, "streamed", "mma")},
       {&cuda::conv_rows_family(),
        shape(1, 3, 32, 32, 3, 2, 5, 0, "relu"),
        {{"tile", "4x16"}, {"channels", "32"}, {"warps", "2"}, {"group", "1"}, {"blocks", "1"}}},
+      {&cuda::conv_mma_family(), grouped, tile("64x32x64", "2x1", 3, 1, "streamed", "mma")},
       {&cuda::conv_window_family(),
        shape(1, 32, 16, 32, 3, 1, 5, 0, "relu"),
        {{"tile", "16x16x32"}, {"warps", "4x1"}, {"stages", "2"}, {"blocks", "2"}}},
