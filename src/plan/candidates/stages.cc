@@ -215,6 +215,8 @@ bool in_row_tiles(const Stage& s) {
 }
 
 std::optional<Reason> refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
+  if (const Status graph = region::check_stages(r); !graph)
+    return because<Cause::kernel_refused>("row-tiles", graph.error().message);
   Reason why = because<Cause::no_provider_for_region>();
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
