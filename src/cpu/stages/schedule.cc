@@ -86,6 +86,7 @@ std::int64_t bytes_between(const Region& r, const std::vector<Link>& links) {
     for (const Link& l : links) {
       if (l.from == k) rows[k] = std::max(rows[k], rows[l.reader] * l.v.stride);
     }
+    rows[k] = std::min(rows[k], r.stages[k].space[2]);
     if (rows[k] == 0) rows[k] = std::max<std::int64_t>(r.stages[k].space[2] / std::max<std::int64_t>(last, 1), 1);
     const Stage& s = r.stages[k];
     for (std::size_t j = 0; j < s.stores.size(); ++j) {
@@ -134,7 +135,8 @@ class Task {
 
   /// The row of stage k that goes with a row of the last stage.
   [[nodiscard]] std::int64_t share(std::size_t k, std::int64_t row) const {
-    return r_.stages[k].space[2] * row / r_.stages.back().space[2];
+    const __int128 rows = r_.stages[k].space[2];  // from a file: the product may have more than 64 bits
+    return static_cast<std::int64_t>(rows * row / r_.stages.back().space[2]);
   }
   [[nodiscard]] Range share(std::size_t k, std::int64_t begin, std::int64_t end) const {
     const std::int64_t a = share(k, begin), b = share(k, end);
