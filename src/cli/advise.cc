@@ -26,11 +26,12 @@ using Kind = plan::Advice::Kind;
 /// In words, an imperative.
 std::string change(const plan::Advice& a) {
   const std::string nodes = fmt::format("{}", fmt::join(a.onnx_nodes, ", ")), pair = fmt::format("{}", fmt::join(a.pair, ", "));
+  const std::string tensor = a.tensor.empty() ? "a tensor without a name" : '"' + a.tensor + '"';
   switch (a.kind) {
-    case Kind::share: return fmt::format("put the pair on \"{}\" ({}) before {} too", a.tensor, pair, nodes);
-    case Kind::move: return fmt::format("move the pair on \"{}\" ({}) behind \"{}\", before {}", a.tensor, pair, a.behind, nodes);
-    case Kind::add: return fmt::format("add a pair on {} before {}", a.tensor.empty() ? "the data" : '"' + a.tensor + '"', nodes);
-    default: return fmt::format("drop the pair on \"{}\" ({})", a.tensor, nodes);
+    case Kind::share: return fmt::format("put the pair on {} ({}) before {} too", tensor, pair, nodes);
+    case Kind::move: return fmt::format("move the pair on {} ({}) behind \"{}\", before {}", tensor, pair, a.behind, nodes);
+    case Kind::add: return fmt::format("add a pair on {} before {}", tensor, nodes);
+    default: return fmt::format("drop the pair on {} ({})", tensor, nodes);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -48,7 +49,8 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
 int finish(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  return print_error({ErrorKind::io, fmt::format("cannot write the output: {}", errno != 0 ? std::strerror(errno) : "stdout takes no more")});
+  return print_error(
+      {ErrorKind::io, fmt::format("cannot write the output: {}", errno != 0 ? std::strerror(errno) : "stdout takes no more")});
 }
 
 /// One command: `arguments` begin with the subcommand.
@@ -84,7 +86,10 @@ int run_command(const std::vector<std::string>& arguments) {
   try {
     app.parse(static_cast<int>(argv.size()), argv.data());
   } catch (const CLI::Success& e) {  // --help, --version
-    return finish(app.exit(e));
+    std::ostringstream text;         // not to std::cout, which would flush, and lose why that fails
+    const int code = app.exit(e, text, text);
+    std::fputs(text.str().c_str(), stdout);
+    return finish(code);
   } catch (const CLI::ParseError& e) {
     return parse_failed(app, e);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/data.h"
@@ -33,7 +34,20 @@ struct Place {
   int region = -1;
 };
 
-Place place_of(const api::Built& built, const std::string& node) {
+/// ONNX nodes that are nothing but pointwise operators: in a region with a convolution they are its epilogue, in float32.
+std::set<std::string> pointwise_nodes(const ir::Graph& g) {
+  std::set<std::string> pointwise, others;
+  for (const ir::NodeId id : g.order()) {
+    const ir::Node& n = g.node(id);
+    const bool here =
+        ir::has_trait(n.op, ir::kPointwise) && n.op != ir::Op::view && n.op != ir::Op::quantize && n.op != ir::Op::dequantize;
+    (here ? pointwise : others).insert(n.origin.begin(), n.origin.end());
+  }
+  for (const std::string& name : others) pointwise.erase(name);
+  return pointwise;
+}
+
+Place place_of(const api::Built& built, const std::set<std::string>& pointwise, const std::string& node) {
   for (const auto& [name, why] : built.model.absorbed) {
     if (name == node) return {"-", "", why, -1};
   }
@@ -41,7 +55,8 @@ Place place_of(const api::Built& built, const std::string& node) {
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const region::Region& r = regions[i];
     if (!r.onnx_nodes.contains(node)) continue;
-    return {api::device_of(built.engine->plan()), r.precision,
+    const bool epilogue = r.precision == "int8" && pointwise.contains(node);
+    return {api::device_of(built.engine->plan()), epilogue ? "float32" : r.precision,
             r.tactic.name() + (r.tactic.reference ? " (reference code: slow)" : ""), static_cast<int>(i)};
   }
   return {"-", "", "part of other nodes' layers", -1};
@@ -52,8 +67,9 @@ void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& bui
   for (const auto& n : nodes)
     wide = std::max(wide, std::min<std::size_t>(n.name.size(), 48)), op_wide = std::max(op_wide, n.op.size());
   fmt::print("\n{:<{}}  {:<{}}  {:<9}  {:<13}  {:>6}  kernel\n", "node", wide, "op", op_wide, "device", "precision", "region");
+  const std::set<std::string> pointwise = pointwise_nodes(built.graph);
   for (const auto& n : nodes) {
-    const Place p = place_of(built, n.name);
+    const Place p = place_of(built, pointwise, n.name);
     fmt::print("{:<{}}  {:<{}}  {:<9}  {:<13}  {:>6}  {}\n", n.name, wide, n.op, op_wide, p.device, p.precision,
                p.region < 0 ? "" : std::to_string(p.region), p.kernel);
   }
@@ -103,10 +119,11 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
                                {"text", f.text}});
   }
   out["nodes"] = nlohmann::json::array();
+  const std::set<std::string> pointwise = built ? pointwise_nodes(built->graph) : std::set<std::string>();
   for (const auto& n : d.nodes) {
     nlohmann::json node{{"name", n.name}, {"op", n.op}};
     if (built) {
-      const Place p = place_of(*built, n.name);
+      const Place p = place_of(*built, pointwise, n.name);
       node["device"] = p.device, node["kernel"] = p.kernel, node["precision"] = p.precision;
       if (p.region >= 0) node["region"] = p.region;
     }

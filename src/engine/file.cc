@@ -139,7 +139,8 @@ Result<std::vector<Section>> read_sections(std::span<const std::byte> file, std:
   Header h;
   std::memcpy(&h, file.data(), sizeof h);
   if (h.format != kFormat) {
-    return bad(fmt::format("file format {}, this Octavo ({}) reads format {}. {}", h.format, kVersion, kFormat,
+    return bad(fmt::format("it has file format {}, written by Octavo {}.{}.{}; this Octavo ({}) reads format {}. {}", h.format,
+                           h.major, h.minor, h.patch, kVersion, kFormat,
                            h.format > kFormat ? "Use the Octavo that wrote it, or build the engine again." : kRebuild));
   }
   if (const std::uint64_t found = header_hash(h); found != h.header_hash) {

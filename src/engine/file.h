@@ -1,17 +1,23 @@
 // The engine file: one header, one table of sections, sections. All numbers are little-endian.
 //
-//   0   magic            "OCTAVO\0\n"
-//   8   u32 format       kFormat; a file of another format is refused
-//   12  u32 x 3          Octavo version (major, minor, patch); major and minor must be ours: tactic names and packings belong to a
-//   version 24  u32 sections     entries of the table, which starts at byte 64 28  u32 zero 32  u64 file bytes 40  u64 XXH3-64 of
-//   the table 48  u64 zero 56  u64 XXH3-64 of bytes 0..55 64  table: { u32 kind, u32 id, u64 offset, u64 bytes, u64 XXH3-64 of the
-//   section }, in the order of the sections
-//   ..  sections: each starts at the next multiple of 64 that leaves at least 64 zero bytes after the one before. The file ends
-//   with
-//       such a gap too. Bytes outside the header, the table and the sections are zero, and are checked to be.
+// Header, 64 bytes, at byte 0:
+//   0   magic         "OCTAVO\0\n"
+//   8   u32 format    kFormat; a file of another format is refused
+//   12  u32 x 3       Octavo version (major, minor, patch). Major and minor must be ours, because tactic names and packings belong
+//                     to a version.
+//   24  u32 sections  entries of the table, which starts at byte 64
+//   28  u32 zero
+//   32  u64           file bytes
+//   40  u64           XXH3-64 of the table
+//   48  u64 zero
+//   56  u64           XXH3-64 of bytes 0 to 55
 //
-// Sections: the plan (region::to_json), a summary (JSON: plan hash, what the processor must have), optionally the normalized graph
-// as text, and each constant buffer of the plan raw, `id` being its BufferId.
+// Table: an entry { u32 kind, u32 id, u64 offset, u64 bytes, u64 XXH3-64 of the section } for each section, in their order.
+//
+// Sections: each starts at the next multiple of 64 that leaves at least 64 zero bytes after the one before, and the file ends with
+// such a gap too. Bytes outside the header, the table and the sections are zero, and are checked to be. There are the plan
+// (region::to_json), a summary (JSON: plan hash, what the processor must have), optionally the normalized graph as text, and each
+// constant buffer of the plan raw, whose `id` is its BufferId.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +31,9 @@
 
 namespace octavo::engine {
 
-inline constexpr std::uint32_t kFormat = 1;
+/// Raised whenever an older Octavo would misread the file, or this one an older file. 1: plans without memory spaces, tactics as
+/// text, constants packed for the machine at hand. 2: memory spaces, tactics and artifacts as values.
+inline constexpr std::uint32_t kFormat = 2;
 enum class SectionKind : std::uint32_t { plan = 1, summary = 2, graph = 3, constant = 4 };
 
 struct Section {

@@ -1,4 +1,5 @@
 """trtexec's options: every row of src/cli/trtexec.def does what the table says, and calls without a subcommand become octavo's."""
+import json
 import os
 import pathlib
 import re
@@ -108,6 +109,17 @@ def test_layer_precisions_are_obeyed(folder):
     done = octavo("explain", FP32, f"--calib={folder / 'ranges.json'}", "--layerPrecisions=*:fp16,conv1:fp32", "--effort=0", "--threads=1")
     assert done.returncode == 0, done.stderr
     assert re.search(r"--layerPrecisions=\*:fp16,conv1:fp32 is taken as --precision=conv1=float32 --precision=\*=float32", done.stderr)
+
+
+@pytest.mark.parametrize("spec", ["*:fp32,pw:int8", "pw:int8,*:fp32"])
+def test_one_layer_int8_and_everything_else_float(folder, spec):
+    """The layer reads a tensor that the rule for everything else is about too: the rule for the layer comes first."""
+    ranges = folder / "pw.json"
+    ranges.write_text(json.dumps({"act2": 6.0}))
+    done = octavo("explain", FP32, f"--calib={ranges}", f"--layerPrecisions={spec}", "--effort=0", "--threads=1", "--json")
+    assert done.returncode == 0, done.stderr
+    int8 = {n for r in json.loads(done.stdout)["regions"] if r["precision"] == "int8" for n in r["onnx_nodes"]}
+    assert "pw" in int8 and not int8 & {"conv1", "dw", "res1", "res2", "down"}
 
 
 def test_raw_inputs_have_exactly_the_bytes(folder):

@@ -87,7 +87,8 @@ class Permitter {
           const ir::Value& value = g_.value(v);
           if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
           found = true;
-          if (rule.precision == "int8" && !value.range && grids_.get(v) == nullptr) {
+          const bool of_node = here && weighted_op(n.op);  // the rule is about the operator, which reads another tensor
+          if (rule.precision == "int8" && !of_node && !value.range && grids_.get(v) == nullptr) {
             return fail(ErrorKind::usage, fmt::format("precision: the rule \"{}\" asks int8 of tensor \"{}\", which has no range\n"
                                                       "  add it to the calibration table, or remove the rule",
                                                       text, value.name));
@@ -214,10 +215,12 @@ class Permitter {
     return is_alias(n) && from_input(n.inputs[0]);
   }
 
-  /// The scale by which `v` may be read, if any, after the user's rules about tensors.
-  std::optional<float> range_of(ValueId v, std::optional<Reason>& why) {
+  /// The scale by which `v` may be read, if any, after the user's rules about tensors. Of those, the rules from `asked` on do not
+  /// count: the first match counts, and that one asks int8 of the reader.
+  std::optional<float> range_of(ValueId v, std::optional<Reason>& why, const PrecisionRule* asked = nullptr) {
     const ir::Value& value = g_.value(v);
     for (const PrecisionRule& rule : options_.precisions) {
+      if (&rule == asked) break;
       if (rule.precision != "int8" && !value.name.empty() && matches(rule.pattern, value.name)) {
         why = because<Cause::tensor_kept_by_rule>(value.name, rule.precision, rule.pattern);
         return std::nullopt;
@@ -233,11 +236,11 @@ class Permitter {
     return made_by.empty() ? g_.node(reader).origin : made_by;
   }
 
-  bool read_through(NodeId id, std::size_t slot) {
+  bool read_through(NodeId id, std::size_t slot, const PrecisionRule* asked = nullptr) {
     const ValueId v = g_.node(id).inputs[slot];
     if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
     std::optional<Reason> why;
-    const auto scale = range_of(v, why);
+    const auto scale = range_of(v, why, asked);
     if (!scale) return false;
     auto& made = views_[{v, *scale}].id;
     if (made == ir::kNone)
@@ -275,7 +278,8 @@ class Permitter {
       return {};
     }
     std::optional<Reason> why;
-    if (rule != nullptr && rule->precision != "int8") {
+    const PrecisionRule* asked = rule != nullptr && rule->precision == "int8" ? rule : nullptr;
+    if (rule != nullptr && asked == nullptr) {
       why = because<Cause::kept_by_rule>(rule->precision, rule->pattern);
     } else if (!options_.allowed.contains("int8")) {
       why = because<Cause::type_not_allowed>("int8");
@@ -284,8 +288,9 @@ class Permitter {
       why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
     } else if (!g_.is_constant(n.inputs[1]) || g_.type(n.inputs[1]).dtype != ir::DType::f32) {
       why = because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
-    } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 && range_of(n.inputs[0], why)) {
-      read_through(id, 0);
+    } else if (grids_.get(n.inputs[0]) == nullptr && g_.type(n.inputs[0]).dtype == ir::DType::f32 &&
+               range_of(n.inputs[0], why, asked)) {
+      read_through(id, 0, asked);
       code_weights(id, n);
       ++report_.int8_layers;
       report_.layers.insert(name);
