@@ -16,8 +16,10 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import real_data
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
+from ort_exact import LEVELS, exact_session  # noqa: E402
 
 FLOOR = 2e-5  # relative difference that the order of float32 sums explains
 CHANCE = 1.25  # both differences are sums over rounding ties that fell differently: equal up to chance
@@ -25,12 +27,7 @@ INT8_MACS, BYTES = 0.99, 0.95  # shares that must be in vector kernels
 
 
 def run_ort(path, model, array, optimized):
-    options = ort.SessionOptions()
-    levels = ort.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.x64quantprecision", "1")  # products of 16 bits would saturate on processors without VNNI
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = exact_session(path, LEVELS.ORT_ENABLE_ALL if optimized else LEVELS.ORT_DISABLE_ALL)
     names = [o.name for o in session.get_outputs()]
     runs = [session.run(None, {model.input: array[i : i + 1]}) for i in range(len(array))]
     return {name: np.concatenate([r[k] for r in runs]).astype(np.float64) for k, name in enumerate(names)}

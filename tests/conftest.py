@@ -1,8 +1,12 @@
-"""Builds of the tests read and write a timing cache of their own, never the user's."""
+"""Builds of the tests read and write a timing cache of their own, never the user's; tests/support can be imported."""
 import os
+import pathlib
+import sys
 import tempfile
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace octavo::report {
 namespace {
 
@@ -23,10 +25,19 @@ constexpr bool in_order() {
 }
 static_assert(in_order(), "report/sentences.def has one sentence for each cause of base/causes.def, in the same order");
 
+/// What people call an operator: a view is the model's QuantizeLinear and DequantizeLinear.
+std::string operators(std::vector<std::string> names) {
+  std::replace(names.begin(), names.end(), std::string("view"), std::string("quantize"));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string shown(ValueKind kind, const ReasonValue& v) {
   if (const auto* i = std::get_if<std::int64_t>(&v)) return fmt::format("{}", *i);
   if (const auto* list = std::get_if<std::vector<std::string>>(&v)) return fmt::format("{}", fmt::join(*list, ", "));
-  if (const auto* s = std::get_if<std::string>(&v)) return kind == ValueKind::name ? fmt::format("\"{}\"", *s) : *s;
+  if (const auto* s = std::get_if<std::string>(&v)) {
+    if (kind != ValueKind::name) return *s;
+    return s->empty() ? "without a name" : fmt::format("\"{}\"", *s);
+  }
   const double d = std::get<double>(v);
   if (kind == ValueKind::seconds) return fmt::format("{:.4g} us", d * 1e6);
   return kind == ValueKind::ratio ? fmt::format("{:.4g}", d) : fmt::format("{}", d);
@@ -48,7 +59,9 @@ std::string sentence(const Reason& reason) {
     const std::string_view name = text.substr(open + 1, close - open - 1);
     for (std::size_t i = 0; i < reason.values.size(); ++i) {
       const Field field = field_of(reason.cause, i);
-      if (field.name == name) out += shown(field.kind, reason.values[i]);
+      if (field.name != name) continue;
+      const auto* list = std::get_if<std::vector<std::string>>(&reason.values[i]);
+      out += list != nullptr && name == "ops" ? operators(*list) : shown(field.kind, reason.values[i]);
     }
     at = close + 1;
   }

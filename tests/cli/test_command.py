@@ -4,8 +4,8 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
+import by_region
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -14,9 +14,6 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/support"))
-import by_region  # noqa: E402
-
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 DIGITS = ROOT / "examples/digits"
 QDQ, FP32, IMAGES = DIGITS / "digits_qdq.onnx", DIGITS / "digits_fp32.onnx", DIGITS / "images"

@@ -7,8 +7,8 @@ import subprocess
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from ort_exact import LEVELS, exact_session
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,10 +43,7 @@ def test_the_model_with_pairs_runs_in_onnx_runtime_with_the_same_results(made, t
     onnx.checker.check_model(model, full_check=True)
     assert any(n.op_type == "QuantizeLinear" for n in model.graph.node)
     batch = np.random.default_rng(0).random((1, 1, 16, 16), np.float32)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.x64quantprecision", "1")  # products of 16 bits would saturate on processors without VNNI
-    theirs = ort.InferenceSession(str(made / "model.q.onnx"), options, providers=["CPUExecutionProvider"]).run(None, {"image": batch})[0]
+    theirs = exact_session(made / "model.q.onnx", LEVELS.ORT_DISABLE_ALL).run(None, {"image": batch})[0]
     np.save(tmp_path / "x.npy", batch)
     run("run", made / "model.q.onnx", "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npz", "--effort", 0)
     ours = next(iter(np.load(tmp_path / "y.npz").values()))

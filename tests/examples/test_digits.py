@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from ort_exact import exact_session
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples/digits"
 sys.path.insert(0, str(FOLDER))
@@ -20,9 +20,7 @@ NAMES = ("digits_fp32.onnx", "digits_qdq.onnx")
 
 def accuracy(name):
     _, (images, labels) = data.split()
-    options = ort.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")  # products of 16 bits would saturate on processors without VNNI
-    session = ort.InferenceSession(str(FOLDER / name), options, providers=["CPUExecutionProvider"])
+    session = exact_session(FOLDER / name)
     scores = session.run(None, {"image": images[:, None].astype(np.float32) / np.float32(255)})[0]
     return (scores.argmax(1) == labels).mean()
 

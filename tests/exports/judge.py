@@ -6,6 +6,7 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
+from ort_exact import exact_session
 
 import octavo
 
@@ -17,16 +18,7 @@ INTEGER = {"QLinearConv", "QLinearMatMul", "QGemm", "ConvInteger", "MatMulIntege
 
 
 def run_ort(data, feeds, level):
-    options = ort.SessionOptions()
-    options.graph_optimization_level = level
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.x64quantprecision", "1")  # products of 16 bits would saturate on processors without VNNI
-    try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except ort.capi.onnxruntime_pybind11_state.NotImplemented:  # no such mode for s8 activations, which are exact without it
-        options.add_session_config_entry("session.x64quantprecision", "0")
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    session = exact_session(data, level, threads=1)
     names = [o.name for o in session.get_outputs()]
     return [dict(zip(names, session.run(None, feed))) for feed in feeds]
 

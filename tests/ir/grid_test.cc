@@ -231,10 +231,11 @@ TEST(ClassifyAnchor, NamesThePartsThatDiffer) {
     return why ? report::sentence(*why) : "";
   };
   EXPECT_EQ(why("view r0 q=u8(0.3,120)"),
-            "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on u8(0.3,120)");
-  EXPECT_EQ(why("view r0 q=s8(0.3,-8)"), "the data input \"c\" has parts on two grids: \"l\" on u8(0.05,100), \"r\" on s8(0.3,-8)");
+            "parts of the data input \"c\" are quantized differently: \"l\" by u8(0.05,100), \"r\" by u8(0.3,120)");
+  EXPECT_EQ(why("view r0 q=s8(0.3,-8)"),
+            "parts of the data input \"c\" are quantized differently: \"l\" by u8(0.05,100), \"r\" by s8(0.3,-8)");
   EXPECT_EQ(why("view r0 q=u8(0.05,100)"), "");
-  EXPECT_EQ(why("relu r0"), "the data input \"c\" is on no grid as a whole: its part \"r\" is not quantized to 8 bits");
+  EXPECT_EQ(why("relu r0"), "the data input \"c\" is not quantized to 8 bits as a whole: its part \"r\" is not");
 }
 
 TEST(ClassifyAnchor, TellsIntegersFromFloats) {

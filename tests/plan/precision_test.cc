@@ -191,7 +191,7 @@ TEST(Precision, AllowedAloneChangesNothing) {
 TEST(Precision, TwoPercentAreNotEnough) {
   const auto p = planned({.times = {{"int8", 100}, {"float32", 100}, {"bfloat16", 99}}});
   EXPECT_EQ(precisions(p), "int8 int8 int8");
-  EXPECT_EQ(reason(p, "conv2"), "int8: int8 does not cost more than 2 % more");
+  EXPECT_EQ(reason(p, "conv2"), "int8: int8 costs at most 2 % more");
 }
 
 TEST(Precision, WhatALayerNeedsAroundItCounts) {
@@ -210,8 +210,10 @@ TEST(Precision, WholePlansHaveTheLastWord) {
   EXPECT_EQ(precisions(slower), "int8 int8 int8");
   const auto plain = planned({.times = times, .allowed = {"int8"}, .whole = {{2e-6, 2e-6}}});
   EXPECT_EQ(region::plan_hash(slower.plan), region::plan_hash(plain.plan));
-  EXPECT_EQ(reason(slower, "conv1"), "int8: \"bfloat16\" was cheaper by parts, but the whole plan was not: 2 us against 2 us");
-  EXPECT_EQ(reason(slower, "conv3"), "int8: \"float32\" was cheaper by parts, but the whole plan was not: 2 us against 2 us");
+  EXPECT_EQ(reason(slower, "conv1"),
+            "int8: \"bfloat16\" was cheaper by the sum of its regions, but the whole plan was not: 2 us against 2 us");
+  EXPECT_EQ(reason(slower, "conv3"),
+            "int8: \"float32\" was cheaper by the sum of its regions, but the whole plan was not: 2 us against 2 us");
 }
 
 TEST(Precision, RulesDemand) {

@@ -223,7 +223,7 @@ def test_gil_is_released_while_building():
 
     def work():
         for n in range(30):
-            octavo.build(QDQ, default_batch=1 + n)
+            octavo.build(QDQ, default_batch=1 + n, effort=0)
         done.set()
 
     t = threading.Thread(target=work)

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import graph_ops  # noqa: E402
-import graph_ops_wide  # noqa: E402, F401  (adds to graph_ops.OPS)
+import graph_ops_moving  # noqa: E402, F401  (adds to graph_ops.OPS, as the next)
+import graph_ops_wide  # noqa: E402, F401
 import octavo  # noqa: E402
 
 OPSET = 24
