@@ -248,3 +248,26 @@ def test_doctor_says_where_the_error_enters(made, tmp_path):
     assert tensors[victim.input[0]]["saturated"] > 0.01 > healthy[victim.input[0]]["saturated"]
     assert tensors[victim.input[0]]["sqnr_db_of_this_rounding"] < healthy[victim.input[0]]["sqnr_db_of_this_rounding"] - 10
     assert (tmp_path / "p.svg").read_text().count("<circle") == 2 * len(tensors)
+
+
+def test_a_model_of_opset_11_is_carried_over(tmp_path):
+    """Split, Squeeze and Clip, whose attributes became inputs, and a Softmax that may and one that may not be carried over."""
+    def model(path, axis):
+        h, f32 = onnx.helper, np.float32
+        nodes = [h.make_node("Conv", ["image", "w"], ["c"]), h.make_node("Clip", ["c", "zero", "six"], ["d"]),
+                 h.make_node("Split", ["d"], ["a", "b"], axis=1, split=[1, 3]), h.make_node("Conv", ["b", "v"], ["e"]),
+                 h.make_node("Squeeze", ["e"], ["s"], axes=[1]), h.make_node("Softmax", ["s"], ["p"], axis=axis)]
+        values = [onnx.numpy_helper.from_array(v.astype(f32), n) for n, v in (
+            ("w", np.linspace(-1, 2, 4).reshape(4, 1, 1, 1)), ("v", np.linspace(1, 2, 3).reshape(1, 3, 1, 1)), ("zero", np.array(0)),
+            ("six", np.array(6)))]
+        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("image", 1, [1, 1, 16, 16])],
+                             [h.make_tensor_value_info("p", 1, [1, 16, 16]), h.make_tensor_value_info("a", 1, [1, 1, 16, 16])], values)
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 11)], ir_version=7), path)
+
+    model(tmp_path / "m.onnx", -1)
+    quantize(tmp_path / "q.onnx", "--report", tmp_path / "r", model=tmp_path / "m.onnx")
+    made = onnx.load(tmp_path / "q.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert made.opset_import[0].version == 13 and json.loads((tmp_path / "r").read_text())["sqnr_db"] > 30
+    model(tmp_path / "no.onnx", 1)
+    assert "only axis -1 means the same" in quantize(tmp_path / "no.q.onnx", model=tmp_path / "no.onnx", code=4).stderr

@@ -75,6 +75,13 @@ Status Editor::save(const std::string& path) const {
   return write_file(path, *text, "model");
 }
 
+void Editor::set_opset(std::int64_t version) {
+  for (auto& o : *model_.mutable_opset_import()) {
+    if (o.domain().empty() || o.domain() == "ai.onnx") o.set_version(version);
+  }
+  if (version >= 13 && model_.ir_version() < 7) model_.set_ir_version(7);  // the IR that opset 13 came with
+}
+
 std::int64_t Editor::opset() const {
   for (const auto& o : model_.opset_import()) {
     if (o.domain().empty() || o.domain() == "ai.onnx") return o.version();

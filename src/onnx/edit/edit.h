@@ -28,6 +28,7 @@ class Editor {
   [[nodiscard]] pb::GraphProto& graph() { return *model_.mutable_graph(); }
   [[nodiscard]] const pb::GraphProto& graph() const { return model_.graph(); }
   [[nodiscard]] std::int64_t opset() const;              ///< of the default domain
+  void set_opset(std::int64_t version);                  ///< the caller sees to it that the nodes mean the same
   [[nodiscard]] std::string node_name(int index) const;  ///< its name, or "op #index"
 
   /// The value of an initializer or Constant node; nullptr for other tensors.

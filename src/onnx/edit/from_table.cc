@@ -6,6 +6,7 @@
 #include "onnx/edit/convert.h"
 #include "onnx/edit/edit.h"
 #include "onnx/edit/layers.h"
+#include "onnx/edit/raise_opset.h"
 #include "quant/weight_scales.h"
 
 namespace octavo::onnx {
@@ -24,7 +25,7 @@ class Inserter {
   Result<PairResult> run(const std::string& placement) {
     if (placement != "inputs" && placement != "residual" && placement != "outputs" && placement != "borders")
       return fail(ErrorKind::usage, fmt::format("placement \"{}\": known are inputs, residual, borders and outputs", placement));
-    OCTAVO_CHECK(check_opset());
+    OCTAVO_CHECK(raise_opset(m_));
     const int count = m_.graph().node_size();
     for (int i = 0; i < count; ++i) {
       if (m_.graph().node(i).op_type() == "QuantizeLinear")
@@ -82,12 +83,6 @@ class Inserter {
     return found;
   }
 
-  [[nodiscard]] Status check_opset() const {
-    if (m_.opset() >= 13) return {};
-    return fail(ErrorKind::unsupported, fmt::format("the model has opset {}: scales per channel need 13\n  convert it first: "
-                                                    "onnx.version_converter.convert_version(model, 13)",
-                                                    m_.opset()));
-  }
   /// Nodes whose data and weights are quantized.
   [[nodiscard]] const std::set<std::string>& quantized() const { return names_; }
 
@@ -226,7 +221,7 @@ Result<std::vector<std::string>> add_pairs(Editor& model, const std::vector<Adde
   const QuantizedModel nothing;
   Inserter inserter(model, nothing);
   std::vector<std::string> not_found;
-  if (!pairs.empty()) OCTAVO_CHECK(inserter.check_opset());
+  if (!pairs.empty()) OCTAVO_CHECK(raise_opset(model));
   for (const AddedPair& p : pairs) {
     if (!inserter.add(p)) not_found.push_back(p.tensor);
   }
