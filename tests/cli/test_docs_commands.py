@@ -59,7 +59,7 @@ def folder(tmp_path):
     shutil.copytree(digits / "images", tmp_path / "photos")
     shutil.copytree(digits / "images", tmp_path / "other_photos")
     rows = [f"{p.name},{int(p.stem.split('_')[0])}" for p in sorted((digits / "images").glob("*.png"))]
-    (tmp_path / "labels.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "labels.csv").write_text("\n".join(["file,class_index", *rows]) + "\n")
     for name in ("ranges.cache", "entropy.cache", "minmax.cache"):
         done = subprocess.run([OCTAVO, "convert", "model.onnx", "--to-table", name, "--approximate"], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
