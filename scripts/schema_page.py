@@ -42,7 +42,7 @@ def schema(root):
     version = int(re.search(r"kSchema = (\d+)", (root / "src/report/schema.h").read_text()).group(1))
     reason = [thing({"cause": {"const": name}, **{f: KINDS[k] for f, k in fields}}) for name, fields in causes_of(root)]
     numbers, axis = {"anyOf": [{"type": "number"}, listed({"type": "number"}), {"type": "null"}]}, {"type": ["integer", "null"]}
-    tensor = thing({"name": TEXT, "dtype": TEXT, "shape": listed(COUNT)},
+    tensor = thing({"name": TEXT, "dtype": TEXT, "shape": listed(COUNT), "place": TEXT},
                    {"scale": listed({"type": "number"}), "zero_point": listed(COUNT), "axis": COUNT})
     candidate = thing({"name": TEXT, "description": TEXT, "note": TEXT, "notes": REASONS}, {"seconds": SECONDS})
     decision = thing({"choice": TEXT, "where": TEXT, "chosen": TEXT, "reason": TEXT, "reasons": REASONS, "onnx_nodes": TEXTS,
@@ -52,16 +52,28 @@ def schema(root):
                   {"weights": {"$ref": "#/$defs/tensor"}})
     alternative = thing({"tactic": TEXT, "reason": TEXT, "reasons": REASONS}, {"seconds": SECONDS, "estimate": SECONDS})
     region = thing({"index": COUNT, "name": TEXT, "onnx_nodes": TEXTS, "precision": TEXT, "tactic": TEXT, "key": TEXT, "reason": TEXT,
-                    "reasons": REASONS, "macs": COUNT, "bytes": COUNT, "vector": {"type": "boolean"}, "stages": listed(stage),
+                    "reasons": REASONS, "macs": COUNT, "bytes": COUNT, "vector": {"type": "boolean"}, "reference": {"type": "boolean"}, "device": TEXT,
+                    "kind": {"enum": ["", "copy", "requantize", "float"]}, "to_change": TEXT,
+                    "sources": listed(thing({"tensor": TEXT}, {"region": COUNT, "input": TEXT})), "stages": listed(stage),
                     "alternatives": listed(alternative)}, {"seconds": SECONDS})
     laws = thing({"applied": listed(thing({"rule": TEXT, "equation": TEXT, "reason": TEXT, "op": TEXT, "quantizer": TEXT, "operand_op": TEXT,
                                            "operand": TEXT, "onnx_nodes": TEXTS})),
                   "refused": listed(thing({"rule": TEXT, "node": TEXT, "reason": TEXT, "reasons": REASONS}))})
+    bound = {"name": TEXT, "dtype": TEXT, "shape": listed(COUNT)}
+    buffer = thing({"name": TEXT, "device": TEXT, "offset": COUNT, "bytes": COUNT, "first": COUNT, "last": COUNT})
+    # What `octavo view` adds.
+    node = thing({"name": TEXT, "op": TEXT, "inputs": TEXTS, "outputs": TEXTS}, {"absorbed": TEXT})
+    onnx = thing({"nodes": listed(node), "inputs": TEXTS, "outputs": TEXTS})
+    rounding = thing({"tensor": TEXT, "kind": {"enum": ["inside", "left_out"]}, "grid": TEXT, "onnx_nodes": TEXTS, "around": TEXTS})
+    timed = thing({"runs": COUNT, "threads": COUNT, "median_seconds": SECONDS, "least_seconds": SECONDS, "regions": listed(SECONDS)})
+    accuracy = thing({"source": TEXT, "layers": listed(thing({"node": TEXT, "sqnr_db": {"type": "number"}}))})
     totals = ("regions", "int8_regions", "float_regions", "int8_macs", "int8_macs_vector", "float_macs", "float_macs_vector", "bytes",
               "bytes_vector")
     explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
                      "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]},
-                     "decisions": listed(decision), "regions": listed(region)}, {"laws": laws})
+                     "decisions": listed(decision), "devices": listed(thing({"name": TEXT, "arena_bytes": COUNT})), "inputs": listed(thing(bound)),
+                     "outputs": listed(thing({**bound, "regions": listed(COUNT)})), "memory": listed(buffer), "regions": listed(region)},
+                    {"laws": laws, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})
     info = thing({"name": TEXT, "dtype": TEXT, "shape": listed({"type": ["integer", "null"]}), "format": {"type": ["string", "null"]},
                   "scale": numbers, "zero_point": numbers, "axis": axis})
     maybe = {"anyOf": [SECONDS, {"type": "null"}]}

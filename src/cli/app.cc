@@ -27,6 +27,7 @@ constexpr const char* kFooter =
     "  octavo build model.onnx -o model.octavo --threads 4\n"
     "  octavo bench model.octavo --json\n"
     "  octavo explain model.onnx --node conv1\n"
+    "  octavo view model.onnx -o report.html\n"
     "  octavo check model.onnx --input photo.jpg --preset torch\n"
     "\n"
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
@@ -69,6 +70,7 @@ int run_command(const std::vector<std::string>& arguments) {
       {"bench", "Measure the time a run takes", add_bench},
       {"profile", "Time each region; write what trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
+      {"view", "Write a page that shows the plan as a graph, with times, memory and the ONNX graph", add_view},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
       {"doctor", "Numbers of a model that mislead, and where each of its nodes runs", add_doctor},
       {"advise", "Which Q/DQ pairs to drop, to add, to move or to share, and what each gains", add_advise},
@@ -109,7 +111,7 @@ int run_command(const std::vector<std::string>& arguments) {
 
 /// A subcommand that takes models: trtexec's options mean something there.
 bool takes_models(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"build", "run", "bench", "profile", "explain", "check", "doctor", "advise"};
+  constexpr std::string_view kCommands[] = {"build", "run", "bench", "profile", "explain", "view", "check", "doctor", "advise"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 

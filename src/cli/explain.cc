@@ -7,9 +7,11 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/file.h"
 #include "cli/model.h"
 #include "cli/roundings.h"
 #include "cli/slow_share.h"
+#include "cli/view_page.h"
 #include "onnx/model/tensor_uses.h"
 #include "report/decisions.h"
 #include "report/laws.h"
@@ -21,6 +23,7 @@ struct Options {
   ModelOptions model;
   report::Filter filter;
   bool json = false, all = false, copies = false, laws = false, roundings = false;
+  std::string html;
   BuildWithout without;
 };
 
@@ -112,7 +115,34 @@ std::set<std::string> nodes_of(const report::Filter& filter, const region::Plan&
   return nodes;
 }
 
+/// --html: the page of `octavo view`.
+Result<int> explain_page(const Options& o) {
+  if (!o.filter.empty() || o.json || o.all || o.copies || o.laws || o.roundings) {
+    return fail(ErrorKind::usage, "--html: the page shows every region and all of this; give --html alone, or leave it out");
+  }
+  OCTAVO_CHECK(check_outputs({o.html}));
+  Loaded loaded;
+  {
+    Progress progress(o.model.verbose);
+    OCTAVO_TRY(loaded, load(o.model, progress));
+  }
+  ViewExtras extras;
+  onnx::GraphNodes nodes;
+  if (loaded.built) {
+    OCTAVO_TRY(nodes, onnx::nodes_of_file(o.model.path));
+    extras.built = &*loaded.built;
+    extras.nodes = &nodes;
+  }
+  extras.ranges = !o.model.calibration.empty();
+  extras.disabled.insert(o.model.disable.begin(), o.model.disable.end());
+  OCTAVO_TRY(auto document, view_document(loaded.engine, extras));
+  std::vector<nlohmann::json> documents;
+  documents.push_back(std::move(document));
+  return write_page(std::move(documents), o.html);
+}
+
 Result<int> explain(const Options& o) {
+  if (!o.html.empty()) return explain_page(o);
   if (o.roundings) return explain_roundings(o.model, o.json, o.without);
   Loaded loaded;
   {
@@ -184,6 +214,8 @@ Command add_explain(CLI::App& app) {
       ->needs(roundings)
       ->type_name("ENGINE");
   app.add_flag("--json", o->json, "The same facts for programs");
+  app.add_option("--html", o->html, "Write them as a page to look at, as `octavo view` does (docs/view.md); - for stdout")
+      ->type_name("FILE");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };
 }

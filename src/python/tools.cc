@@ -16,6 +16,7 @@
 #include "cli/file.h"
 #include "cli/image.h"
 #include "cli/recipe.h"
+#include "cli/view_page.h"
 #include "python/arrays.h"
 #include "python/options.h"
 #include "python/watch.h"
@@ -180,6 +181,44 @@ nb::dict check(const nb::object& model, const nb::dict& given_options, const nb:
   return describe(watch.over([&] { return take(api::check(built.engine, built.graph, inputs, judged)); }));
 }
 
+/// The document of a model (path or bytes), with times of `runs` runs if there are any.
+std::string view_document(const nb::object& model, const nb::dict& given_options, int runs) {
+  const BuildOptions options = options_of(given_options);
+  const bool is_bytes = nb::isinstance<nb::bytes>(model);
+  const std::string path = is_bytes ? "" : path_of(model);
+  api::PipelineOptions pipeline = api::pipeline_of(options, path);
+  if (pipeline.import.default_batch == 0) pipeline.import.default_batch = 1;
+  std::span<const std::byte> bytes;
+  if (is_bytes) {
+    const auto held = nb::cast<nb::bytes>(model);
+    bytes = std::span(reinterpret_cast<const std::byte*>(held.c_str()), held.size());
+  }
+  Watch watch(given_options["progress"]);
+  return watch.over([&] {
+    const api::Built built = take(is_bytes ? api::build_bytes(bytes, pipeline) : api::build_file(path, pipeline));
+    const onnx::GraphNodes nodes = take(is_bytes ? onnx::nodes_of_bytes(bytes, "the model") : onnx::nodes_of_file(path));
+    cli::ViewExtras extras;
+    extras.built = &built;
+    extras.nodes = &nodes;
+    extras.ranges = !pipeline.plan.ranges.empty();
+    extras.disabled.insert(pipeline.plan.disabled.begin(), pipeline.plan.disabled.end());
+    extras.threads = options.threads;
+    extras.runs = runs;
+    return take(cli::view_document(built.engine, extras)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+}
+
+/// The page of one document or two; `reports`: what `octavo quantize --report` wrote of each, or "".
+std::string view_page(const std::vector<std::string>& documents, const std::vector<std::string>& reports,
+                      const std::vector<std::string>& names) {
+  std::vector<nlohmann::json> read;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    read.push_back(take(cli::read_document(documents[i], "the plan")));
+    if (i < reports.size() && i < names.size() && !names[i].empty()) take(cli::add_accuracy(read.back(), reports[i], names[i]));
+  }
+  return cli::view_page(std::move(read));
+}
+
 /// A picture's pixels: HxWxC bytes as NumPy has them, or a JPEG or PNG file's bytes.
 cli::Image picture_of(const nb::object& picture, const std::string& what) {
   if (nb::isinstance<nb::bytes>(picture)) {
@@ -230,6 +269,8 @@ void add_tools(nb::module_& m) {
   m.def("_bench", &bench);
   m.def("_profile", &profile);
   m.def("_check", &check, nb::arg("model"), nb::arg("options"), nb::arg("inputs").none(), nb::arg("seed"));
+  m.def("_view_document", &view_document);
+  m.def("_view_page", &view_page);
   m.def("_preprocess", &preprocess);
   m.def("_main", [](const std::vector<std::string>& arguments) {
     std::vector<const char*> argv{"octavo"};

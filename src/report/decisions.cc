@@ -142,18 +142,20 @@ std::string way_out(const Region& r) {
   return "";
 }
 
+std::string_view kind_of(const Region& r, const Plan& plan) {
+  if (r.precision == "move") return "copy";
+  if (requantizes(r)) return "requantize";
+  return r.precision.starts_with("float32") && std::any_of(plan.regions.begin(), plan.regions.end(), int8) ? "float" : "";
+}
+
 std::string extras(const Plan& plan) {
-  const bool quantized = std::any_of(plan.regions.begin(), plan.regions.end(), int8);
   std::string out;
   double sum = 0;
   int count = 0;
   const bool measured = plan.cost_source == "measured";
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
-    const std::string kind = r.precision == "move"                             ? "copy"
-                             : requantizes(r)                                  ? "requantize"
-                             : quantized && r.precision.starts_with("float32") ? "float"
-                                                                               : "";
+    const std::string_view kind = kind_of(r, plan);
     if (kind.empty()) continue;
     ++count;
     if (r.seconds >= 0) sum += r.seconds;

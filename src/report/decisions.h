@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -11,6 +12,10 @@ namespace octavo::report {
 
 /// The planner's choices about this region: each candidate with its price, what was chosen and why. Empty when there were none.
 [[nodiscard]] std::vector<std::string> decisions_about(const region::Region& region, const region::Plan& plan);
+
+/// What `extras` lists a region as: "copy", "requantize" (a pass of its own that only changes type or scale), "float" (in a plan that
+/// has int8 regions too); empty: none of these.
+[[nodiscard]] std::string_view kind_of(const region::Region& region, const region::Plan& plan);
 
 /// Copies, passes of their own that only change type or scale, and float regions of a model with int8 regions: which ONNX nodes
 /// cause each, why, what it costs, and how to change it.

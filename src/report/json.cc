@@ -7,7 +7,10 @@
 #include "program/program.h"
 #include "region/reason_json.h"
 #include "report/costs.h"
+#include "report/decisions.h"
+#include "report/document.h"
 #include "report/explain.h"
+#include "report/flow.h"
 #include "report/laws.h"
 #include "report/schema.h"
 #include "report/sentences.h"
@@ -24,8 +27,8 @@ std::vector<double> shortest(const std::vector<float>& values) {
   return out;
 }
 
-json describe(const region::TensorRef& ref) {
-  json j = {{"name", ref.value}, {"dtype", ir::name_of(ref.dtype)}, {"shape", ref.dims}};
+json describe(const region::TensorRef& ref, const region::Plan& plan) {
+  json j = {{"name", ref.value}, {"dtype", ir::name_of(ref.dtype)}, {"shape", ref.dims}, {"place", place_of(ref, plan)}};
   if (ref.quantizer) {
     j["scale"] = shortest(ref.quantizer->scale);
     j["zero_point"] = ref.quantizer->zero_point;
@@ -34,23 +37,59 @@ json describe(const region::TensorRef& ref) {
   return j;
 }
 
-json describe(const region::Stage& stage) {
+json describe(const region::Stage& stage, const region::Plan& plan) {
   json j = {{"anchor", stage.anchor.none() ? "none" : std::string(ir::name_of(stage.anchor.op))},
             {"shape", stage.space},
             {"program", program::print(stage.program)},
             {"inputs", json::array()},
             {"outputs", json::array()}};
-  for (const auto& ref : stage.anchor.inputs) j["inputs"].push_back(describe(ref));
-  for (const auto& operand : stage.operands) j["inputs"].push_back(describe(operand.ref));
-  for (const auto& ref : stage.stores) j["outputs"].push_back(describe(ref));
-  if (stage.anchor.weights) j["weights"] = describe(*stage.anchor.weights);
+  for (const auto& ref : stage.anchor.inputs) j["inputs"].push_back(describe(ref, plan));
+  for (const auto& operand : stage.operands) j["inputs"].push_back(describe(operand.ref, plan));
+  for (const auto& ref : stage.stores) j["outputs"].push_back(describe(ref, plan));
+  if (stage.anchor.weights) j["weights"] = describe(*stage.anchor.weights, plan);
   return j;
+}
+
+json describe(const region::Binding& binding) {
+  return {{"name", binding.name}, {"dtype", ir::name_of(binding.type.dtype)}, {"shape", binding.type.shape}};
+}
+
+/// Working memory: each buffer, where it lies, and from which region to which it is in use.
+json memory_of(const region::Plan& plan) {
+  json out = json::array();
+  const std::vector<Life> lives = lives_of(plan);
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const region::Buffer& b = plan.buffers[i];
+    if (b.kind != region::BufferKind::arena || lives[i].first < 0) continue;
+    out.push_back({{"name", b.name},
+                   {"device", plan.devices[static_cast<std::size_t>(b.space)].name},
+                   {"offset", b.arena_offset},
+                   {"bytes", b.bytes},
+                   {"first", lives[i].first},
+                   {"last", lives[i].last}});
+  }
+  return out;
+}
+
+json describe(const std::vector<Source>& sources, const region::Plan& plan) {
+  json out = json::array();
+  for (const Source& s : sources) {
+    json j = {{"tensor", s.tensor}};
+    if (s.region >= 0) j["region"] = s.region;
+    if (s.input >= 0) j["input"] = plan.inputs[static_cast<std::size_t>(s.input)].name;
+    out.push_back(std::move(j));
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
                     const LawLog* laws) {
+  return document(plan, plan_hash, regions, laws).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+json document(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions, const LawLog* laws) {
   const Totals t = totals_of(plan);
   json out = {{"schema", kSchema},
               {"model", plan.model_name},
@@ -70,7 +109,19 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
                 {"bytes_vector", t.bytes_vector}}},
               {"cost_source", plan.cost_source},
               {"decisions", json::array()},
+              {"devices", json::array()},
+              {"inputs", json::array()},
+              {"outputs", json::array()},
+              {"memory", memory_of(plan)},
               {"regions", json::array()}};
+  for (const region::DeviceUse& d : plan.devices) out["devices"].push_back({{"name", d.name}, {"arena_bytes", d.arena_bytes}});
+  for (const region::Binding& b : plan.inputs) out["inputs"].push_back(describe(b));
+  const auto makers = makers_of_outputs(plan);
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    out["outputs"].push_back(describe(plan.outputs[i]));
+    out["outputs"].back()["regions"] = makers[i];
+  }
+  const auto sources = sources_of(plan);
   for (const region::Decision& d : plan.decisions) {
     json j = {{"choice", d.choice},
               {"where", d.where},
@@ -103,10 +154,15 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
               {"macs", costs.macs},
               {"bytes", costs.bytes},
               {"vector", r.tactic.vector},
+              {"reference", r.tactic.reference},
+              {"device", plan.devices[static_cast<std::size_t>(r.device)].name},
+              {"kind", kind_of(r, plan)},
+              {"to_change", way_out(r)},
+              {"sources", describe(sources[i], plan)},
               {"stages", json::array()},
               {"alternatives", json::array()}};
     if (r.seconds >= 0) j["seconds"] = r.seconds;
-    for (const auto& stage : r.stages) j["stages"].push_back(describe(stage));
+    for (const auto& stage : r.stages) j["stages"].push_back(describe(stage, plan));
     for (const auto& a : r.alternatives) {
       json alternative = {{"tactic", a.tactic}, {"reason", described(a)}, {"reasons", region::to_json(Reasons{a.reason})}};
       if (a.seconds >= 0) alternative["seconds"] = a.seconds;
@@ -132,7 +188,7 @@ std::string to_json(const region::Plan& plan, const std::string& plan_hash, cons
     }
     out["laws"] = {{"applied", std::move(applied)}, {"refused", std::move(refused)}};
   }
-  return out.dump(2) + "\n";
+  return out;
 }
 
 }  // namespace octavo::report

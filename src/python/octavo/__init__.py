@@ -17,12 +17,13 @@ from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_
                       load)
 from ._quantize import Quantized, quantize
 from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ProfileResult, RegionCheck, TensorInfo
+from ._view import Page, view
 from .onnxruntime import (ExecutionMode, GraphOptimizationLevel, InferenceSession, OrtValue, RunOptions, SessionOptions,
                           get_available_providers, get_device)
 
-__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "preprocess", "doctor", "quantize", "Quantized",
+__all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "view", "preprocess", "doctor", "quantize", "Quantized",
            "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError", "CancelledError",
-           "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ProfileResult", "RegionCheck", "TensorInfo",
+           "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "Page", "ProfileResult", "RegionCheck", "TensorInfo",
            "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",
            "get_device", "SCHEMA", "__version__"]
 

@@ -1,0 +1,118 @@
+// octavo view: the plan as a page to look at.
+#include <fmt/format.h>
+
+#include "base/write_file.h"
+#include "cli/commands.h"
+#include "cli/file.h"
+#include "cli/model.h"
+#include "cli/view_page.h"
+
+namespace octavo::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string output, beside, beside_calibration, graph, accuracy, beside_accuracy;
+  bool profile = false;
+  int runs = 20;
+};
+
+/// A file that begins as JSON does: what `explain --json` printed. Nothing for others.
+Result<std::optional<nlohmann::json>> saved_document(const std::string& path) {
+  OCTAVO_TRY(const std::string text, read_text(path));
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return std::optional<nlohmann::json>();
+  OCTAVO_TRY(auto document, read_document(text, path));
+  return std::optional<nlohmann::json>(std::move(document));
+}
+
+/// One side of the page.
+Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, const std::string& graph) {
+  OCTAVO_TRY(auto saved, saved_document(model.path));
+  if (saved) {
+    if (o.profile) {
+      return fail(
+          ErrorKind::usage,
+          fmt::format("--profile: \"{}\" is a plan as JSON, which cannot be run\n  give the model or the engine", model.path));
+    }
+    if (!graph.empty()) {
+      OCTAVO_TRY(const auto nodes, onnx::nodes_of_file(graph));
+      (*saved)["onnx"] = onnx_document(nodes);
+    }
+    return std::move(*saved);
+  }
+  std::optional<onnx::GraphNodes> nodes;
+  if (!graph.empty()) {  // before the build: it may not be there
+    OCTAVO_TRY(nodes, onnx::nodes_of_file(graph));
+  }
+  Progress progress(model.verbose);
+  OCTAVO_TRY(const Loaded loaded, load(model, progress));
+  if (loaded.built && !nodes) {
+    OCTAVO_TRY(nodes, onnx::nodes_of_file(model.path));
+  }
+  if (o.profile) progress.step(fmt::format("time {} runs", o.runs));
+  ViewExtras extras;
+  extras.built = loaded.built ? &*loaded.built : nullptr;
+  extras.nodes = nodes ? &*nodes : nullptr;
+  extras.ranges = !model.calibration.empty();
+  extras.disabled.insert(model.disable.begin(), model.disable.end());
+  extras.threads = loaded.threads;
+  extras.runs = o.profile ? o.runs : 0;
+  return view_document(loaded.engine, extras);
+}
+
+Status take_accuracy(nlohmann::json& document, const std::string& path) {
+  if (path.empty()) return {};
+  OCTAVO_TRY(const std::string text, read_text(path, "report"));
+  return add_accuracy(document, text, path);
+}
+
+Result<int> view(const Options& o) {
+  for (const auto& [name, value] :
+       {std::pair{"--beside-calibration", &o.beside_calibration}, {"--beside-accuracy", &o.beside_accuracy}}) {
+    if (o.beside.empty() && !value->empty())
+      return fail(ErrorKind::usage, fmt::format("{} \"{}\" is about a second plan; name it with --beside", name, *value));
+  }
+  OCTAVO_CHECK(check_outputs({o.output}));
+  std::vector<nlohmann::json> documents;
+  OCTAVO_TRY(documents.emplace_back(), document_of(o, o.model, o.graph));
+  OCTAVO_CHECK(take_accuracy(documents.back(), o.accuracy));
+  if (!o.beside.empty()) {
+    ModelOptions other = o.model;
+    other.path = o.beside;
+    other.calibration = o.beside_calibration;
+    OCTAVO_TRY(documents.emplace_back(), document_of(o, other, ""));
+    OCTAVO_CHECK(take_accuracy(documents.back(), o.beside_accuracy));
+  }
+  return write_page(std::move(documents), o.output);
+}
+
+}  // namespace
+
+Command add_view(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  add_model_options(app, o->model, true);
+  app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->type_name("FILE");
+  app.add_option(
+         "--beside", o->beside,
+         "A second model, engine or plan (`octavo explain --json`), shown beside the first; the other options hold for both")
+      ->type_name("FILE");
+  app.add_option("--beside-calibration", o->beside_calibration, "Ranges of the second model; --calibration is of the first alone")
+      ->type_name("FILE");
+  app.add_flag("--profile", o->profile, "Time each region (on random inputs) instead of showing what the plan counted with");
+  app.add_option("--runs", o->runs, "How often to run for --profile (default 20)")->check(CLI::Range(1, 1000000))->type_name("N");
+  app.add_option("--graph", o->graph, "The ONNX model that an engine was built from, to show its graph beside the plan")
+      ->type_name("FILE");
+  app.add_option("--accuracy", o->accuracy, "Signal to noise of layers, as `octavo quantize --report` writes it")
+      ->type_name("FILE");
+  app.add_option("--beside-accuracy", o->beside_accuracy, "The same of the second plan")->type_name("FILE");
+  app.footer(
+      "MODEL may also be a plan that `octavo explain --json` printed. The page is one file, needs no network, and shows the plan "
+      "as a\n"
+      "graph, its table, the ONNX graph, working memory over time, and for each region why it is what it is (docs/view.md).\n"
+      "Example: octavo view model.onnx --profile -o report.html\n"
+      "         octavo view explicit.onnx --beside float.onnx --beside-calibration ranges.cache -o both.html");
+  return [o] { return view(*o); };
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,42 @@
+#include "onnx/model/graph_nodes.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "onnx/import/importer.h"
+#include "onnx/model/schema.h"
+
+namespace octavo::onnx {
+
+Result<GraphNodes> nodes_of_file(const std::string& path) {
+  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
+  return nodes_of_bytes(bytes, path);
+}
+
+Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> bytes, const std::string& name) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, name, model));
+  const pb::GraphProto& g = model.graph();
+  GraphNodes out;
+  std::set<std::string> initializers, used;
+  for (const auto& t : g.initializer()) initializers.insert(t.name());
+  for (const auto& input : g.input()) {
+    if (!initializers.contains(input.name())) out.inputs.push_back(input.name());
+  }
+  for (const auto& output : g.output()) out.outputs.push_back(output.name());
+  for (int i = 0; i < g.node_size(); ++i) {
+    const pb::NodeProto& n = g.node(i);
+    GraphNode node;
+    node.name = n.name().empty() ? fmt::format("{}_{}", n.op_type(), i) : n.name();
+    if (used.contains(node.name)) node.name = fmt::format("{}_{}", node.name, i);
+    used.insert(node.name);
+    node.op = n.domain().empty() ? n.op_type() : fmt::format("{}.{}", n.domain(), n.op_type());
+    node.inputs.assign(n.input().begin(), n.input().end());
+    node.outputs.assign(n.output().begin(), n.output().end());
+    out.nodes.push_back(std::move(node));
+  }
+  return out;
+}
+
+}  // namespace octavo::onnx
