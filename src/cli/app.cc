@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
+#include "cli/view.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
 

@@ -1,8 +1,9 @@
 // octavo view: the plan as a page to look at.
+#include "cli/view.h"
+
 #include <fmt/format.h>
 
 #include "base/write_file.h"
-#include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/model.h"
 #include "cli/view_page.h"
@@ -19,6 +20,7 @@ struct Options {
 
 /// A file that begins as JSON does: what `explain --json` printed. Nothing for others.
 Result<std::optional<nlohmann::json>> saved_document(const std::string& path) {
+  if (path.empty()) return std::optional<nlohmann::json>();  // `load` says what is missing
   OCTAVO_TRY(const std::string text, read_text(path));
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] != '{') return std::optional<nlohmann::json>();
@@ -61,28 +63,30 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
   return view_document(loaded.engine, extras);
 }
 
-Status take_accuracy(nlohmann::json& document, const std::string& path) {
-  if (path.empty()) return {};
-  OCTAVO_TRY(const std::string text, read_text(path, "report"));
-  return add_accuracy(document, text, path);
-}
-
 Result<int> view(const Options& o) {
   for (const auto& [name, value] :
-       {std::pair{"--beside-calibration", &o.beside_calibration}, {"--beside-accuracy", &o.beside_accuracy}}) {
+       {std::pair{"--beside-calibration", &o.beside_calibration}, std::pair{"--beside-accuracy", &o.beside_accuracy}}) {
     if (o.beside.empty() && !value->empty())
       return fail(ErrorKind::usage, fmt::format("{} \"{}\" is about a second plan; name it with --beside", name, *value));
   }
   OCTAVO_CHECK(check_outputs({o.output}));
+  std::string report, beside_report;  // before the builds: files that are not there
+  if (!o.accuracy.empty()) {
+    OCTAVO_TRY(report, read_text(o.accuracy, "report"));
+  }
+  if (!o.beside_accuracy.empty()) {
+    OCTAVO_TRY(beside_report, read_text(o.beside_accuracy, "report"));
+  }
+  if (!o.beside.empty()) OCTAVO_CHECK(read_text(o.beside));
   std::vector<nlohmann::json> documents;
   OCTAVO_TRY(documents.emplace_back(), document_of(o, o.model, o.graph));
-  OCTAVO_CHECK(take_accuracy(documents.back(), o.accuracy));
+  if (!o.accuracy.empty()) OCTAVO_CHECK(add_accuracy(documents.back(), report, o.accuracy));
   if (!o.beside.empty()) {
     ModelOptions other = o.model;
     other.path = o.beside;
     other.calibration = o.beside_calibration;
     OCTAVO_TRY(documents.emplace_back(), document_of(o, other, ""));
-    OCTAVO_CHECK(take_accuracy(documents.back(), o.beside_accuracy));
+    if (!o.beside_accuracy.empty()) OCTAVO_CHECK(add_accuracy(documents.back(), beside_report, o.beside_accuracy));
   }
   return write_page(std::move(documents), o.output);
 }

@@ -148,7 +148,7 @@ Result<json> view_document(const std::shared_ptr<const engine::Engine>& engine, 
 }
 
 Result<json> read_document(std::string_view text, const std::string& name) {
-  using enum json::value_t;
+  using Type = json::value_t;
   OCTAVO_TRY(json j, parse(text, name));
   if (!j.contains("schema") || j["schema"] != report::kSchema) {
     return fail(
@@ -159,31 +159,31 @@ Result<json> read_document(std::string_view text, const std::string& name) {
             report::kSchema));
   }
   OCTAVO_CHECK(check_fields(j,
-                            {{"model", string},
-                             {"plan_hash", string},
-                             {"threads", number_unsigned},
-                             {"totals", object},
-                             {"cost_source", string},
-                             {"decisions", array},
-                             {"devices", array},
-                             {"inputs", array},
-                             {"outputs", array},
-                             {"memory", array},
-                             {"regions", array}},
+                            {{"model", Type::string},
+                             {"plan_hash", Type::string},
+                             {"threads", Type::number_unsigned},
+                             {"totals", Type::object},
+                             {"cost_source", Type::string},
+                             {"decisions", Type::array},
+                             {"devices", Type::array},
+                             {"inputs", Type::array},
+                             {"outputs", Type::array},
+                             {"memory", Type::array},
+                             {"regions", Type::array}},
                             "", name));
   for (std::size_t i = 0; i < j["regions"].size(); ++i) {
     const json& r = j["regions"][i];
     const std::string where = fmt::format("region {}: ", i);
     OCTAVO_CHECK(check_fields(r,
-                              {{"index", number_unsigned},
-                               {"name", string},
-                               {"onnx_nodes", array},
-                               {"precision", string},
-                               {"tactic", string},
-                               {"reason", string},
-                               {"sources", array},
-                               {"stages", array},
-                               {"alternatives", array}},
+                              {{"index", Type::number_unsigned},
+                               {"name", Type::string},
+                               {"onnx_nodes", Type::array},
+                               {"precision", Type::string},
+                               {"tactic", Type::string},
+                               {"reason", Type::string},
+                               {"sources", Type::array},
+                               {"stages", Type::array},
+                               {"alternatives", Type::array}},
                               where, name));
     for (const json& source : r["sources"]) {
       if (!source.is_object() || !source.contains("region")) continue;

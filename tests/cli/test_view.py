@@ -108,6 +108,22 @@ def test_sources_follow_the_data(pages):
                     assert a is b or apart or in_place
 
 
+def test_a_slice_of_a_concatenation_has_its_own_maker(tmp_path):
+    """conv3 reads what conv1 stored into one buffer with what conv2 stored: channels side by side in each pixel."""
+    random = np.random.default_rng(1)
+    weights = [numpy_helper.from_array(random.uniform(-1, 1, (8, c, 1, 1)).astype(np.float32), f"w{i}") for i, c in enumerate((8, 8, 8, 16))]
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], name="conv1"), helper.make_node("Conv", ["x", "w1"], ["b"], name="conv2"),
+             helper.make_node("Concat", ["a", "b"], ["ab"], name="both", axis=1), helper.make_node("Conv", ["a", "w2"], ["y"], name="conv3"),
+             helper.make_node("Conv", ["ab", "w3"], ["z"], name="conv4")]
+    ends = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8, 4, 4]) for n in "xyz"}
+    graph = helper.make_graph(nodes, "slices", [ends["x"]], [ends["y"], ends["z"]], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    plan = json.loads(octavo("explain", tmp_path / "m.onnx", "--json", *QUICK))
+    by_node = {n: r for r in plan["regions"] for n in r["onnx_nodes"]}
+    makers = {n: {s.get("region") for s in by_node[n]["sources"]} for n in ("conv3", "conv4")}
+    assert makers == {"conv3": {by_node["conv1"]["index"]}, "conv4": {by_node["conv1"]["index"], by_node["conv2"]["index"]}}
+
+
 @pytest.mark.parametrize("name, most", [("digits", 400e3), ("two", 500e3), ("long", 1.5e6)])
 def test_size(pages, name, most):
     assert 150e3 < pages[name].stat().st_size < most
