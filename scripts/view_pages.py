@@ -5,6 +5,7 @@ prints a row of the table in docs/view.md: regions, ONNX nodes, size of the page
 also writes a PNG of each into this folder. Networks that need DIR of the test data are left out, with a word on stderr, where it is not there.
 """
 import argparse
+import io
 import json
 import os
 import pathlib
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "examples/digits"
@@ -99,7 +102,8 @@ def main():
                     driver.execute_script(script)
                     time.sleep(0.3)
                 args.pictures.mkdir(parents=True, exist_ok=True)
-                driver.save_screenshot(str(args.pictures / f"{name}.png"))
+                picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+                picture.quantize(64).save(args.pictures / f"{name}.png", optimize=True)
         driver.quit()
 
 

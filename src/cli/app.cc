@@ -110,9 +110,9 @@ int run_command(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-/// A subcommand that takes models: trtexec's options mean something there.
+/// A subcommand where trtexec's options mean something. Not view, which has a --profile of its own.
 bool takes_models(std::string_view command) {
-  constexpr std::string_view kCommands[] = {"build", "run", "bench", "profile", "explain", "view", "check", "doctor", "advise"};
+  constexpr std::string_view kCommands[] = {"build", "run", "bench", "profile", "explain", "check", "doctor", "advise"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 

@@ -9,7 +9,7 @@ import pytest
 import octavo
 
 QDQ, FP32 = (pathlib.Path(__file__).resolve().parents[2] / "examples/digits" / f"digits_{form}.onnx" for form in ("qdq", "fp32"))
-QUICK = {"effort": 0, "threads": 1}
+QUICK = {"effort": 0, "threads": 1, "default_batch": 1}
 
 
 def data_of(page):
