@@ -18,6 +18,7 @@ std::int32_t type_of(ir::DType t) {
   switch (t) {
     case ir::DType::s8: return pb::TensorProto::INT8;
     case ir::DType::u8: return pb::TensorProto::UINT8;
+    case ir::DType::s64: return pb::TensorProto::INT64;
     default: return pb::TensorProto::FLOAT;
   }
 }
