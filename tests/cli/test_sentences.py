@@ -22,15 +22,15 @@ def octavo(*args, code=0, **more):
 
 @pytest.fixture(scope="module")
 def slow_model(tmp_path_factory):
-    """An LSTM, for which there is no vector kernel, and a product."""
+    """An LSTM with weights that a run computes, for which there is no vector kernel, and a product."""
     rng = np.random.default_rng(0)
-    constants = {"w": rng.normal(0, 0.1, (1, 256, 32)), "r": rng.normal(0, 0.1, (1, 256, 64)), "b": rng.normal(0, 0.1, (1, 512)), "v": rng.normal(0, 0.1, (64, 8))}
+    constants = {"r": rng.normal(0, 0.1, (1, 256, 64)), "b": rng.normal(0, 0.1, (1, 512)), "v": rng.normal(0, 0.1, (64, 8))}
     nodes = [helper.make_node("LSTM", ["x", "w", "r", "b"], ["", "h"], name="lstm", hidden_size=64), helper.make_node("Squeeze", ["h", "axis"], ["s"], name="squeeze"),
              helper.make_node("MatMul", ["s", "v"], ["y"], name="product")]
-    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [20, 1, 32]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [20, 1, 32]), helper.make_tensor_value_info("w", TensorProto.FLOAT, [1, 256, 32]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])]
     tensors = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in constants.items()] + [numpy_helper.from_array(np.int64([0]), "axis")]
     path = tmp_path_factory.mktemp("slow") / "lstm.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "slow", values[:1], values[1:], tensors), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(helper.make_model(helper.make_graph(nodes, "slow", values[:2], values[2:], tensors), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
 
 

@@ -1,0 +1,161 @@
+// cpu.dynamic_quantize.rows.<isa>: DynamicQuantizeLinear. The range is found in one pass, by every worker for itself (the tensor comes
+// from its cache or the next one, and waiting for others costs as much); then each stores its share of the codes. The same operations
+// in the same order as the reference's for each element, so the same bits.
+#include <algorithm>
+#include <numeric>
+
+#include "cpu/families/row_families.h"
+#include "ir/quantizer.h"
+#include "region/store_results.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr int kMostTasks = 4;                           // each reads everything once
+constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements of a task
+
+/// The tensor as lines of neighbours: `length` elements each, at `from` in the input and `to` in the codes (elements).
+struct Setting {
+  std::int64_t length = 1, lines = 1;
+  ir::Shape outer;                     ///< extents of the dimensions that are no line
+  std::vector<std::int64_t> from, to;  ///< their strides
+  std::int64_t step = 1;               ///< between neighbours' codes
+};
+
+Result<Setting> setting_of(const Stage& s) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
+  if (x.dtype != ir::DType::f32) return no(fmt::format("needs f32, the input is {}", ir::name_of(x.dtype)));
+  const region::TensorRef* codes = nullptr;
+  for (std::size_t i = 0; i < s.stores.size(); ++i) {
+    const std::size_t k = region::result_of_store(s.anchor, i);
+    const bool fits = k == 1 ? s.stores[i].dtype == ir::DType::f32 : s.stores[i].dtype == ir::DType::u8;
+    if (k > 2 || !fits || s.stores[i].quantizer) return no(fmt::format("result {} as {}", k, ir::name_of(s.stores[i].dtype)));
+    if (k != 0) continue;
+    if (s.stores[i].dims != x.dims) return no("codes of another shape");
+    if (codes != nullptr && codes->strides != s.stores[i].strides) return no("codes in two layouts");
+    codes = &s.stores[i];
+  }
+  Setting t;
+  // By descending stride of the input; neighbours that both sides walk as one are joined.
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < x.dims.size(); ++d) {
+    if (x.dims[d] != 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x.strides[a] > x.strides[b]; });
+  for (const std::size_t d : order) {
+    const std::int64_t to = codes == nullptr ? x.strides[d] : codes->strides[d];
+    if (!t.outer.empty() && t.from.back() == x.strides[d] * x.dims[d] && t.to.back() == to * x.dims[d]) {
+      t.outer.back() *= x.dims[d], t.from.back() = x.strides[d], t.to.back() = to;
+    } else {
+      t.outer.push_back(x.dims[d]), t.from.push_back(x.strides[d]), t.to.push_back(to);
+    }
+  }
+  if (!t.outer.empty()) {
+    if (t.from.back() != 1) return no("no neighbours in memory");
+    t.length = t.outer.back(), t.step = t.to.back();
+    t.outer.pop_back(), t.from.pop_back(), t.to.pop_back();
+  }
+  t.lines = ir::count(t.outer);
+  return t;
+}
+
+class DynamicQuantizeKernel final : public Kernel {
+ public:
+  DynamicQuantizeKernel(const RowKernels& rows, Setting setting, const Stage& s)
+      : k_(rows), t_(std::move(setting)), x_(s.anchor.inputs[0]) {
+    for (std::size_t i = 0; i < s.stores.size(); ++i) stores_.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
+    tasks_ = even_tasks(t_.length * t_.lines, kGrain, kMostTasks, kMostTasks);
+  }
+
+  int tasks() const override { return tasks_; }
+  std::size_t scratch_bytes() const override { return t_.step == 1 ? 0 : line(kPart); }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    const auto* x = reinterpret_cast<const float*>(memory.at(x_));
+    float lo = 0, hi = 0;
+    each_line(0, t_.lines, [&](std::int64_t from, std::int64_t) { k_.range(x + from, t_.length, &lo, &hi); });
+    const float range = (hi - lo) / 255.0F, scale = range > 0 ? range : 1.0F;
+    const std::int32_t zero = ir::quantize_one(0.0F - lo, scale, 0, 0, 255);
+    for (const auto& [result, ref] : stores_) {
+      std::byte* at = memory.at(ref);
+      if (result == 0) {
+        codes(x, reinterpret_cast<std::uint8_t*>(at), scale, zero, task_begin, task_end, worker);
+      } else if (task_begin == 0 && result == 1) {
+        *reinterpret_cast<float*>(at) = scale;
+      } else if (task_begin == 0) {
+        *reinterpret_cast<std::uint8_t*>(at) = static_cast<std::uint8_t>(zero);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPart = 4096;  // codes at a time where they are stored apart
+
+  template <class F>
+  void each_line(std::int64_t begin, std::int64_t end, F&& f) const {
+    for (std::int64_t l = begin; l < end; ++l) {
+      std::int64_t rest = l, from = 0, to = 0;
+      for (std::size_t d = t_.outer.size(); d-- > 0;) {
+        from += rest % t_.outer[d] * t_.from[d];
+        to += rest % t_.outer[d] * t_.to[d];
+        rest /= t_.outer[d];
+      }
+      f(from, to);
+    }
+  }
+
+  void codes(const float* x, std::uint8_t* y, float scale, std::int32_t zero, int task_begin, int task_end,
+             const Worker& worker) const {
+    // Tasks share the elements of all lines: a share begins and ends within lines.
+    const std::int64_t all = t_.length * t_.lines, begin = all * task_begin / tasks_, end = all * task_end / tasks_;
+    if (begin == end) return;
+    std::int64_t l = begin / t_.length;
+    each_line(l, (end - 1) / t_.length + 1, [&](std::int64_t from, std::int64_t to) {
+      const std::int64_t first = std::max<std::int64_t>(begin - l * t_.length, 0), last = std::min(end - l * t_.length, t_.length);
+      ++l;
+      if (t_.step == 1) return k_.quantize(y + to + first, x + from + first, last - first, scale, zero);
+      auto* part = reinterpret_cast<std::uint8_t*>(worker.scratch);
+      for (std::int64_t i = first; i < last; i += kPart) {
+        const std::int64_t n = std::min(kPart, last - i);
+        k_.quantize(part, x + from + i, n, scale, zero);
+        for (std::int64_t k = 0; k < n; ++k) y[to + (i + k) * t_.step] = part[k];
+      }
+    });
+  }
+
+  const RowKernels& k_;
+  Setting t_;
+  region::TensorRef x_;
+  std::vector<std::pair<std::size_t, region::TensorRef>> stores_;  ///< with the result that each takes
+  int tasks_ = 1;
+};
+
+class DynamicQuantizeFamily final : public Family {
+ public:
+  std::string_view name() const override { return "dynamic_quantize.rows"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::dynamic_quantize && only(r).anchor.inputs.size() == 1 &&
+           only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto t = setting_of(only(r));
+    return t ? "" : t.error().message;
+  }
+  double cost(const Region& r, const Plan&, Isa isa) const override {
+    return static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(r)));
+    return std::make_unique<DynamicQuantizeKernel>(row_kernels(isa), std::move(t), only(r));
+  }
+};
+
+}  // namespace
+
+const Family& dynamic_quantize_family() {
+  static const DynamicQuantizeFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,157 @@
+// cpu.matmul.f32.rows.<isa>: products of two matrices that are both computed at run time, with broadcast batches. Both are gathered into
+// rows of the worker's scratch, so that their layout in memory may be any (attention keeps heads innermost), then the epilogue.
+#include <algorithm>
+
+#include "cpu/families/row_families.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kRows = 32;                          // of the left matrix in a task
+constexpr std::int64_t kMostRight = std::int64_t{1} << 20;  // elements of the right matrix in scratch
+
+struct Setting {
+  std::int64_t m = 1, k = 1, n = 1, batch = 1;
+  std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0;
+  std::size_t row_dim = 0, col_dim = 1;
+  std::vector<std::int64_t> a_batch, b_batch;
+  [[nodiscard]] std::int64_t padded() const { return (n + kColumns - 1) / kColumns * kColumns; }
+  [[nodiscard]] std::int64_t pieces() const { return (m + kRows - 1) / kRows; }
+};
+
+Result<Setting> setting_of(const Stage& s) {
+  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
+  const region::TensorRef &a = s.anchor.inputs[0], &b = s.anchor.inputs[1];
+  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32) return no("needs two f32 matrices");
+  const std::size_t rank = s.space.size();
+  if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2 || a.dims.size() > rank || b.dims.size() > rank)
+    return no("needs two matrices");
+  Setting t;
+  t.row_dim = rank - 2, t.col_dim = rank - 1;
+  const std::size_t ar = a.dims.size() - 2, br = b.dims.size() - 2;
+  t.m = a.dims[ar], t.k = a.dims[ar + 1], t.n = b.dims[br + 1];
+  if (b.dims[br] != t.k || s.space[rank - 2] != t.m || s.space[rank - 1] != t.n)
+    return fail(ErrorKind::bad_engine, "matrix extents do not agree");
+  if (t.m * t.n * t.k == 0) return no("no elements");
+  if (t.k * t.padded() > kMostRight) return no(fmt::format("a right matrix of {}x{} is too large for scratch", t.k, t.n));
+  t.a_row = a.strides[ar], t.a_col = a.strides[ar + 1], t.b_row = b.strides[br], t.b_col = b.strides[br + 1];
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    t.batch *= s.space[d];
+    const auto along = [&](const region::TensorRef& r) {
+      const auto at = static_cast<std::ptrdiff_t>(d) - static_cast<std::ptrdiff_t>(rank - r.dims.size());
+      return at < 0 || r.dims[static_cast<std::size_t>(at)] == 1 ? std::int64_t{0} : r.strides[static_cast<std::size_t>(at)];
+    };
+    t.a_batch.push_back(along(a));
+    t.b_batch.push_back(along(b));
+  }
+  return t;
+}
+
+class MatmulKernel final : public Kernel {
+ public:
+  MatmulKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s)
+      : k_(rows),
+        t_(std::move(setting)),
+        epilogue_(std::move(epilogue)),
+        a_(s.anchor.inputs[0]),
+        b_(s.anchor.inputs[1]),
+        space_(s.space) {}
+
+  int tasks() const override { return static_cast<int>(std::min<std::int64_t>(t_.batch * t_.pieces(), 4096)); }
+  std::size_t scratch_bytes() const override {
+    return line(epilogue_.scratch_bytes()) +
+           static_cast<std::size_t>((t_.k * t_.padded() + kRows * t_.k + kRows * t_.padded()) * 4 + 192);
+  }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    epilogue_.prepare(worker.scratch);
+    auto* right = reinterpret_cast<float*>(worker.scratch + line(epilogue_.scratch_bytes()));
+    float* left = right + line(static_cast<std::size_t>(t_.k * t_.padded()) * 4) / 4;
+    float* out = left + line(static_cast<std::size_t>(kRows * t_.k) * 4) / 4;
+    const std::int64_t units = t_.batch * t_.pieces();
+    std::int64_t have = -1;  // the batch whose right matrix is gathered
+    for (std::int64_t u = units * task_begin / tasks(); u < units * task_end / tasks(); ++u) {
+      const std::int64_t batch = u / t_.pieces(), first = u % t_.pieces() * kRows, rows = std::min(kRows, t_.m - first);
+      Index origin{};
+      std::int64_t rest = batch;
+      for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
+        origin[d] = rest % space_[d];
+        rest /= space_[d];
+      }
+      const auto *a = reinterpret_cast<const float*>(memory.at(a_)), *b = reinterpret_cast<const float*>(memory.at(b_));
+      for (std::size_t d = 0; d < t_.a_batch.size(); ++d) a += origin[d] * t_.a_batch[d], b += origin[d] * t_.b_batch[d];
+      if (have != batch) {
+        if (t_.padded() != t_.n) std::fill(right, right + t_.k * t_.padded(), 0.0F);
+        gather_matrix(right, t_.padded(), b, t_.k, t_.n, t_.b_row, t_.b_col);
+      }
+      have = batch;
+      gather_matrix(left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
+      std::fill(out, out + rows * t_.padded(), 0.0F);
+      k_.multiply(out, t_.padded(), left, t_.k, rows, right, t_.padded(), t_.k, t_.padded());
+      store(memory, worker.scratch, origin, out, first, rows);
+    }
+  }
+
+ private:
+  void store(const Memory& memory, std::byte* scratch, Index origin, const float* out, std::int64_t first,
+             std::int64_t rows) const {
+    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    const std::int64_t block = epilogue_.code().block(), cols = std::min(block, t_.n),
+                       at_once = std::max<std::int64_t>(1, block / cols);
+    for (std::int64_t r = 0; r < rows; r += at_once) {
+      const std::int64_t some = std::min(at_once, rows - r);
+      origin[t_.row_dim] = first + r;
+      for (std::int64_t j = 0; j < t_.n; j += cols) {
+        const std::int64_t part = std::min(cols, t_.n - j);
+        origin[t_.col_dim] = j;
+        for (std::int64_t i = 0; i < some; ++i) {
+          const float* from = out + (r + i) * t_.padded() + j;
+          std::copy(from, from + part, acc + i * part);
+        }
+        epilogue_.run(memory, scratch, origin, static_cast<int>(some), static_cast<int>(part));
+      }
+    }
+  }
+
+  const RowKernels& k_;
+  Setting t_;
+  Epilogue epilogue_;
+  region::TensorRef a_, b_;
+  ir::Shape space_;
+};
+
+class MatmulFamily final : public Family {
+ public:
+  std::string_view name() const override { return "matmul.f32.rows"; }
+  bool about(const Region& r) const override {
+    const region::Anchor& a = only(r).anchor;
+    return r.stages.size() == 1 && a.op == ir::Op::matmul && !a.weights && a.inputs.size() == 2 && !only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan&) const override {
+    const auto t = setting_of(only(r));
+    if (!t) return t.error().message;
+    const auto e = row_epilogue(only(r), Isa::portable, t->row_dim, t->col_dim);
+    return e ? "" : e.error().message;
+  }
+  double cost(const Region& r, const Plan&, Isa isa) const override {
+    const auto t = setting_of(only(r));
+    if (!t) return 0;
+    const auto out = static_cast<double>(ir::count(only(r).space)), k = static_cast<double>(t->k);
+    const double gathered = static_cast<double>(t->batch) * k * static_cast<double>(t->m + t->n);
+    return (out * k / 20.0 + gathered * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(r)));
+    OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
+    return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r));
+  }
+};
+
+}  // namespace
+
+const Family& matmul_family() {
+  static const MatmulFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

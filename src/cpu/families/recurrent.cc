@@ -1,0 +1,468 @@
+// cpu.{lstm,gru,rnn}.rows.<isa>: recurrent layers with constant weights (past 400 lines: three cells, one walk over steps). W and R are
+// packed with gates side by side, products of a step are those of a few rows with a matrix, and what the gates compute from their sums is a
+// program that the block kernels run: the same operations as the reference's, for any activation. Sums begin with the biases
+// and are taken in another order than the reference's: floats within the tolerance of docs/semantics.md.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/families/row_families.h"
+#include "program/math.h"
+#include "region/store_results.h"
+
+namespace octavo::cpu {
+namespace {
+
+using program::Program;
+using program::ProgramOps;
+using POp = program::Op;
+
+constexpr std::int64_t kMostSequences = 4;  // of a task, side by side
+constexpr std::int64_t kSteps = 8;          // whose products with W are taken together
+enum Input : std::size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
+
+struct Setting {
+  std::string cell;
+  std::int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1, gates = 1;
+  bool batch_first = false, reverse = false, before_reset = false;
+  [[nodiscard]] bool lstm() const { return cell == "lstm"; }
+  [[nodiscard]] bool gru() const { return cell == "gru"; }
+  /// Columns of the packed matrices: those of one gate, and of all.
+  [[nodiscard]] std::int64_t gate() const { return (hidden + kColumns - 1) / kColumns * kColumns; }
+  [[nodiscard]] std::int64_t columns() const { return gates * gate(); }
+  [[nodiscard]] std::int64_t rows() const { return gates * hidden; }
+  [[nodiscard]] std::int64_t w_floats() const { return inputs * columns(); }
+  [[nodiscard]] std::int64_t r_floats() const { return hidden * columns(); }
+};
+
+struct Function {
+  std::string name;
+  float alpha = 0, beta = 0;
+};
+
+int apply(Program& p, const Function& f, int x) {
+  ProgramOps ops{p};
+  const ir::Attrs attrs{{"alpha", static_cast<double>(f.alpha)}, {"beta", static_cast<double>(f.beta)}};
+  const auto unary = [&](ir::Op op) { return program::unary(ops, op, attrs, x); };
+  if (f.name == "Tanh") return unary(ir::Op::tanh);
+  if (f.name == "Sigmoid") return unary(ir::Op::sigmoid);
+  if (f.name == "Relu") return unary(ir::Op::relu);
+  if (f.name == "Softsign") return unary(ir::Op::softsign);
+  if (f.name == "Softplus") return unary(ir::Op::softplus);
+  if (f.name == "Elu") return unary(ir::Op::elu);
+  if (f.name == "LeakyRelu") return unary(ir::Op::leaky_relu);
+  if (f.name == "HardSigmoid") return unary(ir::Op::hard_sigmoid);
+  const int alpha = p.imm_f(f.alpha);
+  if (f.name == "ThresholdedRelu") return p.push(POp::sel_lt, alpha, x, x, p.imm_f(0));
+  const int beta = p.imm_f(f.beta);
+  if (f.name == "Affine") return p.push(POp::fma, alpha, x, beta);
+  x = p.push(POp::mul, beta, x);  // ScaledTanh
+  return p.push(POp::mul, alpha, program::unary(ops, ir::Op::tanh, attrs, x));
+}
+
+/// What a cell computes from the sums of its gates, for one direction. Operands and results as `run_step` gives them.
+struct Programs {
+  Code gates;  ///< lstm: sums i o f c, state c, P i o f -> c, h. gru: sums z r, of X and of R for h, state h -> h. rnn: sum -> h
+  Code reset;  ///< gru that resets before the product: sum r, state h -> r * h
+};
+
+Result<Programs> programs_of(const Setting& t, const ir::Attrs& attrs, std::size_t direction) {
+  const std::size_t functions = t.lstm() ? 3 : t.gru() ? 2 : 1;
+  const auto alpha = ir::get_floats(attrs, "alpha"), beta = ir::get_floats(attrs, "beta");
+  std::vector<Function> f;
+  const std::string names = ir::get_text(attrs, "activations");
+  for (std::size_t from = 0; from <= names.size();) {
+    const std::size_t to = std::min(names.find(',', from), names.size()), i = f.size();
+    f.push_back({names.substr(from, to - from), i < alpha.size() ? static_cast<float>(alpha[i]) : 0,
+                 i < beta.size() ? static_cast<float>(beta[i]) : 0});
+    from = to + 1;
+  }
+  if (f.size() < functions * static_cast<std::size_t>(t.directions))
+    return fail(ErrorKind::bad_engine, fmt::format("{} activations", f.size()));
+  f.erase(f.begin(), f.begin() + static_cast<std::ptrdiff_t>(direction * functions));
+  const auto clip = static_cast<float>(ir::get_float(attrs, "clip"));
+  const auto clipped = [&](Program& p, int x) {  // as std::max(x, -clip), std::min
+    if (!(clip > 0)) return x;
+    x = p.push(POp::max, p.imm_f(-clip), x);
+    return p.push(POp::min, p.imm_f(clip), x);
+  };
+  const auto load = [](Program& p, int i) { return p.load(POp::load_f, i); };
+  const auto compile = [](Program& p, int operands) {
+    p.operand_count = operands;
+    return Code::compile(p, std::vector<Elem>(static_cast<std::size_t>(operands), Elem::f32));
+  };
+  const auto one_minus = [](Program& p, int x) { return p.push(POp::sub, p.imm_f(1), x); };
+  Programs out;
+  Program p;
+  if (t.lstm()) {
+    const int c = load(p, 4);
+    const auto gate = [&](int sum, int weight, int state) {
+      return apply(p, f[0], clipped(p, p.push(POp::add, load(p, sum), p.push(POp::mul, load(p, weight), state))));
+    };
+    const int i = gate(0, 5, c);
+    const int forget = ir::get_int(attrs, "input_forget") != 0 ? one_minus(p, i) : gate(2, 7, c);
+    const int g = apply(p, f[1], clipped(p, load(p, 3)));
+    const int kept = p.push(POp::mul, forget, c);
+    const int state = p.push(POp::add, kept, p.push(POp::mul, i, g));
+    const int o = gate(1, 6, state);
+    const int h = p.push(POp::mul, o, apply(p, f[2], state));
+    p.outputs = {{state, ir::DType::f32}, {h, ir::DType::f32}};
+    OCTAVO_TRY(out.gates, compile(p, 8));
+  } else if (t.gru()) {
+    const int h = load(p, 4), z = apply(p, f[0], clipped(p, load(p, 0)));
+    int sum = load(p, 2);
+    if (t.before_reset) {
+      const int r = apply(p, f[0], clipped(p, load(p, 1)));
+      sum = p.push(POp::add, sum, p.push(POp::mul, r, load(p, 3)));
+    } else {
+      Program reset;
+      const int r = apply(reset, f[0], clipped(reset, load(reset, 0)));
+      reset.outputs = {{reset.push(POp::mul, r, load(reset, 1)), ir::DType::f32}};
+      OCTAVO_TRY(out.reset, compile(reset, 2));
+    }
+    const int candidate = apply(p, f[1], clipped(p, sum));
+    const int fresh = p.push(POp::mul, one_minus(p, z), candidate);
+    p.outputs = {{p.push(POp::add, fresh, p.push(POp::mul, z, h)), ir::DType::f32}};
+    OCTAVO_TRY(out.gates, compile(p, 5));
+  } else {
+    p.outputs = {{apply(p, f[0], clipped(p, load(p, 0))), ir::DType::f32}};
+    OCTAVO_TRY(out.gates, compile(p, 1));
+  }
+  return out;
+}
+
+Result<Setting> setting_of(const Stage& s, const Plan& plan) {
+  const region::Anchor& a = s.anchor;
+  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
+  if (a.inputs.size() != 8) return no(fmt::format("{} operands", a.inputs.size()));
+  for (const std::size_t i : {kX, kW, kR, kB, kH0, kC0, kP}) {
+    if (a.inputs[i].dtype != ir::DType::f32)
+      return no(fmt::format("needs f32, operand {} is {}", i, ir::name_of(a.inputs[i].dtype)));
+  }
+  for (const std::size_t i : {kW, kR}) {
+    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(a.inputs[i].buffer)];
+    if (b.kind != region::BufferKind::constant) return no("weights that are computed at run time");
+    if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return no("weights that are not dense");
+  }
+  Setting t;
+  t.cell = ir::get_text(a.attrs, "cell");
+  t.batch_first = ir::get_int(a.attrs, "layout") != 0;
+  t.before_reset = ir::get_int(a.attrs, "linear_before_reset") != 0;
+  const std::string direction = ir::get_text(a.attrs, "direction", "forward");
+  t.reverse = direction == "reverse";
+  t.directions = direction == "bidirectional" ? 2 : 1;
+  t.gates = t.lstm() ? 4 : t.gru() ? 3 : 1;
+  const ir::Shape& x = a.inputs[kX].dims;
+  t.steps = x[t.batch_first ? 1 : 0], t.batch = x[t.batch_first ? 0 : 1], t.inputs = x[2];
+  t.hidden = a.inputs[kR].dims[2];
+  const auto shape = [&](Input i, const ir::Shape& want) { return a.inputs[i].dims == want; };
+  const std::int64_t d = t.directions;
+  const ir::Shape state = t.batch_first ? ir::Shape{t.batch, d, t.hidden} : ir::Shape{d, t.batch, t.hidden};
+  if (!shape(kW, {d, t.rows(), t.inputs}) || !shape(kR, {d, t.rows(), t.hidden}) || !shape(kB, {d, 2 * t.rows()}) ||
+      !shape(kLengths, {t.batch}) || !shape(kH0, state) || !shape(kC0, state) || !shape(kP, {d, 3 * t.hidden}) ||
+      a.inputs[kLengths].dtype != ir::DType::s64)
+    return fail(ErrorKind::bad_engine, "operands of a recurrent layer do not fit");
+  const ir::Shape y = t.batch_first ? ir::Shape{t.batch, t.steps, d, t.hidden} : ir::Shape{t.steps, d, t.batch, t.hidden};
+  for (std::size_t i = 0; i < s.stores.size(); ++i) {
+    const std::size_t k = region::result_of_store(a, i);
+    if (s.stores[i].dtype != ir::DType::f32 || s.stores[i].dims != (k == 0 ? y : state) || k > (t.lstm() ? 2U : 1U))
+      return no(fmt::format("result {} as {}{}", k, ir::name_of(s.stores[i].dtype), ir::to_string(s.stores[i].dims)));
+  }
+  return t;
+}
+
+class RecurrentKernel final : public Kernel {
+ public:
+  RecurrentKernel(const KernelTable& table, const RowKernels& rows, Setting setting, std::vector<Programs> programs, const Stage& s,
+                  int threads, Packed packed)
+      : table_(table), k_(rows), t_(std::move(setting)), programs_(std::move(programs)), in_(s.anchor.inputs) {
+    for (std::size_t i = 0; i < s.stores.size(); ++i) stores_.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
+    w_ = reinterpret_cast<const float*>(packed[0]);
+    r_ = reinterpret_cast<const float*>(packed[1]);
+    together_ = std::clamp<std::int64_t>(t_.batch * t_.directions / std::max(threads, 1), 1, kMostSequences);
+    groups_ = (t_.batch + together_ - 1) / together_;
+    for (const Programs& p : programs_) slots_ = std::max({slots_, p.gates.slot_bytes(), p.reset.slot_bytes()});
+  }
+
+  int tasks() const override { return static_cast<int>(std::max<std::int64_t>(1, groups_ * t_.directions)); }
+  std::size_t scratch_bytes() const override { return 2 * line(slots_) + layout(nullptr).bytes; }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    const bool valid = lengths_valid(memory);
+    for (int t = task_begin; t < task_end; ++t) {
+      const std::int64_t d = t / std::max<std::int64_t>(groups_, 1), first = t % std::max<std::int64_t>(groups_, 1) * together_;
+      if (first >= t_.batch) continue;
+      sequences(memory, worker.scratch, d, first, std::min(together_, t_.batch - first), valid);
+    }
+  }
+
+ private:
+  struct Scratch {
+    float *x, *xw, *sums, *h, *c, *kept, *bias, *p;
+    std::size_t bytes;
+  };
+  [[nodiscard]] Scratch layout(std::byte* at) const {
+    Scratch w{};
+    const auto next = [&](std::int64_t n) {
+      auto* p = reinterpret_cast<float*>(at + w.bytes);
+      w.bytes += line(static_cast<std::size_t>(n) * 4);
+      return p;
+    };
+    w.x = next(kSteps * t_.inputs);
+    w.xw = next(together_ * kSteps * t_.columns());
+    w.sums = next(together_ * t_.columns());
+    w.h = next(together_ * t_.gate());
+    w.c = next(together_ * t_.gate());
+    w.kept = next(together_ * t_.gate());
+    w.bias = next(2 * t_.columns());
+    w.p = next(3 * t_.gate());
+    return w;
+  }
+
+  [[nodiscard]] std::int64_t length_of(const Memory& memory, std::int64_t n) const {
+    return reinterpret_cast<const std::int64_t*>(memory.at(in_[kLengths]))[n * in_[kLengths].strides[0]];
+  }
+  /// Lengths are known only now; where one is impossible, every result is 0 (as regions of the reference evaluator leave it).
+  [[nodiscard]] bool lengths_valid(const Memory& memory) const {
+    for (std::int64_t n = 0; n < t_.batch; ++n) {
+      if (length_of(memory, n) < 0 || length_of(memory, n) > t_.steps) return false;
+    }
+    return true;
+  }
+  static const float* floats(const Memory& memory, const region::TensorRef& t) {
+    return reinterpret_cast<const float*>(memory.at(t));
+  }
+
+  /// Element 0 of the state of sequence n: of an operand or a result.
+  [[nodiscard]] std::int64_t state_at(const region::TensorRef& t, std::int64_t d, std::int64_t n) const {
+    return t_.batch_first ? n * t.strides[0] + d * t.strides[1] : d * t.strides[0] + n * t.strides[1];
+  }
+  [[nodiscard]] std::int64_t result_at(const region::TensorRef& t, std::int64_t d, std::int64_t n, std::int64_t step) const {
+    return t_.batch_first ? n * t.strides[0] + step * t.strides[1] + d * t.strides[2]
+                          : step * t.strides[0] + d * t.strides[1] + n * t.strides[2];
+  }
+  void store(const Memory& memory, const region::TensorRef& t, std::int64_t at, const float* from) const {
+    auto* to = reinterpret_cast<float*>(memory.at(t)) + at;
+    const std::int64_t step = t.strides.back();
+    for (std::int64_t j = 0; j < t_.hidden; ++j) to[j * step] = from == nullptr ? 0.0F : from[j];
+  }
+
+  /// Sequences first..first+count-1 of direction d, from the first step to the last.
+  void sequences(const Memory& memory, std::byte* scratch, std::int64_t d, std::int64_t first, std::int64_t count,
+                 bool valid) const {
+    const Scratch w = layout(scratch + 2 * line(slots_));
+    const std::int64_t gate = t_.gate(), columns = t_.columns();
+    std::fill(w.h, w.h + count * gate, 0.0F);
+    std::fill(w.c, w.c + count * gate, 0.0F);
+    parameters(memory, d, w);
+    const Programs& programs = programs_[static_cast<std::size_t>(d)];
+    programs.gates.prepare(reinterpret_cast<std::int32_t*>(scratch));
+    if (t_.gru() && !t_.before_reset) programs.reset.prepare(reinterpret_cast<std::int32_t*>(scratch + line(slots_)));
+    std::int64_t lengths[kMostSequences] = {}, longest = 0;
+    for (std::int64_t s = 0; s < count && valid; ++s) {
+      lengths[s] = length_of(memory, first + s);
+      longest = std::max(longest, lengths[s]);
+      const auto take = [&](Input i, float* to) {
+        const float* from = floats(memory, in_[i]) + state_at(in_[i], d, first + s);
+        for (std::int64_t j = 0; j < t_.hidden; ++j) to[j] = from[j * in_[i].strides[2]];
+      };
+      take(kH0, w.h + s * gate);
+      if (t_.lstm()) take(kC0, w.c + s * gate);
+    }
+    const bool back = t_.reverse || d == 1;
+    for (std::int64_t k = 0; k < longest; ++k) {
+      if (k % kSteps == 0) {
+        for (std::int64_t s = 0; s < count; ++s) products_with_w(memory, w, d, first + s, s, k, lengths[s], back);
+      }
+      for (std::int64_t s = 0; s < count; ++s) {
+        const float* from = w.xw + (s * kSteps + k % kSteps) * columns;
+        std::copy(from, from + columns, w.sums + s * columns);
+      }
+      run_step(scratch, w, d, count, k, lengths);
+      for (std::int64_t s = 0; s < count; ++s) {
+        if (k >= lengths[s]) continue;
+        const std::int64_t step = back ? lengths[s] - 1 - k : k;
+        for (const auto& [result, ref] : stores_) {
+          if (result == 0) store(memory, ref, result_at(ref, d, first + s, step), w.h + s * gate);
+        }
+      }
+    }
+    for (std::int64_t s = 0; s < count; ++s) {
+      for (const auto& [result, ref] : stores_) {
+        for (std::int64_t k = lengths[s]; result == 0 && k < t_.steps; ++k)
+          store(memory, ref, result_at(ref, d, first + s, k), nullptr);
+        if (result == 1) store(memory, ref, state_at(ref, d, first + s), valid ? w.h + s * gate : nullptr);
+        if (result == 2) store(memory, ref, state_at(ref, d, first + s), valid ? w.c + s * gate : nullptr);
+      }
+    }
+  }
+
+  /// Biases by packed column: those that sums begin with; where a GRU resets behind the product, those of R for the candidate lie
+  /// behind them. And the weights of the state in the gates.
+  void parameters(const Memory& memory, std::int64_t d, const Scratch& w) const {
+    const region::TensorRef &b = in_[kB], &p = in_[kP];
+    const float* from = floats(memory, b) + d * b.strides[0];
+    const float* peephole = floats(memory, p) + d * p.strides[0];
+    std::fill(w.bias, w.bias + 2 * t_.columns(), 0.0F);
+    std::fill(w.p, w.p + 3 * t_.gate(), 0.0F);
+    for (std::int64_t g = 0; g < t_.gates; ++g) {
+      const bool apart = t_.gru() && t_.before_reset && g == 2;
+      for (std::int64_t j = 0; j < t_.hidden; ++j) {
+        const float of_w = from[(g * t_.hidden + j) * b.strides[1]], of_r = from[(t_.rows() + g * t_.hidden + j) * b.strides[1]];
+        w.bias[g * t_.gate() + j] = apart ? of_w : of_w + of_r;
+        if (apart) w.bias[t_.columns() + j] = of_r;
+        if (g < 3 && t_.lstm()) w.p[g * t_.gate() + j] = peephole[(g * t_.hidden + j) * p.strides[1]];
+      }
+    }
+  }
+
+  /// Biases and products with W of the next steps of sequence n, the s-th of its group.
+  void products_with_w(const Memory& memory, const Scratch& w, std::int64_t d, std::int64_t n, std::int64_t s, std::int64_t k,
+                       std::int64_t length, bool back) const {
+    const std::int64_t count = std::min(kSteps, length - k), columns = t_.columns();
+    const region::TensorRef& x = in_[kX];
+    const std::int64_t step = x.strides[t_.batch_first ? 1 : 0], of = x.strides[t_.batch_first ? 0 : 1];
+    float* to = w.xw + s * kSteps * columns;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float* from = floats(memory, x) + n * of + (back ? length - 1 - k - i : k + i) * step;
+      for (std::int64_t j = 0; j < t_.inputs; ++j) w.x[i * t_.inputs + j] = from[j * x.strides[2]];
+      std::copy(w.bias, w.bias + columns, to + i * columns);
+    }
+    if (count > 0) k_.multiply(to, columns, w.x, t_.inputs, count, w_ + d * t_.w_floats(), columns, t_.inputs, columns);
+  }
+
+  void run_step(std::byte* scratch, const Scratch& w, std::int64_t d, std::int64_t count, std::int64_t k,
+                const std::int64_t* lengths) const {
+    const std::int64_t gate = t_.gate(), columns = t_.columns();
+    const Programs& programs = programs_[static_cast<std::size_t>(d)];
+    const float* r = r_ + d * t_.r_floats();
+    if (t_.gru() && t_.before_reset) {  // the candidate's product with R stays apart
+      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, 2 * gate);
+      for (std::int64_t s = 0; s < count; ++s) std::copy(w.bias + columns, w.bias + columns + gate, w.kept + s * gate);
+      k_.multiply(w.kept, gate, w.h, gate, count, r + 2 * gate, columns, t_.hidden, gate);
+    } else if (t_.gru()) {
+      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, 2 * gate);
+      for (std::int64_t s = 0; s < count; ++s) {
+        const float* in[] = {w.sums + s * columns + gate, w.h + s * gate};
+        float* out[] = {w.kept + s * gate};
+        block(programs.reset, scratch + line(slots_), in, 2, out, 1);
+      }
+      k_.multiply(w.sums + 2 * gate, columns, w.kept, gate, count, r + 2 * gate, columns, t_.hidden, gate);
+    } else {
+      k_.multiply(w.sums, columns, w.h, gate, count, r, columns, t_.hidden, columns);
+    }
+    for (std::int64_t s = 0; s < count; ++s) {
+      if (k >= lengths[s]) continue;  // this sequence has ended
+      const float* g = w.sums + s * columns;
+      float *h = w.h + s * gate, *c = w.c + s * gate;
+      if (t_.lstm()) {
+        const float* in[] = {g, g + gate, g + 2 * gate, g + 3 * gate, c, w.p, w.p + gate, w.p + 2 * gate};
+        float* out[] = {c, h};
+        block(programs.gates, scratch, in, 8, out, 2);
+      } else if (t_.gru()) {
+        const float* in[] = {g, g + gate, g + 2 * gate, w.kept + s * gate, h};
+        float* out[] = {h};
+        block(programs.gates, scratch, in, 5, out, 1);
+      } else {
+        const float* in[] = {g};
+        float* out[] = {h};
+        block(programs.gates, scratch, in, 1, out, 1);
+      }
+    }
+  }
+
+  /// A program over all units of a gate. A block reads all of its operands before it stores: results may lie where operands do.
+  void block(const Code& code, std::byte* slots, const float* const* in, std::size_t loads, float* const* out,
+             std::size_t stores) const {
+    const BlockCode view = code.view();
+    for (std::int64_t j = 0; j < t_.hidden; j += code.block()) {
+      Stream from[8], to[2];
+      for (std::size_t i = 0; i < loads; ++i)
+        from[i] = {reinterpret_cast<std::byte*>(const_cast<float*>(in[i] + j)), 0, 4, nullptr};  // loads only
+      for (std::size_t i = 0; i < stores; ++i) to[i] = {reinterpret_cast<std::byte*>(out[i] + j), 0, 4, nullptr};
+      const int cols = static_cast<int>(std::min<std::int64_t>(code.block(), t_.hidden - j));
+      table_.run_block(view, {1, cols, from, to, reinterpret_cast<std::int32_t*>(slots)});
+    }
+  }
+
+  const KernelTable& table_;
+  const RowKernels& k_;
+  Setting t_;
+  std::vector<Programs> programs_;  ///< by direction
+  std::vector<region::TensorRef> in_;
+  std::vector<std::pair<std::size_t, region::TensorRef>> stores_;  ///< with the result that each takes
+  const float *w_ = nullptr, *r_ = nullptr;
+  std::int64_t together_ = 1, groups_ = 1;
+  std::size_t slots_ = 0;
+};
+
+class RecurrentFamily final : public Family {
+ public:
+  std::string_view name() const override { return "recurrent.rows"; }
+  std::string name_for(const Region& r) const override { return ir::get_text(only(r).anchor.attrs, "cell") + ".rows"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::recurrent && only(r).program.outputs.empty();
+  }
+  std::string why_not(const Region& r, const Plan& plan) const override {
+    const auto t = setting_of(only(r), plan);
+    if (!t) return t.error().message;
+    const auto p = all_programs(*t, only(r));
+    return p ? "" : p.error().message;
+  }
+  double cost(const Region& r, const Plan& plan, Isa isa) const override {
+    const auto t = setting_of(only(r), plan);
+    if (!t) return 0;
+    const auto runs = static_cast<double>(t->steps * t->batch * t->directions);
+    const double products = static_cast<double>(t->columns()) * static_cast<double>(t->inputs + 2 * t->hidden);
+    return runs * (products / 16 + static_cast<double>(t->columns()) * 10) * slowdown(isa) * kSecondsPerCycle + 1e-6;
+  }
+  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
+    OCTAVO_TRY(const Setting t, setting_of(only(r), plan));
+    return std::vector<ir::Tensor>{transposed(only(r).anchor.inputs[kW], plan, t, t.inputs),
+                                   transposed(only(r).anchor.inputs[kR], plan, t, t.hidden)};
+  }
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan& plan, Isa) const override {
+    OCTAVO_TRY(const Setting t, setting_of(only(r), plan));
+    return std::vector<std::int64_t>{t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(only(r), plan));
+    OCTAVO_TRY(std::vector<Programs> programs, all_programs(t, only(r)));
+    return std::make_unique<RecurrentKernel>(*kernel_table(isa), row_kernels(isa), std::move(t), std::move(programs), only(r),
+                                             plan.threads, packed);
+  }
+
+ private:
+  static Result<std::vector<Programs>> all_programs(const Setting& t, const Stage& s) {
+    std::vector<Programs> out(static_cast<std::size_t>(t.directions));
+    for (std::size_t d = 0; d < out.size(); ++d) {
+      OCTAVO_TRY(out[d], programs_of(t, s.anchor.attrs, d));
+    }
+    return out;
+  }
+  /// [direction][gate * hidden][k] -> [direction][k][columns], unused columns 0.
+  static ir::Tensor transposed(const region::TensorRef& t, const Plan& plan, const Setting& s, std::int64_t k) {
+    const region::Buffer& b = plan.buffers[static_cast<std::size_t>(t.buffer)];
+    ir::Tensor out(ir::DType::f32, {s.directions, k, s.columns()});
+    const auto* from = reinterpret_cast<const float*>(b.data.bytes().data() + t.offset);
+    float* to = out.mutable_data<float>().data();
+    for (std::int64_t d = 0; d < s.directions; ++d) {
+      for (std::int64_t g = 0; g < s.gates; ++g) {
+        for (std::int64_t j = 0; j < s.hidden; ++j) {
+          for (std::int64_t i = 0; i < k; ++i) {
+            to[(d * k + i) * s.columns() + g * s.gate() + j] = from[((d * s.gates + g) * s.hidden + j) * k + i];
+          }
+        }
+      }
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& recurrent_family() {
+  static const RecurrentFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,38 @@
+// Families over the kernels of cpu/rows.
+#pragma once
+
+#include "cpu/family.h"
+#include "cpu/rows/rows.h"
+
+namespace octavo::cpu {
+
+/// The row kernels of a level that block kernels are compiled for.
+[[nodiscard]] inline const RowKernels& row_kernels(Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::avx512) return avx512_rows();
+  if (isa >= Isa::avx2) return avx2_rows();
+#endif
+  (void)isa;
+  return portable_rows();
+}
+
+/// The stage's program over blocks of its space, with rows and columns along these dimensions of it (units are added up to two).
+[[nodiscard]] Result<Epilogue> row_epilogue(const Stage& s, Isa isa, std::size_t row_dim, std::size_t col_dim);
+
+/// to[i * to_step + j] = from[i * row + j * col]
+inline void gather_matrix(float* to, std::int64_t to_step, const float* from, std::int64_t rows, std::int64_t cols,
+                          std::int64_t row, std::int64_t col) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j) to[i * to_step + j] = from[i * row + j * col];
+  }
+}
+[[nodiscard]] constexpr std::size_t line(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+[[nodiscard]] const Family& norm_family();
+[[nodiscard]] const Family& matmul_family();
+[[nodiscard]] const Family& recurrent_family();
+[[nodiscard]] const Family& dynamic_quantize_family();
+
+}  // namespace octavo::cpu

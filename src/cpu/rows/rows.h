@@ -1,0 +1,44 @@
+// Kernels over rows of floats: statistics, ranges and products of a few rows with a matrix. Compiled three times (portable.cc, avx2.cc,
+// avx512.cc) from rows.inc and the vectors of block/; plain data and no inline functions, as in block/block.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace octavo::cpu {
+
+/// Matrices that rows are multiplied with have a multiple of so many columns.
+constexpr std::int64_t kColumns = 16;
+
+// Steps count elements. Rows may lie anywhere; `cols` and `n` may be anything, 0 too.
+struct RowKernels {
+  // sums[c] += x[r * step + c], row after row
+  void (*add)(float* sums, const float* x, std::int64_t rows, std::int64_t step, std::int64_t cols);
+  // sums[c] = fma(d, d, sums[c]) with d = x[r * step + c] - mean[c]
+  void (*add_squares)(float* sums, const float* x, const float* mean, std::int64_t rows, std::int64_t step, std::int64_t cols);
+  // The same of n neighbours: their sum, and the sum of the squares of their distances from `mean`. Several partial sums at a time.
+  float (*sum)(const float* x, std::int64_t n);
+  float (*squares)(const float* x, float mean, std::int64_t n);
+  // to[i] = (x[i] - mean[i]) * inverse[i], n of them
+  void (*centre)(float* to, const float* x, const float* mean, const float* inverse, std::int64_t n);
+  // to[i] = fma(to[i], scale[i], bias[i])
+  void (*scale)(float* to, const float* scale, const float* bias, std::int64_t n);
+  // to[i] = fma(to[i], scale, bias)
+  void (*scale_all)(float* to, float scale, float bias, std::int64_t n);
+  // to[i] = (x[i] - mean) * inverse
+  void (*centre_all)(float* to, const float* x, float mean, float inverse, std::int64_t n);
+  // y[r * y_step + j] += sum over i < k of x[r * x_step + i] * w[i * w_step + j], j < n; n is a multiple of kColumns
+  void (*multiply)(float* y, std::int64_t y_step, const float* x, std::int64_t x_step, std::int64_t rows, const float* w,
+                   std::int64_t w_step, std::int64_t k, std::int64_t n);
+  // Widens [*least, *most] until it holds all of x that are no NaN
+  void (*range)(const float* x, std::int64_t n, float* least, float* most);
+  // to[i] = QuantizeLinear(x[i]) to u8 with a scale and a zero point
+  void (*quantize)(std::uint8_t* to, const float* x, std::int64_t n, float scale, std::int32_t zero);
+};
+const RowKernels& portable_rows();
+#if defined(__x86_64__)
+const RowKernels& avx2_rows();
+const RowKernels& avx512_rows();
+#endif
+
+}  // namespace octavo::cpu

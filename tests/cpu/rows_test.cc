@@ -1,0 +1,246 @@
+// Normalizations, products of computed matrices, recurrent layers and run-time quantization against the reference evaluator, over shapes
+// around the vectors, row tiles and column blocks of cpu/rows (16 columns, 4 rows, 8 steps, 32 rows of a product).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu/isa.h"
+#include "cpu/provider.h"
+#include "cpu/scalar_region.h"
+
+namespace octavo::testing {
+namespace {
+
+using ir::DType;
+using program::Op;
+using region::BufferKind;
+using Ints = std::vector<std::int64_t>;
+
+class Rows : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// "cpu.matmul.f32.rows" for this instruction set.
+  static std::string tactic(const std::string& family) { return "cpu." + family + ".rows." + GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Isa, Rows, ::testing::Values("portable", "avx2", "avx512"));
+
+/// acc * 0.5 + another tensor, stored like it.
+void add_epilogue(Scene& s, const region::TensorRef& like, const std::vector<int>& order) {
+  region::Stage& st = s.stage();
+  auto& p = st.program;
+  st.operands.push_back({s.tensor(DType::f32, like.dims, BufferKind::arena, order), {}});
+  p.operand_count = 1;
+  p.outputs = {{p.push(Op::fma, p.push(Op::acc_f), p.imm_f(0.5F), p.load(Op::load_f, 0)), DType::f32}};
+  st.stores = {s.tensor(DType::f32, like.dims, BufferKind::arena, order)};
+}
+
+void set_norm(Scene& s, ir::Op op, const ir::Shape& x, const std::vector<int>& order, std::int64_t axis) {
+  region::Stage& st = s.stage();
+  st.space = x;
+  st.anchor.op = op;
+  st.anchor.attrs = {{"epsilon", 1e-3}};
+  const bool layer = op == ir::Op::layer_norm;
+  const ir::Shape inner = layer ? ir::Shape(x.begin() + axis, x.end()) : ir::Shape{x[1]};
+  if (layer) st.anchor.attrs["axis"] = axis;
+  st.anchor.inputs = {s.tensor(DType::f32, x, BufferKind::arena, order), s.tensor(DType::f32, inner, BufferKind::constant),
+                      s.tensor(DType::f32, inner, BufferKind::constant)};
+  add_epilogue(s, st.anchor.inputs[0], order);
+}
+
+TEST_P(Rows, InstanceNorm) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t channels : {1, 3, 8, 15, 16, 17, 40, 70}) {
+    for (const auto& [h, w] : {std::pair{1, 1}, {3, 5}, {7, 33}, {40, 40}}) {
+      for (const bool planar : {false, true}) {
+        Scene s(seed++);
+        s.plan().threads = 1 + static_cast<int>(seed % 3);
+        set_norm(s, ir::Op::instance_norm, {2, channels, h, w}, planar ? std::vector<int>{} : std::vector<int>{0, 2, 3, 1}, 0);
+        EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("instance_norm"), 2e-5F));
+      }
+    }
+  }
+}
+
+TEST_P(Rows, LayerNorm) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t extent : {1, 7, 16, 31, 64, 257, 1030}) {
+    for (const std::int64_t rows : {1, 5, 17, 33}) {
+      for (const auto& order : {std::vector<int>{}, {0, 2, 1}}) {  // elements, or rows, are neighbours in memory
+        Scene s(seed++);
+        set_norm(s, ir::Op::layer_norm, {2, rows, extent}, order, 2);
+        EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("layer_norm"), 2e-5F));
+      }
+    }
+  }
+  Scene s(seed);
+  set_norm(s, ir::Op::layer_norm, {3, 4, 5, 6}, {}, 1);
+  EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("layer_norm"), 2e-5F));
+}
+
+TEST_P(Rows, NormOfScatteredElementsIsRefused) {
+  Scene s(1);
+  set_norm(s, ir::Op::layer_norm, {2, 3, 4, 5}, {3, 1, 0, 2}, 2);
+  const std::string why = s.compare(cpu::cpu_provider(), tactic("layer_norm"));
+  EXPECT_NE(why.find("lie apart in memory"), std::string::npos) << why;
+}
+
+TEST_P(Rows, Matmul) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t m : {1, 3, 4, 31, 32, 33}) {
+    for (const std::int64_t n : {1, 15, 16, 65, 300}) {
+      for (const std::int64_t k : {1, 9}) {
+        Scene s(seed++);
+        region::Stage& st = s.stage();
+        st.space = {2, 3, m, n};
+        st.anchor.op = ir::Op::matmul;
+        const std::vector<int> heads_innermost{0, 2, 3, 1}, turned{0, 1, 3, 2};
+        st.anchor.inputs = {s.tensor(DType::f32, {2, 3, m, k}, BufferKind::arena, seed % 2 == 0 ? heads_innermost : turned),
+                            s.tensor(DType::f32, seed % 3 == 0 ? ir::Shape{1, 3, k, n} : ir::Shape{2, 3, k, n}, BufferKind::arena,
+                                     seed % 2 == 0 ? turned : heads_innermost)};
+        region::TensorRef out = st.anchor.inputs[0];
+        out.dims = st.space;
+        add_epilogue(s, out, heads_innermost);
+        EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("matmul.f32"), 1e-4F));
+      }
+    }
+  }
+}
+
+struct Layer {
+  std::string cell, direction = "forward";
+  std::int64_t steps = 1, batch = 1, inputs = 1, hidden = 1;
+  bool batch_first = false, before_reset = false, input_forget = false;
+  double clip = 0;
+  std::string functions = {};  ///< of one direction; empty: the usual ones
+  bool short_sequences = false;
+};
+
+void set_recurrent(Scene& s, const Layer& l) {
+  region::Stage& st = s.stage();
+  const std::int64_t d = l.direction == "bidirectional" ? 2 : 1, gates = l.cell == "lstm" ? 4 : l.cell == "gru" ? 3 : 1;
+  std::string functions = l.functions.empty() ? (l.cell == "lstm"  ? "Sigmoid,Tanh,Tanh"
+                                                 : l.cell == "gru" ? "Sigmoid,Tanh"
+                                                                   : "Tanh")
+                                              : l.functions;
+  if (d == 2) functions += "," + functions;
+  const Ints x = l.batch_first ? Ints{l.batch, l.steps, l.inputs} : Ints{l.steps, l.batch, l.inputs};
+  const Ints state = l.batch_first ? Ints{l.batch, d, l.hidden} : Ints{d, l.batch, l.hidden};
+  const Ints y = l.batch_first ? Ints{l.batch, l.steps, d, l.hidden} : Ints{l.steps, d, l.batch, l.hidden};
+  st.space = y;
+  st.anchor.op = ir::Op::recurrent;
+  st.anchor.attrs = {{"cell", l.cell},
+                     {"direction", l.direction},
+                     {"layout", std::int64_t{l.batch_first}},
+                     {"linear_before_reset", std::int64_t{l.before_reset}},
+                     {"input_forget", std::int64_t{l.input_forget}},
+                     {"clip", l.clip},
+                     {"activations", functions},
+                     {"alpha", std::vector<double>(9, 0.3)},
+                     {"beta", std::vector<double>(9, 0.6)}};
+  const auto constant = [&](const Ints& dims) { return s.tensor(DType::f32, dims, BufferKind::constant, {}, 0, 0.4F); };
+  st.anchor.inputs = {
+      s.tensor(DType::f32, x, BufferKind::arena, l.batch == 1 ? std::vector<int>{0, 2, 1} : std::vector<int>{}, 0, 1.0F),
+      constant({d, gates * l.hidden, l.inputs}),
+      constant({d, gates * l.hidden, l.hidden}),
+      constant({d, 2 * gates * l.hidden}),
+      s.tensor(DType::s64, {l.batch}),
+      s.tensor(DType::f32, state, BufferKind::arena, {}, 0, 1.0F),
+      s.tensor(DType::f32, state, BufferKind::arena, {}, 0, 1.0F),
+      constant({d, 3 * l.hidden})};
+  auto& lengths = s.memory[static_cast<std::size_t>(st.anchor.inputs[4].buffer)];
+  for (std::int64_t n = 0; n < l.batch; ++n) {
+    const std::int64_t length = l.short_sequences ? n % (l.steps + 1) : l.steps;
+    std::memcpy(lengths.data() + 64 + 8 * n, &length, 8);
+  }
+  st.stores = {s.tensor(DType::f32, y), s.tensor(DType::f32, state)};
+  if (l.cell == "lstm") st.stores.push_back(s.tensor(DType::f32, state));
+}
+
+TEST_P(Rows, RecurrentShapes) {
+  std::uint32_t seed = 1;
+  for (const std::string cell : {"lstm", "gru", "rnn"}) {
+    for (const std::string direction : {"forward", "reverse", "bidirectional"}) {
+      for (const std::int64_t hidden : {1, 15, 16, 17, 40}) {
+        Scene s(seed);
+        s.plan().threads = 1 + static_cast<int>(seed % 2);
+        set_recurrent(s, {.cell = cell,
+                          .direction = direction,
+                          .steps = Ints{1, 7, 8, 9, 17}[seed % 5],
+                          .batch = Ints{1, 5, 2}[seed % 3],
+                          .inputs = Ints{1, 16, 21}[seed % 3],
+                          .hidden = hidden,
+                          .batch_first = seed % 2 == 1,
+                          .before_reset = seed % 4 < 2,
+                          .short_sequences = seed % 3 == 1});
+        EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic(cell), 1e-4F));
+        ++seed;
+      }
+    }
+  }
+}
+
+TEST_P(Rows, RecurrentActivationsAndClip) {
+  std::uint32_t seed = 1;
+  for (const std::string function :
+       {"Relu", "Softsign", "Softplus", "Elu", "LeakyRelu", "HardSigmoid", "ThresholdedRelu", "Affine", "ScaledTanh"}) {
+    for (const std::string cell : {"lstm", "gru", "rnn"}) {
+      Scene s(seed++);
+      const std::string functions = cell == "lstm"  ? "Sigmoid," + function + ",Tanh"
+                                    : cell == "gru" ? "Sigmoid," + function
+                                                    : function;
+      set_recurrent(s, {.cell = cell,
+                        .steps = 3,
+                        .batch = 2,
+                        .inputs = 5,
+                        .hidden = 6,
+                        .input_forget = seed % 2 == 0,
+                        .clip = seed % 2 == 0 ? 0.4 : 0.0,
+                        .functions = functions});
+      // Where a sum may lie on either side of a threshold, results differ by a step: wider weights than tolerances.
+      EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic(cell), 1e-4F));
+    }
+  }
+}
+
+TEST_P(Rows, ImpossibleLengthsGiveZeros) {
+  Scene s(3);
+  set_recurrent(s, {.cell = "lstm", .steps = 4, .batch = 2, .inputs = 3, .hidden = 5});
+  const std::int64_t length = 5;
+  std::memcpy(s.memory[static_cast<std::size_t>(s.stage().anchor.inputs[4].buffer)].data() + 64, &length, 8);
+  for (const region::TensorRef& r : s.stage().stores) {  // the evaluator gives up: what it does not write must be 0 here
+    auto& bytes = s.memory[static_cast<std::size_t>(r.buffer)];
+    std::fill(bytes.begin() + 64, bytes.end() - 64, std::byte{0});
+  }
+  EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("lstm")));
+}
+
+TEST_P(Rows, DynamicQuantize) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t channels : {1, 5, 16, 33}) {
+    for (const std::int64_t width : {1, 7, 33, 700}) {
+      for (int variant = 0; variant < 4; ++variant) {
+        Scene s(seed++);
+        region::Stage& st = s.stage();
+        const ir::Shape x{1, channels, 3, width};
+        const std::vector<int> innermost{0, 2, 3, 1};
+        st.space = x;
+        st.anchor.op = ir::Op::dynamic_quantize;
+        st.anchor.inputs = {s.tensor(DType::f32, x, BufferKind::arena, (variant & 1) != 0 ? innermost : std::vector<int>{})};
+        st.stores = {s.tensor(DType::u8, x, BufferKind::arena, (variant & 2) != 0 ? innermost : std::vector<int>{}),
+                     s.tensor(DType::f32, {}), s.tensor(DType::u8, {})};
+        float* values = reinterpret_cast<float*>(s.memory[0].data() + 64);
+        const std::int64_t n = ir::count(x);
+        for (std::int64_t i = 0; i < n; ++i) {
+          if (seed % 5 == 1) values[i] = std::abs(values[i]);  // 0 is below all
+          if (seed % 5 == 2) values[i] = 0;
+          if (seed % 5 == 3 && i % 11 == 3) values[i] = std::numeric_limits<float>::quiet_NaN();
+        }
+        EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("dynamic_quantize")));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
