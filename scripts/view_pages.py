@@ -103,7 +103,7 @@ def main():
                     time.sleep(0.3)
                 args.pictures.mkdir(parents=True, exist_ok=True)
                 picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-                picture.quantize(64).save(args.pictures / f"{name}.png", optimize=True)
+                picture.quantize(256, Image.Quantize.MAXCOVERAGE).save(args.pictures / f"{name}.png", optimize=True)
         driver.quit()
 
 

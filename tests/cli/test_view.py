@@ -198,6 +198,23 @@ def test_bad_input(tmp_path):
     assert not page.exists()
 
 
+def test_the_commands_of_the_page(tmp_path):
+    """Those of docs/view.md as they stand there, but for advise, which measures: its result is put in its place."""
+    shutil.copy(QDQ, tmp_path / "model.onnx")
+    shutil.copy(QDQ, tmp_path / "explicit.onnx")
+    shutil.copy(FP32, tmp_path / "float.onnx")
+    done = [["convert", "model.onnx", "--to-table", "ranges.cache", "--approximate"], ["build", "model.onnx", "-o", "model.octavo", *QUICK]]
+    shown = re.findall(r"^    octavo (.*)$", (ROOT / "docs/view.md").read_text(encoding="utf-8"), re.M)
+    assert len(shown) == 5 and "advise model.onnx --apply faster.onnx" in shown
+    done += [[*line.split(), "--effort", "0"] for line in shown if not line.startswith("advise")]
+    shutil.copy(QDQ, tmp_path / "faster.onnx")
+    for arguments in done:
+        run = subprocess.run([OCTAVO, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+        assert run.returncode == 0, f"octavo {' '.join(arguments)}\n{run.stderr}"
+    both = data_of((tmp_path / "both.html").read_text())
+    assert both[1]["totals"]["int8_regions"] > 0, "the second model has the ranges that --beside-calibration names"
+
+
 # In a browser.
 
 class Browser:
