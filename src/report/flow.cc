@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "region/forwarded.h"
+#include "region/stage_graph.h"
 
 namespace octavo::report {
 namespace {
