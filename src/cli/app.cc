@@ -29,12 +29,28 @@ constexpr const char* kFooter =
     "  octavo bench model.octavo --json\n"
     "  octavo explain model.onnx --node conv1\n"
     "  octavo view model.onnx -o report.html\n"
+    "  octavo serve model.onnx --port 8000        (of the Python package: pip install 'octavo[serve]')\n"
+    "  octavo doctor --system\n"
     "  octavo check model.onnx --input photo.jpg --preset torch\n"
     "\n"
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
     "input, 6 bad engine "
     "file,\n"
     "7 file cannot be read or written, 70 a mistake of Octavo's own.";
+
+/// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
+Command add_serve(CLI::App& app) {
+  app.allow_extras();
+  app.footer(
+      "This is the compiled command without the server. The Python package has both:\n"
+      "  pip install 'octavo[serve]'\n"
+      "  octavo serve model.onnx --port 8000     or: python -m octavo serve model.onnx --port 8000");
+  return []() -> Result<int> {
+    return fail(ErrorKind::usage,
+                "octavo serve is part of the Python package, and this is the compiled command alone\n"
+                "  pip install 'octavo[serve]', then its octavo serve, or python -m octavo serve");
+  };
+}
 
 int print_error(const Error& error) {
   say("error: {}\n", error.message);
@@ -73,7 +89,8 @@ int run_command(const std::vector<std::string>& arguments) {
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"view", "Write a page that shows the plan as a graph, with times, memory and the ONNX graph", add_view},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
-      {"doctor", "Numbers of a model that mislead, and where each of its nodes runs", add_doctor},
+      {"serve", "Answer requests over HTTP and gRPC (the Python package's command)", add_serve},
+      {"doctor", "Numbers of a model that mislead, and where each of its nodes runs; --system: this machine", add_doctor},
       {"advise", "Which Q/DQ pairs to drop, to add, to move or to share, and what each gains", add_advise},
       {"quantize", "From a float model and data to ranges, to a model with Q/DQ pairs, or to an engine", add_quantize},
       {"eval", "Accuracy and signal to noise of models, engines and tables side by side on labelled data", add_eval},

@@ -1,4 +1,4 @@
-// octavo doctor: numbers of a model that mislead, and where each of its nodes runs.
+// octavo doctor: numbers of a model that mislead, and where each of its nodes runs; with --system what the machine offers.
 #include "api/doctor.h"
 
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include "cli/file.h"
 #include "cli/model.h"
 #include "cli/print.h"
+#include "cli/system.h"
 #include "quantize/inspect.h"
 
 namespace octavo::cli {
@@ -25,7 +26,7 @@ struct Options {
   ModelOptions model;
   DataOptions data;
   std::string minmax, picture;
-  bool json = false, no_nodes = false;
+  bool json = false, no_nodes = false, system = false;
 };
 
 /// Where one ONNX node runs.
@@ -135,6 +136,14 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
 }
 
 Result<int> doctor(const Options& o) {
+  if (o.system) {
+    if (!o.model.path.empty())
+      return fail(ErrorKind::usage, "--system is about this machine and takes no MODEL\n  leave out one of the two");
+    const SystemFacts facts = system_facts();
+    fmt::print("{}", o.json ? json_of(facts) : text_of(facts));
+    return 0;
+  }
+  if (o.model.path.empty()) return fail(ErrorKind::usage, "MODEL is missing\n  give an ONNX model, or --system for this machine");
   if (!o.picture.empty() && o.data.data.empty())
     return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
   if (!o.minmax.empty() && o.model.calibration.empty())
@@ -211,6 +220,8 @@ Command add_doctor(CLI::App& app) {
   app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor as a picture (.svg)")
       ->type_name("FILE");
   app.add_flag("--no-nodes", o->no_nodes, "Only the findings, not where each node runs");
+  app.add_flag("--system", o->system,
+               "Instead of a model: this machine's processor, caches, threads, GPUs, drivers, NVRTC, versions and timing cache");
   app.add_flag("--json", o->json, "The same facts for programs");
   app.footer(
       "Scales, biases, axes and ranges that mislead, each with its tensor (docs/doctor.md), and where each ONNX node runs.\n"
@@ -218,7 +229,8 @@ Command add_doctor(CLI::App& app) {
       "uses,\n"
       "and where the error enters.\n"
       "Exit code 1 when something is an error or a node is refused.\n"
-      "Example: octavo doctor model.onnx --calibration model.cache");
+      "Examples: octavo doctor model.onnx --calibration model.cache\n"
+      "          octavo doctor --system");
   return [o] { return doctor(*o); };
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kNative = "native";
 constexpr const char* kVariable = "OCTAVO_CPU";
+constexpr Isa kLevels[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::amx};
 
 }  // namespace
 
@@ -30,10 +31,15 @@ Status set_cap(std::string_view name) {
   return {};
 }
 
+std::vector<LevelState> level_states() {
+  std::vector<LevelState> states;
+  for (const Isa isa : kLevels) states.push_back({std::string(name_of(isa)), why_not(isa)});
+  return states;
+}
+
 std::string known_caps() {
   std::string names;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512vnni, Isa::amx})
-    names += fmt::format("{}, ", name_of(isa));
+  for (const Isa isa : kLevels) names += fmt::format("{}, ", name_of(isa));
   return names + std::string(kNative);
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -13,6 +14,15 @@ namespace octavo::cpu {
 /// threads start. Errors: usage for an unknown name; unsupported for a level that this processor lacks: kernels are timed where they
 /// are built.
 [[nodiscard]] Status set_cap(std::string_view name);
+
+/// A level, and why it cannot be used now; empty: it can.
+struct LevelState {
+  std::string name, why_not;
+};
+/// Every level, the least first.
+[[nodiscard]] std::vector<LevelState> level_states();
+/// "2.6.0"; empty in a build without oneDNN.
+[[nodiscard]] std::string onednn_version();
 
 /// "portable, avx2, avx512, avx512vnni, amx, native", for help texts.
 [[nodiscard]] std::string known_caps();

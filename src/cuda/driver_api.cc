@@ -9,8 +9,13 @@ namespace {
 
 constexpr int kOutOfMemory = 2;
 
+const Library& driver_library() {
+  static const Library library({"libcuda.so.1", "libcuda.so"});
+  return library;
+}
+
 Result<DriverApi> open() {
-  const Library library({"libcuda.so.1", "libcuda.so"});
+  const Library& library = driver_library();
   if (!library.found()) return fail(ErrorKind::unsupported, "opening the GPU: no CUDA driver (" + library.tried() + ")");
   DriverApi api;
 #define OCTAVO_FIND(member, symbol, parameters) \
@@ -36,6 +41,12 @@ Result<const DriverApi*> driver_api() {
   static const Result<DriverApi> api = open();
   if (!api) return tl::unexpected(api.error());
   return &*api;
+}
+
+Result<std::string> driver_path() {
+  const Library& library = driver_library();
+  if (!library.found()) return fail(ErrorKind::unsupported, "no CUDA driver (" + library.tried() + ")");
+  return library.path();
 }
 
 }  // namespace octavo::cuda

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -89,5 +90,7 @@ struct DriverApi {
 
 /// Opened once and started. Error: `unsupported`, why there is none.
 [[nodiscard]] Result<const DriverApi*> driver_api();
+/// Where the driver's library lies. Error: `unsupported`, there is none.
+[[nodiscard]] Result<std::string> driver_path();
 
 }  // namespace octavo::cuda

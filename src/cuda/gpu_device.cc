@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <mutex>
 
@@ -158,6 +159,20 @@ const region::Device& gpu(int ordinal) {
 Result<GpuFacts> gpu_facts(int ordinal) {
   OCTAVO_TRY(const Gpu* g, opened(ordinal));
   return g->facts();
+}
+
+Result<int> gpu_count() {
+  OCTAVO_TRY(const DriverApi* api, driver_api());
+  int count = 0;
+  OCTAVO_CHECK(api->check(api->device_count(&count), "counting the GPUs"));
+  return count;
+}
+
+std::string why_unsupported(const GpuFacts& facts) {
+  constexpr int kLeast = 80;  // the first with the integer products of 16x8x32 (mma.m16n8k32) and asynchronous copies
+  int have = 0;
+  if (std::sscanf(facts.architecture.c_str(), "sm_%d", &have) != 1) return "its architecture is not known: " + facts.architecture;
+  return have >= kLeast ? "" : fmt::format("{}: the kernels need sm_{} or later", facts.architecture, kLeast);
 }
 
 }  // namespace octavo::cuda

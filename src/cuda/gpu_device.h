@@ -23,5 +23,9 @@ struct GpuFacts {
 /// there is no driver or no such GPU.
 [[nodiscard]] const region::Device& gpu(int ordinal = 0);
 [[nodiscard]] Result<GpuFacts> gpu_facts(int ordinal = 0);
+/// How many GPUs the driver shows. Error: `unsupported`, why there is no driver.
+[[nodiscard]] Result<int> gpu_count();
+/// Why the kernels do not run on this architecture; empty: they do.
+[[nodiscard]] std::string why_unsupported(const GpuFacts& facts);
 
 }  // namespace octavo::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@ class Library {
   }
   [[nodiscard]] bool found() const { return handle_ != nullptr; }
   [[nodiscard]] const std::string& tried() const { return tried_; }
+  /// Where the opened library lies; empty when that cannot be found out.
+  [[nodiscard]] std::string path() const {
+    const link_map* map = nullptr;
+    return handle_ != nullptr && dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map != nullptr ? map->l_name
+                                                                                                                   : "";
+  }
   /// Sets `function` to the symbol; false if the library lacks it.
   template <class F>
   [[nodiscard]] bool get(const char* symbol, F*& function) const {

@@ -23,10 +23,15 @@ struct Nvrtc {
   const char* (*error_text)(int) = nullptr;
 };
 
-Result<Nvrtc> open() {
+const Library& nvrtc_library() {
   const char* named = std::getenv("OCTAVO_NVRTC");
   static const Library library(
       {named ? named : "", "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"});
+  return library;
+}
+
+Result<Nvrtc> open() {
+  const Library& library = nvrtc_library();
   if (!library.found()) {
     return fail(ErrorKind::unsupported,
                 "opening NVRTC: none of " + library.tried() + " can be loaded; install it, or set OCTAVO_NVRTC to its path");
@@ -76,6 +81,11 @@ Result<std::string> compiler_version() {
   int major = 0, minor = 0;
   n.version(&major, &minor);
   return fmt::format("{}.{}", major, minor);
+}
+
+Result<std::string> compiler_path() {
+  OCTAVO_CHECK(open());
+  return nvrtc_library().path();
 }
 
 }  // namespace octavo::cuda

@@ -18,5 +18,7 @@ struct Compiled {
 [[nodiscard]] Result<Compiled> compile(std::string_view text, const std::vector<std::string>& options);
 /// "13.0", or the reason why there is none.
 [[nodiscard]] Result<std::string> compiler_version();
+/// Where the library of compiler_version() lies.
+[[nodiscard]] Result<std::string> compiler_path();
 
 }  // namespace octavo::cuda

@@ -68,6 +68,47 @@ def save(path, nodes, keep, shape, x_type=np.float32, outputs=("y",)):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=8), path)
 
 
+def test_system():
+    """This machine against what the system itself says; no GPU driver is a fact, not an error."""
+    done = run("doctor", "--system", "--json")
+    assert done.returncode == 0 and not done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["threads"]["affinity"] == len(os.sched_getaffinity(0)) and 1 <= facts["threads"]["default"] <= facts["threads"]["affinity"]
+    assert facts["memory"]["bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert facts["system"]["kernel"].split()[1] == os.uname().release
+    model = [line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    assert facts["processor"]["name"] == (model or ["unknown"])[0]
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    assert (facts["processor"]["levels"]["avx2"] is None) == (" avx2 " in flags)
+    assert facts["octavo"]["version"] in run("--version").stdout
+    cuda = facts["cuda"]
+    assert bool(cuda["gpus"]) or cuda["refusal"]
+    assert (cuda["nvrtc"]["version"] is None) == (cuda["nvrtc"]["refusal"] is not None)
+    assert facts["timing_cache"]["path"].startswith(os.environ["XDG_CACHE_HOME"])
+    text = run("doctor", "--system").stdout
+    assert all(word in text for word in ("processor", "caches", "threads", "CUDA driver", "NVRTC", "timing cache", "glibc"))
+
+
+def test_system_sees_caps_and_a_timing_cache(tmp_path):
+    more = {**os.environ, "OCTAVO_CPU": "portable", "XDG_CACHE_HOME": str(tmp_path), "OCTAVO_NVRTC": "/absent/libnvrtc.so"}
+    (tmp_path / "octavo").mkdir()
+    (tmp_path / "octavo/timing.txt").write_text("no cache\n")
+    done = subprocess.run([OCTAVO, "doctor", "--system", "--json"], capture_output=True, text=True, check=True, env=more)
+    facts = json.loads(done.stdout)
+    assert facts["processor"]["cap"] == facts["processor"]["capabilities"] == "portable"
+    assert "OCTAVO_CPU allows portable" in facts["processor"]["levels"]["avx2"] or "this processor has portable" in facts["processor"]["levels"]["avx2"]
+    assert facts["timing_cache"]["bytes"] == 9 and "not a timing cache" in facts["timing_cache"]["refusal"]
+
+
+def test_either_a_model_or_the_system():
+    done = run("doctor")
+    assert done.returncode == 2 and "MODEL is missing" in done.stderr and "--system" in done.stderr
+    done = run("doctor", QDQ, "--system")
+    assert done.returncode == 2 and "takes no MODEL" in done.stderr
+    done = run("serve", QDQ)
+    assert done.returncode == 2 and "pip install 'octavo[serve]'" in done.stderr
+
+
 def test_healthy(tmp_path):
     model = tmp_path / "m.onnx"
     for options in ({}, {"bias": np.zeros(4, np.int32)}, {"bias": np.float32([1, -2, 3, 4])}, {"ws": 0.01}, {"transposed": True, "axis": 1},

@@ -1,5 +1,12 @@
 #include "cpu/onednn/onednn.h"
 
+#ifdef OCTAVO_HAVE_ONEDNN
+#include <dnnl.h>
+#endif
+#include <fmt/format.h>
+
+#include "cpu/cap.h"
+
 namespace octavo::cpu {
 
 #ifdef OCTAVO_HAVE_ONEDNN
@@ -18,6 +25,15 @@ const std::vector<const Family*>& onednn_families() {
   static const std::vector<const Family*> list;
 #endif
   return list;
+}
+
+std::string onednn_version() {
+#ifdef OCTAVO_HAVE_ONEDNN
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("{}.{}.{}", v->major, v->minor, v->patch);
+#else
+  return {};
+#endif
 }
 
 }  // namespace octavo::cpu
