@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::cpu {
 
 Result<Access> access_of(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space) {
@@ -17,7 +19,7 @@ Result<Access> access_of(const region::TensorRef& ref, const std::vector<std::in
                                                  ref.strides.size(), space.size()));
   }
   for (std::size_t k = 0; k < space.size(); ++k) {
-    const std::int64_t stride = space[k] == 1 ? 0 : ref.strides[k] * bytes_of(a.elem);
+    const std::int64_t stride = broadcast_stride(ref, space, k) * bytes_of(a.elem);
     const std::int64_t d = div.empty() || stride == 0 ? 1 : div[k];
     // One step of a division never taken: every index reads element 0.
     a.strides.push_back(d >= space[k] && d > 1 ? 0 : stride);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::cpu {
 
 std::vector<Phase> Window::phases() const {
@@ -52,7 +54,7 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
   im.n = 0;
   im.c = 1;
   im.batch = stage.space[0];
-  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const auto size = element_bytes(x);
   im.xn = x.strides[0] * size;
   im.xc = x.strides[1] * size;
   Window* const windows[] = {&im.depth, &im.height, &im.width};

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <string>
 
-#include "cuda/conv_shape.h"
-#include "cuda/epilogue.h"
+#include "cuda/conv_text.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -168,64 +167,19 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
 
 std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
-  std::string out;
-  const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
-  out += fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
+  std::string out = conv_parameters(s);
+  const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
   out += fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + l.chunks > 32 ? "long long" : "int");
-  number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
-  number("kChannels", s.channels), number("kOutChannels", s.out_channels), number("kPixels", s.pixels());
-  number("kKernelH", s.kernel_h), number("kKernelW", s.kernel_w), number("kStrideH", s.stride_h), number("kStrideW", s.stride_w);
-  number("kDilationH", s.dilation_h), number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top),
-      number("kPadLeft", s.pad_left);
-  out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
   // Input channels begin kGroupIn further for every kGroupOut channels.
   number("kGroupOut", s.groups == 1 ? 1 : s.out_channels / s.groups);
   number("kGroupIn", s.groups == 1 ? 0 : in_group);
-  number("kFillCode", s.fill), number("kPiece", std::max(s.piece, 4)), number("kTapChunks", s.tap_chunks());
-  number("kSkew", s.skew);
+  number("kPiece", std::max(s.piece, 4)), number("kTapChunks", s.tap_chunks());
   out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
                      t.resident, t.near_copy);
   number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);
   number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", steps), number("kBlocksPerProcessor", t.blocks);
-  number("kCounterBytes", l.counters), number("kBatch", s.batch);
+  number("kCounterBytes", l.counters);
   out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
-  return out;
-}
-
-/// The filter as shared memory holds it, step after step for each tile of channels.
-ir::Tensor pack(const ConvShape& s, std::int64_t in_group, const ConvWeights& w, const Layout& l, std::int64_t steps,
-                const EpilogueShape& shape) {
-  const ConvTile& t = l.tile;
-  ir::Tensor out(ir::DType::s8, {l.tiles_n * steps * t.n * t.k});
-  auto* to = out.mutable_data<std::int8_t>().data();
-  const int run = shape.run, group = 4 * run;
-  const std::int64_t bytes = s.tap_bytes(), taps = s.taps();
-  for (std::int64_t tile = 0; tile < l.tiles_n; ++tile) {
-    for (std::int64_t step = 0; step < steps; ++step) {
-      for (int row = 0; row < t.n; ++row) {
-        const int inner = row % group;
-        const std::int64_t channel =
-            tile * t.n + row - inner + channel_of_lane(inner % 8 / 2, inner / 8 * 2 + inner % 2, run, shape.piece);
-        if (channel >= s.out_channels) continue;
-        for (int chunk = 0; chunk < l.chunks; ++chunk) {
-          const std::int64_t global = step * l.chunks + chunk, tap = global / s.tap_chunks(), byte = global % s.tap_chunks() * 16;
-          if (tap >= taps) continue;
-          const int turn = l.chunks == 8 ? row & 7 : l.chunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
-          std::int8_t* at = to + ((tile * steps + step) * t.n + row) * t.k + 16 * (chunk ^ turn);
-          if (s.groups == 1) {
-            std::memcpy(at, &w.values[static_cast<std::size_t>((channel * taps + tap) * bytes + byte)],
-                        static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
-            continue;
-          }
-          const std::int64_t of_group = s.out_channels / s.groups, own = channel / of_group - tile * t.n / of_group;
-          for (std::int64_t k = byte; k < std::min(bytes, byte + 16); ++k) {
-            if (k / in_group == own)
-              at[k - byte] = w.values[static_cast<std::size_t>((channel * taps + tap) * in_group + k % in_group)];
-          }
-        }
-      }
-    }
-  }
   return out;
 }
 
@@ -250,12 +204,10 @@ class ConvMma final : public Family {
     for (const ConvShape* c : {&s.conv, s.before ? &*s.before : nullptr}) {
       if (c != nullptr) traffic += static_cast<double>(c->batch * c->image + c->out_channels * c->taps() * c->tap_bytes());
     }
-    for (const auto& o : conv_of(r).stores)
-      traffic += static_cast<double>(ir::count(o.dims)) * static_cast<double>(ir::size_of(o.dtype));
+    for (const auto& o : conv_of(r).stores) traffic += static_cast<double>(tensor_bytes(o));
     for (std::size_t k = 0; k < conv_of(r).operands.size(); ++k) {
       const auto& ref = conv_of(r).operands[k].ref;
-      if (ref.strides[3] != 0 && static_cast<int>(k) != s.forwarded)
-        traffic += static_cast<double>(ir::count(ref.dims)) * static_cast<double>(ir::size_of(ref.dtype));
+      if (ref.strides[3] != 0 && static_cast<int>(k) != s.forwarded) traffic += static_cast<double>(tensor_bytes(ref));
     }
     std::vector<Candidate> out;
     for (const Layout& l : layouts(s, target)) out.push_back({spell(l.tile), seconds_of(s.conv, l, traffic, target)});
@@ -292,7 +244,6 @@ class ConvMma final : public Family {
     launch.block = {static_cast<int>(l.threads), 1, 1};
     launch.shared_bytes = l.shared;
     std::string text(kText), before, before_parameters;
-    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
     /// Adds a stage's constants and the arguments of its parameters, in the order of `prefix`x, weights, constants.
     const auto add = [&](std::size_t stage, const ConvShape& conv, const ConvShape& of_tile, std::int64_t steps,
                          EpilogueShape of) -> Result<Epilogue> {
@@ -300,13 +251,8 @@ class ConvMma final : public Family {
       of.accumulator = std::min(weights.largest_sum, 2147483648.0);
       Epilogue e = emit_epilogue(r.stages[stage], plan, of, padded * 4);
       if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
-      const region::TensorRef& x = r.stages[stage].anchor.inputs[0];
-      const auto constant = static_cast<std::int32_t>(out.constants.size());
-      launch.parameters.insert(launch.parameters.end(), {{Parameter::Kind::buffer, x.buffer, x.offset},
-                                                         {Parameter::Kind::constant, constant, 0},
-                                                         {Parameter::Kind::constant, constant + 1, 0}});
-      launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
-      out.constants.push_back(pack(of_tile, conv.channels, weights, l, steps, of));
+      add_conv_arguments(launch, r.stages[stage].anchor.inputs[0], static_cast<std::int32_t>(out.constants.size()), e);
+      out.constants.push_back(pack_filter(of_tile, conv.channels, weights, {l.tiles_n, steps, tile.n, tile.k, of.run, of.piece}));
       out.constants.push_back(constants_with_start(weights.start, e, padded));
       return e;
     };
@@ -316,17 +262,13 @@ class ConvMma final : public Family {
       kept.fold = {};
       kept.prefix = "before_", kept.keeps = true, kept.forwarded = -1;
       OCTAVO_TRY(const Epilogue first, add(0, *s.before, *s.before, l.before, kept));
-      before_parameters =
-          ", const unsigned char* before_x, const unsigned char* before_weights, const unsigned char* before_constants" +
-          first.parameters;
+      before_parameters = ", " + conv_parameter_list(first, "before_");
       before = "namespace before {\n" + define(*s.before, 0, l, l.before) + first.text + std::string(kLoad) + "}\n";
-      replace("@BEFORE_POINTERS@", first.pointers);
+      replace_mark(text, "@BEFORE_POINTERS@", first.pointers);
     }
     launch.parameters.push_back({Parameter::Kind::workspace, 0, 0});
-    replace("@NAME@", "octavo_conv");
-    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters +
-                                before_parameters + ", unsigned char* workspace");
-    replace("@POINTERS@", e.pointers);
+    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e) + before_parameters + ", unsigned char* workspace");
+    replace_mark(text, "@POINTERS@", e.pointers);
     out.text = fmt::format("#define OCTAVO_BEFORE {}\n", s.before ? 1 : 0) + before + define(l.conv, s.conv.channels, l, l.steps) +
                e.text + std::string(kLoad) + text;
     out.launches.push_back(std::move(launch));

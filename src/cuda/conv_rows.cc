@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
-#include "cuda/conv_shape.h"
+#include "cuda/conv_text.h"
 #include "cuda/elements.h"
-#include "cuda/epilogue.h"
 #include "cuda/planar.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -93,27 +92,6 @@ bool from_planes(const region::Region& r) {
   return r.stages.size() == 2;
 }
 
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t, int piece) {
-  const Sizes z = sizes_of(s, t);
-  ir::Tensor out(ir::DType::s8, {z.tiles_n * z.filter});
-  auto* to = out.mutable_data<std::int8_t>().data();
-  const int run = t.channels / 4;
-  const std::int64_t bytes = s.tap_bytes();
-  for (std::int64_t tile = 0; tile < z.tiles_n; ++tile) {
-    for (int row = 0; row < t.channels; ++row) {
-      const std::int64_t channel = tile * t.channels + channel_of_lane(row % 8 / 2, row / 8 * 2 + row % 2, run, piece);
-      if (channel >= s.out_channels) continue;
-      for (std::int64_t half = 0; half < s.kernel_h * z.halves; ++half) {
-        const std::int64_t tap = half / z.halves, byte = half % z.halves * 16, chunk = half % 2;
-        std::memcpy(to + tile * z.filter + (half / 2 * t.channels + row) * 32 + 16 * (chunk ^ ((row >> 2) & 1)),
-                    &w.values[static_cast<std::size_t>((channel * s.kernel_h + tap) * bytes + byte)],
-                    static_cast<std::size_t>(std::min<std::int64_t>(16, bytes - byte)));
-      }
-    }
-  }
-  return out;
-}
-
 class ConvRows final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.rows"; }
@@ -139,9 +117,7 @@ class ConvRows final : public Family {
                                                   const Target& target) const override {
     ConvShape s;
     if (!why_not(r, plan, target, s).empty()) return {};
-    const auto bytes = [](const region::TensorRef& t) {
-      return static_cast<double>(ir::count(t.dims)) * static_cast<double>(ir::size_of(t.dtype));
-    };
+    const auto bytes = [](const region::TensorRef& t) { return static_cast<double>(tensor_bytes(t)); };
     double traffic = bytes(from_planes(r) ? read_planar(r.stages[0], plan).source : conv_of(r).anchor.inputs[0]);
     for (const region::TensorRef& t : conv_of(r).stores) traffic += bytes(t);
     std::vector<Candidate> out;
@@ -195,10 +171,8 @@ class ConvRows final : public Family {
 
     KernelText out;
     std::string text(kText);
-    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
-    replace("@NAME@", "octavo_conv_rows");
-    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
-    replace("@POINTERS@", e.pointers);
+    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
+    replace_mark(text, "@POINTERS@", e.pointers);
     out.text = define(s, t, z) + e.text;
     region::TensorRef x = conv_of(r).anchor.inputs[0];
     if (from_planes(r)) {
@@ -217,11 +191,10 @@ class ConvRows final : public Family {
     launch.grid = {static_cast<int>(z.grid), 1, 1};
     launch.block = {32 * t.warps, 1, 1};
     launch.shared_bytes = z.shared;
-    launch.parameters = {
-        {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
-    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    add_conv_arguments(launch, x, 0, e);
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, t, shape.piece), constants_with_start(weights.start, e, shape.padded_channels)};
+    out.constants = {pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece}),
+                     constants_with_start(weights.start, e, shape.padded_channels)};
     return out;
   }
 
@@ -248,15 +221,10 @@ class ConvRows final : public Family {
   }
 
   static std::string define(const ConvShape& s, const Tile& t, const Sizes& z) {
-    std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
-    const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
-    number("kBatch", s.batch), number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
-    number("kChannels", s.channels), number("kOutChannels", s.out_channels), number("kKernelH", s.kernel_h);
-    number("kStrideH", s.stride_h), number("kStrideW", s.stride_w), number("kDilationH", s.dilation_h);
-    number("kPadTop", s.pad_top), number("kPadLeft", s.pad_left), number("kFillCode", s.fill), number("kHalves", z.halves);
-    number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels), number("kWarps", t.warps);
-    number("kBlocksPerProcessor", t.blocks), number("kSkew", s.skew);
-    out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {};\n", s.image, s.row);
+    std::string out = conv_parameters(s);
+    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
+    number("kHalves", z.halves), number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels);
+    number("kWarps", t.warps), number("kBlocksPerProcessor", t.blocks);
     return out;
   }
 };

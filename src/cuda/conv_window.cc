@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <set>
 #include <string>
 
-#include "cuda/conv_shape.h"
-#include "cuda/epilogue.h"
+#include "cuda/conv_text.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -84,28 +83,6 @@ std::string why_not_tile(const ConvShape& s, const Tile& t, const Target& target
   return "";
 }
 
-/// The filter as shared memory holds it, step after step for each tile of channels.
-ir::Tensor pack(const ConvShape& s, const ConvWeights& w, const Tile& t, const Sizes& z, const EpilogueShape& shape) {
-  ir::Tensor out(ir::DType::s8, {z.tiles_n * z.filter});
-  auto* to = out.mutable_data<std::int8_t>().data();
-  const int group = 4 * shape.run;
-  const std::int64_t depth = s.kernel_h * s.kernel_w * s.channels;
-  for (std::int64_t tile = 0; tile < z.tiles_n; ++tile) {
-    for (int row = 0; row < t.channels; ++row) {
-      const int inner = row % group;
-      const std::int64_t channel =
-          tile * t.channels + row - inner + channel_of_lane(inner % 8 / 2, inner / 8 * 2 + inner % 2, shape.run, shape.piece);
-      if (channel >= s.out_channels) continue;
-      for (std::int64_t half = 0; half * 16 < depth; ++half) {
-        const std::int64_t chunk = half % 2;
-        std::memcpy(to + tile * z.filter + (half / 2 * t.channels + row) * 32 + 16 * (chunk ^ ((row >> 2) & 1)),
-                    &w.values[static_cast<std::size_t>(channel * depth + half * 16)], 16);
-      }
-    }
-  }
-  return out;
-}
-
 /// As in conv_mma.cc: multiplications at a warp tile's rate, bytes from shared memory and from L2, instructions.
 double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traffic, const Target& target) {
   constexpr double kClock = 1.7e9, kMacs = 2793, kBytesFromL2 = 20, kMemory = 2.8e12, kEpilogue = 14.0 / 128;
@@ -145,9 +122,7 @@ class ConvWindow final : public Family {
                                                   const Target& target) const override {
     ConvShape s;
     if (!why_not(r, plan, target, s).empty()) return {};
-    const auto bytes = [](const region::TensorRef& t) {
-      return static_cast<double>(ir::count(t.dims)) * static_cast<double>(ir::size_of(t.dtype));
-    };
+    const auto bytes = [](const region::TensorRef& t) { return static_cast<double>(tensor_bytes(t)); };
     double traffic = bytes(r.stages[0].anchor.inputs[0]);
     for (const auto& o : r.stages[0].stores) traffic += bytes(o);
     for (const auto& o : r.stages[0].operands) traffic += o.ref.strides[3] != 0 ? bytes(o.ref) : 0;
@@ -194,9 +169,8 @@ class ConvWindow final : public Family {
 
     KernelText out;
     std::string text(kText);
-    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
-    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
-    replace("@POINTERS@", e.pointers);
+    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
+    replace_mark(text, "@POINTERS@", e.pointers);
     out.text = define(s, t) + e.text + text;
     const region::TensorRef& x = r.stages[0].anchor.inputs[0];
     Launch launch;
@@ -204,11 +178,10 @@ class ConvWindow final : public Family {
     launch.grid = {static_cast<int>(z.grid), 1, 1};
     launch.block = {32 * t.warps_m * t.warps_n, 1, 1};
     launch.shared_bytes = z.shared;
-    launch.parameters = {
-        {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
-    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    add_conv_arguments(launch, x, 0, e);
     out.launches.push_back(std::move(launch));
-    out.constants = {pack(s, weights, t, z, shape), constants_with_start(weights.start, e, shape.padded_channels)};
+    out.constants = {pack_filter(s, s.channels, weights, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece}),
+                     constants_with_start(weights.start, e, shape.padded_channels)};
     return out;
   }
 
@@ -227,16 +200,10 @@ class ConvWindow final : public Family {
   }
 
   static std::string define(const ConvShape& s, const Tile& t) {
-    std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
-    const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
-    number("kBatch", s.batch), number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
-    number("kChannels", s.channels), number("kOutChannels", s.out_channels), number("kKernelH", s.kernel_h);
-    number("kKernelW", s.kernel_w), number("kStrideH", s.stride_h), number("kStrideW", s.stride_w);
-    number("kDilationH", s.dilation_h), number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top);
-    number("kPadLeft", s.pad_left), number("kFillCode", s.fill), number("kTileRows", t.rows), number("kTileColumns", t.columns);
-    number("kTileN", t.channels), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n), number("kStages", t.stages);
-    number("kBlocksPerProcessor", t.blocks);
-    out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
+    std::string out = conv_parameters(s);
+    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
+    number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels), number("kWarpsM", t.warps_m);
+    number("kWarpsN", t.warps_n), number("kStages", t.stages), number("kBlocksPerProcessor", t.blocks);
     return out;
   }
 };

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cuda/conv_shape.h"
-#include "cuda/epilogue.h"
+#include "cuda/conv_text.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -68,8 +68,7 @@ class Depthwise final : public Family {
     ConvShape s;
     if (!why_not(r, plan, s).empty()) return {};
     double bytes = static_cast<double>(s.batch * s.image);
-    for (const auto& o : r.stages[0].stores)
-      bytes += static_cast<double>(ir::count(o.dims)) * static_cast<double>(ir::size_of(o.dtype));
+    for (const auto& o : r.stages[0].stores) bytes += static_cast<double>(tensor_bytes(o));
     std::vector<Candidate> out;
     for (const int rows : {1, 2, 4, 7, 8}) {
       for (const int columns : {1, 2, 4}) {
@@ -125,10 +124,8 @@ class Depthwise final : public Family {
 
     KernelText out;
     std::string text(kText);
-    const auto replace = [&text](std::string_view mark, const std::string& by) { text.replace(text.find(mark), mark.size(), by); };
-    replace("@NAME@", "octavo_depthwise");
-    replace("@PARAMETERS@", "const unsigned char* x, const unsigned char* weights, const unsigned char* constants" + e.parameters);
-    replace("@POINTERS@", e.pointers);
+    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
+    replace_mark(text, "@POINTERS@", e.pointers);
     out.text = define(s, t) + e.text + text;
     const std::int64_t items =
         s.batch * ((s.out_h + t.rows - 1) / t.rows) * ((s.out_w + t.columns - 1) / t.columns) * (s.out_channels / 4);
@@ -137,9 +134,7 @@ class Depthwise final : public Family {
     launch.function = "octavo_depthwise";
     launch.grid = {static_cast<int>((items + t.threads - 1) / t.threads), 1, 1};
     launch.block = {t.threads, 1, 1};
-    launch.parameters = {
-        {Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::constant, 0, 0}, {Parameter::Kind::constant, 1, 0}};
-    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
+    add_conv_arguments(launch, x, 0, e);
     out.launches.push_back(std::move(launch));
     out.constants = {std::move(packed), constants_with_start(w.start, e, shape.padded_channels)};
     return out;
@@ -159,14 +154,9 @@ class Depthwise final : public Family {
   }
 
   static std::string define(const ConvShape& s, const Split& t) {
-    std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
-    const auto number = [&out](const char* name, std::int64_t v) { out += fmt::format("constexpr int {} = {};\n", name, v); };
-    number("kBatch", s.batch), number("kOutH", s.out_h), number("kOutW", s.out_w), number("kInH", s.in_h), number("kInW", s.in_w);
-    number("kOutChannels", s.out_channels), number("kKernelH", s.kernel_h), number("kKernelW", s.kernel_w);
-    number("kStrideH", s.stride_h), number("kStrideW", s.stride_w), number("kDilationH", s.dilation_h);
-    number("kDilationW", s.dilation_w), number("kPadTop", s.pad_top), number("kPadLeft", s.pad_left), number("kFillCode", s.fill);
+    std::string out = conv_parameters(s);
+    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
     number("kOutRows", t.rows), number("kOutColumns", t.columns), number("kThreads", t.threads);
-    out += fmt::format("constexpr octavo_offset kInImage = {}, kInRow = {}, kInPixel = {};\n", s.image, s.row, s.pixel);
     return out;
   }
 };

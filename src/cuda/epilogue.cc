@@ -12,6 +12,7 @@
 
 #include "cuda/emit_cuda.h"
 #include "cuda/shorten.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -41,7 +42,7 @@ const ir::Tensor* channel_constant(const region::Stage& s, const region::Plan& p
 
 /// Element c of a channel constant, as 32 bits: s32, or a float's.
 std::uint32_t channel_value(const TensorRef& ref, const ir::Tensor& data, std::int64_t c) {
-  const std::byte* p = data.bytes().data() + ref.offset + c * ref.strides[1] * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+  const std::byte* p = data.bytes().data() + ref.offset + c * ref.strides[1] * element_bytes(ref);
   const auto read = [p](auto v) {
     std::memcpy(&v, p, sizeof v);
     return v;
@@ -79,7 +80,7 @@ Access access_of(const TensorRef& ref, const std::vector<std::int64_t>& div, con
   Access a;
   a.element = static_cast<int>(ir::size_of(ref.dtype));
   a.div = div.empty() ? std::vector<std::int64_t>(4, 1) : div;
-  for (std::size_t d = 0; d < 4; ++d) a.strides[d] = space[d] == 1 ? 0 : ref.strides[d] * a.element;
+  for (std::size_t d = 0; d < 4; ++d) a.strides[d] = broadcast_stride(ref, space, d) * a.element;
   if (space[3] == 1) a.strides[3] = space[2] == 1 ? a.strides[0] : a.strides[2];
   const std::int64_t row = space[2] == 1 ? 0 : a.strides[2], image = space[0] == 1 ? 0 : a.strides[0];
   a.flat = std::all_of(a.div.begin(), a.div.end(), [](std::int64_t d) { return d == 1; }) &&

@@ -10,6 +10,7 @@
 #include "cuda/epilogue.h"
 #include "cuda/families/families.h"
 #include "cuda/shorten.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -124,8 +125,8 @@ Planar read_planar(const region::Stage& s, const region::Plan& plan) {
     return p;
   }
   p.source = source->ref;
-  p.element = static_cast<std::int64_t>(ir::size_of(p.source.dtype));
-  const auto stride = [&](std::size_t d) { return s.space[d] == 1 ? 0 : p.source.strides[d] * p.element; };
+  p.element = element_bytes(p.source);
+  const auto stride = [&](std::size_t d) { return broadcast_stride(p.source, s.space, d) * p.element; };
   p.image = stride(0), p.plane = stride(1), p.row = stride(2);
   for (const std::int64_t v : {p.image, p.plane, p.source.offset}) {
     if (v % (4 * p.element) != 0) {

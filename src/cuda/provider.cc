@@ -17,6 +17,7 @@
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
 #include "cuda/planar.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -162,9 +163,7 @@ class GpuProvider final : public region::Provider {
     o.tactic.provider = kProvider;
     o.tactic.family = kTransfer;
     o.tactic.required = {target_.architecture};
-    o.cost = kStart + static_cast<double>(ir::count(r.stages[0].space) *
-                                          static_cast<std::int64_t>(ir::size_of(r.stages[0].stores[0].dtype))) /
-                          kBytesPerSecond;
+    o.cost = kStart + static_cast<double>(ir::count(r.stages[0].space) * element_bytes(r.stages[0].stores[0])) / kBytesPerSecond;
     return o;
   }
 

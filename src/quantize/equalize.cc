@@ -141,16 +141,16 @@ Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& 
   OCTAVO_TRY(const Network network, Network::create(model, observed));
   Extents extents;
   std::mutex lock;
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     for (std::size_t i = 0; i < observed.size(); ++i) {
       Extent here;
       here.include(v.runners[0].observed(i).data<float>(), observed[i].shape, wanted[i].second);
       const std::lock_guard guard(lock);
       extents[wanted[i].first].include(here);
     }
-    return {};
+    return InOrder();
   };
-  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, {}, progress));
+  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, progress));
   std::vector<onnx::ChannelChange> changes;
   Equalized out;
   for (const onnx::ChannelGroup& g : groups) {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bitset>
 #include <cmath>
-#include <map>
-#include <mutex>
 
 namespace octavo::quantize {
 namespace {
@@ -77,32 +75,24 @@ Result<std::vector<RoundedTensor>> inspect(const onnx::Model& model, const Data&
   without.graph.touch();
   OCTAVO_TRY(const Network exact, Network::create(without, observed));
   OCTAVO_TRY(const Network own, Network::create(model, observed));
-  std::map<std::size_t, std::vector<Counted>> waiting;  // of samples whose turn has not come
   std::vector<std::bitset<65536>> codes(out.size());
-  std::mutex lock;
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     std::vector<Counted> here;
     for (std::size_t i = 0; i < out.size(); ++i)
       here.push_back(count(out[i].quantizer, v.runners[0].observed(i).data<float>(), v.runners[1].observed(i).data<float>()));
-    const std::lock_guard guard(lock);
-    waiting[v.sample] = std::move(here);
-    return {};
+    return [&, here = std::move(here)] {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const Counted& c = here[i];
+        out[i].elements += c.elements;
+        out[i].saturated += c.saturated;
+        codes[i] |= c.codes;
+        out[i].signal += c.signal;
+        out[i].alike += c.alike;
+        out[i].own += c.own;
+      }
+    };
   };
-  const auto in_order = [&](std::size_t sample) {
-    const std::lock_guard guard(lock);
-    const auto at = waiting.find(sample);
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const Counted& c = at->second[i];
-      out[i].elements += c.elements;
-      out[i].saturated += c.saturated;
-      codes[i] |= c.codes;
-      out[i].signal += c.signal;
-      out[i].alike += c.alike;
-      out[i].own += c.own;
-    }
-    waiting.erase(at);
-  };
-  OCTAVO_CHECK(for_each(data, {&exact, &own}, threads, visit, in_order, progress));
+  OCTAVO_CHECK(for_each(data, {&exact, &own}, threads, visit, progress));
   for (std::size_t i = 0; i < out.size(); ++i) out[i].codes = static_cast<int>(codes[i].count());
   return out;
 }

@@ -100,12 +100,11 @@ Status Network::Runner::run(const Sample& sample) {
 }
 
 Status for_each(const Data& data, const std::vector<const Network*>& networks, int threads,
-                const std::function<Status(const Visit&)>& visit, const std::function<void(std::size_t)>& in_order,
-                const Progress& progress) {
+                const std::function<Result<InOrder>(const Visit&)>& visit, const Progress& progress) {
   const std::size_t count = data.size();
   std::mutex mutex;
   std::condition_variable turned;
-  std::size_t turn = 0;                                 // the sample whose in_order comes next
+  std::size_t turn = 0;                                 // the sample whose turn comes next
   std::optional<std::pair<std::size_t, Error>> failed;  // of the first sample that failed
   std::atomic<std::size_t> next{0};
   const auto stop = [&](std::size_t at, Error error) {
@@ -132,11 +131,12 @@ Status for_each(const Data& data, const std::vector<const Network*>& networks, i
       for (Network::Runner& r : runners) {
         if (auto done = r.run(*sample); !done) return stop(i, std::move(done).error());
       }
-      if (auto done = visit({i, &*sample, runners}); !done) return stop(i, std::move(done).error());
+      const auto in_order = visit({i, &*sample, runners});
+      if (!in_order) return stop(i, in_order.error());
       std::unique_lock lock(mutex);
       turned.wait(lock, [&] { return turn == i || failed; });
       if (failed) return;
-      if (in_order) in_order(i);
+      if (*in_order) (*in_order)();
       ++turn;
       if (progress) progress(turn, count);
       turned.notify_all();

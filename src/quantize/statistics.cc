@@ -73,15 +73,9 @@ Result<Statistics> collect(const onnx::Model& model, const std::vector<Observabl
   out.histograms.resize(observed.size());
   if (rows_bytes > 0) out.rows = rows_for(layers.rows, data.size(), rows_bytes);
   std::vector<std::mutex> locks(observed.size());
-  std::map<std::size_t, std::string> constant;
-  std::mutex lock;
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     const SampleCheck checked = check(*v.data);
     if (!checked.error.empty()) return fail(ErrorKind::bad_input, checked.error);
-    if (!checked.warning.empty()) {
-      const std::lock_guard guard(lock);
-      constant.emplace(v.sample, checked.warning);
-    }
     for (std::size_t i = 0; i < observed.size(); ++i) {
       Histogram here;  // counted without a lock, then added: integers, so the order does not matter
       here.add(v.runners[0].observed(i).data<float>());
@@ -92,10 +86,10 @@ Result<Statistics> collect(const onnx::Model& model, const std::vector<Observabl
       if (layers.rows[l].refused().empty() && layers.tensors[l] != LayerInputs::npos)
         take_rows(layers.rows[l], l, v.sample, v.runners[0].observed(layers.tensors[l]).data<float>(), out.rows[l]);
     }
-    return {};
+    if (checked.warning.empty()) return InOrder();
+    return [&out, warning = checked.warning] { out.warnings.push_back(warning); };
   };
-  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, {}, progress));
-  for (const auto& [sample, text] : constant) out.warnings.push_back(text);
+  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, progress));
   if (data.size() == 1)
     out.warnings.push_back(
         "one sample is little: ranges are those of this sample; some dozens that look like what the network will see are usual");
@@ -111,12 +105,12 @@ Result<Statistics> collect(const onnx::Model& model, const std::vector<Observabl
 
 Status collect_rows(const Network& network, const LayerInputs& layers, const std::vector<std::size_t>& numbers, const Data& data,
                     int threads, std::vector<Rows>& rows, const Progress& progress) {
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     for (std::size_t i = 0; i < numbers.size(); ++i)
       take_rows(layers.rows[numbers[i]], numbers[i], v.sample, v.runners[0].observed(i).data<float>(), rows[i]);
-    return {};
+    return InOrder();
   };
-  return for_each(data, {&network}, threads, visit, {}, progress);
+  return for_each(data, {&network}, threads, visit, progress);
 }
 
 double OutputError::sqnr() const {
@@ -127,9 +121,7 @@ Result<std::vector<OutputError>> compare(const Network& exact, const Network& ot
                                          const Progress& progress) {
   std::vector<OutputError> sums(exact.outputs());
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i].name = exact.plan().outputs[i].name;
-  std::map<std::size_t, std::vector<OutputError>> waiting;  // of samples whose turn has not come: at most one a thread
-  std::mutex lock;
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     std::vector<OutputError> here(sums.size());
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const ir::Tensor &a = v.runners[0].output(i), &b = v.runners[1].output(i);
@@ -142,33 +134,27 @@ Result<std::vector<OutputError>> compare(const Network& exact, const Network& ot
         here[i].noise += d * d;
       }
     }
-    const std::lock_guard guard(lock);
-    waiting[v.sample] = std::move(here);
-    return {};
+    return [&sums, here = std::move(here)] {
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i].signal += here[i].signal;
+        sums[i].noise += here[i].noise;
+      }
+    };
   };
-  const auto in_order = [&](std::size_t sample) {
-    const std::lock_guard guard(lock);
-    const auto at = waiting.find(sample);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      sums[i].signal += at->second[i].signal;
-      sums[i].noise += at->second[i].noise;
-    }
-    waiting.erase(at);
-  };
-  OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, in_order, progress));
+  OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, progress));
   return sums;
 }
 
 Result<std::size_t> right_answers(const Network& network, const Data& data, const std::vector<std::int64_t>& labels, int threads) {
   std::atomic<std::size_t> right{0};
-  const auto visit = [&](const Visit& v) -> Status {
+  const auto visit = [&](const Visit& v) -> Result<InOrder> {
     const ir::Tensor& scores = v.runners[0].output(0);
     std::int64_t best = 0;
     for (std::int64_t c = 1; c < scores.size(); ++c) best = scores.at(c) > scores.at(best) ? c : best;
     if (best == labels[v.sample]) ++right;
-    return {};
+    return InOrder();
   };
-  OCTAVO_CHECK(for_each(data, {&network}, threads, visit, {}));
+  OCTAVO_CHECK(for_each(data, {&network}, threads, visit));
   return right.load();
 }
 

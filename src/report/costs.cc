@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "region/stage_graph.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::report {
 namespace {
@@ -35,7 +36,7 @@ Costs costs_of(const region::Region& region) {
   Costs costs;
   std::map<std::tuple<region::BufferId, std::int64_t, bool>, std::int64_t> seen;  // a tensor read by two operands counts once
   const auto touch = [&](const TensorRef& ref, bool written, const std::vector<std::int64_t>& div = {}) {
-    const auto bytes = stored_elements(ref, div) * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+    const auto bytes = stored_elements(ref, div) * element_bytes(ref);
     auto& most = seen[{ref.buffer, ref.offset, written}];
     most = std::max(most, bytes);
   };

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plan/candidates/registry.h"
+#include "region/tensor_ref.h"
 #include "report/sentences.h"
 
 namespace octavo::report {
@@ -51,7 +52,7 @@ std::string layout(const TensorRef& t) {
 /// buffer is not a whole number of such channels (then nothing says what the rest of it is).
 std::string channels_of(const TensorRef& t, const region::Buffer& b) {
   if (t.dims.size() < 2 || t.dims[1] < 1) return "";
-  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const auto size = element_bytes(t);
   const std::int64_t first = t.offset / size, elements = b.bytes / size, channels = t.dims[1];
   std::int64_t pixels = 1;  // of one image
   for (std::size_t k = 2; k < t.dims.size(); ++k) pixels *= t.dims[k];
@@ -93,7 +94,7 @@ std::vector<std::string> decisions_about(const Region& r, const Plan& plan) {
 
 std::string place_of(const TensorRef& t, const Plan& plan) {
   const region::Buffer& b = plan.buffers[static_cast<std::size_t>(t.buffer)];
-  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const auto size = element_bytes(t);
   const std::int64_t own = ir::count(t.dims) * size;
   std::string where;
   switch (b.kind) {

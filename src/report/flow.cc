@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "region/stage_graph.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::report {
 namespace {
@@ -16,7 +17,7 @@ struct Span {
 };
 
 Span span_of(const TensorRef& t) {
-  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const auto size = element_bytes(t);
   std::int64_t lowest = 0, highest = 0;
   for (std::size_t k = 0; k < t.dims.size() && k < t.strides.size(); ++k) {
     const std::int64_t reach = (t.dims[k] - 1) * t.strides[k];
@@ -32,7 +33,7 @@ std::int64_t pixel_of(const TensorRef& t) {
   for (std::size_t k = 0; k < t.dims.size(); ++k) {
     if (k != 1 && t.dims[k] > 1) next = std::min(next, t.strides[k]);
   }
-  const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+  const auto size = element_bytes(t);
   return next == std::numeric_limits<std::int64_t>::max() || next < t.dims[1] ? 0 : next * size;
 }
 
@@ -43,7 +44,7 @@ bool share_elements(const TensorRef& a, const TensorRef& b) {
   if (pixel == 0 || pixel != pixel_of(b)) return true;
   const auto channels = [&](const TensorRef& t) {
     const std::int64_t first = t.offset % pixel;
-    return Span{first, first + t.dims[1] * static_cast<std::int64_t>(ir::size_of(t.dtype))};
+    return Span{first, first + t.dims[1] * element_bytes(t)};
   };
   const Span p = channels(a), q = channels(b);
   if (p.end > pixel || q.end > pixel) return true;  // channels that go on in the next pixel
@@ -110,27 +111,6 @@ std::vector<std::vector<int>> makers_of_outputs(const region::Plan& plan) {
         });
   }
   return out;
-}
-
-std::vector<Life> lives_of(const region::Plan& plan) {
-  std::vector<Life> lives(plan.buffers.size());
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    const auto touch = [&](const TensorRef& t) {
-      Life& life = lives[static_cast<std::size_t>(t.buffer)];
-      if (life.first < 0) life.first = static_cast<int>(i);
-      life.last = static_cast<int>(i);
-    };
-    const auto kept = region::kept_from_memory(plan.regions[i]);
-    for (const region::Stage& stage : plan.regions[i].stages) {
-      const auto in_memory = [&](const TensorRef& t) {
-        if (!kept.contains(t.buffer)) touch(t);
-      };
-      for (const TensorRef& t : stage.anchor.inputs) in_memory(t);
-      for (const region::Operand& o : stage.operands) in_memory(o.ref);
-      for (const TensorRef& t : stage.stores) in_memory(t);
-    }
-  }
-  return lives;
 }
 
 }  // namespace octavo::report

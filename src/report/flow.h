@@ -1,4 +1,4 @@
-// What the regions of a plan pass to each other through memory, and when memory is in use: for reports that draw it.
+// What the regions of a plan pass to each other through memory: for reports that draw it.
 #pragma once
 
 #include <string>
@@ -22,12 +22,5 @@ struct Source {
 [[nodiscard]] std::vector<std::vector<Source>> sources_of(const region::Plan& plan);
 /// The regions that store each output of the network, parallel to Plan::outputs.
 [[nodiscard]] std::vector<std::vector<int>> makers_of_outputs(const region::Plan& plan);
-
-/// The regions during which a buffer holds something: from the first that touches it to the last. -1, -1: none does.
-struct Life {
-  int first = -1, last = -1;
-};
-/// Parallel to Plan::buffers. Buffers that a tactic keeps out of memory are touched by nobody.
-[[nodiscard]] std::vector<Life> lives_of(const region::Plan& plan);
 
 }  // namespace octavo::report

@@ -5,6 +5,7 @@
 
 #include "plan/candidates/registry.h"
 #include "program/program.h"
+#include "region/lives.h"
 #include "region/reason_json.h"
 #include "report/costs.h"
 #include "report/decisions.h"
@@ -57,7 +58,7 @@ json describe(const region::Binding& binding) {
 /// Working memory: each buffer, where it lies, and from which region to which it is in use.
 json memory_of(const region::Plan& plan) {
   json out = json::array();
-  const std::vector<Life> lives = lives_of(plan);
+  const std::vector<region::Life> lives = region::lives_of(plan);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const region::Buffer& b = plan.buffers[i];
     if (b.kind != region::BufferKind::arena || lives[i].first < 0) continue;

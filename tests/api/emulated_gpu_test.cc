@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "api/pipeline.h"
 #include "cuda/emulation/emulated_device.h"
-#include "cuda/emulation/emulator.h"
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"
@@ -36,8 +36,9 @@ Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& g
   return engine::Engine::create(std::move(planned.plan), {&provider}, "", {&device});
 }
 
-TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
-  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+class EmulatedGpu : public EmulatedTest {};
+
+TEST_F(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
   const std::string model = OCTAVO_SOURCE_DIR "/examples/digits/digits_qdq.onnx";
   const auto cpu = api::build_file(model);
   ASSERT_TRUE(cpu) << cpu.error().message;
@@ -62,8 +63,7 @@ TEST(EmulatedGpu, DigitsGiveTheBitsOfTheCpu) {
 }
 
 // Random networks as the placement tests make them: every operator, border and epilogue that these hold, through the kernels' texts.
-TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
-  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+TEST_F(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
   const auto device = emulated_device();
   const auto provider = emulated_provider();
   const auto setting = [](const char* name, std::uint64_t otherwise) {
@@ -96,8 +96,7 @@ TEST(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
 }
 
 /// The way of a measured build with real kernels: every tactic of a region in one plan, finished, run and timed; then whole plans.
-TEST(EmulatedGpu, MeasuredBuildsRunTheKernelsThatTheyTime) {
-  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+TEST_F(EmulatedGpu, MeasuredBuildsRunTheKernelsThatTheyTime) {
   constexpr const char* kNet = R"(
 graph "g"
 x = input : f32[1,16,6,6]
@@ -136,8 +135,7 @@ output p
 }
 
 /// The caller's memory of the device takes the place of the engine's: no copy.
-TEST(EmulatedGpu, MemoryOfTheDeviceIsUsedWhereItIs) {
-  if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
+TEST_F(EmulatedGpu, MemoryOfTheDeviceIsUsedWhereItIs) {
   const auto device = emulated_device();
   const auto provider = emulated_provider();
   auto graph = ir::parse("graph \"g\"\nx = input : f32[1,16,6,6]\nr = relu x from {\"relu\"}\noutput r\n");

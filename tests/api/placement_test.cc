@@ -10,7 +10,6 @@
 #include "ir/canonical.h"
 #include "ir/grid.h"
 #include "plan/plan.h"
-#include "quant/codes.h"
 #include "quant/normal_form.h"
 #include "reference/evaluate.h"
 #include "report/sentences.h"
@@ -122,16 +121,6 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
   return 1;
 }
 
-/// A quantizer in float16 or bfloat16 whose codes do not all come back (quotients round to the next one): laws that put a view
-/// before a quantize would change the result there, so such a network may keep more than one normal form.
-bool has_loose_codes(const ir::Graph& g) {
-  for (const ir::NodeId id : g.order()) {
-    const auto& q = g.node(id).quantizer;
-    if (q && q->arith != ir::DType::f32 && !quant::gives_back(*q)) return true;
-  }
-  return false;
-}
-
 TEST(Placement, SamePlanAndSameBits) {
   const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
                       first = setting("OCTAVO_FUZZ_SEED", 1);
@@ -172,7 +161,7 @@ TEST(Placement, SamePlanAndSameBits) {
       const ir::Graph placed = testing::place_otherwise(original, seed * 31 + k, 12, moves);
       const auto other = plan::make_plan(placed, providers, {});
       ASSERT_TRUE(other) << where << " placement " << k << "\n" << other.error().message;
-      if (hash != region::plan_hash(other->plan) && has_loose_codes(original)) {  // the same bits, by another plan
+      if (hash != region::plan_hash(other->plan) && testing::has_loose_codes(original)) {  // the same bits, by another plan
         ++loose;
         const auto same = testing::run_plan(other->plan, providers, feeds);
         ASSERT_TRUE(same) << where << "\n" << same.error().message;

@@ -7,6 +7,7 @@
 #include "cuda/conv_scene.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {
@@ -44,12 +45,7 @@ cuda::Parameters small_tile(int stages, int splits, bool resident) {
   return cuda::spell(t);
 }
 
-class ConvEmulated : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class ConvEmulated : public EmulatedTest {};
 
 TEST_F(ConvEmulated, SmallTilesWithEveryBorderAndZeroPoint) {
   ConvCase k = conv(1, 32, 7, 9, 48, 3, 3, 1, 1);
@@ -126,11 +122,8 @@ TEST_F(ConvEmulated, MistakesInWindowsAreFound) {
   ConvCase k = conv(2, 32, 9, 21, 16, 3, 3, 2, 1);
   k.zero = 77;
   const auto planted = [&](std::string_view from, std::string_view to) {
-    return run_conv(k, cuda::conv_window_family(), window("2x8x16", "1x1", 2), [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
+    return run_conv(k, cuda::conv_window_family(), window("2x8x16", "1x1", 2),
+                    [&](std::string text) { return edited(std::move(text), from, to); });
   };
   EXPECT_NE(planted("octavo_barrier();\n    copy_next();", "copy_next();"), "") << "missing barrier";
   EXPECT_NE(planted("octavo_copy_wait<kStages - 2>();", "octavo_copy_wait<kStages - 1>();"), "") << "waits for one copy too few";
@@ -164,11 +157,7 @@ TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {
   ConvCase k = conv(1, 32, 5, 9, 80, 1, 1, 1, 0);
   k.style = "mixed";
   const auto planted = [&](std::string_view from, std::string_view to) {
-    return run_conv(k, cuda::conv_mma_family(), wide_tile(), [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
+    return run_conv(k, cuda::conv_mma_family(), wide_tile(), [&](std::string text) { return edited(std::move(text), from, to); });
   };
   EXPECT_NE(planted("upper ? w[k] : w[k + step]", "upper ? w[k + step] : w[k]"), "") << "keeps what it should give";
   EXPECT_NE(planted("e / kNeighbours * (4 * kNeighbours)", "e / kNeighbours * kNeighbours"), "") << "pieces at each other's place";
@@ -191,11 +180,8 @@ TEST_F(ConvEmulated, PlantedMistakesAreFound) {
   ConvCase k = conv(1, 32, 7, 9, 48, 3, 3, 1, 1);
   k.zero = 130, k.gap = 16;
   const auto planted = [&](std::string_view from, std::string_view to) {
-    return run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false), [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
+    return run_conv(k, cuda::conv_mma_family(), small_tile(3, 1, false),
+                    [&](std::string text) { return edited(std::move(text), from, to); });
   };
   EXPECT_EQ(planted("kFillCode", "kFillCode"), "") << "nothing planted";
   EXPECT_NE(planted("#else\n        octavo_barrier();\n        copy_next();", "#else\n        copy_next();"), "")

@@ -8,7 +8,7 @@
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emit_cuda.h"
-#include "cuda/emulation/emulator.h"
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/nvrtc.h"
 
 namespace octavo::testing {
@@ -89,12 +89,7 @@ ConvCase shape(std::int64_t n, std::int64_t c, std::int64_t hw, std::int64_t o, 
   return k;
 }
 
-class ConvFamilies : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class ConvFamilies : public EmulatedTest {};
 
 // Borders with a zero point, slices, a last tile that is not full, several tiles a block, a resident filter.
 TEST_F(ConvFamilies, TensorCores) {

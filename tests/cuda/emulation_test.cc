@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "cuda/emulation/emulator.h"
+#include "cuda/emulation/emulated_test.h"
 
 namespace octavo::testing {
 namespace {
@@ -31,19 +31,7 @@ Outcome run(std::string_view text, std::size_t in, std::size_t out, const Grid& 
   return r;
 }
 
-class Emulation : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
-
-/// `text` with one place changed; fails where there is no such place.
-std::string edited(std::string text, std::string_view from, std::string_view to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
+class Emulation : public EmulatedTest {};
 
 // Each block turns 64 bytes around through shared memory.
 constexpr std::string_view kReverse = R"(

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
 #include "program/random_program.h"
 
@@ -14,12 +15,7 @@ using program::Op;
 using region::BufferKind;
 using Ints = std::vector<std::int64_t>;
 
-class Families : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class Families : public EmulatedTest {};
 
 // ---- regions without an anchor
 TEST_F(Families, PointwiseResidualAndTwoStores) {

@@ -2,6 +2,7 @@
 // epilogue program, equal to the reference evaluator.
 #include <gtest/gtest.h>
 
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 
@@ -14,12 +15,7 @@ using region::BufferKind;
 
 constexpr DType kTypes[] = {DType::u8, DType::f16, DType::f32, DType::s64};
 
-class Indexed : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class Indexed : public EmulatedTest {};
 
 /// The result as it is, or (floats) times a quarter.
 void store(Scene& s, DType type, bool epilogue) {

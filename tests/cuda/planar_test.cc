@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/conv_rows.h"
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {
@@ -14,12 +15,7 @@ using program::Op;
 using region::BufferKind;
 using Ints = std::vector<std::int64_t>;
 
-class Planes : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class Planes : public EmulatedTest {};
 
 /// Codes of (x - mean[c]) / 0.043, with a zero point.
 region::Stage codes_of(Scene& s, const ir::Shape& shape, DType type, const region::TensorRef& codes, int zero) {
@@ -99,11 +95,8 @@ TEST_F(Planes, BecomeCodesInAFirstLayer) {
 
 TEST_F(Planes, PlantedMistakesAreFound) {
   const auto planted = [&](std::string_view from, std::string_view to) {
-    return first_layer({{1, 3, 7, 20}, 16, 3, 2, 77, DType::f32}, [&](std::string text) {
-      const auto at = text.find(from);
-      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
-      return at == std::string::npos ? text : text.replace(at, from.size(), to);
-    });
+    return first_layer({{1, 3, 7, 20}, 16, 3, 2, 77, DType::f32},
+                       [&](std::string text) { return edited(std::move(text), from, to); });
   };
   EXPECT_NE(planted("(unsigned)column < (unsigned)kInW", "column < kInW"), "") << "columns before the first";
   EXPECT_NE(planted("< (unsigned)kInH && (unsigned)column", "<= (unsigned)kInH && (unsigned)column"), "") << "wrong halo";

@@ -3,6 +3,7 @@
 
 #include "cuda/conv_mma.h"
 #include "cuda/emit_cuda.h"
+#include "cuda/emulation/emulated_test.h"
 #include "cuda/family_scene.h"
 #include "cuda/nvrtc.h"
 
@@ -96,12 +97,7 @@ cuda::ConvTile tile(int m, int n, int warps_m, int warps_n) {
 constexpr Pair kProjection{1, 72, {32, 9, 11, 1, 2, 3}, {48, 5, 6, 1, 1, 0}};      // as in a bottleneck
 constexpr Pair kBasic{2, 40, {16, 7, 5, 1, 1, 255}, {32, 7, 5, 3, 1, 128}, true};  // as in a basic block, and codes added
 
-class TwoConvs : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_emulate()) GTEST_SKIP() << "a sanitizer does not know the stacks of fibers";
-  }
-};
+class TwoConvs : public EmulatedTest {};
 
 TEST_F(TwoConvs, OneKernelForBoth) {
   EXPECT_EQ(Block(kProjection).run(tile(32, 64, 2, 1)), "");

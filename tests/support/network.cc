@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/grid.h"
+#include "quant/codes.h"
 #include "support/placement.h"
 
 namespace octavo::testing {
@@ -467,6 +468,14 @@ class Network {
 
 ir::Graph random_network(std::uint64_t seed, const NetworkOptions& options) {
   return Network(seed, options).build();
+}
+
+bool has_loose_codes(const ir::Graph& g) {
+  for (const ir::NodeId id : g.order()) {
+    const auto& q = g.node(id).quantizer;
+    if (q && q->arith != ir::DType::f32 && !quant::gives_back(*q)) return true;
+  }
+  return false;
 }
 
 }  // namespace octavo::testing

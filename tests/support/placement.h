@@ -34,6 +34,10 @@ struct NetworkOptions {
 /// dequantize pairs. Passes ir::verify. Values stay finite for seeded_feeds.
 [[nodiscard]] ir::Graph random_network(std::uint64_t seed, const NetworkOptions& options = {});
 
+/// A quantizer in float16 or bfloat16 whose codes do not all come back (quotients round to the next one): laws that put a view
+/// before a quantize would change the result there, so such a network may keep more than one normal form.
+[[nodiscard]] bool has_loose_codes(const ir::Graph& g);
+
 /// How often each way of re-placing was used: "double pair", "pair below concat", ...
 using PlacementCounts = std::map<std::string, int>;
 

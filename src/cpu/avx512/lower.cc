@@ -7,6 +7,8 @@
 #include <cmath>
 #include <optional>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
@@ -25,7 +27,7 @@ bool loadable(Op op, ir::DType t) {
 /// Strides with those of extent 1 set to 0 (they never matter).
 std::array<std::int64_t, 4> effective(const region::TensorRef& ref, const ir::Shape& space) {
   std::array<std::int64_t, 4> s{};
-  for (std::size_t k = 0; k < 4; ++k) s[k] = space[k] == 1 ? 0 : ref.strides[k];
+  for (std::size_t k = 0; k < 4; ++k) s[k] = broadcast_stride(ref, space, k);
   return s;
 }
 

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::cpu::avx512 {
 namespace {
 
@@ -270,7 +272,7 @@ Result<ChannelValues> ChannelValues::of(const region::Region& region, const regi
     if (buffer.empty())
       return fail(ErrorKind::internal, fmt::format("packing \"{}\": operand {} has no data", region.name, operand));
     out.data_[i] = reinterpret_cast<const float*>(buffer.bytes().data()) + ref.offset;
-    out.step_[i] = stage.space[1] == 1 ? 0 : ref.strides[1];
+    out.step_[i] = broadcast_stride(ref, stage.space, 1);
   }
   return out;
 }

@@ -11,13 +11,16 @@
 #include "base/half.h"
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
+#include "region/move_source.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kFill = -1;
+using region::MoveSource;
 using Ints = std::vector<std::int64_t>;
 using ir::Op;
+constexpr std::int64_t kFill = MoveSource::kFill;
 
 // Byte offsets into the source for each index of each dimension of the space; kFill where the pad value goes.
 struct Tables {
@@ -25,112 +28,20 @@ struct Tables {
   int gather_dim = -1;  ///< dimension whose table is read from indices at run time
 };
 
-std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t extent) {
-  if (i >= 0 && i < extent) return i;
-  if (mode == "edge") return i < 0 ? 0 : extent - 1;
-  if (mode == "wrap") return (i % extent + extent) % extent;
-  if (mode != "reflect") return kFill;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
-  return m < extent ? m : period - m;
-}
-
 Result<Tables> tables_of(const Stage& s) {
-  const region::TensorRef& x = s.anchor.inputs[0];
-  const auto& attrs = s.anchor.attrs;
-  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
-  const std::size_t rank = s.space.size();
-  Tables t;
-  t.of.resize(rank);
-  const auto mismatch = [&] {
-    return fail(ErrorKind::bad_engine,
-                fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims), ir::to_string(s.space)));
-  };
-  const auto fill = [&](std::size_t k, auto source) {  // source(i): index in x's dimension k, or kFill
-    for (std::int64_t i = 0; i < s.space[k]; ++i) {
-      const std::int64_t from = source(i);
-      if (from != kFill && (from < 0 || from >= x.dims[k])) return false;
-      t.of[k].push_back(from == kFill ? kFill : from * x.strides[k] * size);
-    }
-    return true;
-  };
-  switch (s.anchor.op) {
-    case Op::pad:
-    case Op::resize_nearest:
-    case Op::tile:
-    case Op::slice: {
-      if (x.dims.size() != rank) return mismatch();
-      const Ints pads = ir::get_ints(attrs, "pads"), starts = ir::get_ints(attrs, "starts");
-      Ints steps = ir::get_ints(attrs, "steps");
-      if (steps.empty()) steps.assign(rank, 1);
-      const std::string mode = ir::get_text(attrs, "mode", "constant");
-      if ((s.anchor.op == Op::pad && pads.size() != 2 * rank) ||
-          (s.anchor.op == Op::slice && (starts.size() != rank || steps.size() != rank))) {
-        return mismatch();
-      }
-      for (std::size_t k = 0; k < rank; ++k) {
-        const Ints index = s.anchor.op == Op::resize_nearest ? ir::get_ints(attrs, "index" + std::to_string(k)) : Ints{};
-        if (!index.empty() && static_cast<std::int64_t>(index.size()) != s.space[k]) return mismatch();
-        const bool ok = fill(k, [&](std::int64_t i) {
-          switch (s.anchor.op) {
-            case Op::pad: return pad_source(mode, i - pads[k], x.dims[k]);
-            case Op::tile: return x.dims[k] == 0 ? kFill : i % x.dims[k];
-            case Op::slice: return starts[k] + i * steps[k];
-            default: return index.empty() ? i : index[static_cast<std::size_t>(i)];
-          }
-        });
-        if (!ok) return mismatch();
-      }
-      return t;
-    }
-    case Op::transpose: {
-      const Ints perm = ir::get_ints(attrs, "perm");
-      if (perm.size() != rank || x.dims.size() != rank) return mismatch();
-      for (std::size_t k = 0; k < rank; ++k) {
-        const auto p = static_cast<std::size_t>(perm[k]);
-        if (p >= rank || x.dims[p] != s.space[k]) return mismatch();
-        for (std::int64_t i = 0; i < s.space[k]; ++i) t.of[k].push_back(i * x.strides[p] * size);
-      }
-      return t;
-    }
-    case Op::depth_to_space:
-    case Op::space_to_depth: {
-      const std::int64_t b = ir::get_int(attrs, "blocksize");
-      if (rank != 4 || x.dims.size() != 4 || b < 1 || ir::count(s.space) != ir::count(x.dims)) return mismatch();
-      const bool deep = s.anchor.op == Op::space_to_depth, crd = ir::get_text(attrs, "mode", "DCR") == "CRD";
-      const std::int64_t sc = x.strides[1] * size, sh = x.strides[2] * size, sw = x.strides[3] * size;
-      if (s.space[1] * (deep ? 1 : b * b) != x.dims[1] * (deep ? b * b : 1) || s.space[0] != x.dims[0]) return mismatch();
-      // A channel of the deep tensor stands for (block row, block column, shallow channel).
-      const std::int64_t channels = deep ? x.dims[1] : s.space[1];
-      const std::int64_t block_row = crd ? b : b * channels, block_col = crd ? 1 : channels, shallow = crd ? b * b : 1;
-      for (std::int64_t n = 0; n < s.space[0]; ++n) t.of[0].push_back(n * x.strides[0] * size);
-      for (std::int64_t c = 0; c < s.space[1]; ++c) {
-        t.of[1].push_back(deep ? c % channels * sc + c / channels / b * sh + c / channels % b * sw : c * shallow * sc);
-      }
-      for (std::int64_t h = 0; h < s.space[2]; ++h) t.of[2].push_back(deep ? h * b * sh : h / b * sh + h % b * block_row * sc);
-      for (std::int64_t w = 0; w < s.space[3]; ++w) t.of[3].push_back(deep ? w * b * sw : w / b * sw + w % b * block_col * sc);
-      return t;
-    }
-    case Op::gather: {
-      if (s.anchor.inputs.size() < 2) return mismatch();
-      const region::TensorRef& indices = s.anchor.inputs[1];
-      const auto axis = static_cast<std::size_t>(ir::get_int(attrs, "axis"));
-      if (indices.dims.size() != 1 || x.dims.size() != rank || axis >= rank) {
-        return fail(ErrorKind::unsupported,
-                    fmt::format("gather with indices of shape {}; one dimension is covered", ir::to_string(indices.dims)));
-      }
-      if (indices.dtype != ir::DType::s64 && indices.dtype != ir::DType::s32) {
-        return fail(ErrorKind::unsupported, fmt::format("gather with {} indices", ir::name_of(indices.dtype)));
-      }
-      for (std::size_t k = 0; k < rank; ++k) {
-        if (k != axis && !fill(k, [](std::int64_t i) { return i; })) return mismatch();
-      }
-      if (s.space[axis] != indices.dims[0] || (x.dims[axis] == 0 && s.space[axis] != 0)) return mismatch();
-      t.gather_dim = static_cast<int>(axis);
-      return t;
-    }
-    default: return fail(ErrorKind::unsupported, fmt::format("{} is not a move of this kind", ir::name_of(s.anchor.op)));
+  OCTAVO_TRY(MoveSource source, region::move_source(s));
+  Tables t{std::move(source.of)};
+  if (s.anchor.op == Op::gather) {
+    const region::TensorRef& indices = s.anchor.inputs[1];
+    if (source.gathered != 1)
+      return fail(ErrorKind::unsupported,
+                  fmt::format("gather with indices of shape {}; one dimension is covered", ir::to_string(indices.dims)));
+    t.gather_dim = static_cast<int>(source.axis);
   }
+  for (Ints& of : t.of) {
+    for (std::int64_t& at : of) at *= at == kFill ? 1 : element_bytes(s.anchor.inputs[0]);
+  }
+  return t;
 }
 
 // Bytes of one element of the pad value.
@@ -161,7 +72,7 @@ class MoveKernel final : public Kernel {
  public:
   MoveKernel(const Stage& s, Tables tables, std::optional<Epilogue> epilogue)
       : tables_(std::move(tables)), epilogue_(std::move(epilogue)), x_(s.anchor.inputs[0]), dims_(s.space) {
-    size_ = static_cast<std::int64_t>(ir::size_of(x_.dtype));
+    size_ = element_bytes(x_);
     fill_ = fill_bytes(s);
     if (tables_.gather_dim >= 0) indices_ = s.anchor.inputs[1];
     store_ = s.stores[0];
@@ -247,7 +158,7 @@ class MoveKernel final : public Kernel {
 
   void read_indices(const Memory& memory, std::int64_t* table) const {
     const auto axis = static_cast<std::size_t>(tables_.gather_dim);
-    const auto width = static_cast<std::int64_t>(ir::size_of(indices_.dtype));
+    const auto width = element_bytes(indices_);
     for (std::int64_t i = 0; i < dims_[axis]; ++i) {
       std::int64_t v = 0;
       const std::byte* p = memory.at(indices_) + i * indices_.strides[0] * width;
@@ -370,8 +281,7 @@ class MoveFamily final : public Family {
     return e ? "" : e.error().message;
   }
   double cost(const Region& r, const Plan&, Isa) const override {
-    const auto bytes =
-        static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).anchor.inputs[0].dtype));
+    const auto bytes = static_cast<double>(ir::count(only(r).space) * element_bytes(only(r).anchor.inputs[0]));
     return 0.5e-6 + bytes * (hands_on(only(r)) ? 0.1e-9 : 1e-9);
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
@@ -20,7 +21,7 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
     return fail(ErrorKind::unsupported, fmt::format("reductions read u8 or f32, the input is {}", ir::name_of(x.dtype)));
   }
-  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const auto size = element_bytes(x);
   const auto rank = static_cast<std::int64_t>(x.dims.size());
   std::vector<char> reduced(x.dims.size(), 0);
   const auto axes = ir::get_ints(s.anchor.attrs, "axes");
@@ -185,7 +186,7 @@ class ReduceFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto p = plan_of(only(r), Isa::portable);
     const auto reads = static_cast<double>(ir::count(only(r).anchor.inputs[0].dims));
-    const auto size = static_cast<std::int64_t>(ir::size_of(only(r).anchor.inputs[0].dtype));
+    const auto size = element_bytes(only(r).anchor.inputs[0]);
     const bool vectors = p && p->x_strides[static_cast<std::size_t>(p->col_dim)] == size;
     return (reads * (vectors ? 0.1 : 2.0) + static_cast<double>(ir::count(only(r).space)) * 0.5) * slowdown(isa) *
                kSecondsPerCycle +

@@ -8,6 +8,7 @@
 #include "cpu/family.h"
 #include "reference/evaluate.h"
 #include "region/store_results.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
@@ -19,7 +20,7 @@ using region::TensorRef;
 // Calls fn(byte offset) for each element in row-major order.
 template <class Fn>
 void each_element(const TensorRef& r, Fn fn) {
-  const auto size = static_cast<std::int64_t>(ir::size_of(r.dtype));
+  const auto size = element_bytes(r);
   std::vector<std::int64_t> index(r.dims.size(), 0);
   const std::int64_t n = ir::count(r.dims);
   std::int64_t at = 0;
@@ -225,7 +226,7 @@ class ReferenceFamily final : public Family {
   Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
     if (!only(r).anchor.weights) return std::vector<std::int64_t>{};
     const TensorRef& w = *only(r).anchor.weights;
-    return std::vector<std::int64_t>{ir::count(w.dims) * static_cast<std::int64_t>(ir::size_of(w.dtype))};
+    return std::vector<std::int64_t>{tensor_bytes(w)};
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
     const Stage& s = only(r);

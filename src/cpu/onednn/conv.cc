@@ -10,6 +10,7 @@
 #include "cpu/onednn/conv_setting.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
@@ -204,7 +205,7 @@ class OneDnnConvFamily final : public Family {
   }
   Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
     const region::TensorRef& w = *only(r).anchor.weights;
-    return std::vector<std::int64_t>{ir::count(w.dims) * static_cast<std::int64_t>(ir::size_of(w.dtype))};
+    return std::vector<std::int64_t>{tensor_bytes(w)};
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));

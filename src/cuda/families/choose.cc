@@ -74,37 +74,27 @@ class ChooseFamily final : public SingleFamily {
   }
 
  private:
-  static Result<KernelText> where(Stage s) {
+  static Result<KernelText> where(const Stage& s) {
     region::TensorRef condition = s.anchor.inputs[0], a = s.anchor.inputs[1], b = s.anchor.inputs[2];
     const DType type = a.dtype;
     if (b.dtype != type || ir::size_of(condition.dtype) != 1)
       return fail(ErrorKind::bad_engine, fmt::format("where chooses between {} and {}", ir::name_of(type), ir::name_of(b.dtype)));
-    const bool raw = s.program.outputs.empty();
+    OCTAVO_TRY(const MovedStage moved, moved_stage(s, type));
     const std::size_t rank = s.space.size();
     std::string pa = place(a, rank), pb = place(b, rank);
     const std::string pc = place(condition, rank);
-    if (raw) {
-      if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
-        return fail(ErrorKind::unsupported, fmt::format("choosing {} for {}", ir::name_of(type), ir::name_of(s.stores[0].dtype)));
-      Stage words = words_stage(s, type, false);
-      words.anchor = s.anchor;
-      s = std::move(words);
-      a = as_words(a), b = as_words(b);
-      if (s.space.size() > rank) {  // two words an element
-        pa = fmt::format("2 * ({}) + c{}", pa, rank);
-        pb = fmt::format("2 * ({}) + c{}", pb, rank);
-      }
+    if (moved.raw) a = as_words(a), b = as_words(b);
+    if (moved.pairs) {
+      pa = fmt::format("2 * ({}) + c{}", pa, rank);
+      pb = fmt::format("2 * ({}) + c{}", pb, rank);
     }
-    const bool real = !raw && ir::is_float(type);
-    if (!raw && (load_function(type).empty() || program::uses(s.program, real ? program::Op::acc_i : program::Op::acc_f)))
-      return fail(ErrorKind::unsupported, fmt::format("where of {} with a program", ir::name_of(type)));
     AnchorText anchor;
     anchor.inputs = {condition, a, b};
-    anchor.real = real;
+    anchor.real = moved.real;
     anchor.body = fmt::format(
         "  if (x0[{0}] != 0) {{\n    {3}(acc, x1 + ({1}) * {4});\n  }} else {{\n    {3}(acc, x2 + ({2}) * {4});\n  }}\n", pc, pa,
         pb, load_function(a.dtype), ir::size_of(a.dtype));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
+    OCTAVO_TRY(const Elements elements, Elements::of(moved.stage, true, {}, 1));
     return elements.emit(anchor);
   }
 

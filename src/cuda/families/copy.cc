@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/families/words.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -36,7 +37,7 @@ int along_memory(const region::TensorRef& r, const ir::Shape& space) {
 
 Result<KernelText> turned(const Stage& s, int in, int out) {
   const region::TensorRef &x = s.operands[0].ref, &y = s.stores[0];
-  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  const auto size = element_bytes(x);
   const char* type = size == 1 ? "unsigned char" : size == 2 ? "unsigned short" : "unsigned";
   const std::int64_t rows = s.space[static_cast<std::size_t>(in)], columns = s.space[static_cast<std::size_t>(out)];
   std::string outer, from = "0ll", to = "0ll";

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -75,7 +76,7 @@ class DirectConvFamily final : public SingleFamily {
     } else {
       anchor.inputs.push_back(weights);
     }
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype)), spatial = static_cast<std::int64_t>(c.kernel.size());
+    const auto size = element_bytes(x), spatial = static_cast<std::int64_t>(c.kernel.size());
     std::string open, close, inside = "true", at = fmt::format("c0 * {}ll", x.strides[0] * size), tap = "0", direct;
     for (std::size_t d = 0; d < static_cast<std::size_t>(spatial); ++d) {
       open += fmt::format("    OCTAVO_NO_UNROLL\n    for (int t{0} = 0; t{0} < {1}; ++t{0}) {{\n", d, c.kernel[d]);
@@ -91,7 +92,7 @@ class DirectConvFamily final : public SingleFamily {
       inside += fmt::format(" && (unsigned)p{} < {}u", d, x.dims[d + 2]);
       at += fmt::format(" + p{} * {}ll", d, x.strides[d + 2] * size);
       tap = fmt::format("({} * {} + t{})", tap, c.kernel[d], d);
-      direct += fmt::format(" + t{} * {}ll", d, weights.strides[d + 2] * static_cast<std::int64_t>(ir::size_of(weights.dtype)));
+      direct += fmt::format(" + t{} * {}ll", d, weights.strides[d + 2] * element_bytes(weights));
       close += "    }";
     }
     const std::string values =
@@ -147,7 +148,7 @@ class DirectConvFamily final : public SingleFamily {
 
  private:
   static std::string runtime_weights(const Conv& c, const region::TensorRef& w) {
-    const auto size = static_cast<std::int64_t>(ir::size_of(w.dtype));
+    const auto size = element_bytes(w);
     if (!c.transposed) return fmt::format("c1 * {}ll + k * {}ll", w.strides[0] * size, w.strides[1] * size);
     return fmt::format("(group * {} + k) * {}ll + c1 % {} * {}ll", c.in, w.strides[0] * size, c.out, w.strides[1] * size);
   }
@@ -158,7 +159,7 @@ class DirectConvFamily final : public SingleFamily {
     if (buffer.kind != region::BufferKind::constant || buffer.data.empty())
       return fail(ErrorKind::internal, "the weights' bytes are not in the plan");
     const std::byte* from = buffer.data.bytes().data() + w.offset;
-    const auto size = static_cast<std::int64_t>(ir::size_of(w.dtype));
+    const auto size = element_bytes(w);
     const std::int64_t outputs = s.space[1];
     const ir::Shape shape{c.taps, c.in, outputs};
     ir::Tensor t(s.anchor.integer ? DType::s32 : DType::f32, shape);

@@ -1,5 +1,6 @@
 // matmul: float matrix products of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -27,7 +28,7 @@ class MatmulFamily final : public SingleFamily {
                     fmt::format("{} of {}{}", ir::name_of(s.anchor.op), ir::name_of(x.dtype), ir::to_string(x.dims)));
     }
     const auto offset = [&](const region::TensorRef& x, bool left) {
-      const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+      const auto size = element_bytes(x);
       const std::size_t n = x.dims.size();
       std::string at = left ? fmt::format("c{} * {}ll", rank - 2, x.strides[n - 2] * size)
                             : fmt::format("c{} * {}ll", rank - 1, x.strides[n - 1] * size);
@@ -40,8 +41,7 @@ class MatmulFamily final : public SingleFamily {
     AnchorText anchor;
     anchor.inputs = inputs;
     anchor.real = true;
-    anchor.body =
-        fmt::format(R"(  {{
+    anchor.body = fmt::format(R"(  {{
     const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
     float a[1], b[1];
     acc[0] = 0.0f;
@@ -52,10 +52,10 @@ class MatmulFamily final : public SingleFamily {
     }}
   }}
 )",
-                    fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
-                    fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
-                    fmt::arg("step_a", a.strides.back() * static_cast<std::int64_t>(ir::size_of(a.dtype))),
-                    fmt::arg("step_b", b.strides[b.dims.size() - 2] * static_cast<std::int64_t>(ir::size_of(b.dtype))));
+                              fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)),
+                              fmt::arg("depth", a.dims.back()), fmt::arg("load_a", load_function(a.dtype)),
+                              fmt::arg("load_b", load_function(b.dtype)), fmt::arg("step_a", a.strides.back() * element_bytes(a)),
+                              fmt::arg("step_b", b.strides[b.dims.size() - 2] * element_bytes(b)));
     OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
     return elements.emit(anchor);
   }

@@ -7,6 +7,8 @@
 
 #include "base/half.h"
 #include "cuda/families/words.h"
+#include "region/move_source.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -15,93 +17,7 @@ using ir::DType;
 using ir::Op;
 using Ints = std::vector<std::int64_t>;
 
-constexpr std::int64_t kFill = -1;
-
-struct Source {
-  std::vector<Ints> of;      ///< element offset for each index of each dimension of the space; kFill: the pad value
-  std::size_t gathered = 0;  ///< dimensions of the space that the indices have, from `axis` on
-  std::size_t axis = 0;
-};
-
-std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t extent) {
-  if (i >= 0 && i < extent) return i;
-  if (mode == "edge") return i < 0 ? 0 : extent - 1;
-  if (mode == "wrap") return (i % extent + extent) % extent;
-  if (mode != "reflect") return kFill;
-  if (extent == 1) return 0;
-  const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
-  return m < extent ? m : period - m;
-}
-
-Result<Source> gather_source(const Stage& s, const region::TensorRef& x) {
-  const region::TensorRef& indices = s.anchor.inputs[1];
-  Source t;
-  t.gathered = indices.dims.size();
-  t.axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
-  if (t.axis >= x.dims.size() || s.space.size() != x.dims.size() - 1 + t.gathered)
-    return fail(ErrorKind::bad_engine,
-                fmt::format("gather along {} of {} does not give {}", t.axis, ir::to_string(x.dims), ir::to_string(s.space)));
-  if (indices.dtype != DType::s64 && indices.dtype != DType::s32)
-    return fail(ErrorKind::unsupported, fmt::format("gather with {} indices", ir::name_of(indices.dtype)));
-  for (std::size_t k = 0; k < s.space.size(); ++k) {
-    t.of.emplace_back();
-    if (k >= t.axis && k < t.axis + t.gathered) continue;
-    const std::size_t from = k < t.axis ? k : k + 1 - t.gathered;
-    for (std::int64_t i = 0; i < s.space[k]; ++i) t.of[k].push_back(i * x.strides[from]);
-  }
-  return t;
-}
-
-Result<Source> block_source(const Stage& s, const region::TensorRef& x) {
-  const std::int64_t b = ir::get_int(s.anchor.attrs, "blocksize");
-  if (s.space.size() != 4 || x.dims.size() != 4 || b < 1)
-    return fail(ErrorKind::bad_engine, fmt::format("blocks of {} in {}", b, ir::to_string(x.dims)));
-  const bool deep = s.anchor.op == Op::space_to_depth, crd = ir::get_text(s.anchor.attrs, "mode", "DCR") == "CRD";
-  const std::int64_t sc = x.strides[1], sh = x.strides[2], sw = x.strides[3];
-  const std::int64_t channels = deep ? x.dims[1] : s.space[1];
-  const std::int64_t block_row = crd ? b : b * channels, block_col = crd ? 1 : channels, shallow = crd ? b * b : 1;
-  Source t;
-  t.of.resize(4);
-  for (std::int64_t n = 0; n < s.space[0]; ++n) t.of[0].push_back(n * x.strides[0]);
-  for (std::int64_t c = 0; c < s.space[1]; ++c)
-    t.of[1].push_back(deep ? c % channels * sc + c / channels / b * sh + c / channels % b * sw : c * shallow * sc);
-  for (std::int64_t h = 0; h < s.space[2]; ++h) t.of[2].push_back(deep ? h * b * sh : h / b * sh + h % b * block_row * sc);
-  for (std::int64_t w = 0; w < s.space[3]; ++w) t.of[3].push_back(deep ? w * b * sw : w / b * sw + w % b * block_col * sc);
-  return t;
-}
-
-Result<Source> source_of(const Stage& s) {
-  const region::TensorRef& x = s.anchor.inputs[0];
-  const auto& attrs = s.anchor.attrs;
-  if (s.anchor.op == Op::gather) return gather_source(s, x);
-  if (s.anchor.op == Op::depth_to_space || s.anchor.op == Op::space_to_depth) return block_source(s, x);
-  const std::size_t rank = s.space.size();
-  if (x.dims.size() != rank)
-    return fail(ErrorKind::bad_engine,
-                fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims), ir::to_string(s.space)));
-  const Ints pads = ir::get_ints(attrs, "pads"), starts = ir::get_ints(attrs, "starts"), perm = ir::get_ints(attrs, "perm");
-  Ints steps = ir::get_ints(attrs, "steps");
-  if (steps.empty()) steps.assign(rank, 1);
-  const std::string mode = ir::get_text(attrs, "mode", "constant");
-  Source t;
-  for (std::size_t k = 0; k < rank; ++k) {
-    const Ints index = s.anchor.op == Op::resize_nearest ? ir::get_ints(attrs, "index" + std::to_string(k)) : Ints{};
-    const std::size_t from = s.anchor.op == Op::transpose ? static_cast<std::size_t>(perm[k]) : k;
-    t.of.emplace_back();
-    for (std::int64_t i = 0; i < s.space[k]; ++i) {
-      std::int64_t at = i;
-      if (s.anchor.op == Op::pad) at = pad_source(mode, i - pads[k], x.dims[k]);
-      if (s.anchor.op == Op::tile) at = i % x.dims[k];
-      if (s.anchor.op == Op::slice) at = starts[k] + i * steps[k];
-      if (!index.empty()) at = index[static_cast<std::size_t>(i)];
-      if (at != kFill && (at < 0 || at >= x.dims[from]))
-        return fail(ErrorKind::bad_engine,
-                    fmt::format("{} reads index {} of {}", ir::name_of(s.anchor.op), at, ir::to_string(x.dims)));
-      t.of[k].push_back(at == kFill ? kFill : at * x.strides[from]);
-    }
-  }
-  return t;
-}
+constexpr std::int64_t kFill = region::MoveSource::kFill;
 
 /// a * i + b, where the entries are that.
 std::optional<std::pair<std::int64_t, std::int64_t>> affine(const Ints& v) {
@@ -158,33 +74,22 @@ class MoveFamily final : public SingleFamily {
   }
 
   Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    Stage s = only(r);
-    const bool raw = s.program.outputs.empty();  // moved as they are, whatever the type
-    region::TensorRef x = s.anchor.inputs[0];
-    const DType type = x.dtype;
-    OCTAVO_TRY(Source source, source_of(s));
-    OCTAVO_TRY(const std::string fill, fill_text(s, type, raw));
-    if (raw) {
-      if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
-        return fail(ErrorKind::unsupported, fmt::format("moving {} to {}", ir::name_of(type), ir::name_of(s.stores[0].dtype)));
-      Stage words = words_stage(s, type, false);
-      words.anchor = s.anchor;
-      s = std::move(words);
-      x = as_words(x);
-      if (s.space.size() > source.of.size()) {  // two words an element
-        for (Ints& of : source.of) {
-          for (std::int64_t& at : of) at *= at == kFill ? 1 : 2;
-        }
-        source.of.push_back({0, 1});
+    region::TensorRef x = only(r).anchor.inputs[0];
+    OCTAVO_TRY(region::MoveSource source, region::move_source(only(r)));
+    OCTAVO_TRY(const MovedStage moved, moved_stage(only(r), x.dtype));
+    OCTAVO_TRY(const std::string fill, fill_text(only(r), x.dtype, moved.raw));
+    const Stage& s = moved.stage;
+    if (moved.raw) x = as_words(x);
+    if (moved.pairs) {
+      for (Ints& of : source.of) {
+        for (std::int64_t& at : of) at *= at == kFill ? 1 : 2;
       }
+      source.of.push_back({0, 1});
     }
-    const bool real = !raw && ir::is_float(type);
-    if (!raw && (load_function(type).empty() || program::uses(s.program, real ? program::Op::acc_i : program::Op::acc_f)))
-      return fail(ErrorKind::unsupported, fmt::format("{} of {} with a program", ir::name_of(s.anchor.op), ir::name_of(type)));
     AnchorText anchor;
     anchor.inputs = s.anchor.inputs;
     anchor.inputs[0] = x;
-    anchor.real = real;
+    anchor.real = moved.real;
     Access along{x.buffer, x.offset, x.dtype, {}, {}};
     std::int64_t base = 0;
     std::string terms, inside;
@@ -214,11 +119,11 @@ class MoveFamily final : public SingleFamily {
       anchor.constants.push_back(ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table));
     }
     if (only(r).anchor.op == Op::gather) {  // one index too, which no dimension of the result has
-      terms += gathered(r, source, type, raw);
-      const std::int64_t row = only(r).anchor.inputs[0].strides[source.axis] * static_cast<std::int64_t>(ir::size_of(x.dtype));
+      terms += gathered(r, source, moved.pairs);
+      const std::int64_t row = only(r).anchor.inputs[0].strides[source.axis] * element_bytes(x);
       along.offset = std::gcd(along.offset, row);  // what the beginning of a run is aligned for
     }
-    along.offset += base * static_cast<std::int64_t>(ir::size_of(x.dtype));
+    along.offset += base * element_bytes(x);
     anchor.body = fmt::format("  {{\n    long long at = {}ll;\n{}", base, terms);
     const std::string load = fmt::format("{}(acc, x0 + at * {})", load_function(x.dtype), ir::size_of(x.dtype));
     if (inside.empty()) {
@@ -233,18 +138,12 @@ class MoveFamily final : public SingleFamily {
   }
 
  private:
-  /// Adds the row that the indices name. An index outside of the dimension, which is an error of the caller's data, is taken as the
-  /// nearest one inside: a kernel must not read elsewhere.
-  static std::string gathered(const Region& r, const Source& source, DType type, bool raw) {
+  /// Adds the row that the indices name.
+  static std::string gathered(const Region& r, const region::MoveSource& source, bool pairs) {
     const region::TensorRef &x = only(r).anchor.inputs[0], &indices = only(r).anchor.inputs[1];
-    const std::int64_t extent = x.dims[source.axis];
-    std::string at;
+    std::string at = "0";
     for (std::size_t k = 0; k < source.gathered; ++k) at += fmt::format(" + c{} * {}ll", source.axis + k, indices.strides[k]);
-    const std::int64_t step = x.strides[source.axis] * (raw && ir::size_of(type) == 8 ? 2 : 1);
-    return fmt::format(
-        "    long long g = ((const {0}*)x1)[0{1}];\n    g += g < 0 ? {2}ll : 0ll;\n"
-        "    at += min(max(g, 0ll), {2}ll - 1) * {3}ll;\n",
-        indices.dtype == DType::s64 ? "long long" : "int", at, extent, step);
+    return "    long long g;\n" + add_indexed_row(indices, at, x.dims[source.axis], x.strides[source.axis] * (pairs ? 2 : 1));
   }
 };
 

@@ -3,6 +3,7 @@
 #include "cuda/families/families.h"
 #include "cuda/families/float_function.h"
 #include "program/math.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -74,7 +75,7 @@ class NormFamily final : public SingleFamily {
     const bool instance = s.anchor.op == Op::instance_norm;
     std::int64_t axis = instance ? 2 : ir::get_int(s.anchor.attrs, "axis", rank - 1);
     if (axis < 0) axis += rank;
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     std::int64_t count = 1, number = 1;
     std::string split, steps, row = "0", element;
     for (std::size_t k = s.space.size(); k-- > 0;) {
@@ -112,9 +113,7 @@ class NormFamily final : public SingleFamily {
       std::string at = "0ll";
       const std::size_t last = instance ? 2 : s.space.size();
       for (std::size_t d = 0; d < p.dims.size(); ++d) {
-        if (p.dims[d] != 1)
-          at += fmt::format(" + c{} * {}ll", last - p.dims.size() + d,
-                            p.strides[d] * static_cast<std::int64_t>(ir::size_of(p.dtype)));
+        if (p.dims[d] != 1) at += fmt::format(" + c{} * {}ll", last - p.dims.size() + d, p.strides[d] * element_bytes(p));
       }
       parameters += fmt::format("    float p{0}[1];\n    {1}(p{0}, x{0} + {2});\n", k, load_function(p.dtype), at);
     }
@@ -140,7 +139,7 @@ class NormFamily final : public SingleFamily {
       return static_cast<float>(ir::get_float(s.anchor.attrs, key, fallback));
     };
     const std::int64_t window = ir::get_int(s.anchor.attrs, "size"), before = (window - 1) / 2;
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     if (window < 1) return fail(ErrorKind::bad_engine, fmt::format("lrn over {} channels", window));
     const float beta = attr("beta", 0.75);
     std::string at = "0ll";

@@ -1,6 +1,7 @@
 // pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels. The accumulator of
 // an average of codes is the exact sum of (code - zero point), which the program divides.
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -43,7 +44,7 @@ class PoolFamily final : public SingleFamily {
     const bool codes = x.dtype == DType::u8 && s.anchor.integer, max = s.anchor.op == Op::max_pool;
     if (!codes && x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
       return fail(ErrorKind::unsupported, fmt::format("pooling of {}", ir::name_of(x.dtype)));
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     const std::size_t spatial = w.kernel.size();
     // A coordinate, whether it is inside, and whether it is inside the padded image (for the average's divisor), a loop each.
     std::string open, close, inside = "true", padded = "true";

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -31,7 +32,7 @@ class ReduceFamily final : public SingleFamily {
       return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(op), ir::name_of(x.dtype)));
     if (codes && !sums && op != Op::reduce_max && op != Op::reduce_min)
       return fail(ErrorKind::unsupported, fmt::format("{} of codes", ir::name_of(op)));
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     const auto rank = static_cast<std::int64_t>(x.dims.size());
     std::vector<char> reduced(x.dims.size(), 0);
     const auto axes = ir::get_ints(s.anchor.attrs, "axes");

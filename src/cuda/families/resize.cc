@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -73,7 +74,7 @@ class ResizeFamily final : public SingleFamily {
     AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = true;
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     std::string at = "0ll";
     std::vector<std::size_t> resized;
     for (std::size_t d = 0; d < x.dims.size(); ++d) {

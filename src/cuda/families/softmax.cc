@@ -3,6 +3,7 @@
 // reference's order as long as they fit its shared memory. exp and log are the named functions of program/math.h.
 #include "cuda/families/families.h"
 #include "cuda/families/float_function.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -78,7 +79,7 @@ class SoftmaxFamily final : public SingleFamily {
       return fail(ErrorKind::unsupported,
                   fmt::format("{} over {} elements, at most {}", ir::name_of(s.anchor.op), extent, kLongestRow));
     if (rows >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "softmax of more than 2^31 rows");
-    const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+    const auto size = element_bytes(x);
     std::string split, base = "0ll", row = "0", element = "0ll";
     std::int64_t step = 1;
     for (std::size_t k = s.space.size(); k-- > 0;) {

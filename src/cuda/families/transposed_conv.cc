@@ -9,6 +9,7 @@
 
 #include "cuda/conv_mma.h"
 #include "cuda/families/families.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
@@ -34,7 +35,7 @@ Axis axis_of(std::int64_t r, std::int64_t out, std::int64_t kernel, std::int64_t
 /// Every stride-th element of two dimensions, from (y, x) on.
 region::TensorRef thinned(region::TensorRef t, std::int64_t y, std::int64_t x, std::int64_t down, std::int64_t right,
                           const ir::Shape& space) {
-  t.offset += (y * t.strides[2] + x * t.strides[3]) * static_cast<std::int64_t>(ir::size_of(t.dtype));
+  t.offset += (y * t.strides[2] + x * t.strides[3]) * element_bytes(t);
   t.strides[2] *= down, t.strides[3] *= right;
   t.dims = space;
   return t;
@@ -71,7 +72,7 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
                         {"dilations", Ints{1, 1}},
                         {"group", std::int64_t{1}}};
       region::TensorRef taps = w;  // [C, O, kh, kw] as [O, C, taps, taps]
-      taps.offset += (down.first * w.strides[2] + right.first * w.strides[3]) * static_cast<std::int64_t>(ir::size_of(w.dtype));
+      taps.offset += (down.first * w.strides[2] + right.first * w.strides[3]) * element_bytes(w);
       taps.dims = {w.dims[1], w.dims[0], down.taps, right.taps};
       taps.strides = {w.strides[1], w.strides[0], -strides[0] * w.strides[2], -strides[1] * w.strides[3]};
       p.anchor.weights = taps;
@@ -150,7 +151,7 @@ std::optional<Folded> folded(const Region& r, const Plan& plan) {
   }
   f.fold.channels = outputs, f.fold.across = strides[1];
   for (region::TensorRef& t : p.stores) {
-    const auto size = static_cast<std::int64_t>(ir::size_of(t.dtype));
+    const auto size = element_bytes(t);
     f.fold.steps.push_back({t.strides[2] * size, t.strides[3] * size});
     t.strides[2] *= strides[0], t.strides[3] *= strides[1];
     t.dims = space;

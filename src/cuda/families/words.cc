@@ -36,4 +36,27 @@ Stage words_stage(const Stage& s, ir::DType type, bool from_operand) {
   return out;
 }
 
+Result<MovedStage> moved_stage(const Stage& s, ir::DType type) {
+  MovedStage m{s};
+  m.raw = s.program.outputs.empty();
+  if (m.raw) {
+    if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
+      return fail(ErrorKind::unsupported, fmt::format("moving {} to {}", ir::name_of(type), ir::name_of(s.stores[0].dtype)));
+    m.stage = words_stage(s, type, false);
+    m.stage.anchor = s.anchor;
+    m.pairs = m.stage.space.size() > s.space.size();
+    return m;
+  }
+  m.real = ir::is_float(type);
+  if (load_function(type).empty() || program::uses(s.program, m.real ? program::Op::acc_i : program::Op::acc_f))
+    return fail(ErrorKind::unsupported, fmt::format("{} of {} with a program", ir::name_of(s.anchor.op), ir::name_of(type)));
+  return m;
+}
+
+std::string add_indexed_row(const region::TensorRef& indices, const std::string& place, std::int64_t extent, std::int64_t stride) {
+  return fmt::format(
+      "    g = ((const {0}*)x1)[{1}];\n    g += g < 0 ? {2}ll : 0ll;\n    at += min(max(g, 0ll), {2}ll - 1) * {3}ll;\n",
+      indices.dtype == ir::DType::s64 ? "long long" : "int", place, extent, stride);
+}
+
 }  // namespace octavo::cuda

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "plan/candidates/stages.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::plan {
 namespace {
@@ -22,7 +23,7 @@ std::int64_t weights_of(const Region& r) {
   std::int64_t bytes = 0;
   for (const region::Stage& s : r.stages) {
     const auto& w = s.anchor.weights;
-    if (w) bytes += ir::count(w->dims) * static_cast<std::int64_t>(ir::size_of(w->dtype));
+    if (w) bytes += tensor_bytes(*w);
   }
   return bytes;
 }

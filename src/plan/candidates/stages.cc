@@ -5,6 +5,7 @@
 
 #include "region/in_place.h"
 #include "region/stage_graph.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::plan {
 namespace {
@@ -165,7 +166,7 @@ Region chained(Plan& plan, const Link& link, const Uses& uses) {
     forwarded.strides = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
     region::Buffer buffer = plan.buffers[static_cast<std::size_t>(store.buffer)];
     buffer.kind = region::BufferKind::arena;
-    buffer.bytes = ir::count(d) * static_cast<std::int64_t>(ir::size_of(store.dtype));
+    buffer.bytes = ir::count(d) * element_bytes(store);
     buffer.binding = -1;
     plan.buffers.push_back(std::move(buffer));
     const auto rename = [&](TensorRef& t) {
@@ -251,8 +252,7 @@ std::vector<Link> find_links(const Plan& plan) {
       const auto value = std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == made->store; });
       std::string kind = kind_of(maker, b, read, alone, others);
       if (kind.empty() || value == values.end()) continue;
-      out.push_back({made->region, j, value->second, std::move(kind),
-                     ir::count(store.dims) * static_cast<std::int64_t>(ir::size_of(store.dtype))});
+      out.push_back({made->region, j, value->second, std::move(kind), tensor_bytes(store)});
     }
   }
   return out;

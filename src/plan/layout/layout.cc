@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::plan {
 
 using region::TensorRef;
@@ -91,7 +93,7 @@ TensorRef sliced(const TensorRef& r, const std::vector<std::int64_t>& starts, co
   TensorRef out = r;
   out.dims = dims;
   for (std::size_t k = 0; k < dims.size(); ++k) {
-    out.offset += starts[k] * r.strides[k] * static_cast<std::int64_t>(ir::size_of(r.dtype));
+    out.offset += starts[k] * r.strides[k] * element_bytes(r);
     out.strides[k] = r.strides[k] * (steps.empty() ? 1 : steps[k]);
   }
   return out;

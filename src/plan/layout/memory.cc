@@ -1,13 +1,11 @@
 #include "plan/layout/memory.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
-#include <set>
 #include <vector>
 
 #include "region/in_place.h"
-#include "region/stage_graph.h"
+#include "region/lives.h"
 
 namespace octavo::plan {
 
@@ -16,32 +14,14 @@ void plan_memory(region::Plan& plan) {
   // Large buffers begin at the same place of a page. A kernel reads a residual a few pixels ahead of what it stores: where the two
   // are a few lines apart modulo 4096, processors take the loads for the stores' bytes, and wait (docs/lab/kernels.md).
   constexpr std::int64_t kPage = 4096, kLarge = 64 << 10;
-  struct Life {
-    int first = std::numeric_limits<int>::max(), last = -1;
-  };
-  std::vector<Life> lives(plan.buffers.size());
-  std::set<region::BufferId> kept;
-  const auto touch = [&](const region::TensorRef& r, int when) {
-    if (kept.contains(r.buffer)) return;
-    Life& life = lives[static_cast<std::size_t>(r.buffer)];
-    life.first = std::min(life.first, when);
-    life.last = std::max(life.last, when);
-  };
-  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    kept = region::kept_from_memory(plan.regions[i]);
-    for (const region::Stage& s : plan.regions[i].stages) {
-      for (const auto& in : s.anchor.inputs) touch(in, static_cast<int>(i));
-      for (const auto& o : s.operands) touch(o.ref, static_cast<int>(i));
-      for (const auto& out : s.stores) touch(out, static_cast<int>(i));
-    }
-  }
+  std::vector<region::Life> lives = region::lives_of(plan);
   // A result in the place of an operand that ends there: one place for both, as long as either is in use.
   std::vector<std::size_t> place_of(plan.buffers.size());
   std::iota(place_of.begin(), place_of.end(), std::size_t{0});
   const auto is_arena = [&](region::BufferId b) {
     return plan.buffers[static_cast<std::size_t>(b)].kind == region::BufferKind::arena;
   };
-  std::vector<Life> own = lives;
+  std::vector<region::Life> own = lives;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const region::Region& r = plan.regions[i];
     for (const region::Stage& s : r.stages) {
@@ -70,7 +50,7 @@ void plan_memory(region::Plan& plan) {
                    [&](std::size_t a, std::size_t b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
   struct Placed {
     std::int64_t begin, end;
-    Life life;
+    region::Life life;
   };
   std::vector<std::vector<Placed>> placed(plan.devices.size());  // by memory space
   for (region::DeviceUse& d : plan.devices) d.arena_bytes = 0;
@@ -85,7 +65,7 @@ void plan_memory(region::Plan& plan) {
     for (const Placed& p : placed[space]) {
       if (p.life.first <= lives[i].last && lives[i].first <= p.life.last) conflicts.push_back(p);
     }
-    std::sort(conflicts.begin(), conflicts.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+    std::sort(conflicts.begin(), conflicts.end(), [](const Placed& x, const Placed& y) { return x.begin < y.begin; });
     std::int64_t at = 0;
     for (const Placed& p : conflicts) {
       if (at + size <= p.begin) break;

@@ -10,6 +10,7 @@
 #include "plan/candidates/narrow.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/slices.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::plan {
 
@@ -248,7 +249,7 @@ class Placer {
       TensorRef whole = forced[i];
       whole.dims = g_.type(source.first).shape;
       for (std::size_t d = 0; d < starts.size(); ++d) {
-        whole.offset -= starts[d] * whole.strides[d] * static_cast<std::int64_t>(ir::size_of(whole.dtype));
+        whole.offset -= starts[d] * whole.strides[d] * element_bytes(whole);
       }
       if (whole.offset >= 0) slices_.wish(source, {key, i, whole, starts, g_.type(key.first).shape});
     }

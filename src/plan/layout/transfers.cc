@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "region/tensor_ref.h"
+
 namespace octavo::plan {
 namespace {
 
@@ -117,7 +119,7 @@ class Inserter {
   /// Storing a part of a buffer keeps the rest: that must be there.
   void store(TensorRef& t, const Region& r) {
     const BufferId id = t.buffer;
-    const bool all = ir::count(t.dims) * static_cast<std::int64_t>(ir::size_of(t.dtype)) == buffer(id).bytes;
+    const bool all = tensor_bytes(t) == buffer(id).bytes;
     if (!all && !valid(id).empty()) bring(id, r.device, used_by(r));
     valid(id) = {r.device};
     t.buffer = in(id, r.device);

@@ -11,6 +11,7 @@
 #include "plan/regions/anchor.h"
 #include "plan/regions/epilogue.h"
 #include "region/store_results.h"
+#include "region/tensor_ref.h"
 
 namespace octavo::plan {
 namespace {
@@ -105,8 +106,7 @@ class Lowerer {
     if (found != converted_.end()) return found->second;
     TensorRef to = r;
     to.offset = 0;
-    to.buffer =
-        placement_.add_arena(ir::count(r.dims) * static_cast<std::int64_t>(ir::size_of(r.dtype)), g_.value(v).name + " (NHWC)");
+    to.buffer = placement_.add_arena(tensor_bytes(r), g_.value(v).name + " (NHWC)");
     to.strides = channel_last(r.dims);
     emit_copy(r, to, v, v, because<Cause::reader_needs_channels_last>(g_.value(v).name, r.strides[1]), {});
     return converted_[{v, repr}] = to;

@@ -14,7 +14,6 @@
 #include "api/pipeline.h"
 #include "cuda/gpu_device.h"
 #include "plan/plan.h"
-#include "quant/codes.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"
 #include "support/placement.h"
@@ -28,15 +27,6 @@ struct Counts {
   std::int64_t regions = 0, elements = 0;
   std::map<std::string, int> refused;
 };
-
-/// A quantizer in float16 or bfloat16 whose quantized values do not all come back: such a network may keep more than one normal form.
-bool has_loose_codes(const ir::Graph& g) {
-  for (const ir::NodeId id : g.order()) {
-    const auto& q = g.node(id).quantizer;
-    if (q && q->arith != ir::DType::f32 && !quant::gives_back(*q)) return true;
-  }
-  return false;
-}
 
 api::PipelineOptions options_for(const char* device) {
   api::PipelineOptions options;
@@ -83,7 +73,7 @@ Result<std::string> judge(std::uint64_t seed, Counts& counts) {
   for (std::uint64_t k = 0; k < 3; ++k) {
     OCTAVO_TRY(const std::string other, hash_of(testing::place_otherwise(graph, seed * 31 + k, 12, moves)));
     if (other == hash) continue;
-    if (has_loose_codes(graph)) {
+    if (testing::has_loose_codes(graph)) {
       ++counts.loose;
       continue;
     }

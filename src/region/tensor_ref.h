@@ -1,0 +1,22 @@
+// Sizes and strides of what a TensorRef refers to.
+#pragma once
+
+#include <cstdint>
+
+#include "region/region.h"
+
+namespace octavo::region {
+
+[[nodiscard]] inline std::int64_t element_bytes(const TensorRef& t) {
+  return static_cast<std::int64_t>(ir::size_of(t.dtype));
+}
+/// Of all elements, without the gaps between them.
+[[nodiscard]] inline std::int64_t tensor_bytes(const TensorRef& t) {
+  return ir::count(t.dims) * element_bytes(t);
+}
+/// Elements from one index of dimension k of a space to the next; strides of dimensions with one element say nothing and count as 0.
+[[nodiscard]] inline std::int64_t broadcast_stride(const TensorRef& t, const ir::Shape& space, std::size_t k) {
+  return space[k] == 1 ? 0 : t.strides[k];
+}
+
+}  // namespace octavo::region
