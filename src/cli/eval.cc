@@ -11,6 +11,7 @@
 #include "cli/data.h"
 #include "cli/file.h"
 #include "cli/labels.h"
+#include "cli/metric.h"
 #include "cli/model.h"
 
 namespace octavo::cli {
@@ -21,6 +22,7 @@ struct Options {
   std::vector<std::string> others;
   DataOptions data;
   std::string labels, json, save;
+  std::vector<std::string> metrics;
 };
 
 /// One model or engine, and what came of the samples so far.
@@ -31,6 +33,12 @@ struct Entry {
   double signal = 0, noise = 0;  ///< against the first entry
   std::int64_t top1 = 0, top5 = 0, agree = 0;
   double seconds = 0;
+};
+
+/// A column that --metric asked for.
+struct Column {
+  std::unique_ptr<Metric> metric;
+  std::vector<double> values;  ///< one for each model
 };
 
 Result<Entry> open(const Options& o, const std::string& path, const std::string& calibration, Progress& progress) {
@@ -82,24 +90,34 @@ std::string percent(std::int64_t part, std::size_t whole) {
   return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-void print(const std::vector<Entry>& entries, std::size_t samples, bool labelled, bool classes) {
-  fmt::print("{} samples\n{:>8} {:>8} {:>9} {:>10} {:>10}  model\n", samples, labelled ? "top-1" : "", labelled ? "top-5" : "",
-             classes ? "same top" : "", "SQNR", "ms a run");
+void print(const std::vector<Entry>& entries, const std::vector<Column>& columns, std::size_t samples, bool labelled,
+           bool classes) {
+  std::string titles;
+  for (const Column& c : columns) titles += fmt::format("{:>10} ", c.metric->title());
+  fmt::print("{} samples\n{}{:>8} {:>8} {:>9} {:>10} {:>10}  model\n", samples, titles, labelled ? "top-1" : "",
+             labelled ? "top-5" : "", classes ? "same top" : "", "SQNR", "ms a run");
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Entry& e = entries[i];
     const std::string sqnr = i == 0        ? "reference"
                              : e.noise > 0 ? fmt::format("{:.2f} dB", 10 * std::log10(e.signal / e.noise))
                                            : "equal";
-    fmt::print("{:>8} {:>8} {:>9} {:>10} {:>10.2f}  {}\n", labelled ? percent(e.top1, samples) : "",
+    std::string figures;
+    for (const Column& c : columns) {
+      const std::string text = c.metric->share() ? fmt::format("{:.1f} %", 100 * c.values[i]) : fmt::format("{:.5g}", c.values[i]);
+      figures += fmt::format("{:>{}} ", text, std::max<std::size_t>(10, c.metric->title().size()));
+    }
+    fmt::print("{}{:>8} {:>8} {:>9} {:>10} {:>10.2f}  {}\n", figures, labelled ? percent(e.top1, samples) : "",
                labelled ? percent(e.top5, samples) : "", classes ? percent(e.agree, samples) : "", sqnr,
                1e3 * e.seconds / static_cast<double>(samples), e.name);
   }
 }
 
-std::string as_json(const std::vector<Entry>& entries, std::size_t samples, bool labelled, bool classes) {
+std::string as_json(const std::vector<Entry>& entries, const std::vector<Column>& columns, std::size_t samples, bool labelled,
+                    bool classes) {
   nlohmann::ordered_json out;
   out["samples"] = samples;
-  for (const Entry& e : entries) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
     nlohmann::ordered_json j{{"model", e.name}, {"seconds_a_run", e.seconds / static_cast<double>(samples)}};
     const auto part = [&](std::int64_t n) { return static_cast<double>(n) / static_cast<double>(samples); };
     if (labelled) {
@@ -107,6 +125,7 @@ std::string as_json(const std::vector<Entry>& entries, std::size_t samples, bool
       j["top5"] = part(e.top5);
     }
     if (classes) j["same_top"] = part(e.agree);
+    for (const Column& c : columns) j[c.metric->title()] = c.values[i];
     j["sqnr_db"] = e.noise > 0 ? nlohmann::ordered_json(10 * std::log10(e.signal / e.noise)) : nlohmann::ordered_json(nullptr);
     out["models"].push_back(std::move(j));
   }
@@ -127,7 +146,17 @@ Result<int> eval(const Options& o) {
   const region::Plan& plan = entries[0].loaded.engine->plan();
   OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(plan)));
   for (const std::string& w : data->warnings()) fmt::print(stderr, "warning: {}\n", w);
-  const bool classes = classifies(plan), labelled = !o.labels.empty();
+  std::vector<Column> columns;
+  bool boxes = false;
+  for (const std::string& name : o.metrics) {
+    if ((name == "top1" || name == "top5") && o.labels.empty())
+      return fail(ErrorKind::usage, fmt::format("--metric {}: right answers are counted\n  give --labels", name));
+    if (name == "top1" || name == "top5" || name == "sqnr") continue;
+    boxes = boxes || name == "map50";
+    OCTAVO_TRY(auto metric, make_metric({name, o.labels, &o.data, data.get(), plan.inputs, plan.outputs}));
+    columns.push_back({std::move(metric), {}});
+  }
+  const bool classes = classifies(plan), labelled = !o.labels.empty() && !boxes && (classes || columns.empty());
   std::vector<std::int64_t> labels;
   if (labelled) {
     if (!classes) return fail(ErrorKind::usage, "--labels: only for classifiers: one output [1, classes]");
@@ -150,6 +179,7 @@ Result<int> eval(const Options& o) {
       OCTAVO_TRY(const auto out, api::run(*e.context, sample.inputs));
       e.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
       if (k == 0) exact = out;
+      for (const Column& c : columns) OCTAVO_CHECK(c.metric->add(k, i, out));
       for (std::size_t t = 0; t < out.size(); ++t) {
         if (!o.save.empty()) saved.insert_or_assign(fmt::format("{}.{}", k, plan.outputs[t].name), out[t]);
         if (!ir::is_float(out[t].dtype())) continue;
@@ -173,10 +203,14 @@ Result<int> eval(const Options& o) {
       OCTAVO_CHECK(write_file(fmt::format("{}/{:05}.npz", o.save, i), bytes));
     }
   }
+  for (Column& c : columns) {
+    progress->step(fmt::format("metric {}", c.metric->title()));
+    OCTAVO_TRY(c.values, c.metric->values(entries.size()));
+  }
   progress.reset();
-  print(entries, data->size(), labelled, classes);
+  print(entries, columns, data->size(), labelled, classes);
   if (!o.json.empty()) {
-    const std::string text = as_json(entries, data->size(), labelled, classes);
+    const std::string text = as_json(entries, columns, data->size(), labelled, classes);
     OCTAVO_CHECK(write_file(o.json, std::as_bytes(std::span(text.data(), text.size()))));
   }
   return 0;
@@ -191,9 +225,16 @@ Command add_eval(CLI::App& app) {
   app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->type_name("FILE");
   add_data_options(app, o->data);
   app.add_option("--labels", o->labels,
-                 "Right classes: a .csv file with the columns file and class_index, a text file with a number a line, or the word "
+                 "What is right: a COCO file of objects for map50; else classes: a .csv file with the columns file and "
+                 "class_index, a text file with a number a line, or the word "
                  "folders: the class is the place of a picture's folder among the folders")
       ->type_name("FILE");
+  app.add_option(
+         "--metric", o->metrics,
+         "Further columns: map50 (COCO's average precision of detectors, with --labels instances.json), or a Python file with "
+         "metric(outputs, reference, samples, labels); top1, top5 and sqnr are there anyway")
+      ->delimiter(',')
+      ->type_name("NAME");
   app.add_option("--json", o->json, "Write the figures as JSON")->type_name("FILE");
   app.add_option("--save", o->save, "Write the outputs of each sample into this folder, as .npz")->type_name("FOLDER");
   app.footer(

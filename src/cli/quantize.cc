@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 
 #include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
 #include "cli/labels.h"
+#include "cli/metric.h"
 #include "cli/model.h"
 #include "quant/table.h"
 #include "report/explain.h"
@@ -22,11 +24,11 @@ namespace {
 struct Options {
   ModelOptions model;
   DataOptions data;
-  std::string labels, max_drop, curve;
+  std::string labels, max_drop, curve, metric = "top1";
   std::optional<double> min_sqnr;
   std::string output, report, float_model, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
                                            rounding = "learned", placement = "borders";
-  double percentile = 99.99;
+  double percentile = 99.99, min_layer = 15;
   bool no_bias = false, no_measure = false, no_equalization = false;
   int stages = 0;
 };
@@ -76,6 +78,7 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
   q.fit.correct_bias = !o.no_bias;
   q.fit.learned_rounding = o.rounding == "learned";
   q.equalize = !o.no_equalization;
+  q.least_layer_sqnr = o.min_layer;
   q.float_model = !o.float_model.empty();
   q.bound.min_sqnr = o.min_sqnr;
   if (!o.max_drop.empty()) {
@@ -128,10 +131,10 @@ double median(std::vector<double> x) {
 }
 
 void print_search(const quantize::PrecisionSearch& s) {
-  fmt::print("layers in float, signal to noise{}, estimated time of a run on one thread:\n", s.float_top1 ? ", right" : "");
+  fmt::print("layers in float, signal to noise{}, estimated time of a run on one thread:\n", s.float_score ? ", score" : "");
   for (const auto& p : s.curve) {
     fmt::print("  {:>4}  {:>8}  {}{:>9.3f} ms{}\n", p.in_float.size(), db(p.sqnr),
-               p.top1 ? fmt::format("{:.1f} %  ", 100 * *p.top1) : "", 1e3 * p.seconds, p.chosen ? "  chosen" : "");
+               p.score ? fmt::format("{:.1f} %  ", 100 * *p.score) : "", 1e3 * p.seconds, p.chosen ? "  chosen" : "");
   }
   std::vector<std::string> worst;
   for (const auto& l : s.layers) worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us", l.node, db(l.sqnr), 1e6 * l.gain));
@@ -191,6 +194,51 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
   return {};
 }
 
+/// What --max-drop bounds: right answers of a classifier, or the average precision of a detector.
+Status set_score(const Options& o, const ir::Graph& graph, const FileData& data, quantize::Options& q) {
+  if (o.metric != "top1" && o.metric != "map50")
+    return fail(ErrorKind::usage, fmt::format("--metric {}: --max-drop bounds top1 or map50", o.metric));
+  if (o.labels.empty()) return {};
+  if (o.metric == "map50") {
+    MetricRequest request{o.metric, o.labels, &o.data, &data, {}, {}};
+    for (const auto* list : {&graph.inputs, &graph.outputs}) {
+      for (const ir::ValueId v : *list) {
+        region::Binding b;
+        b.name = graph.value(v).name;
+        b.type = graph.type(v);
+        (list == &graph.inputs ? request.inputs : request.outputs).push_back(std::move(b));
+      }
+    }
+    OCTAVO_TRY(std::shared_ptr<Metric> metric, make_metric(request));
+    q.score_name = metric->title();
+    q.score = [metric, &data, threads = q.threads](const quantize::Network& network) -> Result<double> {
+      std::mutex lock;
+      const auto visit = [&](const quantize::Visit& v) -> Status {
+        std::vector<ir::Tensor> outputs;
+        for (std::size_t i = 0; i < network.outputs(); ++i) outputs.push_back(v.runners[0].output(i));
+        const std::lock_guard guard(lock);
+        return metric->add(0, v.sample, outputs);
+      };
+      OCTAVO_CHECK(quantize::for_each(data, {&network}, threads, visit, {}));
+      OCTAVO_TRY(const auto values, metric->values(1));
+      return values[0];
+    };
+    return {};
+  }
+  OCTAVO_TRY(const auto labels, read_labels(o.labels, data));
+  const std::int64_t classes = ir::count(graph.type(graph.outputs.front()).shape);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < classes) continue;
+    return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} has class {}, the network knows 0 to {}", o.labels, data.path(i),
+                                                  labels[i], classes - 1));
+  }
+  q.score = [labels, &data, threads = q.threads](const quantize::Network& network) -> Result<double> {
+    OCTAVO_TRY(const std::size_t right, quantize::right_answers(network, data, labels, threads));
+    return static_cast<double>(right) / static_cast<double>(data.size());
+  };
+  return {};
+}
+
 Result<int> run(const Options& o) {
   const Form form = form_of(o.output);
   OCTAVO_TRY(const auto build, pipeline_options(o.model, {}, 1));
@@ -201,16 +249,7 @@ Result<int> run(const Options& o) {
   const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
   OCTAVO_TRY(const auto model, onnx::import_bytes(bytes, options.import, folder));
   OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(model.graph)));
-  if (!o.labels.empty()) {
-    OCTAVO_TRY(options.labels, read_labels(o.labels, *data));
-    const auto& result = model.graph.type(model.graph.outputs.front());
-    const std::int64_t classes = ir::count(result.shape);
-    for (std::size_t i = 0; i < options.labels.size(); ++i) {
-      if (options.labels[i] < classes) continue;
-      return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} has class {}, the network knows 0 to {}", o.labels,
-                                                    data->path(i), options.labels[i], classes - 1));
-    }
-  }
+  OCTAVO_CHECK(set_score(o, model.graph, *data, options));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   std::string current;
   auto begun = start;
@@ -290,7 +329,12 @@ Command add_quantize(CLI::App& app) {
   app.add_option("--max-drop", o->max_drop,
                  "The same until at most this share of right answers is lost (1% or 0.01); needs --labels")
       ->type_name("SHARE");
-  app.add_option("--labels", o->labels, "Right classes of the data, as for octavo eval")->type_name("FILE");
+  app.add_option("--labels", o->labels, "What is right, as for octavo eval")->type_name("FILE");
+  app.add_option("--metric", o->metric, "What --max-drop bounds: top1 (default), or map50 of detectors")->type_name("NAME");
+  app.add_option("--min-layer-sqnr", o->min_layer,
+                 "Layers whose results keep less than this when they alone are rounded stay float (default 15; 0: none does)")
+      ->check(CLI::Range(0.0, 200.0))
+      ->type_name("DB");
   app.add_option("--curve", o->curve, "Accuracy over time of the networks that the search measured, as a picture (.svg)")
       ->type_name("FILE");
   app.add_option("--placement", o->placement, "Where pairs go: borders (default), inputs, residual or outputs (docs/tables.md)")

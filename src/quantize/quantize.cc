@@ -50,7 +50,7 @@ class Run {
                   fmt::format("{}: no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights: there is "
                               "nothing to quantize",
                               name()));
-    const bool rows = corrects_ || options_.method == Method::best;
+    const bool rows = corrects_ || options_.method == Method::best || options_.least_layer_sqnr > 0;
     OCTAVO_TRY(auto statistics,
                collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
     out_.warnings = std::move(statistics.warnings);
@@ -62,13 +62,9 @@ class Run {
     if (corrects_) {
       OCTAVO_CHECK(put_and_fit());
     } else {
-      for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
-        LayerResult r = result_of(l);
-        r.int8 = quantizers_.contains(input_name(l));
-        if (!r.int8) r.why_float = fmt::format("tensor \"{}\" has no range", r.input);
-        out_.layers.push_back(std::move(r));
-      }
+      round_to_nearest();
     }
+    drop_ranges();
     if (options_.pairs && options_.bound.given()) OCTAVO_CHECK(search());
     if (options_.measure) OCTAVO_CHECK(measure());
     return std::move(out_);
@@ -158,7 +154,8 @@ class Run {
     onnx::QuantizedResult all;
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       const onnx::Layer& layer = inputs_.layers[l];
-      if (quantizers_.contains(input_name(l))) all.quantized.insert(layer.node);
+      if (!quantizers_.contains(input_name(l)) || dropped_.contains(input_name(l))) continue;
+      all.quantized.insert(layer.node);
       if (l >= fits_.size() || fits_[l].codes.empty()) continue;
       onnx::set_weights(*editor, layer, inputs_.rows[l].values(fits_[l].codes, fits_[l].scale));
       if (options_.fit.correct_bias) onnx::add_to_bias(*editor, layer, fits_[l].bias_change);
@@ -257,10 +254,13 @@ class Run {
       fit(found, given, step + ", layers");
       OCTAVO_TRY(put, write());
     }
+    if (find_lossy()) {
+      OCTAVO_TRY(put, write());
+    }
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       LayerResult r = result_of(l);
       r.int8 = put.quantized.contains(r.node);
-      if (!r.int8) r.why_float = fmt::format("tensor \"{}\" has no range", r.input);
+      if (!r.int8) r.why_float = why_float(l);
       if (!fits_[l].codes.empty()) {
         r.nearest = decibel(fits_[l].signal, fits_[l].nearest);
         r.fitted = decibel(fits_[l].signal, fits_[l].fitted);
@@ -274,6 +274,55 @@ class Run {
     return {};
   }
 
+  /// Without corrections: what the planner makes of a table, which rounds weights to the nearest code.
+  void round_to_nearest() {
+    fits_.resize(inputs_.layers.size());
+    FitOptions nearest;
+    nearest.least_error_scales = nearest.correct_bias = nearest.learned_rounding = false;
+    parallel(options_.least_layer_sqnr > 0 ? inputs_.layers.size() : 0, options_.threads, [&](std::size_t l) {
+      if (!inputs_.rows[l].refused().empty() || !quantizers_.contains(input_name(l)) || rows_[l].count < 2) return;
+      Rows given = rows_[l];
+      round_through(quantizers_.at(input_name(l)), given.values, given.values);
+      fits_[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given, nearest);
+    });
+    find_lossy();
+    for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
+      LayerResult r = result_of(l);
+      r.int8 = quantizers_.contains(input_name(l)) && !dropped_.contains(input_name(l));
+      if (!r.int8) r.why_float = why_float(l);
+      r.nearest = r.fitted = decibel(fits_[l].signal, fits_[l].nearest);
+      out_.layers.push_back(std::move(r));
+    }
+  }
+
+  /// Layers that keep too little when they alone are rounded; true if there are any.
+  bool find_lossy() {
+    for (std::size_t l = 0; l < fits_.size(); ++l) {
+      const double kept = decibel(fits_[l].signal, fits_[l].fitted);
+      if (fits_[l].codes.empty() || !(fits_[l].signal > 0) || !(fits_[l].fitted > 0) || kept >= options_.least_layer_sqnr) continue;
+      lossy_.emplace(inputs_.layers[l].node, kept);
+      keep_float_.insert(inputs_.layers[l].node);
+      if (!options_.pairs) dropped_.emplace(input_name(l), inputs_.layers[l].node);
+    }
+    return !lossy_.empty();
+  }
+
+  [[nodiscard]] std::string why_float(std::size_t l) const {
+    if (const auto at = lossy_.find(inputs_.layers[l].node); at != lossy_.end()) {
+      return fmt::format("its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr)", at->second,
+                         options_.least_layer_sqnr);
+    }
+    if (const auto at = dropped_.find(input_name(l)); at != dropped_.end())
+      return fmt::format("tensor \"{}\" gets no range, because \"{}\" would lose too much", at->first, at->second);
+    return fmt::format("tensor \"{}\" has no range", inputs_.layers[l].input);
+  }
+
+  /// Takes the ranges of what lossy layers read out of the table.
+  void drop_ranges() {
+    std::erase_if(out_.tensors, [&](const TensorRange& t) { return dropped_.contains(t.name); });
+    for (const auto& [tensor, reader] : dropped_) quantizers_.erase(tensor);
+  }
+
   /// Layers go to float until the bound holds.
   Status search() {
     Laboratory lab;
@@ -283,15 +332,14 @@ class Run {
     const std::set<std::string> all(lab.layers.begin(), lab.layers.end());
     OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
     if (options_.bound.max_drop) {
-      OCTAVO_TRY(const std::size_t right, right_answers(exact, data_, options_.labels, options_.threads));
-      lab.float_top1 = static_cast<double>(right) / static_cast<double>(data_.size());
+      OCTAVO_TRY(lab.float_score, options_.score(exact));
     }
     struct Made {
       onnx::Model model;
       Network network;
     };
     const auto make = [&](const std::set<std::string>& in_float) -> Result<Made> {
-      keep_float_ = in_float;
+      set_float(in_float);
       OCTAVO_TRY(const auto put, write());
       (void)put;
       OCTAVO_TRY(onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
@@ -320,8 +368,7 @@ class Run {
       OCTAVO_TRY(const auto errors, compare(exact, made.network, data_, options_.threads, samples("search: compare")));
       p.sqnr = sqnr_of(errors);
       if (options_.bound.max_drop) {
-        OCTAVO_TRY(const std::size_t right, right_answers(made.network, data_, options_.labels, options_.threads));
-        p.top1 = static_cast<double>(right) / static_cast<double>(data_.size());
+        OCTAVO_TRY(p.score, options_.score(made.network));
       }
       OCTAVO_TRY(const RunTime time, estimated_time(made.model, {}));
       p.seconds = time.seconds;
@@ -332,7 +379,7 @@ class Run {
     for (const Sensitivity& s : out_.search->layers) {
       if (s.in_float) chosen.insert(s.node);
     }
-    keep_float_ = chosen;
+    set_float(chosen);
     OCTAVO_TRY(const auto put, write());
     for (LayerResult& l : out_.layers) {
       if (!l.int8 || put.quantized.contains(l.node)) continue;
@@ -342,6 +389,11 @@ class Run {
       l.why_float = fmt::format("kept for the bound: alone in int8 it leaves {:.1f} dB at the outputs", at->sqnr);
     }
     return {};
+  }
+
+  void set_float(std::set<std::string> nodes) {
+    keep_float_ = std::move(nodes);
+    for (const auto& [node, kept] : lossy_) keep_float_.insert(node);
   }
 
   /// The model as it was given: what errors are measured against.
@@ -383,8 +435,10 @@ class Run {
   std::vector<Rows> rows_;                   ///< of the float network, by layer
   std::vector<std::vector<float>> weights_;  ///< by layer, as RowLayer::weights
   std::map<std::string, ir::Quantizer> quantizers_;
-  std::vector<Fit> fits_;             ///< by layer; without codes: not fitted
-  std::set<std::string> keep_float_;  ///< nodes that get no pairs
+  std::vector<Fit> fits_;                       ///< by layer; without codes: not fitted
+  std::set<std::string> keep_float_;            ///< nodes that get no pairs
+  std::map<std::string, double> lossy_;         ///< of those, the ones that keep too little in int8: dB
+  std::map<std::string, std::string> dropped_;  ///< tensors that get no range: the lossy node that reads them
   Outcome out_;
 };
 

@@ -32,13 +32,19 @@ struct Options {
   /// With ranges only: also make the float model that belongs to them, whose channels are equalized, whose weights lie on the codes
   /// that they are rounded to, and whose biases are corrected. The ranges are those of its tensors, and of no other model.
   bool float_model = false;
+  /// A layer whose results keep less than this, in dB, when it alone is rounded stays float; with ranges only, the tensor that it reads
+  /// gets none. 0: every layer is rounded. Layers of usual networks keep 20 to 45 dB: what is below is a tensor whose channels share one
+  /// scale and differ by orders of magnitude, and one such layer can cost more than all others together.
+  double least_layer_sqnr = 15;
   /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
   /// fitted to its own rounded input only.
   int stages = 0;
   /// With pairs: layers go back to float until this holds on the data (docs/quantize.md); it needs no `measure`.
   AccuracyBound bound;
-  std::vector<std::int64_t> labels;  ///< the right class of each sample, for AccuracyBound::max_drop; classifiers only
-  bool measure = true;               ///< compare the outputs with the float network's on the data
+  /// How good a network's answers on the data are, 0 to 1: for AccuracyBound::max_drop.
+  std::function<Result<double>(const Network&)> score;
+  std::string score_name = "top-1";
+  bool measure = true;  ///< compare the outputs with the float network's on the data
   int threads = 1;
   std::int64_t rows_bytes = std::int64_t{192} << 20;  ///< for what layers read, kept in memory; twice that with stages
   /// What is being done, and how many of `count` samples or layers are done.

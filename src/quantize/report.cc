@@ -37,10 +37,10 @@ std::string Outcome::report() const {
   out["equalized"] = equalized;
   if (search) {
     Json j;
-    if (search->float_top1) j["float_top1"] = *search->float_top1;
+    if (search->float_score) j["float_score"] = *search->float_score;
     for (const CurvePoint& p : search->curve) {
       Json point{{"float_layers", p.in_float}, {"sqnr_db", number(p.sqnr)}, {"estimated_seconds", p.seconds}, {"chosen", p.chosen}};
-      if (p.top1) point["top1"] = *p.top1;
+      if (p.score) point["score"] = *p.score;
       j["curve"].push_back(std::move(point));
     }
     for (const Sensitivity& s : search->layers)

@@ -17,7 +17,7 @@ class Searcher {
   Searcher(const Laboratory& laboratory, const AccuracyBound& bound) : lab_(laboratory), bound_(bound) {}
 
   Result<PrecisionSearch> run() {
-    out_.float_top1 = lab_.float_top1;
+    out_.float_score = lab_.float_score;
     OCTAVO_TRY(CurvePoint all, lab_.measure({}));
     const bool enough = holds(all);
     out_.curve.push_back(std::move(all));
@@ -48,7 +48,7 @@ class Searcher {
  private:
   [[nodiscard]] bool holds(const CurvePoint& p) const {
     if (bound_.min_sqnr && p.sqnr < *bound_.min_sqnr) return false;
-    return !bound_.max_drop || !p.top1 || !lab_.float_top1 || *lab_.float_top1 - *p.top1 <= *bound_.max_drop + 1e-12;
+    return !bound_.max_drop || !p.score || !lab_.float_score || *lab_.float_score - *p.score <= *bound_.max_drop + 1e-12;
   }
   [[nodiscard]] Names prefix(std::size_t n) const {
     Names out;

@@ -15,16 +15,16 @@ namespace octavo::quantize {
 /// What must hold on the data. Nothing given: nothing is searched.
 struct AccuracyBound {
   std::optional<double> min_sqnr;  ///< dB at the outputs
-  std::optional<double> max_drop;  ///< of the share of right classes, 0 to 1; needs labels
+  std::optional<double> max_drop;  ///< of the score (share of right classes, average precision), 0 to 1
   [[nodiscard]] bool given() const { return min_sqnr || max_drop; }
 };
 
 /// A network with some layers in float, measured.
 struct CurvePoint {
   std::set<std::string> in_float;
-  double sqnr = 0;             ///< dB at the outputs; infinite without an error
-  std::optional<double> top1;  ///< with labels
-  double seconds = 0;          ///< a run, as the planner estimates it for one thread
+  double sqnr = 0;              ///< dB at the outputs; infinite without an error
+  std::optional<double> score;  ///< Laboratory::measure
+  double seconds = 0;           ///< a run, as the planner estimates it for one thread
   bool chosen = false;
 };
 struct Sensitivity {
@@ -36,7 +36,7 @@ struct Sensitivity {
 struct PrecisionSearch {
   std::vector<Sensitivity> layers;  ///< in the order in which they go to float: most noise a second gained first
   std::vector<CurvePoint> curve;    ///< by the number of layers in float
-  std::optional<double> float_top1;
+  std::optional<double> float_score;
 };
 
 /// How networks with some layers in float are measured; the search decides nothing else about them.
@@ -47,7 +47,7 @@ struct Laboratory {
   std::function<Result<double>(const std::set<std::string>& in_float)> noise;
   /// Everything, on all samples.
   std::function<Result<CurvePoint>(const std::set<std::string>& in_float)> measure;
-  std::optional<double> float_top1;
+  std::optional<double> float_score;
 };
 
 /// Layers go to float in the order of (noise when alone in int8) / (seconds gained) until the bound holds: the shortest such prefix

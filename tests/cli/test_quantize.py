@@ -227,6 +227,46 @@ def test_a_search_that_cannot_be_is_refused(tmp_path):
     assert "belongs to a table" in quantize(tmp_path / "q.onnx", "--float-model", tmp_path / "f.onnx", code=2).stderr
 
 
+def unlike_channels(path, listed_as_inputs=False):
+    """Channels that differ by a factor of 10,000 behind an activation that no factor passes, and a depthwise layer that makes them alike."""
+    h, rng = onnx.helper, np.random.default_rng(3)
+    wide = np.logspace(-2, 2, 8).astype(np.float32)
+    values = {"a.w": rng.standard_normal((8, 1, 3, 3)) * wide[:, None, None, None], "d.w": rng.standard_normal((8, 1, 3, 3)) / wide[:, None, None, None],
+              "e.w": rng.standard_normal((4, 8, 1, 1))}
+    nodes = [h.make_node("Conv", ["image", "a.w"], ["a"], "a", pads=[1] * 4), h.make_node("Sigmoid", ["a"], ["s"]), h.make_node("Mul", ["a", "s"], ["m"]),
+             h.make_node("Conv", ["m", "d.w"], ["d"], "d", group=8, pads=[1] * 4), h.make_node("Conv", ["d", "e.w"], ["scores"], "e")]
+    infos = {name: h.make_tensor_value_info(name, 1, v.shape) for name, v in values.items()}
+    inputs = [h.make_tensor_value_info("image", 1, [1, 1, 16, 16]), *(infos.values() if listed_as_inputs else ())]
+    graph = h.make_graph(nodes, "g", inputs, [h.make_tensor_value_info("scores", 1, [1, 4, 16, 16])],
+                         [onnx.numpy_helper.from_array(v.astype(np.float32), name) for name, v in values.items()])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=3 if listed_as_inputs else 8), path)
+
+
+@pytest.mark.parametrize("form", ["q.onnx", "r.cache", "r.cache and float model"])
+def test_a_layer_that_loses_too_much_stays_float_and_is_named(tmp_path, form):
+    model, sqnr = tmp_path / "m.onnx", {}
+    unlike_channels(model)
+    file, *more = form.split(" and ")
+    more = ("--float-model", tmp_path / "f.onnx") if more else ()
+    for least in (15, 0):
+        out = quantize(tmp_path / file, "--min-layer-sqnr", least, "--report", tmp_path / "r", *more, model=model).stdout
+        report = json.loads((tmp_path / "r").read_text())
+        sqnr[least] = report["sqnr_db"]
+        in_float = [layer["node"] for layer in report["layers"] if not layer["int8"]]
+        assert in_float == (["d"] if least else []), report["layers"]
+        assert ("below 15 dB (--min-layer-sqnr)" in out) == bool(least) and f"{3 - len(in_float)} layers int8, {len(in_float)} float" in out
+        assert ("m" in {t["name"] for t in report["tensors"]}) == (not least or file == "q.onnx")
+    assert sqnr[15] > sqnr[0] + 15, sqnr
+
+
+def test_initializers_that_are_listed_as_inputs_do_not_become_inputs(tmp_path):
+    unlike_channels(tmp_path / "m.onnx", listed_as_inputs=True)
+    quantize(tmp_path / "q.onnx", model=tmp_path / "m.onnx")
+    made = onnx.load(tmp_path / "q.onnx").graph
+    assert {i.name for i in made.input} - {t.name for t in made.initializer} == {"image"}
+    run("eval", tmp_path / "m.onnx", tmp_path / "q.onnx", "--data", PICTURES, *RECIPE[:2])
+
+
 def test_a_float_model_without_ranges_says_what_to_do(tmp_path):
     out = run("build", FP32, "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "-o", tmp_path / "m.octavo").stdout
     assert "nothing is int8" in out and "octavo quantize" in out

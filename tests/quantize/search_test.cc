@@ -89,11 +89,11 @@ TEST(Search, ABoundThatFloatLayersDoNotMeetIsAnError) {
 TEST(Search, ADropOfRightAnswersIsABoundToo) {
   Additive n = network();
   Laboratory lab = n.laboratory();
-  lab.float_top1 = 0.8;
+  lab.float_score = 0.8;
   const auto measure = lab.measure;
   lab.measure = [&](const std::set<std::string>& in_float) -> Result<CurvePoint> {
     auto p = measure(in_float);
-    p->top1 = in_float.contains("b") ? 0.8 : 0.7;
+    p->score = in_float.contains("b") ? 0.8 : 0.7;
     return p;
   };
   const auto found = search_precision(lab, {{}, 0.01});

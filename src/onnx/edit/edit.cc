@@ -129,8 +129,15 @@ void Editor::remove_nodes(const std::set<int>& nodes) {
   for (const pb::NodeProto& n : list) used.insert(n.input().begin(), n.input().end());
   for (const auto& o : graph().output()) used.insert(o.name());
   auto& initializers = *graph().mutable_initializer();
+  std::set<std::string> removed;
   for (int i = initializers.size(); i-- > 0;) {
-    if (!used.contains(initializers.Get(i).name())) initializers.DeleteSubrange(i, 1);
+    if (used.contains(initializers.Get(i).name())) continue;
+    removed.insert(initializers.Get(i).name());
+    initializers.DeleteSubrange(i, 1);
+  }
+  auto& inputs = *graph().mutable_input();  // files before IR version 4 list initializers as inputs, too
+  for (int i = inputs.size(); i-- > 0;) {
+    if (removed.contains(inputs.Get(i).name())) inputs.DeleteSubrange(i, 1);
   }
 }
 

@@ -1,0 +1,52 @@
+// Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX and NanoDet.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/tensor.h"
+#include "region/region.h"
+
+namespace octavo::quantize {
+
+/// Left, top, width and height in pixels of the picture, as COCO writes boxes.
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;
+};
+struct Detection {
+  std::int64_t image = 0, category = 0;
+  double score = 0;
+  Box box;
+};
+struct GroundTruth {
+  std::int64_t image = 0, category = 0;
+  Box box;
+  bool crowd = false;  ///< many objects in one box: what lies in it is neither right nor wrong
+};
+
+/// Area of the intersection over that of the union; `crowd`: over that of `found`.
+[[nodiscard]] double overlap(const Box& found, const Box& truth, bool crowd);
+
+/// COCO's AP at one threshold of overlap, objects of every size: for each category that has objects, detections by falling score (at
+/// most 100 an image), each matched with the object that it overlaps most and that no better one has taken; precision at 101 recalls,
+/// averaged. As pycocotools computes it. 0 without an object.
+[[nodiscard]] double average_precision(const std::vector<GroundTruth>& truths, const std::vector<Detection>& found,
+                                       double threshold = 0.5);
+
+/// Of boxes of one category that overlap by more than `threshold`, only the one with the highest score stays. By falling score.
+[[nodiscard]] std::vector<Detection> suppress(std::vector<Detection> found, double threshold);
+
+/// How a detector's outputs become boxes.
+enum class Head { yolox, nanodet };
+
+/// Reads the head from the shapes of a network's inputs and outputs: one [1, cells, 5 + classes] (YOLOX: center, log size, objectness,
+/// classes), or pairs [1, cells, classes] and [1, cells, 4 * bins] (NanoDet: scores; distributions of the distances to four sides), with
+/// a cell for each 8, 16, 32 (and 64) pixels of the input. `usage` for others, naming what is there.
+[[nodiscard]] Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs);
+
+/// Boxes in pixels of the network's input; categories are indices of classes; those of low score left out, doubles suppressed.
+[[nodiscard]] std::vector<Detection> decode(Head head, const region::Binding& input, std::span<const ir::Tensor> outputs);
+
+}  // namespace octavo::quantize

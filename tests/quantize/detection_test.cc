@@ -1,0 +1,66 @@
+// COCO's average precision, case by case; whole heads are compared with pycocotools in tests/cli/test_metrics.py.
+#include "quantize/detection.h"
+
+#include <gtest/gtest.h>
+
+namespace octavo::quantize {
+namespace {
+
+constexpr Box kBox{10, 10, 20, 20}, kFar{100, 100, 20, 20};
+
+GroundTruth object(Box box, std::int64_t category = 1, std::int64_t image = 1, bool crowd = false) {
+  return {image, category, box, crowd};
+}
+Detection found(double score, Box box, std::int64_t category = 1, std::int64_t image = 1) {
+  return {image, category, score, box};
+}
+
+TEST(Detection, OverlapIsIntersectionOverUnionAndOverTheBoxForCrowds) {
+  EXPECT_DOUBLE_EQ(overlap(kBox, kBox, false), 1);
+  EXPECT_DOUBLE_EQ(overlap({0, 0, 10, 10}, {5, 0, 10, 10}, false), 50.0 / 150);
+  EXPECT_DOUBLE_EQ(overlap({0, 0, 10, 10}, {5, 0, 10, 10}, true), 0.5);
+  EXPECT_DOUBLE_EQ(overlap({0, 0, 10, 10}, {10, 0, 10, 10}, false), 0);
+}
+
+TEST(Detection, OneRightBoxIsAllAndAWrongOneAboveItHalf) {
+  EXPECT_NEAR(average_precision({object(kBox)}, {found(0.9, kBox)}), 1, 1e-9);
+  EXPECT_NEAR(average_precision({object(kBox)}, {found(0.9, kBox), found(0.8, kFar)}), 1, 1e-9);
+  EXPECT_NEAR(average_precision({object(kBox)}, {found(0.8, kBox), found(0.9, kFar)}), 0.5, 1e-9);
+  EXPECT_EQ(average_precision({object(kBox)}, {}), 0);
+  EXPECT_EQ(average_precision({}, {found(0.9, kBox)}), 0);
+}
+
+TEST(Detection, AnObjectIsFoundOnce) {
+  // The second box on the same object is wrong: precision 1/2 from there on, and the second object is never found.
+  const double ap = average_precision({object(kBox), object(kFar)}, {found(0.9, kBox), found(0.8, kBox)});
+  EXPECT_NEAR(ap, 51.0 / 101, 1e-9);  // recall reaches 0.5, which 51 of 101 points do not exceed
+}
+
+TEST(Detection, WhatLiesInACrowdDoesNotCount) {
+  const std::vector<GroundTruth> truths{object(kBox), object({100, 100, 200, 200}, 1, 1, true)};
+  EXPECT_NEAR(average_precision(truths, {found(0.95, kFar), found(0.9, kFar), found(0.8, kBox)}), 1, 1e-9);
+  EXPECT_EQ(average_precision({truths[1]}, {found(0.9, kFar)}), 0);  // no object counts
+}
+
+TEST(Detection, CategoriesAndImagesAreKeptApart) {
+  EXPECT_EQ(average_precision({object(kBox, 1)}, {found(0.9, kBox, 2)}), 0);
+  EXPECT_EQ(average_precision({object(kBox, 1, 1)}, {found(0.9, kBox, 1, 2)}), 0);
+  EXPECT_NEAR(average_precision({object(kBox, 1), object(kBox, 2)}, {found(0.9, kBox, 2)}), 0.5, 1e-9);
+}
+
+TEST(Detection, AtMost100AnImageCount) {
+  std::vector<Detection> many;
+  for (int i = 0; i < 100; ++i) many.push_back(found(0.9, kFar));
+  many.push_back(found(0.1, kBox));
+  EXPECT_EQ(average_precision({object(kBox)}, many), 0);
+}
+
+TEST(Detection, DoublesOfACategoryAreSuppressed) {
+  const auto left = suppress({found(0.5, kBox), found(0.9, {11, 10, 20, 20}), found(0.4, kBox, 2), found(0.3, kFar)}, 0.6);
+  ASSERT_EQ(left.size(), 3U);
+  EXPECT_EQ(left[0].score, 0.9);
+  EXPECT_EQ(left[1].category, 2);
+}
+
+}  // namespace
+}  // namespace octavo::quantize
