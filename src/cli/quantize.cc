@@ -213,13 +213,14 @@ Status set_score(const Options& o, const ir::Graph& graph, const FileData& data,
     q.score_name = metric->title();
     q.score = [metric, &data, threads = q.threads](const quantize::Network& network) -> Result<double> {
       std::mutex lock;
-      const auto visit = [&](const quantize::Visit& v) -> Status {
+      const auto visit = [&](const quantize::Visit& v) -> Result<quantize::InOrder> {
         std::vector<ir::Tensor> outputs;
         for (std::size_t i = 0; i < network.outputs(); ++i) outputs.push_back(v.runners[0].output(i));
         const std::lock_guard guard(lock);
-        return metric->add(0, v.sample, outputs);
+        OCTAVO_CHECK(metric->add(0, v.sample, outputs));
+        return quantize::InOrder();
       };
-      OCTAVO_CHECK(quantize::for_each(data, {&network}, threads, visit, {}));
+      OCTAVO_CHECK(quantize::for_each(data, {&network}, threads, visit));
       OCTAVO_TRY(const auto values, metric->values(1));
       return values[0];
     };
