@@ -57,7 +57,7 @@ struct CuLaunchConfig {
   F(copy_async, "cuMemcpyAsync", (CuAddress, CuAddress, std::size_t, CuStream))               \
   F(pin, "cuMemHostAlloc", (void**, std::size_t, unsigned))                                   \
   F(unpin, "cuMemFreeHost", (void*))                                                          \
-  F(pointer_attribute, "cuPointerGetAttribute", (void*, int, CuAddress))                      \
+  F(pointer_attributes, "cuPointerGetAttributes", (unsigned, int*, void**, CuAddress))        \
   F(fill, "cuMemsetD8_v2", (CuAddress, unsigned char, std::size_t))                           \
   F(load, "cuModuleLoadData", (CuModule*, const void*))                                       \
   F(unload, "cuModuleUnload", (CuModule))                                                     \

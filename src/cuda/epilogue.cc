@@ -114,13 +114,14 @@ std::string element_text(DType type, std::string_view w, std::string_view j) {
 }
 
 constexpr std::string_view kHelpers = R"(
-// `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart.
+// `count` elements from p on, of which `valid` exist, in vectors; or one by one, `stride` bytes apart. A vector holds several elements only
+// where `stride` is `element`.
 template <int element, int vector, int count>
 OCTAVO_DEVICE void octavo_read_run(unsigned* r, const unsigned char* p, int valid, octavo_offset stride) {
   if (vector >= 4) {
     OCTAVO_UNROLL
     for (int at = 0; at < count * element; at += vector) {
-      if (at < valid * element) octavo_read<vector>(r + at / 4, p + at);
+      if (at < valid * element) octavo_read<vector>(r + at / 4, p + at / element * stride + at % element);
     }
   } else {
     OCTAVO_UNROLL
@@ -154,7 +155,7 @@ OCTAVO_DEVICE void octavo_write_run(unsigned char* p, const unsigned* r, int val
   for (int at = 0; at < count * element; at += vector) {
     if (at >= valid * element) continue;
     if (vector >= 4) {
-      octavo_write<vector>(p + at, r + at / 4);
+      octavo_write<vector>(p + at / element * stride + at % element, r + at / 4);
     } else {
       const unsigned word = r[at / 4] >> (8 * (at % 4));
       octavo_write<vector>(p + at / element * stride + at % element, &word);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{2} << 20;  ///< bytes that one thread copies at a time
 constexpr int kMostThreads = 8;
-constexpr int kMemoryType = 2;  ///< CU_POINTER_ATTRIBUTE_MEMORY_TYPE; of memory that the driver does not know: an error
+constexpr int kMemoryType = 2;  ///< CU_POINTER_ATTRIBUTE_MEMORY_TYPE; of memory that the driver does not know: 0
 
 /// Calls `piece(offset, bytes)` for all of `bytes`, on several threads where there is much.
 void in_pieces(std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& piece) {
@@ -36,8 +36,9 @@ HostCopies::~HostCopies() {
 
 /// Memory that the driver knows nothing of: neither pinned nor a GPU's.
 bool HostCopies::plain(const std::byte* at) const {
-  int type = 0;
-  return api_.pointer_attribute(&type, kMemoryType, address(at)) != 0;
+  int attribute = kMemoryType, type = 0;
+  void* into = &type;
+  return api_.pointer_attributes(1, &attribute, &into, address(at)) != 0 || type == 0;
 }
 
 /// Null where no memory can be pinned: the driver then copies as it does for anybody.

@@ -27,8 +27,8 @@ std::unique_ptr<const region::Provider> emulated_provider() {
 
 /// A plan for an emulated GPU, its kernels as text.
 Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& graph, const region::Provider& provider,
-                                                              const region::Device& device) {
-  OCTAVO_TRY(auto planned, plan::make_plan(graph, {&provider}, {}));
+                                                              const region::Device& device, const plan::PlanOptions& how = {}) {
+  OCTAVO_TRY(auto planned, plan::make_plan(graph, {&provider}, how));
   region::Plan* const plan = &planned.plan;
   OCTAVO_CHECK(provider.finish({&plan, 1}, 1));
   for (const region::Region& r : planned.plan.regions)
@@ -132,6 +132,40 @@ output p
   const auto expected = api::run(**on_cpu, inputs), actual = api::run(**on_gpu, inputs);
   ASSERT_TRUE(expected && actual);
   EXPECT_TRUE(ir::same_bytes((*expected)[0], (*actual)[0]));
+}
+
+/// The output is stored with its channels apart and its images side by side, in four bytes each.
+TEST_F(EmulatedGpu, ConvolutionsStoreFloatsWhoseChannelsAreApart) {
+  constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[2,40,1,1]
+q = view x q=u8(0.03,109) from {"q"}
+w = constant s8[5,40,1,1] q=s8(0.01,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"conv"}
+v = view y q=u8(0.01,3) from {"v"}
+f = reshape v {shape=[2,5]} from {"flatten"}
+t = transpose f {perm=[1,0]} from {"transpose"}
+output t
+)";
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  const auto graph = ir::parse(kNet);
+  ASSERT_TRUE(graph) << graph.error().message;
+  plan::PlanOptions how;
+  how.forced.insert("direct-store");
+  const auto gpu = emulated_engine(*graph, *provider, *device, how);
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  bool apart = false;
+  for (const region::Region& r : (*gpu)->plan().regions)
+    apart |= r.stages[0].anchor.op == ir::Op::conv && r.stages[0].stores[0].strides[1] == 2;
+  EXPECT_TRUE(apart) << "no convolution stores its channels two elements apart";
+  const auto context = engine::Context::create(*gpu, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  const auto feeds = seeded_feeds(*graph, 1);
+  const auto want = reference::evaluate(*graph, feeds);
+  const auto got = api::run(**context, feeds);
+  ASSERT_TRUE(want && got) << (want ? got.error().message : want.error().message);
+  EXPECT_EQ(first_difference(*want, *got), "");
 }
 
 /// The caller's memory of the device takes the place of the engine's: no copy.
