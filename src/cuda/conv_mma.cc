@@ -88,14 +88,16 @@ Layout layout_of(const Shapes& shapes, ConvTile t, const Target& target) {
   const ConvShape& s = l.conv;
   l.chunks = t.k / 16;
   l.steps = std::max<std::int64_t>(parts(s.taps() * s.tap_chunks(), l.chunks), 1);
+  l.steps = up(l.steps, t.slices);  // every slice has as many; behind the last one weights are zero
   t.splits = static_cast<int>(std::clamp<std::int64_t>(t.splits, 1, l.steps));
   t.splits = static_cast<int>(parts(l.steps, parts(l.steps, t.splits)));  // every split has a step
   l.tile = t;
   l.tiles_m = parts(s.pixels(), t.m), l.tiles_n = parts(s.out_channels, t.n);
   l.items = l.tiles_m * l.tiles_n * t.splits;
-  l.threads = 32 * t.warps_m * t.warps_n;
+  l.threads = 32 * t.warps_m * t.warps_n * t.slices;
   const std::int64_t a = std::int64_t{t.m} * t.k, b = std::int64_t{t.n} * t.k;
-  l.shared = (t.resident ? l.steps * b : 0) + t.stages * (a + (t.resident ? 0 : b)) + (t.splits > 1 ? 16 : 0);
+  l.shared = (t.resident ? l.steps * b : 0) + t.stages * t.slices * (a + (t.resident ? 0 : b)) + (t.splits > 1 ? 16 : 0);
+  l.shared += std::int64_t{4} * (t.slices - 1) * t.m * t.n;  // sums of all slices but one
   if (shapes.before) {
     l.before = parts(shapes.before->taps() * shapes.before->tap_chunks(), l.chunks);
     l.shared += std::int64_t{4} * t.m * t.n;  // what threads keep
@@ -107,6 +109,11 @@ Layout layout_of(const Shapes& shapes, ConvTile t, const Target& target) {
   l.grid = std::min<std::int64_t>(l.items, std::int64_t{target.multiprocessors} * t.blocks);
   if (l.grid < l.items) l.grid = std::max<std::int64_t>(l.grid / l.tiles_n, 1) * l.tiles_n;
   return l;
+}
+
+/// Taps that steps count, those behind the last one too.
+std::int64_t tap_bits(const Layout& l) {
+  return l.conv.taps() + l.chunks * l.tile.slices;
 }
 
 /// Empty, or why the tile does not fit.
@@ -130,7 +137,9 @@ std::string why_not_tile(const Layout& l, const Target& target) {
   if (l.threads > 1024 || t.blocks < 1 || t.stages < 2 || t.stages > 8)
     return fmt::format("{} threads, {} stages", l.threads, t.stages);
   if (t.resident && t.splits > 1) return "a resident filter with split depth";
-  if (l.before > 0 && (t.resident || t.splits > 1)) return "two convolutions with a resident filter or split depth";
+  if (l.before > 0 && (t.resident || t.splits > 1 || t.slices > 1)) return "two convolutions with a resident filter or split depth";
+  if (t.slices > 1 && (t.resident || t.splits > 1)) return "depth split in a block, with a resident filter or split over blocks";
+  if (t.slices > 16 || (t.slices > 1 && tap_bits(l) > 64)) return fmt::format("{} slices of {} taps", t.slices, l.conv.taps());
   if (l.shared * t.blocks + 1024 * t.blocks > target.shared_bytes + 1024)
     return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, l.shared);
   return "";
@@ -157,8 +166,9 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
                                                      : std::max(products, copied) + program;
   // Products wait for taps that come through L1: seen, 1.4 to 1.5 times as long on layers of up to 64 channels.
   const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64) ? 1.45 : 1;
-  const double latency =
-      (t.stages > 2 ? 900 : 1400) + 60.0 * static_cast<double>(parts(l.steps, t.splits)) + (t.splits > 1 ? 6000 : 0);
+  const double latency = (t.stages > 2 ? 900 : 1400) +
+                         60.0 * static_cast<double>(parts(l.steps, std::int64_t{t.splits} * t.slices)) + (t.splits > 1 ? 6000 : 0) +
+                         (t.slices > 1 ? 300 : 0);
   const double busy = rounds * overlapped * waits + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
   // They overlap in part; without the lesser one all tiles of a layer bound by memory would be alike.
   const double clock = busy / kClock, memory = traffic / kMemory;
@@ -169,7 +179,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
   const ConvTile& t = l.tile;
   std::string out = conv_parameters(s);
   const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
-  out += fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + l.chunks > 32 ? "long long" : "int");
+  out += fmt::format("typedef unsigned {} octavo_mask;\n", s.taps() + l.chunks * t.slices > 32 ? "long long" : "int");
   // Input channels begin kGroupIn further for every kGroupOut channels.
   number("kGroupOut", s.groups == 1 ? 1 : s.out_channels / s.groups);
   number("kGroupIn", s.groups == 1 ? 0 : in_group);
@@ -177,7 +187,8 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
   out += fmt::format("constexpr bool kPackedRows = {}, kFlat = {}, kResident = {}, kNear = {};\n", s.packed_rows, s.flat,
                      t.resident, t.near_copy);
   number("kTileM", t.m), number("kTileN", t.n), number("kTileK", t.k), number("kWarpsM", t.warps_m), number("kWarpsN", t.warps_n);
-  number("kStages", t.stages), number("kSplits", t.splits), number("kSteps", steps), number("kBlocksPerProcessor", t.blocks);
+  number("kStages", t.stages), number("kSplits", t.splits), number("kSlices", t.slices), number("kSteps", steps),
+      number("kBlocksPerProcessor", t.blocks);
   number("kCounterBytes", l.counters);
   out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
   return out;
@@ -186,7 +197,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
 class ConvMma final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
-  [[nodiscard]] int version() const override { return 2; }
+  [[nodiscard]] int version() const override { return 3; }
   [[nodiscard]] bool about(const region::Region& r) const override {
     const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };
     if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;
@@ -215,7 +226,10 @@ class ConvMma final : public Family {
     // A search that times the first few is to see different tiles, and not one with more stages.
     std::set<std::string> seen;
     std::stable_partition(out.begin(), out.end(), [&](const Candidate& c) {
-      return seen.insert(c.parameters.at("tile") + c.parameters.at("products") + c.parameters.at("splits")).second;
+      return seen
+          .insert(c.parameters.at("tile") + c.parameters.at("products") + c.parameters.at("splits") + "/" +
+                  c.parameters.at("slices"))
+          .second;
     });
     return out;
   }
@@ -324,7 +338,7 @@ class ConvMma final : public Family {
         {128, 64, 8, 1, 3, true},  {256, 64, 16, 1, 2, true}, {64, 128, 4, 1, 3, true},   {64, 64, 4, 1, 4, true},
         {128, 32, 8, 1, 3, true},  {256, 128, 8, 1, 1, true}, {256, 64, 8, 1, 2, true},   {64, 128, 2, 2, 4},
         {128, 64, 4, 1, 4},        {64, 64, 2, 1, 6},         {64, 128, 4, 1, 4, true},   {128, 64, 8, 1, 4, true},
-        {64, 64, 4, 1, 6, true}};
+        {64, 64, 4, 1, 6, true},   {16, 32, 1, 2, 8},         {16, 16, 1, 1, 8},          {64, 32, 4, 1, 6, true}};
     std::vector<Layout> out;
     for (const Base& b : kBases) {
       const ConvShape s = tile_shape(shapes.conv, b.n);
@@ -334,29 +348,36 @@ class ConvMma final : public Family {
         const std::int64_t steps = parts(s.taps() * s.tap_chunks(), k / 16);
         if ((k == 32) != (s.taps() * s.tap_chunks() <= 2) && s.tap_chunks() != 2 && k == 32) continue;
         if (k == 128 && s.taps() * s.tap_chunks() < 8) continue;
-        for (const int splits : {1, 2, 4, 8, 16}) {
-          if (splits > 1 &&
-              (splits > steps || parts(s.pixels(), b.m) * parts(s.out_channels, b.n) * splits > 2LL * target.multiprocessors))
-            continue;
-          for (const bool resident : {false, true}) {
-            for (const int stages : {2, 3, 4}) {
-              ConvTile t{b.m,     b.n, k, b.warps_m, b.warps_n, stages, splits, b.blocks, resident, s.taps() > 1 && !s.packed_rows,
-                         b.groups};
-              Layout l = layout_of(shapes, t, target);
-              while (l.tile.blocks > 1 && !why_not_tile(l, target).empty()) {
-                --t.blocks;
-                l = layout_of(shapes, t, target);
-              }
-              if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
-              if (resident && (l.shared > 100 * 1024 || l.items < 2 * l.grid)) continue;
-              out.push_back(l);
+        const std::int64_t tiles = parts(s.pixels(), b.m) * parts(s.out_channels, b.n);
+        const auto add = [&](int splits, int slices, bool resident, int blocks) {
+          for (const int stages : {2, 3, 4}) {
+            ConvTile t{
+                b.m,     b.n, k, b.warps_m, b.warps_n, stages, splits, slices, blocks, resident, s.taps() > 1 && !s.packed_rows,
+                b.groups};
+            Layout l = layout_of(shapes, t, target);
+            while (l.tile.blocks > 1 && !why_not_tile(l, target).empty()) {
+              --t.blocks;
+              l = layout_of(shapes, t, target);
             }
+            if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
+            if (resident && (l.shared > 100 * 1024 || l.items < 2 * l.grid)) continue;
+            out.push_back(l);
           }
+        };
+        for (const int splits : {1, 2, 4, 8, 16}) {
+          if (splits > 1 && (splits > steps || tiles * splits > 2LL * target.multiprocessors)) continue;
+          for (const bool resident : {false, true}) add(splits, 1, resident, b.blocks);
+        }
+        // Few tiles leave room for more warps a block.
+        for (const int slices : {2, 4, 8}) {
+          constexpr int kMostWarps = 16;
+          if (slices * 2 <= steps && slices * b.warps_m * b.warps_n <= kMostWarps && tiles <= 2LL * target.multiprocessors)
+            add(1, slices, false, tiles <= target.multiprocessors ? 1 : 2);
         }
       }
     }
     if (out.empty() && shapes.conv.groups == 1)
-      out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 2, false, false, false}, target));
+      out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 1, 2, false, false, false}, target));
     return out;
   }
 };
@@ -368,6 +389,7 @@ Parameters spell(const ConvTile& t) {
           {"warps", fmt::format("{}x{}", t.warps_m, t.warps_n)},
           {"stages", std::to_string(t.stages)},
           {"splits", std::to_string(t.splits)},
+          {"slices", std::to_string(t.slices)},
           {"blocks", std::to_string(t.blocks)},
           {"filter", t.resident ? "resident" : "streamed"},
           {"copies", t.near_copy ? "near" : "far"},
@@ -381,13 +403,14 @@ Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
     return it == parameters.end() ? std::string() : it->second;
   };
   const std::string filter = get("filter"), copies = get("copies"), products = get("products");
-  const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&
-                       std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
-                       std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 &&
-                       std::sscanf(get("splits").c_str(), "%d", &t.splits) == 1 &&
-                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
+  const bool numbers =
+      std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&
+      std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
+      std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 && std::sscanf(get("splits").c_str(), "%d", &t.splits) == 1 &&
+      std::sscanf(get("slices").c_str(), "%d", &t.slices) == 1 && std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
   t.resident = filter == "resident", t.near_copy = copies == "near", t.groups = products == "wgmma";
-  const bool positive = t.m > 0 && t.n > 0 && t.k >= 32 && t.warps_m > 0 && t.warps_n > 0 && t.splits > 0 && t.blocks > 0;
+  const bool positive =
+      t.m > 0 && t.n > 0 && t.k >= 32 && t.warps_m > 0 && t.warps_n > 0 && t.splits > 0 && t.slices > 0 && t.blocks > 0;
   if (!numbers || !positive || (filter != "resident" && filter != "streamed") || (copies != "near" && copies != "far") ||
       spell(t) != parameters) {
     std::string all;

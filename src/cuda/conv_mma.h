@@ -18,6 +18,7 @@ struct ConvTile {
   int warps_m = 2, warps_n = 2;  ///< "warps"
   int stages = 3;                ///< "stages": steps of depth in shared memory
   int splits = 1;                ///< "splits": blocks that share a tile's depth
+  int slices = 1;                ///< "slices": groups of warps of one block that share it
   int blocks = 2;                ///< "blocks": per multiprocessor
   bool resident = false;         ///< "filter": "resident" or "streamed"
   bool near_copy = false;        ///< "copies": "near" (through L1) or "far"

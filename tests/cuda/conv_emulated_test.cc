@@ -100,6 +100,47 @@ TEST_F(ConvEmulated, FloatsAndBytesOfOnePixel) {
       << k.text();
 }
 
+/// Depth shared by groups of warps of a block.
+cuda::Parameters sliced(int slices, int stages, int m = 16, int warps_n = 1) {
+  cuda::ConvTile t;
+  t.m = m, t.n = 32, t.k = 32, t.warps_m = 1, t.warps_n = warps_n, t.stages = stages, t.slices = slices, t.blocks = 1;
+  return cuda::spell(t);
+}
+
+TEST_F(ConvEmulated, SlicesOfOneBlockShareDepth) {
+  const auto& family = cuda::conv_mma_family();
+  ConvCase k = conv(1, 32, 7, 5, 48, 3, 3, 1, 1);  // nine steps
+  k.zero = 130, k.style = "residual", k.gap = 16;
+  for (const int slices : {2, 3, 4, 8})
+    EXPECT_EQ(run_conv(k, family, sliced(slices, 2)), "") << slices << " slices of " << k.text();
+  k = conv(2, 144, 5, 4, 40, 1, 1, 1, 0);  // five steps, the last one half
+  k.zero = 7, k.style = "float";
+  EXPECT_EQ(run_conv(k, family, sliced(2, 3)), "") << k.text();
+  EXPECT_EQ(run_conv(k, family, sliced(4, 4, 32, 2)), "") << k.text();
+  k = conv(1, 3, 6, 8, 33, 3, 3, 1, 1);  // packed rows, fewer steps than slices
+  k.zero = 77, k.style = "mixed";
+  EXPECT_EQ(run_conv(k, family, sliced(4, 2)), "") << k.text();
+}
+
+TEST_F(ConvEmulated, MistakesInSlicesAreFound) {
+  ConvCase k = conv(1, 32, 13, 11, 48, 3, 3, 1, 1);
+  k.n = 26;  // several tiles a block
+  k.zero = 130;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_conv(k, cuda::conv_mma_family(), sliced(2, 2), [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    });
+  };
+  EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_barrier();  // the next one", "// the next one"), "") << "missing barrier";
+  EXPECT_NE(planted("next_step * kSlices + slice, thread", "next_step * kSlices, thread"), "")
+      << "all slices copy the first one's step";
+  EXPECT_NE(planted("if (kSplits == 1 && slice == 0) {", "if (kSplits == 1) {"), "") << "every slice begins with the bias";
+  EXPECT_NE(planted("other < kSlices - 1", "other < kSlices - 2"), "") << "the last slice is left out";
+}
+
 cuda::Parameters window(const std::string& tile, const std::string& warps, int stages) {
   return {{"tile", tile}, {"warps", warps}, {"stages", std::to_string(stages)}, {"blocks", "1"}};
 }

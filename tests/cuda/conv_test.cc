@@ -74,6 +74,7 @@ Parameters tile(const std::string& tile, const std::string& warps, int stages, i
           {"warps", warps},
           {"stages", std::to_string(stages)},
           {"splits", std::to_string(splits)},
+          {"slices", "1"},
           {"blocks", "1"},
           {"filter", filter},
           {"copies", "near"},

@@ -1,5 +1,6 @@
-// pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels. The accumulator of
-// an average of codes is the exact sum of (code - zero point), which the program divides.
+// pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels; several threads share
+// a large window of codes where there are few results (a pooling over the whole image). The accumulator of an average of codes is the
+// exact sum of (code - zero point), which the program divides.
 #include "cuda/families/families.h"
 #include "region/tensor_ref.h"
 
@@ -29,6 +30,10 @@ Result<Window> window_of(const Stage& s) {
   return w;
 }
 
+constexpr std::int64_t kLongestRun = 16, kSharedRun = 4;  ///< channels of a thread
+constexpr std::int64_t kThreadsWanted = 65536;
+constexpr std::int64_t kUnrolledTaps = 64;
+
 class PoolFamily final : public SingleFamily {
  public:
   std::string_view name() const override { return "pool"; }
@@ -51,15 +56,32 @@ class PoolFamily final : public SingleFamily {
     std::string at = fmt::format("c0 * {}ll + c1 * {}ll", x.strides[0] * size, x.strides[1] * size);
     std::int64_t taps = 1;
     for (const std::int64_t k : w.kernel) taps *= k;
+    // Threads that share a window have every shared-th of its taps, three at least.
+    const std::int64_t results = ir::count(s.space);
+    std::int64_t shared = 1;
+    while (codes && shared < 32 && results / kSharedRun * shared < kThreadsWanted && shared * 6 <= taps) shared *= 2;
+    // Sums of floats stay in the order of the taps: there a thread has fewer channels instead.
+    std::int64_t run = shared > 1 ? kSharedRun : kLongestRun;
+    while (taps > 9 && shared == 1 && run > 1 && results / run < kThreadsWanted) run /= 2;
+    if (shared > 1) {
+      const std::int64_t turns = (taps + shared - 1) / shared;
+      open = fmt::format("    {}\n    for (int turn = 0; turn < {}; ++turn) {{\n      int rest_taps = share + turn * {};\n",
+                         turns <= 8 ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL", turns, shared);
+      inside = fmt::format("share + turn * {} < {}", shared, taps);
+      for (std::size_t d = spatial; d-- > 0;)
+        open += fmt::format("      const int t{0} = rest_taps % {1};\n      rest_taps /= {1};\n", d, w.kernel[d]);
+      close = "    }";
+    }
     for (std::size_t d = 0; d < spatial; ++d) {
-      open += fmt::format("    {}\n    for (int t{} = 0; t{} < {}; ++t{}) {{\n", taps <= 9 ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL",
-                          d, d, w.kernel[d], d);
+      if (shared == 1)
+        open += fmt::format("    {}\n    for (int t{} = 0; t{} < {}; ++t{}) {{\n",
+                            taps <= kUnrolledTaps ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL", d, d, w.kernel[d], d);
       open +=
           fmt::format("      const int p{} = c{} * {} - {} + t{} * {};\n", d, d + 2, w.strides[d], w.pads[d], d, w.dilations[d]);
       inside += fmt::format(" && (unsigned)p{} < {}u", d, x.dims[d + 2]);
       padded += fmt::format(" && p{} < {}", d, x.dims[d + 2] + w.pads[spatial + d]);
       at += fmt::format(" + p{} * {}ll", d, x.strides[d + 2] * size);
-      close += "    }";
+      if (shared == 1) close += "    }";
     }
     const char* type = codes ? "int" : "float";
     const std::int32_t zero = codes && !max && x.quantizer ? x.quantizer->zero_point[0] : 0;
@@ -67,6 +89,10 @@ class PoolFamily final : public SingleFamily {
     AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = !codes;
+    anchor.shared = static_cast<int>(shared);
+    if (shared > 1)
+      anchor.functions =
+          fmt::format("OCTAVO_DEVICE int octavo_add(int a, int b) {{ return {}; }}\n", max ? "a > b ? a : b" : "a + b");
     const bool divides = !codes && !max, all = ir::get_int(s.anchor.attrs, "count_include_pad") != 0;
     std::string fold = codes ? (max ? "e[v] > acc[v] ? e[v] : acc[v]" : fmt::format("acc[v] + (e[v] - {})", zero))
                              : (max ? "octavo_gt(e[v], acc[v], e[v], acc[v])" : "__fadd_rn(acc[v], e[v])");
@@ -91,7 +117,7 @@ class PoolFamily final : public SingleFamily {
                               fmt::arg("divide", divides ? "    OCTAVO_UNROLL\n    for (int v = 0; v < kRun; ++v) acc[v] = "
                                                            "__fdiv_rn(acc[v], __int2float_rn(counted));\n"
                                                          : "    (void)counted;\n"));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, 1, 1, s.space)}));
+    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, 1, 1, s.space)}, run));
     return elements.emit(anchor);
   }
 };

@@ -162,17 +162,28 @@ std::optional<Folded> folded(const Region& r, const Plan& plan) {
 class TransposedConvFamily final : public SingleFamily {
  public:
   std::string_view name() const override { return "conv.transposed"; }
-  int version() const override { return 2; }
+  int version() const override { return 3; }
   bool about(const Region& r) const override {
     return is_single(r) && only(r).anchor.op == Op::conv_transpose && only(r).anchor.integer && only(r).anchor.weights &&
            !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target& target) const override {
+  /// Where all phases are one convolution, the tiles of that one.
+  std::vector<Candidate> candidates(const Region& r, const Plan& plan, const Target& target) const override {
     if (const auto one = folded(r, plan); one && conv_mma_family().why_not(one->region, one->plan, target).empty()) {
+      if (auto tiles = conv_mma_family().candidates(one->region, one->plan, target); !tiles.empty()) return tiles;
+    }
+    return SingleFamily::candidates(r, plan, target);
+  }
+
+  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters& parameters, const Target& target) const override {
+    if (const auto one = folded(r, plan); one && conv_mma_family().why_not(one->region, one->plan, target).empty()) {
+      if (!parameters.empty()) return emit_conv(one->region, one->plan, parameters, target, one->fold);
       const auto tiles = conv_mma_family().candidates(one->region, one->plan, target);
       if (!tiles.empty()) return emit_conv(one->region, one->plan, tiles[0].parameters, target, one->fold);
     }
+    if (!parameters.empty())
+      return fail(ErrorKind::bad_input, "conv.transposed: parameters for phases that are not one convolution");
     OCTAVO_TRY(const std::vector<region::Region> phases, phases_of(r));
     KernelText out;
     for (std::size_t k = 0; k < phases.size(); ++k) {
