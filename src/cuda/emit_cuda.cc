@@ -45,6 +45,20 @@ bool plain_bound(const Program& p, const Instr& instr) {
   return v == v;
 }
 
+/// Is operand k the constant?
+bool is_constant(const Program& p, const Instr& instr, std::size_t k, float value) {
+  const Instr& i = p.code[static_cast<std::size_t>(instr.args[k])];
+  return i.op == Op::imm_f && std::bit_cast<float>(i.imm) == value;
+}
+
+/// The expression of an operation, with special cases that a GPU has shorter ways for: 1 / x is rounded once as well.
+std::string_view expression_of(const Program& p, const Instr& instr) {
+  if (instr.op == Op::div && is_constant(p, instr, 0, 1)) return "__frcp_rn($1)";
+  if (instr.op == Op::mul && is_constant(p, instr, 1, -1)) return "-$0";
+  if (plain_bound(p, instr)) return instr.op == Op::max ? "fmaxf($0, $1)" : "fminf($0, $1)";
+  return expression(instr.op);
+}
+
 /// Fills "$0".."$3" and "$k".
 std::string filled(std::string_view text, const Instr& instr, std::string_view immediate) {
   std::string out;
@@ -169,9 +183,7 @@ std::string emit_function(const Program& p, std::string_view name) {
   std::string body;
   for (std::size_t i = 0; i < p.code.size(); ++i) {
     const Instr& instr = p.code[i];
-    std::string value =
-        filled(plain_bound(p, instr) ? instr.op == Op::max ? "fmaxf($0, $1)" : "fminf($0, $1)" : expression(instr.op), instr,
-               immediate_of(instr, name));
+    std::string value = filled(expression_of(p, instr), instr, immediate_of(instr, name));
     if (instr.op == Op::acc_i || instr.op == Op::acc_f) value = "acc";
     if (instr.op == Op::load_i || instr.op == Op::load_f) value = fmt::format("x{}", instr.imm);
     body += fmt::format("  const {} v{} = {};\n", c_type(program::info(instr.op).result), i, value);

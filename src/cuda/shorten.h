@@ -6,6 +6,8 @@
 // program/reciprocal.h does it, where it proves the codes equal. Bounds of 0 and 255 then cost nothing: a saturating store has them.
 // A sum of two dequantized codes that is quantized again is a function of two bytes: tried for all pairs, it is two operations.
 //
+// A sigmoid of a finite value is at most 1 and no NaN: what is made of it needs no guards.
+//
 // Conversions cost a GPU twice an addition, and the sum 12582912 + n (1.5 * 2^23) of an integer n holds n in its last bits. So
 // values within 2^22 are rounded and become integers by that sum, accumulators become floats by starting there, and bytes by taking
 // the place of the last byte of 8388608.

@@ -106,5 +106,19 @@ TEST(Shorten, CostsFewOperations) {
   EXPECT_LT(count(cuda::without_store_clamps(shortened.program)), count(p));
 }
 
+TEST(Shorten, SigmoidsOfFiniteValuesNeedNoGuards) {
+  ConvCase k;
+  k.style = "silu";
+  const ConvScene s(k, 1);
+  const Program& p = s.region.stages[0].program;
+  const auto guards = [&](double acc, double scale) {
+    const Program q = cuda::without_store_clamps(cuda::shorten(p, {acc, {scale, 1}}, {0, 0}).program);
+    return std::count_if(q.code.begin(), q.code.end(),
+                         [](const auto& i) { return i.op == Op::nan0 || i.op == Op::max || i.op == Op::min || i.op == Op::f2i; });
+  };
+  EXPECT_EQ(guards(2e6, 1e-3), 2) << "the two bounds of the exponential";
+  EXPECT_GT(guards(2e6, std::numeric_limits<double>::infinity()), 2) << "NaN is possible";
+}
+
 }  // namespace
 }  // namespace octavo::testing

@@ -118,6 +118,9 @@ static inline float __fmul_rn(float a, float b) {
 static inline float __fdiv_rn(float a, float b) {
   return a / b;
 }
+static inline float __frcp_rn(float a) {
+  return 1.0f / a;
+}
 static inline float __fmaf_rn(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }

@@ -1,5 +1,5 @@
 // Times engines on a GPU: builds a model for it and runs it with inputs and outputs in the GPU's memory, and in the host's.
-//   engine_bench [effort=N] [cache=FILE] [check=1] [log=1] MODEL.onnx BATCH...
+//   engine_bench [effort=N] [cache=FILE] [force=CHOICE,...] [check=1] [log=1] MODEL.onnx BATCH...
 // A line a batch: latency (median of runs that wait for the end), images a second, the same with transfers, and the slowest regions by
 // the GPU's clock. check=1: every region against the reference instead. log=1: every time that the plan is made by.
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <sstream>
 
 #include "api/check.h"
 #include "api/pipeline.h"
@@ -47,6 +48,8 @@ Status bench(const std::map<std::string, std::string>& settings, const std::stri
   options.plan.effort = std::atoi(setting("effort", "0").c_str());
   options.timing.cache = setting("cache", "none");
   if (setting("log", "0") == "1") options.timing.log = [](const std::string& line) { fmt::print("{}\n", line); };
+  std::stringstream forced(setting("force", ""));
+  for (std::string choice; std::getline(forced, choice, ',');) options.plan.forced.insert(choice);
   options.device = "cuda";
   options.import.default_batch = batch;
   const auto start = Clock::now();
