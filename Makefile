@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-long test-serving wheel asan ubsan tsan fuzz aarch64 format tidy clean
+.PHONY: all build setup run test test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -49,6 +49,12 @@ format:               ## clang-format over every C++ file
 
 tidy: build           ## clang-tidy over the library
 	@git ls-files 'src/*.cc' | xargs clang-tidy -p build/release --quiet
+
+test-ray: build       ## octavo.ray with Ray (in build/ray-venv): a cluster of several nodes that loses one, a deployment
+	@scripts/test_ray.sh build/release
+
+site: build           ## the documentation as web pages, with references made from the commands, docstrings and header: build/site/site
+	@scripts/site.sh build/release
 
 wheel: setup          ## the Python wheel and the source distribution, in dist/
 	@JOBS=$(JOBS) scripts/wheel.sh
