@@ -9,4 +9,4 @@ def metric(outputs, reference, samples, labels):
             a, b = scores > THRESHOLD, exact[name] > THRESHOLD
             both += int((a & b).sum())
             either += int((a | b).sum())
-    return both / max(either, 1)
+    return both / either if either else 1.0

@@ -33,9 +33,9 @@ struct Options {
   /// that they are rounded to, and whose biases are corrected. The ranges are those of its tensors, and of no other model.
   bool float_model = false;
   /// A layer whose results keep less than this, in dB, when it alone is rounded stays float; with ranges only, the tensor that it reads
-  /// gets none. 0: every layer is rounded. Layers of usual networks keep 20 to 45 dB: what is below is a tensor whose channels share one
+  /// gets none. 0: every layer is rounded. Layers of usual networks keep 28 to 45 dB: what is below is a tensor whose channels share one
   /// scale and differ by orders of magnitude, and one such layer can cost more than all others together.
-  double least_layer_sqnr = 15;
+  double least_layer_sqnr = 22;
   /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
   /// fitted to its own rounded input only.
   int stages = 0;
