@@ -2,12 +2,14 @@
 
 MODEL takes one picture of 3 channels. Seeded pictures (JPEG, 320 x 240) in a folder, from `read_binary_files` to Parquet files; the counts are in
 turns, medians of the rounds. Needs what requirements-ray.txt lists."""
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
 import time
 
+os.environ.setdefault("RAY_worker_niceness", "0")
 import numpy as np
 import ray
 from PIL import Image

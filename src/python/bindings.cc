@@ -13,6 +13,7 @@
 #include "python/gpu_arrays.h"
 #include "python/options.h"
 #include "python/run_on_gpu.h"
+#include "python/text.h"
 #include "python/watch.h"
 
 namespace nb = nanobind;
@@ -204,9 +205,11 @@ nb::list findings(const std::vector<octavo::Finding>& found) {
     nb::dict d;
     d["severity"] = f.error ? "error" : "warning";
     d["rule"] = f.rule;
-    d["tensor"] = f.tensor;
-    d["nodes"] = nb::cast(f.nodes);
-    d["text"] = f.text;
+    d["tensor"] = text_of(f.tensor);
+    nb::list nodes;
+    for (const std::string& node : f.nodes) nodes.append(text_of(node));
+    d["nodes"] = nodes;
+    d["text"] = text_of(f.text);
     out.append(d);
   }
   return out;
@@ -265,7 +268,8 @@ NB_MODULE(_octavo, m) {
         try {
           std::rethrow_exception(p);
         } catch (const Exception& e) {
-          PyErr_SetString(PyTuple_GetItem(static_cast<PyObject*>(classes), static_cast<Py_ssize_t>(e.kind())), e.what());
+          const nb::str what = text_of(e.what());  // PyErr_SetString would raise UnicodeDecodeError for other bytes
+          PyErr_SetObject(PyTuple_GetItem(static_cast<PyObject*>(classes), static_cast<Py_ssize_t>(e.kind())), what.ptr());
         }
       },
       errors.release().ptr());

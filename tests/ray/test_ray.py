@@ -1,6 +1,7 @@
 """octavo.ray on a local cluster of several nodes: every row once, also when a node is lost; bad rows; answers of a deployment.
 
 Skipped where ray is not installed; `make test-ray` installs it in an environment of its own."""
+import os
 import pathlib
 import threading
 import time
@@ -8,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray gives its workers the last turn (15), behind everything else here
 ray = pytest.importorskip("ray", reason="ray is not installed (make test-ray)")
 pytest.importorskip("ray.data", reason="ray[data] is not installed (make test-ray)")
 

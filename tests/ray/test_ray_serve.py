@@ -13,6 +13,7 @@ import pytest
 
 # A busy machine takes longer than Ray Serve's 5 and 60 seconds to start its processes.
 os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "120")
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray gives its workers the last turn (15), behind everything else here
 ray = pytest.importorskip("ray", reason="ray is not installed (make test-ray)")
 serve = pytest.importorskip("ray.serve", reason="ray[serve] is not installed (make test-ray)")
 from ray.serve._private import api as serve_api  # noqa: E402
