@@ -58,10 +58,10 @@ def run(command):
 
 
 def octavo(args, *words):
-    """stdout of the octavo command, on the cores `args.cpus` where it has any."""
-    cpus = getattr(args, "cpus", None)
+    """stdout of the octavo command, on the cores `args.cpus` where it has any, held to the instructions `args.level` where that is given."""
+    cpus, level = getattr(args, "cpus", None), getattr(args, "level", "")
     pin = ["taskset", "-c", ",".join(map(str, cpus))] if cpus and shutil.which("taskset") else []
-    return run([*pin, args.octavo, *words])
+    return run([*(["env", f"OCTAVO_CPU={level}"] if level else []), *pin, args.octavo, *words])
 
 
 def build(args, model, engine, threads, table=None, strict=False):

@@ -2,10 +2,11 @@
 
 Every network is built by both, each with a timing cache of its own. Both engines run on the same seeded input: the outputs must be equal bit
 for bit at effort 0, where no measured time decides; above, a differing choice of activations may differ by 1 at a tie, so the largest
-difference is shown. Then pairs of processes take turns; the ratio is new / old with the 95 % interval of its median.
+difference is shown. Then pairs of processes take turns; the ratio is new / old with the 95 % interval of its median. --pairs 0 compares outputs alone.
+--cpu: levels of the CPU's instructions that both are held to (OCTAVO_CPU), one cell each.
 
 usage: versions.py --old OCTAVO --octavo OCTAVO [--nets all] [--styles residual,outputs] [--efforts 0,2] [--threads 1] [--pairs 9]
-                   [--jobs 1] [--json FILE]
+                   [--cpu portable,avx2] [--jobs 1] [--json FILE]
 """
 import argparse
 import concurrent.futures
@@ -46,14 +47,14 @@ def difference(a, b):
     return max((float(np.max(np.abs(x[n].astype(np.float64) - y[n].astype(np.float64)), initial=0)) for n in x.files), default=0.0)
 
 
-def cell(args, cpus, net, style, effort, threads):
-    """One row: {network, style, effort, threads, difference, ratio, low, high, old_ms, new_ms, old_build_s, new_build_s}."""
-    name = f"{net}.{style}.e{effort}.t{threads}"
+def cell(args, cpus, net, style, effort, threads, level):
+    """One row: {network, style, effort, threads, level, difference, ratio, low, high, old_ms, new_ms, old_build_s, new_build_s}."""
+    name = f"{net}.{style}.e{effort}.t{threads}" + (f".{level}" if level else "")
     model = networks.explicit_model(args, net, style)
     feed = feed_of(model, args.models / f"{net}.{style}.npz")
-    row, engines = {"network": net, "style": style, "effort": effort, "threads": threads}, {}
+    row, engines = {"network": net, "style": style, "effort": effort, "threads": threads, "level": level}, {}
     for which, command in (("old", args.old), ("new", args.octavo)):
-        mine = argparse.Namespace(octavo=command, cpus=cpus)
+        mine = argparse.Namespace(octavo=command, cpus=cpus, level=level)
         engines[which] = args.models / f"{name}.{which}.octavo"
         cache = args.models / f"{name}.{which}.cache"
         cache.unlink(missing_ok=True)
@@ -63,10 +64,12 @@ def cell(args, cpus, net, style, effort, threads):
         row[f"{which}_build_s"] = time.monotonic() - start
         counterparts.octavo(mine, "run", engines[which], "--input", feed, "--output", args.models / f"{name}.{which}.npz")
     row["difference"] = difference(*(args.models / f"{name}.{w}.npz" for w in ("old", "new")))
+    if args.pairs == 0:
+        return row
     times = {"old": [], "new": []}
     for i in range(args.pairs):
         for which in ("old", "new") if i % 2 == 0 else ("new", "old"):
-            mine = argparse.Namespace(octavo=args.old if which == "old" else args.octavo, cpus=cpus, seconds=args.seconds)
+            mine = argparse.Namespace(octavo=args.old if which == "old" else args.octavo, cpus=cpus, level=level, seconds=args.seconds)
             times[which].append(counterparts.bench(mine, engines[which], threads)["median_ms"])
     row["ratio"], row["low"], row["high"] = counterparts.interval(times["new"], times["old"])
     row["old_ms"], row["new_ms"] = statistics.median(times["old"]), statistics.median(times["new"])
@@ -81,8 +84,12 @@ def table(rows):
         if "error" in r:
             lines.append(f"| {r['network']} | {r['style']} | {r['effort']} | {r['threads']} | error: {r['error']} | | | | |")
             continue
+        label = f"{r['network']}{', ' + r['level'] if r.get('level') else ''}"
         bits = "other names or shapes" if r["difference"] is None else "equal" if r["difference"] == 0 else f"differ by {r['difference']:.3g}"
-        lines.append(f"| {r['network']} | {r['style']} | {r['effort']} | {r['threads']} | {bits} | {r['old_ms']:.3f} | {r['new_ms']:.3f} | "
+        if "ratio" not in r:
+            lines.append(f"| {label} | {r['style']} | {r['effort']} | {r['threads']} | {bits} | | | | {r['old_build_s']:.1f} → {r['new_build_s']:.1f} |")
+            continue
+        lines.append(f"| {label} | {r['style']} | {r['effort']} | {r['threads']} | {bits} | {r['old_ms']:.3f} | {r['new_ms']:.3f} | "
                      f"{r['ratio']:.3f} [{r['low']:.3f}, {r['high']:.3f}] | {r['old_build_s']:.1f} → {r['new_build_s']:.1f} |")
     return "\n".join(lines)
 
@@ -98,12 +105,13 @@ def main():
     parser.add_argument("--styles", type=split, default=["residual", "outputs"])
     parser.add_argument("--efforts", type=numbers, default=[0, 2])
     parser.add_argument("--threads", type=numbers, default=[1])
+    parser.add_argument("--cpu", type=split, default=[""], help="portable, avx2, avx512, avx512vnni, amx; default: what the processor has")
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time, each on cores of its own")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     counterparts.finish(args)
-    cells = [(n, s, e, t) for n in args.nets for s in args.styles for e in args.efforts for t in args.threads]
-    for net, style in sorted({(n, s) for n, s, _, _ in cells}):
+    cells = [(n, s, e, t, c) for n in args.nets for s in args.styles for e in args.efforts for t in args.threads for c in args.cpu]
+    for net, style in sorted({c[:2] for c in cells}):
         networks.explicit_model(args, net, style)
     cores, free = sorted(os.sched_getaffinity(0)), queue.Queue()
     width = max(1, len(cores) // args.jobs)
@@ -115,7 +123,7 @@ def main():
         try:
             return cell(args, cpus[:max(1, c[3])], *c)
         except RuntimeError as e:
-            return {**dict(zip(("network", "style", "effort", "threads"), c)), "error": str(e).splitlines()[-1]}
+            return {**dict(zip(("network", "style", "effort", "threads", "level"), c)), "error": str(e).splitlines()[-1]}
         finally:
             free.put(cpus)
 
