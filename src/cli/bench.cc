@@ -119,7 +119,7 @@ std::string threads_text(int threads) {
 
 /// Every tactic for the one region `r` of `plan`, timed again and carefully. `planned`: the tactic that a plan took for it.
 Result<int> bench_region(const Options& o, const region::Region& r, const region::Plan& plan, const region::Tactic& planned) {
-  OCTAVO_TRY(const auto providers, api::providers(o.model.device));
+  OCTAVO_TRY(const auto providers, api::providers(o.model.build.device));
   std::vector<tune::Candidate> candidates;
   std::vector<region::Offer> refused;
   for (const region::Provider* p : providers) {
@@ -133,8 +133,8 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
       }
     }
   }
-  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5), api::devices(o.model.device)));
-  fmt::print("{}, {}\n  {}\n", r.name, o.model.device == "cpu" ? threads_text(plan.threads) : o.model.device, r.key);
+  OCTAVO_TRY(const auto seconds, tune::measure(r, plan, candidates, std::min(o.seconds, 0.5), api::devices(o.model.build.device)));
+  fmt::print("{}, {}\n  {}\n", r.name, o.model.build.device == "cpu" ? threads_text(plan.threads) : o.model.build.device, r.key);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string time = seconds[i].seconds < 0
                                  ? "cannot be made"
@@ -165,13 +165,14 @@ Result<int> bench_key(const Options& o, const engine::Engine& engine) {
 
 /// The region that the key spells, without a model: weights and scales are made up.
 Result<int> bench_key(const Options& o) {
-  const int threads = o.model.threads > 0 ? o.model.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int threads = o.model.build.plan.threads > 0 ? o.model.build.plan.threads
+                                                     : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto plan = region::plan_from_key(o.key, threads);
   if (!plan) {
     return fail(ErrorKind::usage, fmt::format("--region-key: {}\n  give the model as well: octavo bench MODEL --region-key KEY",
                                               plan.error().message));
   }
-  OCTAVO_TRY(const auto providers, api::providers(o.model.device));
+  OCTAVO_TRY(const auto providers, api::providers(o.model.build.device));
   tune::put_on(providers.front()->device(), *plan);
   return bench_region(o, plan->regions[0], *plan, {});
 }

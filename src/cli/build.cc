@@ -57,8 +57,8 @@ report::BuildOptions build_options(const Options& o, const engine::Engine& engin
   report::BuildOptions b;
   b.model = o.model.path;
   b.engine = o.output;
-  b.effort = o.model.effort;
-  b.timing_cache = o.model.timing_cache;
+  b.effort = o.model.build.plan.effort;
+  b.timing_cache = o.model.build.timing.cache;
   b.calibration = o.model.calibration;
   b.device = api::runs_on(engine);
   return b;

@@ -71,7 +71,7 @@ Result<int> check(const Options& o) {
     options.progress = [&](std::size_t region, std::size_t count) {
       progress->step(fmt::format("check region {} of {}: {}", region + 1, count, loaded.engine->plan().regions[region].name));
     };
-    options.threads = o.model.threads;
+    options.threads = o.model.build.plan.threads;
     OCTAVO_TRY(const auto report, api::check(loaded.engine, loaded.built->graph, feed.tensors, options));
     progress.reset();
     ok = print_report(report, feed.name, o.model.verbose) && ok;

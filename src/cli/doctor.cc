@@ -213,7 +213,7 @@ void print_warnings(const onnx::Diagnosis& d, const std::string& failure) {
 Command add_doctor(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
-  o->model.effort = 0;  // which kernel is fastest does not matter here
+  o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here
   app.add_option("--minmax", o->minmax, "A min-max table of the same model and data, to compare an entropy table with")
       ->type_name("FILE");
   add_data_options(app, o->data);

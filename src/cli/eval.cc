@@ -220,7 +220,8 @@ Result<int> eval(const Options& o) {
 
 Command add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  o->model.effort = 0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models
+  o->model.build.plan.effort =
+      0;  // the results are the same at every effort, but for roundings that a measured plan adds to implicit models
   add_model_options(app, o->model, true);
   app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->type_name("FILE");
   add_data_options(app, o->data);

@@ -134,7 +134,7 @@ Result<int> explain_page(const Options& o) {
     extras.nodes = &nodes;
   }
   extras.ranges = !o.model.calibration.empty();
-  extras.disabled.insert(o.model.disable.begin(), o.model.disable.end());
+  extras.disabled = o.model.build.plan.disabled;
   OCTAVO_TRY(auto document, view_document(loaded.engine, extras));
   std::vector<nlohmann::json> documents;
   documents.push_back(std::move(document));

@@ -137,16 +137,17 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--minShapes", o.min_shapes, "As --shapes, or an error that says how to get a range of shapes")
       ->type_name("SHAPES");
   app.add_option("--maxShapes", o.max_shapes, "The same")->type_name("SHAPES");
-  app.add_option("--threads", o.threads, "Threads to plan for and to run with (default: every core)")
+  app.add_option("--threads", o.build.plan.threads, "Threads to plan for and to run with (default: every core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  app.add_option("--device", o.device, "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
+  app.add_option("--device", o.build.device,
+                 "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
       ->type_name("NAME");
   app.add_option("--cpu", o.cpu,
                  fmt::format("Use at most these vector instructions, for a lesser processor: {}", cpu::known_caps()))
       ->type_name("LEVEL");
   app.add_option(
-         "--disable", o.disable,
+         "--disable", o.build.plan.disabled,
          fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
                      "(docs/rules.md)",
                      fmt::join(plan::choice_names(), ", ")))
@@ -154,7 +155,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->allow_extra_args(false)
       ->type_name("RULE");
   app.add_option(
-         "--force", o.force,
+         "--force", o.build.plan.forced,
          fmt::format(
              "Choices of the planner to take otherwise than by default wherever possible, whatever it costs: {} (docs/rules.md)",
              fmt::join(plan::forceable_choices(), ", ")))
@@ -162,15 +163,15 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->allow_extra_args(false)
       ->type_name("CHOICE");
   app.add_option(
-         "--effort,--builderOptimizationLevel", o.effort,
+         "--effort,--builderOptimizationLevel", o.build.plan.effort,
          "How hard to look for the fastest plan: 0 measures nothing, 1 times tactics, 2 (default) to 5 search (docs/planner.md)")
       ->check(CLI::Range(0, 5))
       ->type_name("0..5");
-  app.add_option("--timing-cache,--timingCacheFile", o.timing_cache,
+  app.add_option("--timing-cache,--timingCacheFile", o.build.timing.cache,
                  "Times are read from this file and added to it (docs/timing-cache.md); without it from the user's "
                  "($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt; none: measured for this run alone")
       ->type_name("FILE");
-  app.add_flag("--strict-timing", o.strict_timing, "A time that the timing cache does not have is an error");
+  app.add_flag("--strict-timing", o.build.timing.strict, "A time that the timing cache does not have is an error");
   app.add_option("--calibration,--calib", o.calibration,
                  "Ranges of a float model: TensorRT calibration table, or JSON {tensor: amax} (docs/implicit.md)")
       ->type_name("FILE");
@@ -186,7 +187,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--inputIOFormats", o.input_formats, "The same for all inputs in order, as int8:hwc,fp16:chw")
       ->type_name("FORMATS");
   app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
-  app.add_option("--max-error", o.max_error,
+  app.add_option("--max-error", o.build.plan.max_error,
                  "Layers stay float32 until int8 by ranges and bfloat16 change no output by more than this part of its largest "
                  "magnitude (estimated on seeded inputs; slow)")
       ->check(CLI::Range(0.0, 1e9))
@@ -215,7 +216,7 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.device)));
+    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.build.device)));
     for (const auto& binding : engine->plan().inputs)
       declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
   } else {
@@ -238,19 +239,11 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
 
 Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes, std::int64_t batch) {
   OCTAVO_CHECK(require_path(options));
-  api::PipelineOptions build;
-  build.device = options.device;
-  build.plan.threads = options.threads;
-  build.plan.disabled.insert(options.disable.begin(), options.disable.end());
-  build.plan.forced.insert(options.force.begin(), options.force.end());
-  build.plan.effort = options.effort;
-  build.plan.max_error = options.max_error;
+  api::PipelineOptions build = options.build;
   OCTAVO_CHECK(take_precisions(options, build.plan));
-  build.timing.cache = options.timing_cache;
   std::error_code ignored;
-  if (!options.strict_timing && !std::filesystem::exists(options.timing_cache, ignored))
-    OCTAVO_CHECK(check_outputs({options.timing_cache}));
-  build.timing.strict = options.strict_timing;
+  if (!build.timing.strict && !std::filesystem::exists(build.timing.cache, ignored))
+    OCTAVO_CHECK(check_outputs({build.timing.cache}));
   if (options.verbose) build.timing.log = [](const std::string& line) { say("{}\n", line); };
   build.import.default_batch = batch;
   build.import.shapes = shapes;
@@ -267,24 +260,24 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
 Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch) {
   OCTAVO_CHECK(require_path(options));
   Loaded loaded;
-  loaded.threads = options.threads;
+  loaded.threads = options.build.plan.threads;
   const auto start = std::chrono::steady_clock::now();
   const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   if (is_engine_file(options.path)) {
-    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.max_error) {
+    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.build.plan.max_error) {
       return fail(ErrorKind::usage, fmt::format("--calibration, --precision, --allow and --max-error belong to building; \"{}\" is "
                                                 "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
                                                 options.path, options.path));
     }
-    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() || !options.disable.empty() ||
-        !options.force.empty()) {
+    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() ||
+        !options.build.plan.disabled.empty() || !options.build.plan.forced.empty()) {
       return fail(ErrorKind::usage,
                   fmt::format("--shapes, --disable and --force belong to building; \"{}\" is an engine, already built\n"
                               "  give them to: octavo build MODEL.onnx -o {}",
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.device)));
+    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.build.device)));
     loaded.seconds = since();
     return loaded;
   }

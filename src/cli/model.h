@@ -16,15 +16,13 @@
 namespace octavo::cli {
 
 struct ModelOptions {
-  std::string path, shapes, min_shapes, max_shapes, device = "cpu", cpu;
-  int threads = 0;
-  std::vector<std::string> disable, force;
-  int effort = 2;
-  std::optional<double> max_error;
+  ModelOptions() { build.plan.effort = 2; }
+  api::PipelineOptions
+      build;  ///< what options say directly: device, timing cache, and of the planner's threads, choices and effort
+  // Text that pipeline_options reads once there is a model.
+  std::string path, shapes, min_shapes, max_shapes, cpu;
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
-  std::string timing_cache;
-  bool strict_timing = false;
   std::string calibration;
   std::vector<std::string> precision, allow;
   bool verbose = false;

@@ -58,7 +58,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
 Result<std::string> roundings_summary(const Loaded& loaded, const ModelOptions& options) {
   if (!loaded.built || !options.calibration.empty()) return std::string();
   plan::PlanOptions plan;
-  plan.disabled.insert(options.disable.begin(), options.disable.end());
+  plan.disabled = options.build.plan.disabled;
   OCTAVO_TRY(const auto found, plan::roundings_of(loaded.built->model.graph, plan));
   return report::summary(found);
 }

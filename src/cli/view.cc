@@ -57,7 +57,7 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
   extras.built = loaded.built ? &*loaded.built : nullptr;
   extras.nodes = nodes ? &*nodes : nullptr;
   extras.ranges = !model.calibration.empty();
-  extras.disabled.insert(model.disable.begin(), model.disable.end());
+  extras.disabled = model.build.plan.disabled;
   extras.threads = loaded.threads;
   extras.runs = o.profile ? o.runs : 0;
   return view_document(loaded.engine, extras);

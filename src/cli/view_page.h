@@ -17,12 +17,12 @@ namespace octavo::cli {
 
 /// What a page can show beyond the plan.
 struct ViewExtras {
-  const api::Built* built = nullptr;        ///< laws, roundings, nodes that went into no region; null: an engine file
-  const onnx::GraphNodes* nodes = nullptr;  ///< the ONNX graph; null: not shown
-  bool ranges = false;                      ///< ranges permit int8: then no placement demands roundings
-  std::set<std::string> disabled{};         ///< switches that were off when it was built
-  int threads = 0;                          ///< to time it with; 0: the engine's
-  int runs = 0;                             ///< times of so many runs on random inputs (seed 1); 0: none
+  const api::Built* built = nullptr;              ///< laws, roundings, nodes that went into no region; null: an engine file
+  const onnx::GraphNodes* nodes = nullptr;        ///< the ONNX graph; null: not shown
+  bool ranges = false;                            ///< ranges permit int8: then no placement demands roundings
+  std::set<std::string, std::less<>> disabled{};  ///< switches that were off when it was built
+  int threads = 0;                                ///< to time it with; 0: the engine's
+  int runs = 0;                                   ///< times of so many runs on random inputs (seed 1); 0: none
 };
 /// report::document of the whole plan and the fields "onnx", "roundings" and "profile" (docs/schema.md). Errors: those of running.
 [[nodiscard]] Result<nlohmann::json> view_document(const std::shared_ptr<const engine::Engine>& engine, const ViewExtras& extras);
