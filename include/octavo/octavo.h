@@ -175,6 +175,10 @@ struct BuildOptions {
   /// GPU has no kernel for; or "reference": the slow evaluator that defines the results, node by node on the imported graph. Never
   /// chosen silently.
   std::string device = "cpu";
+  /// Use at most these vector instructions, for an engine that a lesser processor is to load: "portable", "avx2", "avx512", "avx512vnni",
+  /// "amx"; empty or "native": what this processor has. Loading names what an engine needs and a processor lacks. Errors: unsupported
+  /// for more than this processor has, since kernels are timed where they are built.
+  std::string cpu = {};
   /// Shapes of inputs by name, for symbolic dimensions. Inputs left open are bound by the arrays of the first run, see Engine::at.
   std::map<std::string, Shape> shapes = {};
   /// For every input that `shapes` leaves open, or for none: other shapes than these are refused, and the engine for the opt shapes

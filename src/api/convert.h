@@ -15,8 +15,32 @@ namespace octavo::api {
 [[nodiscard]] inline DType to_public(ir::DType t) {
   return static_cast<DType>(t);
 }
-static_assert(static_cast<int>(DType::boolean) == static_cast<int>(ir::DType::boolean));
-static_assert(static_cast<int>(DType::f4e2m1) == static_cast<int>(ir::DType::f4e2m1));
+// The public header stands alone where it is installed, so it lists the element types once more. Lists that differ do not compile.
+#define OCTAVO_SAME(type) static_assert(static_cast<int>(DType::type) == static_cast<int>(ir::DType::type))
+OCTAVO_SAME(f32);
+OCTAVO_SAME(f16);
+OCTAVO_SAME(bf16);
+OCTAVO_SAME(f64);
+OCTAVO_SAME(s8);
+OCTAVO_SAME(u8);
+OCTAVO_SAME(s16);
+OCTAVO_SAME(u16);
+OCTAVO_SAME(s32);
+OCTAVO_SAME(u32);
+OCTAVO_SAME(s64);
+OCTAVO_SAME(u64);
+OCTAVO_SAME(boolean);
+OCTAVO_SAME(s4);
+OCTAVO_SAME(u4);
+OCTAVO_SAME(s2);
+OCTAVO_SAME(u2);
+OCTAVO_SAME(f8e4m3fn);
+OCTAVO_SAME(f8e4m3fnuz);
+OCTAVO_SAME(f8e5m2);
+OCTAVO_SAME(f8e5m2fnuz);
+OCTAVO_SAME(f8e8m0);
+OCTAVO_SAME(f4e2m1);
+#undef OCTAVO_SAME
 static_assert(static_cast<int>(Exception::Kind::internal) == static_cast<int>(ErrorKind::internal));
 
 [[noreturn]] void raise(const Error& error);

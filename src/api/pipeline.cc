@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/gpu_device.h"
 #include "cuda/provider.h"
@@ -27,6 +28,8 @@ std::optional<int> gpu_of(std::string_view device) {
 }
 
 Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
+  OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
+  const cpu::CapScope cap(most);
   OCTAVO_CHECK(begin_step("plan"));
   plan::PlanOptions p = planner_options(options, model);
   OCTAVO_TRY(const engine::Providers usable, providers(options.device));
@@ -131,6 +134,7 @@ std::string runs_on(const engine::Engine& engine) {
 
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
+  OCTAVO_CHECK(cpu::cap_named(options.cpu));
   const auto known = [](const std::string& type) { return type == "int8" || type == "float32" || type == "bfloat16"; };
   for (const plan::PrecisionRule& rule : options.plan.precisions) {
     if (!known(rule.precision)) {

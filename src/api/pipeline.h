@@ -26,6 +26,9 @@ inline constexpr std::string_view kNoCache = "none";
 
 struct PipelineOptions {
   std::string device = "cpu";  ///< or "reference", or "cuda" ("cuda:1": another GPU than the first)
+  /// "avx2": plan and build with at most these vector instructions (cpu::known_caps), for a lesser processor; empty: what this
+  /// one has.
+  std::string cpu;
   onnx::ImportOptions import;
   /// Called with the present step ("import", "plan: choice 3 of 96", "engine") when it begins and up to 20 times a second while
   /// it lasts; false: the build stops with an error. In the building thread.
@@ -89,7 +92,7 @@ struct DeviceHere {
 /// The description of what the engine runs on: its device beside the host, or this machine.
 [[nodiscard]] std::string runs_on(const engine::Engine& engine);
 
-/// The device is known and the thread count is not negative.
+/// The device and the instruction set are known and the thread count is not negative.
 [[nodiscard]] Status check_options(const PipelineOptions& options);
 
 /// import -> make_plan -> Engine::create. Errors: those of the three, and `usage` for the options.

@@ -76,7 +76,7 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
 
 /// What every way from a file to an engine begins with: the cap on instructions holds, and there is a file.
 Status require_path(const ModelOptions& options) {
-  if (!options.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.cpu));
+  if (!options.build.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.build.cpu));
   if (!options.path.empty()) return {};
   return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
 }
@@ -143,7 +143,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--device", o.build.device,
                  "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
       ->type_name("NAME");
-  app.add_option("--cpu", o.cpu,
+  app.add_option("--cpu", o.build.cpu,
                  fmt::format("Use at most these vector instructions, for a lesser processor: {}", cpu::known_caps()))
       ->type_name("LEVEL");
   app.add_option(

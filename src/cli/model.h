@@ -18,9 +18,9 @@ namespace octavo::cli {
 struct ModelOptions {
   ModelOptions() { build.plan.effort = 2; }
   api::PipelineOptions
-      build;  ///< what options say directly: device, timing cache, and of the planner's threads, choices and effort
+      build;  ///< what options say directly: device, cpu, timing cache, and of the planner's threads, choices and effort
   // Text that pipeline_options reads once there is a model.
-  std::string path, shapes, min_shapes, max_shapes, cpu;
+  std::string path, shapes, min_shapes, max_shapes;
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
   std::string calibration;

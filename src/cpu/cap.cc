@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
-
-#include "cpu/isa.h"
 
 namespace octavo::cpu {
 namespace {
@@ -15,20 +14,34 @@ constexpr Isa kLevels[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512vnn
 
 }  // namespace
 
+Result<Isa> cap_named(std::string_view name) {
+  if (name.empty() || name == kNative) return Isa::amx;
+  const auto isa = find_isa(name);
+  if (!isa) return fail(ErrorKind::usage, fmt::format("cpu \"{}\": known are {}", name, known_caps()));
+  if (*isa > detected_isa()) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("cpu \"{}\": this processor has {}, and kernels are timed where they are built\n"
+                            "  build on a machine that has it",
+                            name, name_of(detected_isa())));
+  }
+  return *isa;
+}
+
 Status set_cap(std::string_view name) {
+  OCTAVO_CHECK(cap_named(name));
   if (name == kNative) {
     ::unsetenv(kVariable);
-    return {};
+  } else {
+    ::setenv(kVariable, std::string(name).c_str(), 1);
   }
-  const auto isa = find_isa(name);
-  if (!isa) return fail(ErrorKind::usage, fmt::format("--cpu {}: known are {}", name, known_caps()));
-  if (*isa > detected_isa()) {
-    return fail(ErrorKind::unsupported, fmt::format("--cpu {}: this processor has {}, and kernels are timed where they are built\n"
-                                                    "  build on a machine that has it",
-                                                    name, name_of(detected_isa())));
-  }
-  ::setenv(kVariable, std::string(name).c_str(), 1);
   return {};
+}
+
+CapScope::CapScope(Isa most) : outer_(thread_cap()) {
+  thread_cap() = std::min(outer_, most);
+}
+CapScope::~CapScope() {
+  thread_cap() = outer_;
 }
 
 std::vector<LevelState> level_states() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cpu/isa.h"
 
 namespace octavo::cpu {
 
@@ -23,6 +24,20 @@ struct LevelState {
 [[nodiscard]] std::vector<LevelState> level_states();
 /// "2.6.0"; empty in a build without oneDNN.
 [[nodiscard]] std::string onednn_version();
+
+/// The same for the scope alone: caps what this thread plans and builds, beside OCTAVO_CPU. Scopes nest; the lowest level counts.
+class CapScope {
+ public:
+  explicit CapScope(Isa most);
+  ~CapScope();
+  CapScope(const CapScope&) = delete;
+  CapScope& operator=(const CapScope&) = delete;
+
+ private:
+  Isa outer_;
+};
+/// The level that a name of set_cap caps at; empty and "native": no cap. Errors: as set_cap.
+[[nodiscard]] Result<Isa> cap_named(std::string_view name);
 
 /// "portable, avx2, avx512, avx512vnni, amx, native", for help texts.
 [[nodiscard]] std::string known_caps();

@@ -113,10 +113,16 @@ Result<Cap> read_cap() {
                               text, fmt::join(kNames, ", "), name_of(detected_isa())));
     }
   }
+  cap.level = std::min(cap.level, thread_cap());
   return cap;
 }
 
 }  // namespace
+
+Isa& thread_cap() {
+  thread_local Isa cap = Isa::amx;
+  return cap;
+}
 
 Result<Isa> isa_cap() {
   OCTAVO_TRY(const Cap cap, read_cap());
@@ -145,6 +151,7 @@ std::string why_not(Isa isa) {
   const Result<Isa> cap = isa_cap();
   if (!cap) return cap.error().message;
   if (isa > detected_isa()) return fmt::format("needs {}, this processor has {}", name_of(isa), name_of(detected_isa()));
+  if (isa > thread_cap()) return fmt::format("needs {}, this build's cpu is {}", name_of(isa), name_of(thread_cap()));
   if (isa > *cap) return fmt::format("needs {}, OCTAVO_CPU allows {}", name_of(isa), name_of(*cap));
   return {};
 }

@@ -21,6 +21,8 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 /// The cap that the environment variable OCTAVO_CPU names: amx when unset or empty. Extensions can be taken away behind it, as in
 /// "avx512vnni,-avx512vbmi". Unknown name: ErrorKind::usage.
 [[nodiscard]] Result<Isa> isa_cap();
+/// A further cap, on what this thread plans and builds: CapScope (cap.h) sets it.
+[[nodiscard]] Isa& thread_cap();
 /// min(detected, cap); portable while OCTAVO_CPU is not a known name (offers and instantiate then report isa_cap's error).
 [[nodiscard]] Isa best_isa();
 /// Extensions beyond the levels; false below avx512vnni.

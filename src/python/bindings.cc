@@ -29,6 +29,7 @@ std::string path_of(const nb::object& path) {
 BuildOptions options_of(const nb::dict& options) {
   BuildOptions o;
   o.device = nb::cast<std::string>(options["device"]);
+  o.cpu = nb::cast<std::string>(options["cpu"]);
   o.shapes = nb::cast<std::map<std::string, Shape>>(options["shapes"]);
   for (const auto& [name, p] : nb::cast<std::map<std::string, std::vector<Shape>>>(options["profiles"]))
     o.profiles[name] = {p.at(0), p.at(1), p.at(2)};

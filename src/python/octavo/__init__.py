@@ -39,7 +39,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           strict_timing: bool = False, calibration: Union[_Path, Mapping[str, float], None] = None,
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
-          progress: Optional[Callable[[str], Any]] = None) -> Engine:
+          progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None) -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -63,12 +63,14 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
               the shape of that memory, as engine.inputs says, with scale and zero point where they hold codes.
     progress  function(step): called with what is being done ("plan: choice 3 of 96") when that changes; returning False raises
               CancelledError.
+    cpu       the most vector instructions to use, for an engine that a lesser processor is to load: "portable", "avx2", "avx512",
+              "avx512vnni" or "amx"; None or "native": what this processor has. More than it has raises UnsupportedError.
 
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     return cast(Engine, _with(model, _build_file, _build_bytes)(_build_options(
         device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision, allowed,
-        max_error, bindings, progress)))
+        max_error, bindings, progress, cpu)))
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
@@ -183,7 +185,7 @@ def _unpickled(engine: bytes, threads: int) -> Engine:
 
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
-                   max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any) -> Dict[str, Any]:
+                   max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str]) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -206,7 +208,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         raise TypeError("octavo.build: progress is a function of one argument, the step")
     rules = precision.items() if hasattr(precision, "items") else precision or []
     return {
-        "device": str(device), "shapes": {str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in (shapes or {}).items()},
+        "device": str(device), "cpu": str(cpu or ""), "shapes": {str(name): _shape(f"shapes[{name!r}]", shape) for name, shape in (shapes or {}).items()},
         "profiles": profile_map, "threads": _thread_count(threads), "default_batch": int(default_batch or 0), "disable": list(disable or []),
         "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
@@ -217,7 +219,7 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
-    "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None}
+    "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:
