@@ -142,6 +142,10 @@ def signal(c):
     for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
         for periodic in (0, 1):
             c.graph(f"{op}_{periodic}", [node(op, ["n"], ["w"], periodic=periodic), node("Mul", ["x", "w"], ["y"])], {"x": c.real(2, 9)}, {"y": F}, {"n": np.int64(9)}, rel=1e-4)
+    for bins, length, rate, low, high in ((8, 16, 8192, 0.0, 4096.0), (20, 64, 16000, 125.0, 7500.0), (5, 9, 8000, 300.0, 300.0)):
+        values = {"n": np.int64(bins), "d": np.int64(length), "r": np.int64(rate), "l": np.float32(low), "h": np.float32(high)}
+        c.graph(f"mel_{bins}", [node("MelWeightMatrix", list(values), ["w"]), node("MatMul", ["x", "w"], ["y"])],
+                {"x": np.linspace(-1, 1, 2 * (length // 2 + 1), dtype=np.float32).reshape(2, -1)}, {"y": F}, values, rel=1e-4)
 
 
 def attention(c):

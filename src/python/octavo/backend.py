@@ -22,6 +22,7 @@ SPECIALISED = {
     "Upsample": {1}, "Range": {0, 1, 2}, "OneHot": {1}, "TopK": {1}, "Squeeze": {1}, "Unsqueeze": {1}, "Split": {1}, "CumSum": {1},
     "CumProd": {1}, "Trilu": {1}, "CenterCropPad": {1}, "NonMaxSuppression": {2}, "DFT": {1, 2}, "STFT": {1, 3}, "Col2Im": {1, 2},
     "AffineGrid": {1}, "MaxUnpool": {2}, "Loop": {0, 1}, "BlackmanWindow": {0}, "HannWindow": {0}, "HammingWindow": {0},
+    "MelWeightMatrix": {0, 1, 2, 3, 4},
     "QuantizeLinear": {1, 2}, "DequantizeLinear": {1, 2}, "ConvInteger": {2, 3}, "MatMulInteger": {2, 3},
     "QLinearConv": {1, 2, 4, 5, 6, 7}, "QLinearMatMul": {1, 2, 4, 5, 6, 7},
     **{name: {1} for name in _REDUCTIONS},

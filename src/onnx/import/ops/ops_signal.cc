@@ -1,4 +1,4 @@
-// DFT and STFT as products with constant matrices, and the window functions.
+// DFT and STFT as products with constant matrices, the window functions, and the matrix of mel bins.
 //   forward   X[k] = sum_t x[t] exp(-2 pi i k t / N)        inverse  x[t] = 1/N sum_k X[k] exp(2 pi i k t / N)
 // One-sided: the first N/2 + 1 frequencies; the inverse of those gives N real values.
 #include <array>
@@ -141,12 +141,57 @@ Status window(NodeContext& n) {
   return {};
 }
 
+/// num_mel_bins, dft_length, sample_rate, lower and upper edge in hertz -> [dft_length / 2 + 1, num_mel_bins]: triangles over bins of a
+/// spectrum, whose corners lie at equal distances on the mel scale 2595 log10(1 + hertz / 700). In double, rounded once.
+Status mel_weight_matrix(NodeContext& n) {
+  std::array<double, 5> given{};
+  constexpr std::array<std::string_view, 5> kRoles{"the number of mel bins", "the DFT's length", "the sample rate",
+                                                   "the lower edge", "the upper edge"};
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    OCTAVO_TRY(given[i], n.constant_scalar(i, kRoles[i]));
+  }
+  const auto [bins_given, length_given, rate, low, high] = given;
+  const auto bins = static_cast<std::int64_t>(bins_given), length = static_cast<std::int64_t>(length_given), rows = length / 2 + 1;
+  if (bins < 1 || length < 1 || bins > (std::int64_t{1} << 20) || length > (std::int64_t{1} << 24) ||
+      rows * bins > (std::int64_t{1} << 28))
+    return n.bad("{} mel bins of a DFT of length {}", bins, length);
+  if (!(rate > 0) || !(low >= 0) || !(high >= low))
+    return n.bad("mel bins from {} to {} Hz at a sample rate of {} Hz", low, high, rate);
+  const auto code = static_cast<std::int32_t>(n.attr_int("output_datatype", 1));
+  const auto type = dtype_of(code);
+  if (!type || !ir::is_float(*type)) return n.unsupported("output_datatype {}", onnx_type_name(code));
+  const auto mel = [](double hertz) { return 2595 * std::log1p(hertz / 700) / std::log(10.0); };
+  const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
+  const auto corner = [&](std::int64_t i) {  // the bin of the spectrum
+    const double hertz = 700 * std::expm1((static_cast<double>(i) * step + mel(low)) / 2595 * std::log(10.0));
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate));
+  };
+  if (corner(bins + 1) > rows)
+    return n.bad("mel bins up to {} Hz reach beyond the {} bins of a spectrum at a sample rate of {} Hz", high, rows, rate);
+  Tensor t(DType::f32, {rows, bins});
+  const auto put = [&](std::int64_t row, std::int64_t bin, std::int64_t part, std::int64_t whole) {
+    if (row < rows)
+      t.mutable_data<float>()[static_cast<std::size_t>(row * bins + bin)] =
+          static_cast<float>(static_cast<double>(part) / static_cast<double>(whole));
+  };
+  for (std::int64_t b = 0; b < bins; ++b) {
+    const std::int64_t from = corner(b), peak = corner(b + 1), to = corner(b + 2);
+    if (peak == from) put(peak, b, 1, 1);
+    for (std::int64_t row = from; row <= peak && peak > from; ++row) put(row, b, row - from, peak - from);
+    for (std::int64_t row = peak; row < to; ++row) put(row, b, to - row, to - peak);
+  }
+  n.declare(0, *type);
+  n.set(0, n.add_constant(std::move(t)));
+  return {};
+}
+
 constexpr std::array kRows{
     OpRow{"DFT", "", 17, 0, 1, 3, dft},
     OpRow{"STFT", "", 17, 0, 2, 4, stft},
     OpRow{"HannWindow", "", 17, 0, 1, 1, window},
     OpRow{"HammingWindow", "", 17, 0, 1, 1, window},
     OpRow{"BlackmanWindow", "", 17, 0, 1, 1, window},
+    OpRow{"MelWeightMatrix", "", 17, 0, 5, 5, mel_weight_matrix},
 };
 
 }  // namespace
