@@ -1,5 +1,6 @@
 #include "cases/judge.h"
 
+#include "cases/amx_first.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "report/sentences.h"
@@ -107,6 +108,17 @@ Facts judge(const Net& net, const Options& options) {
   EXPECT_TRUE(got) << got.error().message;
   if (!want || !got) return f;
   f.difference = testing::first_difference(*want, *got);
+  if (testing::can_emulate_amx()) {
+    plan::PlanOptions o;
+    o.disabled = options.disabled, o.ranges = net.ranges;
+    const auto amx = testing::run_on_emulated_amx(net.graph, o, feeds);
+    EXPECT_TRUE(amx) << amx.error().message;
+    if (amx) {
+      EXPECT_EQ(amx->layers > 0, amx->dots > 0) << "tactics of AMX without products of tiles, or the other way around";
+      if (f.difference.empty() && options.effort == 0)
+        EXPECT_EQ(testing::first_difference(*want, amx->outputs), "") << "on emulated AMX tiles";
+    }
+  }
   f.outputs = std::move(*got);
   return f;
 }
