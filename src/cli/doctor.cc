@@ -76,7 +76,10 @@ void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& bui
   }
 }
 
-using Rounded = std::vector<quantize::RoundedTensor>;
+using Rounded = quantize::Inspection;
+
+/// Below it a layer is named: octavo quantize leaves such layers float.
+constexpr double kLossy = 22;
 
 nlohmann::json json_of(const quantize::RoundedTensor& t) {
   const auto number = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
@@ -90,7 +93,14 @@ nlohmann::json json_of(const quantize::RoundedTensor& t) {
           {"sqnr_db_of_roundings_before", number(t.own_sqnr())}};
 }
 
-void print_rounded(const Rounded& tensors, std::size_t samples) {
+nlohmann::json json_of(const quantize::RoundedLayer& l) {
+  return {{"node", l.node},
+          {"reads", l.tensor},
+          {"sqnr_db_alone", std::isfinite(l.sqnr()) ? nlohmann::json(l.sqnr()) : nlohmann::json(nullptr)}};
+}
+
+void print_rounded(const Rounded& rounded, std::size_t samples) {
+  const auto& tensors = rounded.tensors;
   fmt::print(
       "\nrounded tensors on {} sample{}; signal to noise of this rounding alone, and of all roundings before it\n{:>9}  {:>5}  "
       "{:>8}  {:>8}  tensor\n",
@@ -106,6 +116,14 @@ void print_rounded(const Rounded& tensors, std::size_t samples) {
   }
   const auto worst = std::min_element(tensors.begin(), tensors.end(),
                                       [](const auto& a, const auto& b) { return a.alike_sqnr() < b.alike_sqnr(); });
+  auto layers = rounded.layers;
+  std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.sqnr() < b.sqnr(); });
+  if (layers.size() > 12) layers.resize(12);
+  if (!layers.empty()) fmt::print("\nlayers whose results lose most when each alone is rounded, of {}\n", rounded.layers.size());
+  for (const auto& l : layers) {
+    fmt::print("{:>9}  {} (reads {}){}\n", db(l.sqnr()), l.node, l.tensor,
+               l.sqnr() < kLossy ? fmt::format("  <- keep it float: --precision {}=float32, or octavo quantize", l.node) : "");
+  }
   fmt::print("most is lost where \"{}\" is rounded: {}\n", worst->name, db(worst->alike_sqnr()));
 }
 
@@ -130,7 +148,8 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
     }
     out["nodes"].push_back(std::move(node));
   }
-  for (const auto& t : rounded) out["tensors"].push_back(json_of(t));
+  for (const auto& t : rounded.tensors) out["tensors"].push_back(json_of(t));
+  for (const auto& l : rounded.layers) out["layers"].push_back(json_of(l));
   if (!built) out["refusal"] = built.error().message;
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -160,7 +179,9 @@ Result<int> doctor(const Options& o) {
     OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(built->model.graph)));
     for (const std::string& w : data->warnings()) say("warning: {}\n", w);
     const int threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
-    OCTAVO_TRY(rounded, quantize::inspect(built->model, *data, threads, [&](std::size_t done, std::size_t count) {
+    quantize::Implicit implicit;
+    if (!o.model.calibration.empty()) implicit = {&built->graph, built->permitted.permitted, build.plan};
+    OCTAVO_TRY(rounded, quantize::inspect(built->model, implicit, *data, threads, [&](std::size_t done, std::size_t count) {
                  progress->step(fmt::format("sample {} of {}", done, count));
                }));
     samples = data->size();
@@ -186,7 +207,7 @@ Result<int> doctor(const Options& o) {
     return 1;
   }
   if (!o.no_nodes) print_nodes(d.nodes, *built);
-  if (!rounded.empty()) print_rounded(rounded, samples);
+  if (!rounded.tensors.empty()) print_rounded(rounded, samples);
   return sick ? 1 : 0;
 }
 
@@ -217,7 +238,7 @@ Command add_doctor(CLI::App& app) {
   app.add_option("--minmax", o->minmax, "A min-max table of the same model and data, to compare an entropy table with")
       ->type_name("FILE");
   add_data_options(app, o->data);
-  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor as a picture (.svg)")
+  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor and layer as a picture (.svg)")
       ->type_name("FILE");
   app.add_flag("--no-nodes", o->no_nodes, "Only the findings, not where each node runs");
   app.add_flag("--system", o->system,
@@ -225,7 +246,7 @@ Command add_doctor(CLI::App& app) {
   app.add_flag("--json", o->json, "The same facts for programs");
   app.footer(
       "Scales, biases, axes and ranges that mislead, each with its tensor (docs/doctor.md), and where each ONNX node runs.\n"
-      "With --data, a model with Q/DQ pairs is also run with and without its roundings: what each tensor clips, how many codes it "
+      "With --data, the model is also run with and without its roundings: what each tensor clips, how many codes it "
       "uses,\n"
       "and where the error enters.\n"
       "Exit code 1 when something is an error or a node is refused.\n"

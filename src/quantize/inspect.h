@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/quantizer.h"
 #include "onnx/import/import.h"
+#include "plan/options.h"
 #include "quantize/data.h"
 #include "quantize/network.h"
 
@@ -29,13 +31,33 @@ struct RoundedTensor {
   [[nodiscard]] double own_sqnr() const;
 };
 
-/// Tensors with one scale, in the order of the graph. The float network is the model itself without its activations' Q/DQ pairs, so
-/// that the rounding of weights, which both have, is no part of the distance. Errors: usage for a model without such pairs; those of
-/// running. The same result on any number of threads.
-[[nodiscard]] Result<std::vector<RoundedTensor>> inspect(const onnx::Model& model, const Data& data, int threads,
-                                                         const Progress& progress);
+/// A layer that is computed in int8, fed by the float network.
+struct RoundedLayer {
+  std::string node, tensor;  ///< its ONNX node, and what it reads
+  double signal = 0;         ///< variance of its float results in each channel, summed
+  double noise = 0;  ///< mean square of what changes when its data (and weights, where the float ones are known) are rounded
+  [[nodiscard]] double sqnr() const;  ///< dB; infinite without an error
+};
 
-/// Signal to noise of each tensor as a picture: one column a tensor, in the order of the graph.
-[[nodiscard]] std::string inspection_svg(const std::vector<RoundedTensor>& tensors);
+/// An implicit model: which views the plan has. Without `planned`, the roundings are the model's own Q/DQ pairs.
+struct Implicit {
+  const ir::Graph* planned = nullptr;  ///< the normalized graph of the plan
+  std::set<std::string> layers;        ///< ONNX nodes that the ranges made int8
+  plan::PlanOptions options;           ///< ranges and rules
+};
+
+struct Inspection {
+  std::vector<RoundedTensor> tensors;  ///< with one scale, in the order of the graph
+  std::vector<RoundedLayer> layers;    ///< in the order of the graph
+};
+
+/// The float network is the model as given (implicit), or the model without its activations' Q/DQ pairs: the rounding of weights, which
+/// both have, is no part of the distance then. Errors: usage for a model without anything rounded; those of running. The same result on
+/// any number of threads.
+[[nodiscard]] Result<Inspection> inspect(const onnx::Model& model, const Implicit& implicit, const Data& data, int threads,
+                                         const Progress& progress);
+
+/// Signal to noise of each tensor and layer as a picture: one column each, in the order of the graph.
+[[nodiscard]] std::string inspection_svg(const Inspection& inspection);
 
 }  // namespace octavo::quantize

@@ -287,7 +287,32 @@ def test_doctor_says_where_the_error_enters(made, tmp_path):
     healthy = {t["name"]: t for t in json.loads(run("doctor", made / "model.q.onnx", *common, "--json").stdout)["tensors"]}
     assert tensors[victim.input[0]]["saturated"] > 0.01 > healthy[victim.input[0]]["saturated"]
     assert tensors[victim.input[0]]["sqnr_db_of_this_rounding"] < healthy[victim.input[0]]["sqnr_db_of_this_rounding"] - 10
-    assert (tmp_path / "p.svg").read_text().count("<circle") == 2 * len(tensors)
+    layers = json.loads(run("doctor", tmp_path / "bad.onnx", *common, "--json").stdout)["layers"]
+    worst = min(layers, key=lambda layer: layer["sqnr_db_alone"])
+    assert worst["reads"] == victim.input[0] and f"{worst['node']} (reads {worst['reads']})" in out
+    assert (tmp_path / "p.svg").read_text().count("<circle") == 2 * len(tensors) + len(layers)
+
+
+def test_doctor_says_which_layer_of_an_implicit_model_to_keep_float(tmp_path):
+    model, table = tmp_path / "m.onnx", tmp_path / "r.cache"
+    unlike_channels(model)
+    quantize(table, "--min-layer-sqnr", 0, "--method", "minmax", model=model)
+    common = ("--calibration", table, "--data", PICTURES, *RECIPE)
+    by_threads = [run("doctor", model, *common, "--threads", n, "--json").stdout for n in (1, 2)]
+    assert by_threads[0] == by_threads[1]
+    found = json.loads(by_threads[0])
+    layers = {layer["node"]: layer["sqnr_db_alone"] for layer in found["layers"]}
+    assert set(layers) == {"a", "d", "e"} and layers["d"] < 15 < 25 < min(layers["a"], layers["e"])
+    assert {t["name"] for t in found["tensors"]} >= {"m", "d"}
+    advice = "d (reads m)  <- keep it float: --precision d=float32"
+    assert advice in run("doctor", model, *common).stdout
+    assert advice not in run("doctor", model, *common, "--precision", "d=float32").stdout
+    sqnr = []
+    for rule in ((), ("--precision", "d=float32")):
+        run("eval", model, "--calibration", table, "--data", PICTURES, *RECIPE, *rule, "--json", tmp_path / "e.json")
+        sqnr.append(json.loads((tmp_path / "e.json").read_text())["models"][1]["sqnr_db"])
+    assert sqnr[1] > sqnr[0] + 15, sqnr
+    assert "there is nothing to look at on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
 
 
 def test_a_model_of_opset_11_is_carried_over(tmp_path):
