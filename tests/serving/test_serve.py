@@ -3,6 +3,7 @@
 Needs `pip install octavo[serve]` and tritonclient's HTTP client: `make test-serving` installs both. Without them every test here skips.
 """
 import concurrent.futures
+import contextlib
 import gzip
 import http.client
 import json
@@ -412,6 +413,103 @@ def test_reload_under_load(tmp_path, name):
             seen = [c.result(60) for c in clients]
         assert all(sum(one[m] for one in seen) > 0 for m in (0, 1)), seen
         assert server.metric("octavo_loads_total") == 7
+
+
+def test_everything_at_once(tmp_path, name):
+    """Several clients over both protocols, a queue that overflows, a slow sender, clients that never read, and the model replaced all the time: each
+    request is answered once with the old or the new model's bits for its own data, or refused with 429 and asked again; the metrics agree."""
+    models = [QDQ.read_bytes(), FP32.read_bytes()]
+    engines = [octavo.build(m, threads=1, effort=0) for m in models]
+    pictures = [picture(i, 1 + i % 3) for i in range(48)]
+    right = [[np.concatenate([e.run([p[k:k + 1]]).popitem()[1] for k in range(len(p))]) for p in pictures] for e in engines]
+    path = tmp_path / "digits.onnx"
+    path.write_bytes(models[0])
+    with Running(path, "--batch", "1,4,8", "--queue", "3") as server:
+        done, lock, stop = {"refused": 0, "answers": [0, 0], "loads": 0}, threading.Lock(), threading.Event()
+
+        def http_client():
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+
+            def ask(i):
+                x = pictures[i % len(pictures)]
+                header = json.dumps({"id": str(i), "parameters": {"binary_data_output": True}, "inputs": [
+                    {"name": name[0], "datatype": "FP32", "shape": x.shape, "parameters": {"binary_data_size": x.nbytes}}]}).encode()
+                connection.request("POST", "/v2/models/digits/infer", header + x.tobytes(), {"Inference-Header-Content-Length": str(len(header))})
+                answer = connection.getresponse()
+                body = answer.read()
+                if answer.status == 429:
+                    return None
+                assert answer.status == 200, body
+                n = int(answer.headers["Inference-Header-Content-Length"])
+                assert json.loads(body[:n])["id"] == str(i)
+                return np.frombuffer(body[n:], np.float32)
+            return ask
+
+        def grpc_client():
+            mine = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+
+            def ask(i):
+                try:
+                    answer = ask_grpc(mine, name, pictures[i % len(pictures)])
+                except InferenceServerException as e:
+                    if "RESOURCE_EXHAUSTED" in str(e):
+                        return None
+                    raise
+                return answer.as_numpy(answer.get_response().outputs[0].name).reshape(-1)
+            return ask
+
+        def work(k):
+            ask = (http_client if k % 2 else grpc_client)()
+            for i in range(k, REQUESTS, 12):
+                while (got := ask(i)) is None:
+                    with lock:
+                        done["refused"] += 1
+                    time.sleep(0.002)
+                which = [np.array_equal(got, right[m][i % len(pictures)].reshape(-1)) for m in (0, 1)]
+                assert sum(which) == 1, f"request {i} got neither answer"
+                with lock:
+                    done["answers"][which.index(True)] += 1
+
+        def replace():
+            while not stop.wait(0.5):
+                (tmp_path / "new").write_bytes(models[(done["loads"] + 1) % 2])
+                os.replace(tmp_path / "new", path)
+                server.http.load_model("digits")
+                done["loads"] += 1
+
+        def send_slowly():
+            whole = json_body(name, pictures[0])
+            slow = socket.create_connection(("127.0.0.1", server.port))
+            slow.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(whole))
+            for at in range(0, len(whole), 64):
+                if stop.wait(0.01):
+                    break
+                with contextlib.suppress(OSError):
+                    slow.sendall(whole[at:at + 64])
+            slow.close()
+
+        request = json_body(name, pictures[0])
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]  # ask, and never read
+        for one in idle:
+            one.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(request) + request)
+        others = [threading.Thread(target=t, daemon=True) for t in (replace, send_slowly)]
+        for t in others:
+            t.start()
+        began = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            list(pool.map(work, range(12)))
+        seconds = time.monotonic() - began
+        stop.set()
+        for t in others:
+            t.join(60)
+        print(f"{REQUESTS} requests in {seconds:.0f} s, answers of the two models {done['answers']}, {done['refused']} refused with 429, {done['loads']} reloads")
+        assert sum(done["answers"]) == REQUESTS and all(done["answers"])
+        text = server.ask("GET", "/metrics")[1].decode()
+        ok = sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("octavo_requests_total{") and 'outcome="ok"' in line)
+        busy = sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("octavo_requests_total{") and 'outcome="429"' in line)
+        assert REQUESTS <= ok <= REQUESTS + len(idle) + 1  # and those of the clients that did not read
+        assert done["refused"] <= busy <= done["refused"] + len(idle) + 1
+        assert not [line for line in server.said if "Traceback" in line]
 
 
 def test_stopping_finishes_what_was_accepted(name, engine):

@@ -1,0 +1,105 @@
+"""Images a second of `octavo serve` beside those of the engine alone at the same batch: serve.py MODEL --core C [--batch 8] [--seconds 8] [--rounds 5]
+
+The server (one thread a run) and the engine alone (`octavo.bench`, one thread) are pinned to the same core, in turns; the clients, processes of their own, to the
+others. Each client keeps one request of `--rows` rows (binary tensors) under way over HTTP. Prints medians, and the ratio by round. Needs what
+requirements-serving.txt lists."""
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+ALONE = """
+import os, sys, octavo
+os.sched_setaffinity(0, {int(sys.argv[3])})
+e = octavo.build(sys.argv[1], default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
+print("ready", flush=True)
+for line in sys.stdin:
+    print(octavo.bench(e, float(line), threads=1)["median_ms"], flush=True)
+"""
+
+
+def client(port, name, shape, seconds, core, counts, index, grpc):
+    os.sched_setaffinity(0, core)
+    x = np.random.default_rng(index).random(shape, dtype=np.float32)
+    header = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
+                         "parameters": {"binary_data_output": True}}).encode()
+    body, done = header + x.tobytes(), 0
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        connection.request("POST", "/v2/models/m/infer", body, {"Inference-Header-Content-Length": str(len(header))})
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"status {answer.status}")
+        done += 1
+    counts[index] = done
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("--core", type=int, default=0)
+    p.add_argument("--batch", type=int, default=8)
+    p.add_argument("--rows", type=int, default=1)
+    p.add_argument("--clients", type=int, default=0, help="0: twice the batch over the rows")
+    p.add_argument("--seconds", type=float, default=8)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--delay-ms", default="5")
+    p.add_argument("--timing-cache", default="serve_times.txt")
+    a = p.parse_args()
+    clients = a.clients or 2 * a.batch // a.rows
+    others = set(os.sched_getaffinity(0)) - {a.core} or {a.core}
+    server = subprocess.Popen([sys.executable, "-m", "octavo", "serve", f"m={a.model}", "--port", "0", "--grpc-port", "-1", "--batch", str(a.batch), "--threads", "1",
+                               "--delay-ms", a.delay_ms, "--timing-cache", a.timing_cache], stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, {a.core}))
+    port = int(next(m for m in (re.match(r"ready: http://127.0.0.1:(\d+)", line) for line in server.stderr) if m).group(1))
+    alone = subprocess.Popen([sys.executable, "-c", ALONE, a.model, str(a.batch), str(a.core), a.timing_cache], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    alone.stdout.readline()
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/v2/models/m")
+        info = json.loads(connection.getresponse().read())["inputs"][0]
+        shape = (a.rows, *info["shape"][1:])
+        ratios, rates = [], []
+        for turn in range(a.rounds + 1):
+            alone.stdin.write(f"{a.seconds / 2}\n")
+            alone.stdin.flush()
+            bare = 1e3 * a.batch / float(alone.stdout.readline())
+            counts = multiprocessing.Array("l", clients)
+            workers = [multiprocessing.Process(target=client, args=(port, info["name"], shape, a.seconds, others, counts, i, False)) for i in range(clients)]
+            began = time.monotonic()
+            for w in workers:
+                w.start()
+            for w in workers:
+                w.join()
+            served = sum(counts) * a.rows / (time.monotonic() - began)
+            alone.stdin.write(f"{a.seconds / 2}\n")  # before and after: the machine's speed drifts
+            alone.stdin.flush()
+            bare = (bare + 1e3 * a.batch / float(alone.stdout.readline())) / 2
+            if turn:
+                ratios.append(served / bare)
+                rates.append((served, bare))
+                print(f"round {turn}: served {served:.1f}, alone {bare:.1f} images/s, {served / bare:.3f}", flush=True)
+        text = subprocess.run(["curl", "-s", f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=False).stdout
+        rows = {m.group(1): float(m.group(2)) for m in re.finditer(r"^(octavo_batch_rows_(?:sum|count))\{.*?\} (\S+)", text, re.M)}
+        print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows: served {statistics.median(r[0] for r in rates):.1f}, alone "
+              f"{statistics.median(r[1] for r in rates):.1f} images/s, ratio {statistics.median(ratios):.3f}; "
+              f"{rows.get('octavo_batch_rows_sum', 0) / max(rows.get('octavo_batch_rows_count', 1), 1):.2f} rows a run")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        alone.stdin.close()
+        server.wait(60)
+
+
+if __name__ == "__main__":
+    main()
