@@ -166,7 +166,9 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
                                                      : std::max(products, copied) + program;
   // Products wait for taps that come through L1: seen, 1.4 to 1.5 times as long on layers of up to 64 channels.
   const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64) ? 1.45 : 1;
-  const double latency = (t.stages > 2 ? 900 : 1400) +
+  const double latency = (t.groups && t.stages > 3 ? 800
+                          : t.stages > 2           ? 900
+                                                   : 1400) +
                          60.0 * static_cast<double>(parts(l.steps, std::int64_t{t.splits} * t.slices)) + (t.splits > 1 ? 6000 : 0) +
                          (t.slices > 1 ? 300 : 0);
   const double busy = rounds * overlapped * waits + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);

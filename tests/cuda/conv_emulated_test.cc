@@ -227,7 +227,7 @@ TEST_F(ConvEmulated, PlantedMistakesAreFound) {
   EXPECT_EQ(planted("kFillCode", "kFillCode"), "") << "nothing planted";
   EXPECT_NE(planted("#else\n        octavo_barrier();\n        copy_next();", "#else\n        copy_next();"), "")
       << "missing barrier";
-  EXPECT_NE(planted("octavo_copy_wait<kStages - 2>();", "octavo_copy_wait<kStages - 1>();"), "") << "waits for one copy too few";
+  EXPECT_NE(planted("octavo_copy_wait<kAhead - 1>();", "octavo_copy_wait<kAhead>();"), "") << "waits for one copy too few";
   EXPECT_NE(planted("< (unsigned)kInW) columns", "<= (unsigned)kInW) columns"), "") << "wrong halo";
   EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * 0"), "") << "wrong zero-point fill";
   EXPECT_NE(planted("store0}", "store0 + 1}"), "") << "slice off by one";

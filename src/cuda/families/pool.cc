@@ -72,13 +72,21 @@ class PoolFamily final : public SingleFamily {
         open += fmt::format("      const int t{0} = rest_taps % {1};\n      rest_taps /= {1};\n", d, w.kernel[d]);
       close = "    }";
     }
+    // Of a maximum every tap may count twice: taps outside the image are replaced by the nearest one inside, and reads wait for no test.
+    bool nearest = max;
+    for (std::size_t d = 0; d < spatial; ++d) {
+      const std::int64_t last = (s.space[d + 2] - 1) * w.strides[d] - w.pads[d];  // the first tap of the last window
+      nearest = nearest && w.dilations[d] == 1 && w.pads[d] < w.kernel[d] && last < x.dims[d + 2];
+    }
     for (std::size_t d = 0; d < spatial; ++d) {
       if (shared == 1)
         open += fmt::format("    {}\n    for (int t{} = 0; t{} < {}; ++t{}) {{\n",
                             taps <= kUnrolledTaps ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL", d, d, w.kernel[d], d);
-      open +=
-          fmt::format("      const int p{} = c{} * {} - {} + t{} * {};\n", d, d + 2, w.strides[d], w.pads[d], d, w.dilations[d]);
-      inside += fmt::format(" && (unsigned)p{} < {}u", d, x.dims[d + 2]);
+      open += fmt::format("      int p{} = c{} * {} - {} + t{} * {};\n", d, d + 2, w.strides[d], w.pads[d], d, w.dilations[d]);
+      if (nearest)
+        open += fmt::format("      p{0} = p{0} < 0 ? 0 : p{0} > {1} ? {1} : p{0};\n", d, x.dims[d + 2] - 1);
+      else
+        inside += fmt::format(" && (unsigned)p{} < {}u", d, x.dims[d + 2]);
       padded += fmt::format(" && p{} < {}", d, x.dims[d + 2] + w.pads[spatial + d]);
       at += fmt::format(" + p{} * {}ll", d, x.strides[d + 2] * size);
       if (shared == 1) close += "    }";
@@ -117,6 +125,26 @@ class PoolFamily final : public SingleFamily {
                               fmt::arg("divide", divides ? "    OCTAVO_UNROLL\n    for (int v = 0; v < kRun; ++v) acc[v] = "
                                                            "__fdiv_rn(acc[v], __int2float_rn(counted));\n"
                                                          : "    (void)counted;\n"));
+    if (max && codes) {  // bytes in pairs: the greater of 16 bits has the greater upper byte
+      anchor.body = fmt::format(R"(  {{
+    constexpr int kWords = (kRun + 3) / 4;
+    unsigned even[kWords] = {{}}, odd[kWords] = {{}};
+{open}      if ({inside}) {{
+        unsigned word[kWords];
+        octavo_read_words<kRun>(word, x0 + {at});
+        OCTAVO_UNROLL
+        for (int v = 0; v < kWords; ++v) {{
+          even[v] = octavo_max_pairs(even[v], word[v] & 0x00ff00ffu);
+          odd[v] = octavo_max_pairs(odd[v], word[v]);
+        }}
+      }}
+{close}
+    OCTAVO_UNROLL
+    for (int v = 0; v < kRun; ++v) acc[v] = (int)((v % 2 == 0 ? even[v / 4] : odd[v / 4]) >> (8 * (v % 4)) & 255u);
+  }}
+)",
+                                fmt::arg("open", open), fmt::arg("inside", inside), fmt::arg("at", at), fmt::arg("close", close));
+    }
     OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, 1, 1, s.space)}, run));
     return elements.emit(anchor);
   }

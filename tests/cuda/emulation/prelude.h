@@ -141,6 +141,10 @@ OCTAVO_DEVICE void octavo_write(void* p, const unsigned* r) {
     *(unsigned char*)p = (unsigned char)r[0];
   }
 }
+OCTAVO_DEVICE unsigned octavo_max_pairs(unsigned a, unsigned b) {
+  const auto greater = [](unsigned x, unsigned y) { return x > y ? x : y; };
+  return greater(a & 0xffffu, b & 0xffffu) | greater(a >> 16, b >> 16) << 16;
+}
 OCTAVO_DEVICE void octavo_atomic_add(int* p, int v) {
   atomicAdd(p, v);
 }
@@ -213,5 +217,6 @@ OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, c
 }
 OCTAVO_DEVICE void octavo_group_begin() {}
 OCTAVO_DEVICE void octavo_group_commit() {}
+template <int steps>
 OCTAVO_DEVICE void octavo_group_wait() {}
 OCTAVO_DEVICE void octavo_group_publish() {}
