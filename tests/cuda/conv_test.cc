@@ -110,6 +110,13 @@ TEST_F(ConvFamilies, Warpgroups) {
   EXPECT_EQ(emulated(shape(1, 32, 7, 48, 3, 1, 30, 0, "bias"), cuda::conv_mma_family(),
                      tile("64x64x64", "4x1", 2, 1, "streamed", "wgmma")),
             "");
+  // Four stages: products of two steps under way; several tiles a block.
+  EXPECT_EQ(emulated(shape(140, 32, 8, 40, 3, 1, 30, 8, "relu"), cuda::conv_mma_family(),
+                     tile("64x32x32", "4x1", 4, 1, "streamed", "wgmma")),
+            "");
+  Parameters sliced = tile("64x32x64", "4x1", 4, 1, "streamed", "wgmma");
+  sliced["slices"] = "2";
+  EXPECT_EQ(emulated(shape(1, 64, 7, 32, 3, 1, 3, 0, "residual"), cuda::conv_mma_family(), sliced), "");
 }
 
 TEST_F(ConvFamilies, FirstLayersFromRows) {
@@ -172,9 +179,15 @@ TEST_P(ConvCompiles, EveryFamily) {
        shape(1, 32, 16, 32, 3, 1, 5, 0, "relu"),
        {{"tile", "16x16x32"}, {"warps", "4x1"}, {"stages", "2"}, {"blocks", "2"}}},
       {&cuda::depthwise_family(), narrow, {{"rows", "2"}, {"columns", "2"}, {"threads", "64"}}}};
-  if (target.architecture == "sm_90a")
-    texts.emplace_back(&cuda::conv_mma_family(), shape(1, 64, 8, 64, 3, 1, 5, 0, "relu"),
-                       tile("128x64x64", "8x1", 2, 1, "streamed", "wgmma"));
+  Parameters sliced = tile("16x32x64", "1x2", 3, 1, "streamed", "mma");
+  sliced["slices"] = "4";
+  texts.emplace_back(&cuda::conv_mma_family(), shape(1, 256, 7, 64, 3, 1, 5, 0, "relu"), sliced);
+  if (target.architecture == "sm_90a") {
+    for (const int stages : {2, 4}) {
+      texts.emplace_back(&cuda::conv_mma_family(), shape(1, 256, 8, 64, 3, 1, 5, 0, "relu"),
+                         tile("128x64x64", "8x1", stages, 1, "streamed", "wgmma"));
+    }
+  }
   for (const auto& [family, k, parameters] : texts) {
     ConvScene s(k, 1);
     const auto text = family->emit(s.region, s.plan, parameters, target);
