@@ -18,6 +18,7 @@ def main(path: str) -> None:
     engine = octavo.build(path, shapes={"x": (1, 3, 8, 8)}, threads=1, effort=0, allowed={"int8"}, progress=print)
     with octavo.load(engine.tobytes()) as loaded:
         x = np.zeros((1, 3, 8, 8), np.float32)
+        loaded.run({"x": x}, outputs={"y": x}, stream=0)
         result = loaded.run({"x": x})["y"].argmax() + loaded.run([x])["y"].argmax() + loaded.run(x)["y"].argmax()
     for layer in engine.layers:
         name: str = layer["name"]
