@@ -29,7 +29,7 @@ struct Options {
   std::string output, report, float_model, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
                                            rounding = "learned", placement = "borders";
   double percentile = 99.99, min_layer = 22;
-  bool no_bias = false, no_measure = false, no_equalization = false;
+  bool no_bias = false, no_measure = false, no_equalization = false, gains = false;
   int stages = 0;
 };
 
@@ -79,6 +79,7 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
   q.fit.learned_rounding = o.rounding == "learned";
   q.equalize = !o.no_equalization;
   q.least_layer_sqnr = o.min_layer;
+  q.gains = o.gains;
   q.float_model = !o.float_model.empty();
   q.bound.min_sqnr = o.min_sqnr;
   if (!o.max_drop.empty()) {
@@ -163,6 +164,12 @@ void print_outcome(const Options& o, const quantize::Outcome& out, const quantiz
   if (!after.empty()) {
     fmt::print("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n", after.size(),
                db(median(before)), db(median(after)));
+  }
+  if (!out.gains.empty()) fmt::print("signal to noise at the outputs with one correction after the other:\n");
+  for (std::size_t i = 0; i < out.gains.size(); ++i) {
+    const auto& g = out.gains[i];
+    const std::string gain = i == 0 ? "" : fmt::format("{:+.1f} dB", g.sqnr - out.gains[i - 1].sqnr);
+    fmt::print("  {:>9}  {:>9}  {}{}\n", db(g.sqnr), gain, i == 0 ? "" : "+ ", g.correction);
   }
   if (!out.nearest.empty())
     fmt::print("signal to noise at the outputs without corrections: {}\n", db(quantize::sqnr_of(out.nearest)));
@@ -342,6 +349,7 @@ Command add_quantize(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--header", o->header, "First line of a table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
       ->type_name("TEXT");
+  app.add_flag("--gains", o->gains, "Also measure what each correction gains: quantizes once more for each of them");
   app.add_flag("--no-measure", o->no_measure, "Do not compare the outputs with the float network's");
   app.add_option("--report", o->report, "Ranges, layers and signal to noise as JSON")->type_name("FILE");
   app.footer(

@@ -442,6 +442,43 @@ class Run {
   Outcome out_;
 };
 
+/// The corrections of `options`, switched on one after the other.
+Result<std::vector<Gain>> gains_of(std::span<const std::byte> bytes, const std::string& folder, const Data& data,
+                                   const Options& options) {
+  Options now = options;
+  now.bound = {};
+  now.measure = true;
+  now.equalize = now.fit.least_error_scales = now.fit.learned_rounding = now.fit.correct_bias = false;
+  now.least_layer_sqnr = 0;
+  now.stages = 0;
+  std::vector<Gain> out;
+  const auto measure = [&](const std::string& what) -> Status {
+    if (options.progress) {
+      now.progress = [&, what](const std::string& step, std::size_t done, std::size_t count) {
+        options.progress(what + ": " + step, done, count);
+      };
+    }
+    OCTAVO_TRY(const Outcome outcome, Run(bytes, folder, data, now).run());
+    out.push_back({what, sqnr_of(outcome.outputs)});
+    return {};
+  };
+  OCTAVO_CHECK(measure("no correction"));
+  const auto with = [&](const char* what, bool wanted, const std::function<void()>& set) -> Status {
+    if (!wanted) return {};
+    set();
+    return measure(what);
+  };
+  const bool corrects = options.pairs || options.float_model;
+  OCTAVO_CHECK(with("equalized channels", corrects && options.equalize, [&] { now.equalize = true; }));
+  OCTAVO_CHECK(with("scales of weights by least error", corrects && options.fit.least_error_scales,
+                    [&] { now.fit.least_error_scales = true; }));
+  OCTAVO_CHECK(with("learned rounding", corrects && options.fit.learned_rounding, [&] { now.fit.learned_rounding = true; }));
+  OCTAVO_CHECK(with("corrected biases", corrects && options.fit.correct_bias, [&] { now.fit.correct_bias = true; }));
+  OCTAVO_CHECK(with("layers that lose too much in float", options.least_layer_sqnr > 0,
+                    [&] { now.least_layer_sqnr = options.least_layer_sqnr; }));
+  return out;
+}
+
 }  // namespace
 
 std::map<std::string, float> Outcome::scales() const {
@@ -451,7 +488,13 @@ std::map<std::string, float> Outcome::scales() const {
 }
 
 Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options) {
-  return Run(bytes, folder, data, options).run();
+  std::vector<Gain> gains;
+  if (options.gains) {
+    OCTAVO_TRY(gains, gains_of(bytes, folder, data, options));
+  }
+  OCTAVO_TRY(Outcome out, Run(bytes, folder, data, options).run());
+  out.gains = std::move(gains);
+  return out;
 }
 
 }  // namespace octavo::quantize

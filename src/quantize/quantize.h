@@ -44,6 +44,8 @@ struct Options {
   /// How good a network's answers on the data are, 0 to 1: for AccuracyBound::max_drop.
   std::function<Result<double>(const Network&)> score;
   std::string score_name = "top-1";
+  /// Also quantize without any correction, and with one correction more each time: Outcome::gains. As many more runs as corrections.
+  bool gains = false;
   bool measure = true;  ///< compare the outputs with the float network's on the data
   int threads = 1;
   std::int64_t rows_bytes = std::int64_t{192} << 20;  ///< for what layers read, kept in memory; twice that with stages
@@ -68,6 +70,12 @@ struct LayerResult {
   double fitted = 0;       ///< as written
 };
 
+/// What one correction did to the signal to noise at the outputs, added to those before it.
+struct Gain {
+  std::string correction;
+  double sqnr = 0;  ///< dB on the data; infinite without an error
+};
+
 struct Outcome {
   std::vector<TensorRange> tensors;        ///< in the order of the graph
   std::vector<std::string> without_range;  ///< tensors that were never anything but 0, or no number
@@ -78,6 +86,7 @@ struct Outcome {
   std::vector<OutputError> outputs;       ///< on the data, when measured
   std::vector<OutputError> nearest;       ///< the same of the model before weights and biases were fitted; with pairs
   std::optional<PrecisionSearch> search;  ///< with a bound
+  std::vector<Gain> gains;                ///< the first is without any correction; when asked for
   std::size_t samples = 0;
   /// {tensor: largest magnitude / 127}
   [[nodiscard]] std::map<std::string, float> scales() const;

@@ -35,6 +35,7 @@ std::string Outcome::report() const {
                               {"type", ir::name_of(t.quantizer.type)}});
   }
   out["equalized"] = equalized;
+  for (const Gain& g : gains) out["gains"].push_back({{"correction", g.correction}, {"sqnr_db", number(g.sqnr)}});
   if (search) {
     Json j;
     if (search->float_score) j["float_score"] = *search->float_score;

@@ -206,6 +206,23 @@ def test_equalization_changes_nothing_in_float_and_gains_in_int8(tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["models"][1]["sqnr_db"] > 20
 
 
+def test_the_gain_of_each_correction(tmp_path):
+    model = tmp_path / "b.onnx"
+    bottlenecks(model)
+    out = quantize(tmp_path / "q.onnx", "--gains", "--report", tmp_path / "r", model=model).stdout
+    report = json.loads((tmp_path / "r").read_text())
+    names = [g["correction"] for g in report["gains"]]
+    assert names == ["no correction", "equalized channels", "scales of weights by least error", "learned rounding", "corrected biases",
+                     "layers that lose too much in float"]
+    assert report["gains"][-1]["sqnr_db"] == pytest.approx(report["sqnr_db"]) and report["gains"][1]["sqnr_db"] > report["gains"][0]["sqnr_db"] + 2
+    assert all(f"+ {n}" in out for n in names[1:])
+    quantize(tmp_path / "n.onnx", "--no-equalization", "--rounding", "nearest", "--weights", "minmax", "--no-bias-correction", "--min-layer-sqnr", 0,
+             "--report", tmp_path / "n", model=model)
+    assert json.loads((tmp_path / "n").read_text())["sqnr_db"] == pytest.approx(report["gains"][0]["sqnr_db"])
+    quantize(tmp_path / "s.onnx", "--gains", "--no-equalization", "--report", tmp_path / "s", model=model)
+    assert "equalized channels" not in {g["correction"] for g in json.loads((tmp_path / "s").read_text())["gains"]}
+
+
 def test_search_of_precision_keeps_its_bound(made, tmp_path):
     model = tmp_path / "b.onnx"
     bottlenecks(model)
