@@ -12,7 +12,7 @@ struct Range {
   /// relu gives back every element, bit for bit.
   [[nodiscard]] bool never_negative() const { return lo >= 0 && !(minus_zero && lo == 0); }
 };
-/// Follows views, codes, relu, clip and moving operators down to values of which nothing is known (-inf, inf). Views keep order, so
+/// Follows views, codes, relu, clip and data-movement operators down to values of which nothing is known (-inf, inf). Views keep order, so
 /// a range survives them: what is not negative below a view is not negative above it.
 [[nodiscard]] Range range_of(const ir::Graph& g, ir::ValueId v);
 

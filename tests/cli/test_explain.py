@@ -45,8 +45,8 @@ def printed(command, folder):
 
 def test_the_page_shows_what_is_printed(tmp_path):
     processor = pathlib.Path("/proc/cpuinfo").read_text()
-    if "avx512_vnni" not in processor or "amx_int8" in processor:
-        pytest.skip("the page shows the plan for AVX-512 VNNI without AMX")
+    if "avx512_vnni" not in processor or "avx512_vbmi" not in processor or "amx_int8" in processor:
+        pytest.skip("the page shows the plan for AVX-512 VNNI and VBMI without AMX")
     shutil.copy(QDQ, tmp_path / "model.onnx")
     blocks = shown((ROOT / "docs/explain.md").read_text())
     assert len(blocks) == 6 and all(command.startswith("octavo explain model.onnx ") for command, _ in blocks)

@@ -61,7 +61,7 @@ class NodeContext {
   [[nodiscard]] Result<Ints> constant_ints(std::size_t i, std::string_view role) const;
   /// Operand i as one number.
   [[nodiscard]] Result<double> constant_scalar(std::size_t i, std::string_view role) const;
-  /// True if v depends on constants alone, through Q, DQ and moving operators: a weight.
+  /// True if v depends on constants alone, through Q, DQ and data-movement operators: a weight.
   [[nodiscard]] bool is_weight(ValueId v) const;
   [[nodiscard]] Status need_rank(std::size_t i, std::int64_t least, std::int64_t most = 32) const;
   /// axis in [-rank, rank) -> [0, rank).

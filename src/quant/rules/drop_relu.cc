@@ -2,7 +2,7 @@
 //   Why    the quantizer's lower end already cuts at zero: no operation, and conv + relu + pair equals conv + pair.
 //   Exact  bit for bit: every value is >= 0 and none is -0 or NaN.
 //   Needs  a range of y that starts at 0 or above (quant/range.h): an unsigned quantizer with zero point 0, another relu or clip
-//          below, also through views and moving operators; scale > 0.
+//          below, also through views and data-movement operators; scale > 0.
 //   Order  after move-view-relu has brought the view below the relu.
 
 #include <cmath>

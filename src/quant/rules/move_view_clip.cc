@@ -4,7 +4,7 @@
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max and min.
 //   Needs  only views move; scale > 0; lo <= hi; per axis: each bound is read as the same value in all channels. Absent (infinite)
 //          bounds stay absent.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
 #include <bit>
 #include <cmath>

@@ -3,7 +3,7 @@
 //          whose operands are only partly labelled has no label below it and stays.
 //   Exact  bit for bit: each element goes through the same q.
 //   Needs  nothing; per axis along the concatenated axis each operand gets its own entries.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include "quant/rules.h"
 
 namespace octavo::quant {

@@ -2,7 +2,7 @@
 //   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so it commutes with max.
 //   Needs  scale > 0; per axis: no operand is broadcast along the axis. A constant operand becomes a coded constant.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include "quant/rules.h"
 
 namespace octavo::quant {

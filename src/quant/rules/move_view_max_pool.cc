@@ -4,7 +4,7 @@
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so the maximum of q(x) is q of the maximum; padding never
 //          wins.
 //   Needs  scale > 0; no window lies wholly in the padding (its -inf would become the smallest code); per axis: batch or channel.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
 #include <optional>
 #include <string>

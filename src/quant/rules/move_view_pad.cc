@@ -3,7 +3,7 @@
 //   Exact  bit for bit: reflected and repeated elements keep their bits; the constant v becomes q(v), as it did when it was read
 //          through q.
 //   Needs  per axis: the axis is not padded, and with a constant, q(v) is the same in all channels.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
 #include <bit>
 #include <cstdint>

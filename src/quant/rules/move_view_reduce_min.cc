@@ -2,7 +2,7 @@
 //   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
 //   Exact  bit for bit on values without NaN: q is non-decreasing, so the minimum of q(x) is q of the minimum.
 //   Needs  scale > 0; per axis: the axis is not reduced.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include "quant/rules.h"
 
 namespace octavo::quant {

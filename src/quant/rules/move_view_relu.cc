@@ -3,7 +3,7 @@
 //          then removes the relu where q has no negative values.
 //   Exact  bit for bit: q is non-decreasing and q(0) = 0, so q(max(x, 0)) = max(q(x), 0).
 //   Needs  scale > 0. Only views move: relu cuts codes at code 0, not at the code of the value 0.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include "quant/rules.h"
 
 namespace octavo::quant {

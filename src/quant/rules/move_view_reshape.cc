@@ -3,7 +3,7 @@
 //   Exact  bit for bit: elements keep their bits and their row-major order.
 //   Needs  per axis: one dimension of x has the same extent, and as many elements before it; an axis that is split or merged is
 //          refused.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
 #include "quant/rules.h"
 

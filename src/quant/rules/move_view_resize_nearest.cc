@@ -3,7 +3,7 @@
 //          and cubic resizing compute new values and are not moved through.
 //   Exact  bit for bit: elements are repeated or left out, never mixed.
 //   Needs  per axis: the axis is not resized.
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include <string>
 
 #include "quant/rules.h"

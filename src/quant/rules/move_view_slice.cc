@@ -3,7 +3,7 @@
 //   Exact  bit for bit: elements keep their bits, some are left out.
 //   Needs  per axis: the axis is taken whole, forwards or backwards (the entries of elements that are cut away would be
 //          invented).
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 //   Why    the value below is then read through q by every path, whatever side of the operator the pair was written on.
 //   Exact  bit for bit: elements keep their bits, only their places change.
 //   Needs  per axis: the axis is the batch (channels and space are mixed).
-//   Order  none; each step lowers the number of moving operators below a view, so the laws end.
+//   Order  none; each step lowers the number of data-movement operators below a view, so the laws end.
 #include "quant/rules.h"
 
 namespace octavo::quant {
