@@ -118,7 +118,7 @@ Command add_advise(CLI::App& app) {
          "Ranges of tensors, for the scales of pairs to add: a TensorRT calibration table or JSON {tensor: amax}, as octavo "
          "quantize writes them")
       ->type_name("FILE");
-  app.add_option("--errors", o->errors, "For so many of the best: how much the change does to the outputs (slow)")
+  app.add_option("--errors", o->errors, "Run the N best changes on seeded inputs and say how much they change the outputs (slow)")
       ->check(CLI::Range(0, 1000));
   app.add_option("--most", o->most, "How much advice to print (default 20)")->check(CLI::Range(1, 100000));
   app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <set>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "cli/view.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
+#include "report/explain.h"
 
 namespace octavo::cli {
 namespace {
@@ -73,7 +75,7 @@ int finish(int code) {
 
 /// One command: `arguments` begin with the subcommand.
 int run_command(const std::vector<std::string>& arguments) {
-  CLI::App app("Compiles 8-bit neural networks from ONNX and runs them on this processor.", "octavo");
+  CLI::App app("Compiles 8-bit neural networks from ONNX and runs them on a CPU or an NVIDIA GPU.", "octavo");
   app.footer(kFooter);
   app.set_version_flag("--version", fmt::format("octavo {} ({})", engine::kVersion, cpu::name_of(cpu::detected_isa())));
   app.require_subcommand(1);
@@ -85,22 +87,33 @@ int run_command(const std::vector<std::string>& arguments) {
       {"build", "Compile a model and write an engine file", add_build},
       {"run", "Run a model on pictures or arrays", add_run},
       {"bench", "Measure the time a run takes", add_bench},
-      {"profile", "Time each region; write what trtexec writes", add_profile},
+      {"profile", "Time each region of the plan; write the files that trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"view", "Write a page that shows the plan as a graph, with times, memory and the ONNX graph", add_view},
       {"check", "Judge each region of a model against the reference, bit for bit", add_check},
       {"serve", "Answer requests over HTTP and gRPC (the Python package's command)", add_serve},
-      {"doctor", "Numbers of a model that mislead, and where each of its nodes runs; --system: this machine", add_doctor},
-      {"advise", "Which Q/DQ pairs to drop, to add, to move or to share, and what each gains", add_advise},
-      {"quantize", "From a float model and data to ranges, to a model with Q/DQ pairs, or to an engine", add_quantize},
-      {"eval", "Accuracy and signal to noise of models, engines and tables side by side on labelled data", add_eval},
-      {"convert", "Between Q/DQ models and calibration tables", add_convert},
+      {"doctor",
+       "Find scales, biases and ranges that are probably wrong, and say where each node runs; --system: describe this machine",
+       add_doctor},
+      {"advise", "Say which Q/DQ pairs to drop, add, move or share, and how much time each change saves", add_advise},
+      {"quantize", "Quantize a float model on data: write ranges, a model with Q/DQ pairs, or an engine", add_quantize},
+      {"eval", "Compare models, engines and tables on data: accuracy and signal to noise", add_eval},
+      {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : entries) {
     CLI::App* sub = app.add_subcommand(entry.name, entry.help);
     commands.emplace_back(sub, entry.add(*sub));
   }
+  if (!arguments.empty() && !arguments[0].starts_with('-') &&
+      std::ranges::none_of(entries, [&](const Entry& e) { return arguments[0] == e.name; })) {
+    std::set<std::string> names;
+    for (const Entry& e : entries) names.insert(e.name);
+    return print_error({ErrorKind::usage, fmt::format("\"{}\" is not a command; nearest: {}\n  see: octavo --help", arguments[0],
+                                                      fmt::join(report::nearest(names, arguments[0]), ", "))});
+  }
+  if (arguments.empty())
+    return print_error({ErrorKind::usage, "no command given, such as build, run or explain\n  see: octavo --help"});
   std::vector<const char*> argv{"octavo"};
   for (const std::string& a : arguments) argv.push_back(a.c_str());
   try {

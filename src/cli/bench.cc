@@ -308,7 +308,8 @@ Command add_bench(CLI::App& app) {
   add_profile_options(app, o->profile);
   app.add_flag("--json", o->json, "One line of JSON");
   app.footer(
-      "Inputs are random unless --input gives some; of several runs the first counts.\nExample: octavo bench model.onnx --threads "
+      "Inputs are random unless --input gives some; where it gives several samples, the first is run again and again.\nExample: "
+      "octavo bench model.onnx --threads "
       "1 --seconds 5 --regions");
   return [o] {
     take_model_from(o->input.inputs, o->model);

@@ -204,9 +204,10 @@ Command add_explain(CLI::App& app) {
       "Only what moves data or changes its type without computing, and float layers: cause, cost, and the way to change it");
   app.add_flag("--laws", o->laws,
                "Every law and rule that was applied to the model, in order, and what was refused (docs/rules.md)");
-  auto* roundings = app.add_flag(
-      "--roundings", o->roundings,
-      "Only what the placement demands inside regions: roundings, float32 beside codes; and each region's time without");
+  auto* roundings = app.add_flag("--roundings", o->roundings,
+                                 "Only the roundings that the placement of Q/DQ pairs demands inside regions, and tensors that it "
+                                 "keeps in float32 beside their quantized "
+                                 "values; with the time of each region without them");
   app.add_option("--build-without", o->without.costly, "Also write the engine of the network without those that cost time")
       ->needs(roundings)
       ->type_name("ENGINE");

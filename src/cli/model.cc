@@ -134,17 +134,20 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       "", ""));
   app.add_option("--shapes,--optShapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
       ->type_name("SHAPES");
-  app.add_option("--minShapes", o.min_shapes, "As --shapes, or an error that says how to get a range of shapes")
+  app.add_option("--minShapes", o.min_shapes,
+                 "Accepted where it equals --shapes: an engine is built for one set of shapes (a range: profiles= of octavo.build)")
       ->type_name("SHAPES");
-  app.add_option("--maxShapes", o.max_shapes, "The same")->type_name("SHAPES");
+  app.add_option("--maxShapes", o.max_shapes, "As --minShapes")->type_name("SHAPES");
   app.add_option("--threads", o.build.plan.threads, "Threads to plan for and to run with (default: every core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   app.add_option("--device", o.build.device,
                  "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
       ->type_name("NAME");
-  app.add_option("--cpu", o.build.cpu,
-                 fmt::format("Use at most these vector instructions, for a lesser processor: {}", cpu::known_caps()))
+  app.add_option(
+         "--cpu", o.build.cpu,
+         fmt::format("Use at most these vector instructions, so that the engine loads on a processor without better ones: {}",
+                     cpu::known_caps()))
       ->type_name("LEVEL");
   app.add_option(
          "--disable", o.build.plan.disabled,
@@ -188,8 +191,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->type_name("FORMATS");
   app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
   app.add_option("--max-error", o.build.plan.max_error,
-                 "Layers stay float32 until int8 by ranges and bfloat16 change no output by more than this part of its largest "
-                 "magnitude (estimated on seeded inputs; slow)")
+                 "Keep layers in float32 until int8 (by ranges) and bfloat16 change no output by more than this part of its "
+                 "largest magnitude, as 0.02 (estimated on seeded inputs; slow)")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
   app.add_option("--allow", o.allow, "Types that layers may take where no Q/DQ decides (default: int8,float32; also bfloat16)")
