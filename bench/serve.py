@@ -18,16 +18,22 @@ import time
 import numpy as np
 
 ALONE = """
-import os, sys, octavo
+import os, sys, time, numpy, octavo
 os.sched_setaffinity(0, {int(sys.argv[3])})
 e = octavo.build(sys.argv[1], default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
+x = [numpy.random.default_rng(1).random(t["shape"], dtype=numpy.float32) for t in e.inputs]
+e.run(x)
 print("ready", flush=True)
 for line in sys.stdin:
-    print(octavo.bench(e, float(line), threads=1)["median_ms"], flush=True)
+    wall, cpu, n = time.monotonic(), time.process_time(), 0
+    while time.monotonic() < wall + float(line):
+        e.run(x)
+        n += 1
+    print(n / (time.monotonic() - wall), n / (time.process_time() - cpu), octavo.bench(e, 0.5, threads=1)["median_ms"], flush=True)
 """
 
 
-def client(port, name, shape, seconds, core, counts, index, grpc):
+def client(port, name, shape, seconds, core, counts, index):
     os.sched_setaffinity(0, core)
     x = np.random.default_rng(index).random(shape, dtype=np.float32)
     header = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
@@ -43,6 +49,11 @@ def client(port, name, shape, seconds, core, counts, index, grpc):
             raise SystemExit(f"status {answer.status}")
         done += 1
     counts[index] = done
+
+
+def processor_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main():
@@ -70,31 +81,34 @@ def main():
         connection.request("GET", "/v2/models/m")
         info = json.loads(connection.getresponse().read())["inputs"][0]
         shape = (a.rows, *info["shape"][1:])
-        ratios, rates = [], []
-        for turn in range(a.rounds + 1):
+        rates = []
+
+        def ask_alone():
             alone.stdin.write(f"{a.seconds / 2}\n")
             alone.stdin.flush()
-            bare = 1e3 * a.batch / float(alone.stdout.readline())
+            return [float(v) for v in alone.stdout.readline().split()]
+
+        for turn in range(a.rounds + 1):
+            before = ask_alone()
             counts = multiprocessing.Array("l", clients)
-            workers = [multiprocessing.Process(target=client, args=(port, info["name"], shape, a.seconds, others, counts, i, False)) for i in range(clients)]
-            began = time.monotonic()
+            workers = [multiprocessing.Process(target=client, args=(port, info["name"], shape, a.seconds, others, counts, i)) for i in range(clients)]
+            began, used = time.monotonic(), processor_seconds(server.pid)
             for w in workers:
                 w.start()
             for w in workers:
                 w.join()
-            served = sum(counts) * a.rows / (time.monotonic() - began)
-            alone.stdin.write(f"{a.seconds / 2}\n")  # before and after: the machine's speed drifts
-            alone.stdin.flush()
-            bare = (bare + 1e3 * a.batch / float(alone.stdout.readline())) / 2
+            images = sum(counts) * a.rows
+            wall, cpu = images / (time.monotonic() - began), images / (processor_seconds(server.pid) - used)
+            after = ask_alone()  # before and after: the machine's speed drifts
+            bare = [a.batch * (x + y) / 2 for x, y in zip(before, after)]
             if turn:
-                ratios.append(served / bare)
-                rates.append((served, bare))
-                print(f"round {turn}: served {served:.1f}, alone {bare:.1f} images/s, {served / bare:.3f}", flush=True)
+                rates.append((wall, bare[0], cpu, bare[1]))
+                print(f"round {turn}: images a second served {wall:.1f}, alone {bare[0]:.1f}: {wall / bare[0]:.3f}; a second of the processor served {cpu:.1f}, alone "
+                      f"{bare[1]:.1f}: {cpu / bare[1]:.3f}; octavo bench {1e3 * a.batch * 2 / (before[2] + after[2]):.1f}", flush=True)
         text = subprocess.run(["curl", "-s", f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=False).stdout
         rows = {m.group(1): float(m.group(2)) for m in re.finditer(r"^(octavo_batch_rows_(?:sum|count))\{.*?\} (\S+)", text, re.M)}
-        print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows: served {statistics.median(r[0] for r in rates):.1f}, alone "
-              f"{statistics.median(r[1] for r in rates):.1f} images/s, ratio {statistics.median(ratios):.3f}; "
-              f"{rows.get('octavo_batch_rows_sum', 0) / max(rows.get('octavo_batch_rows_count', 1), 1):.2f} rows a run")
+        print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows, medians: served over alone {statistics.median(r[0] / r[1] for r in rates):.3f}, by the processor's "
+              f"time {statistics.median(r[2] / r[3] for r in rates):.3f}; {rows.get('octavo_batch_rows_sum', 0) / max(rows.get('octavo_batch_rows_count', 1), 1):.2f} rows a run")
     finally:
         server.send_signal(signal.SIGTERM)
         alone.stdin.close()
