@@ -17,6 +17,10 @@ double decibel(double signal, double noise) {
   return noise > 0 && signal > 0 ? 10 * std::log10(signal / noise) : 0;
 }
 
+/// Layers of which fewer rows were seen are rounded to nearest and keep their biases: what two pictures say about the twenty values
+/// of a squeeze-and-excitation branch does not hold for a third.
+constexpr std::int64_t kLeastRows = 32;
+
 class Run {
  public:
   Run(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options)
@@ -218,7 +222,7 @@ class Run {
     std::vector<std::size_t> order;
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       if (put.quantized.contains(inputs_.layers[l].node) && inputs_.rows[l].refused().empty() && !inputs_.layers[l].shared &&
-          inputs_.layers[l].plain && quantizers_.contains(input_name(l)) && rows_[l].count > 1)
+          inputs_.layers[l].plain && quantizers_.contains(input_name(l)) && rows_[l].count >= kLeastRows)
         order.push_back(l);
     }
     {
@@ -267,7 +271,10 @@ class Run {
         if (!fits_[l].learned && options_.fit.learned_rounding)
           r.not_fitted = "rounding to nearest is as good, or its data do not tell";
       } else if (r.not_fitted.empty() && r.int8) {
-        r.not_fitted = inputs_.layers[l].shared ? "its weights are shared" : "its input is not observed";
+        r.not_fitted = !rows_.empty() && rows_[l].count < kLeastRows
+                           ? fmt::format("its data were seen {} times only", rows_[l].count)
+                       : inputs_.layers[l].shared ? "its weights are shared"
+                                                  : "its input is not observed";
       }
       out_.layers.push_back(std::move(r));
     }
@@ -487,13 +494,23 @@ std::map<std::string, float> Outcome::scales() const {
   return out;
 }
 
-Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& options) {
+Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& given) {
+  constexpr std::size_t kForBiases = 8;
+  Options options = given;
+  const bool few = data.size() < kForBiases && options.fit.correct_bias && (options.pairs || options.float_model);
+  if (few) options.fit.correct_bias = false;
   std::vector<Gain> gains;
   if (options.gains) {
     OCTAVO_TRY(gains, gains_of(bytes, folder, data, options));
   }
   OCTAVO_TRY(Outcome out, Run(bytes, folder, data, options).run());
   out.gains = std::move(gains);
+  if (few) {
+    out.warnings.push_back(
+        fmt::format("{} sample{}: biases are not corrected, which takes at least {}: the shift of so few does not hold "
+                    "for others",
+                    data.size(), data.size() == 1 ? "" : "s", kForBiases));
+  }
   return out;
 }
 

@@ -206,6 +206,23 @@ def test_equalization_changes_nothing_in_float_and_gains_in_int8(tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["models"][1]["sqnr_db"] > 20
 
 
+def test_layers_seen_in_few_rows_are_not_fitted(tmp_path):
+    few, many = tmp_path / "few", tmp_path / "many"
+    for folder, count in ((few, 3), (many, 20)):
+        folder.mkdir()
+        for name in sorted(os.listdir(PICTURES))[:count]:
+            shutil.copy(PICTURES / name, folder / name)
+        for k in range(20 if folder == many else 0):
+            np.save(folder / f"{k}.npy", np.random.default_rng(k).random((1, 1, 16, 16), np.float32))
+        done = quantize(tmp_path / "q.onnx", "--no-equalization", "--no-measure", "--report", tmp_path / f"{folder.name}.json", data=folder)
+        assert ("3 samples: biases are not corrected, which takes at least 8" in done.stderr) == (folder == few)
+        corrected = any("_corrected" in t.name for t in onnx.load(tmp_path / "q.onnx").graph.initializer)
+        assert corrected == (folder == many)
+    gemm = [[layer for layer in json.loads((tmp_path / f"{n}.json").read_text())["layers"] if layer["op"] in ("Gemm", "MatMul")] for n in ("few", "many")]
+    assert gemm[0] and all(layer["not_fitted"] == "its data were seen 3 times only" for layer in gemm[0])
+    assert all("seen" not in layer.get("not_fitted", "") for layer in gemm[1])
+
+
 def test_the_gain_of_each_correction(tmp_path):
     model = tmp_path / "b.onnx"
     bottlenecks(model)
