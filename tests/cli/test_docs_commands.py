@@ -24,6 +24,8 @@ CHANGED = {
         "octavo eval float.onnx model.q.onnx --data other_photos/ --scale 1/255 --labels labels.csv",
     "octavo doctor model.q.onnx --data photos/ --preset torch --picture error.svg":
         "octavo doctor model.onnx --data photos/ --scale 1/255 --picture error.svg",
+    "octavo doctor model.onnx --calibration ranges.cache --data photos/ --preset torch":
+        "octavo doctor float.onnx --calibration ranges.cache --data photos/ --scale 1/255",
     "octavo build model.onnx -o model.octavo --calibration ranges.cache": "octavo build float.onnx -o model.octavo --calibration ranges.cache",
     "octavo build model.onnx -o model.octavo --calibration ranges.cache --allow int8,float32,bfloat16 --max-error 0.02":
         "octavo build float.onnx -o model.octavo --calibration ranges.cache --allow int8,float32,bfloat16 --max-error 0.02",
