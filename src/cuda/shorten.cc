@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "program/math.h"
+#include "cuda/sigmoids.h"
 #include "program/reciprocal.h"
 
 namespace octavo::cuda {
@@ -21,41 +21,6 @@ constexpr std::int32_t kIntegerBits = 0x4b400000;
 constexpr double kReach = 4190000;  // |n| for which kIntegers + n is exact, and then some
 constexpr float kBytes = 8388608.0F;
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
-/// Which values are program::sigmoid of another value, operation by operation: they are between 0 and 1, unless that value is NaN.
-class Sigmoids {
- public:
-  explicit Sigmoids(const Program& p) : p_(p) {
-    program::ProgramOps m{pattern_};
-    x_ = pattern_.push(Op::acc_f);
-    result_ = program::sigmoid(m, x_);
-  }
-  /// The value whose sigmoid `v` is; -1: it is none.
-  [[nodiscard]] int of(int v) const {
-    if (p_.code[static_cast<std::size_t>(v)].op != Op::div) return -1;
-    std::vector<int> bound(pattern_.code.size(), -1);
-    return same(result_, v, bound) ? bound[static_cast<std::size_t>(x_)] : -1;
-  }
-
- private:
-  bool same(int pattern, int v, std::vector<int>& bound) const {
-    int& known = bound[static_cast<std::size_t>(pattern)];
-    if (known >= 0) return known == v;
-    const Instr &a = pattern_.code[static_cast<std::size_t>(pattern)], &b = p_.code[static_cast<std::size_t>(v)];
-    if (pattern != x_) {
-      if (a.op != b.op || a.imm != b.imm) return false;
-      for (std::size_t k = 0; k < a.args.size(); ++k) {
-        if ((a.args[k] < 0) != (b.args[k] < 0) || (a.args[k] >= 0 && !same(a.args[k], b.args[k], bound))) return false;
-      }
-    }
-    bound[static_cast<std::size_t>(pattern)] = v;
-    return true;
-  }
-
-  const Program& p_;
-  Program pattern_;
-  int x_ = -1, result_ = -1;
-};
 
 /// A bound of |v| for each value: finite means that v is a finite number. Integers are exact or at most 2^31.
 std::vector<double> magnitudes(const Program& p, const Magnitudes& sources) {
