@@ -152,11 +152,21 @@ std::string curve_svg(const PrecisionSearch& search) {
     for (const double s : {fast, slow}) label(x_of(s), kTop + kHeight + 20, "middle", fmt::format("{:.3g}", 1e3 * s));
     for (const double q : {low, high}) label(kLeft - 8, y_of(q) + 4, "end", fmt::format("{:.1f}", q));
   }
+  std::vector<const CurvePoint*> points;  // the chosen one first: labels that come later give way
   for (const CurvePoint& p : search.curve) {
-    if (!std::isfinite(p.sqnr)) continue;
-    out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x_of(p.seconds), y_of(p.sqnr),
-                       p.chosen ? 7 : 4, p.chosen ? "#c03020" : "#3060a0");
-    label(x_of(p.seconds) + 9, y_of(p.sqnr) - 6, "start", fmt::format("{} float", p.in_float.size()));
+    if (std::isfinite(p.sqnr)) points.push_back(&p);
+  }
+  std::stable_sort(points.begin(), points.end(), [](const CurvePoint* a, const CurvePoint* b) { return a->chosen > b->chosen; });
+  std::vector<std::pair<double, double>> labels;
+  for (const CurvePoint* p : points) {
+    const double x = x_of(p->seconds), y = y_of(p->sqnr);
+    out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, p->chosen ? 7 : 4,
+                       p->chosen ? "#c03020" : "#3060a0");
+    const auto hidden = [&](const auto& l) { return std::abs(l.first - x) < 60 && std::abs(l.second - y) < 14; };
+    if (std::any_of(labels.begin(), labels.end(), hidden)) continue;
+    labels.emplace_back(x, y);
+    const bool right = x > kLeft + kWidth - 60;
+    label(right ? x - 9 : x + 9, y - 6, right ? "end" : "start", fmt::format("{} float", p->in_float.size()));
   }
   return out + "</svg>\n";
 }

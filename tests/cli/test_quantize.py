@@ -250,7 +250,8 @@ def test_search_of_precision_keeps_its_bound(made, tmp_path):
     chosen = [p for p in report["search"]["curve"] if p["chosen"]]
     assert len(chosen) == 1 and chosen[0]["float_layers"] and report["sqnr_db"] >= bound and "chosen" in done.stdout
     assert sorted(chosen[0]["float_layers"]) == sorted(layer["node"] for layer in report["layers"] if not layer["int8"])
-    assert (tmp_path / "c.svg").read_text().startswith("<svg")
+    picture = (tmp_path / "c.svg").read_text()
+    assert picture.startswith("<svg") and picture.count("<circle") == len(report["search"]["curve"]) and picture.count(" float</text>") >= 1
 
 
 def test_a_search_that_cannot_be_is_refused(tmp_path):
