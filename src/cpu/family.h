@@ -51,8 +51,9 @@ class Family {
     std::string refusal;
   };
   [[nodiscard]] virtual Composed compose(const Region&, const Plan&) const { return {}; }
-  /// Further sets of parameters than none, for searches that take their time, and whether tactics may have a parameter.
-  [[nodiscard]] virtual std::vector<std::map<std::string, std::string>> parameter_sets(const Region&, const Plan&) const {
+  /// Further sets of parameters than none, for searches that take their time, and whether tactics may have a parameter. `pack` may
+  /// not depend on them, unless the family packs_parts.
+  [[nodiscard]] virtual std::vector<std::map<std::string, std::string>> parameter_sets(const Region&, const Plan&, Isa) const {
     return {};
   }
   [[nodiscard]] virtual bool takes_parameter(std::string_view) const { return false; }

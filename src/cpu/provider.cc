@@ -165,8 +165,12 @@ class CpuProvider final : public region::Provider {
   std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     for (const Family* f : families_for(region)) {
-      if (!f->packs_parts() || !f->about(region) || !f->why_not(region, plan).empty()) continue;
-      for (auto& parameters : f->parameter_sets(region, plan)) {
+      if (!f->about(region) || !f->why_not(region, plan).empty()) continue;
+      if (!f->packs_parts()) {
+        if (!generated_takes(region, plan)) add_sets(*f, region, plan, out);
+        continue;
+      }
+      for (auto& parameters : f->parameter_sets(region, plan, Isa::portable)) {
         Offer o = composed(*f, region, plan, "", std::move(parameters));
         if (o.refusal.empty()) out.push_back(std::move(o));
       }
@@ -221,6 +225,24 @@ class CpuProvider final : public region::Provider {
     if (o.refusal.empty()) o.refusal = why_not_here(Isa::portable, o.tactic);
     if (o.refusal.empty()) o.cost = made.cost;
     return o;
+  }
+
+  /// Is there generated code for the region? It is faster by more than a set of parameters makes of anything here.
+  bool generated_takes(const Region& region, const Plan& plan) const {
+    return std::any_of(providers().begin(), providers().end(), [&](const region::Provider* p) {
+      if (p == this) return false;
+      const auto offers = p->offers(region, plan);
+      return std::any_of(offers.begin(), offers.end(), [](const Offer& o) { return o.refusal.empty(); });
+    });
+  }
+  /// The family's sets for the best instruction set at hand.
+  static void add_sets(const Family& f, const Region& region, const Plan& plan, std::vector<Offer>& out) {
+    for (const Isa isa : kBlockIsas) {
+      if (!why_not_here(f.per_isa() ? isa : Isa::portable, tactic_of(f, region, isa, {})).empty()) continue;
+      for (auto& parameters : f.parameter_sets(region, plan, isa))
+        out.push_back({tactic_of(f, region, isa, {}, std::move(parameters)), "", f.cost(region, plan, isa)});
+      return;
+    }
   }
 
   static std::string why_not_here(Isa isa, const Tactic& tactic) {

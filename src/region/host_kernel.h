@@ -13,14 +13,16 @@ namespace octavo::region {
 /// From so many workers on, those that are done take tasks from the others' shares: divisions for so many cut finer.
 inline constexpr int kSharingWorkers = 3;
 
+/// Worker::kept: nothing yet; nothing, but the kernel has run in this run of the region, so that its code is in the caches.
+inline constexpr std::int64_t kNothingKept = -1, kRanBefore = -2;
+
 /// One worker thread and its scratch: at least HostKernel::scratch_bytes(), 64-byte aligned, contents undefined.
 struct Worker {
   int index = 0, count = 1;
   std::byte* scratch = nullptr;
   /// What the thread may read next, in this region or a later one: to be fetched into cache, never read.
   const std::byte* ahead = nullptr;
-  /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; -1 at first. Null:
-  /// nothing.
+  /// What the scratch holds since an earlier call for the same run of the region, in the kernel's own numbers; kNothingKept at first. Null: nothing.
   std::int64_t* kept = nullptr;
 };
 

@@ -196,8 +196,11 @@ class Provider final : public region::Provider {
  private:
   static std::string make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
     if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return why;
-    if (auto why = cpu::avx512::plan_conv(region, plan, cpu::avx512::Target::here(), conv, Dots::amx); !why.empty()) return why;
-    return conv.shape.transposed == (tactic.name() == kTransposed) ? "" : "the tactic is for the other kind of convolution";
+    cpu::avx512::Target target = cpu::avx512::Target::of(tactic);
+    target.vbmi = cpu::has_vbmi();
+    if (auto why = cpu::avx512::plan_conv(region, plan, target, conv, Dots::amx); !why.empty()) return why;
+    return conv.shape.transposed == ("cpu." + tactic.family == kTransposed) ? ""
+                                                                            : "the tactic is for the other kind of convolution";
   }
 };
 

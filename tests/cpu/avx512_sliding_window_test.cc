@@ -131,6 +131,25 @@ TEST(Avx512SlidingWindow, LeakyRelu) {
   }
 }
 
+/// It is part of what the sums begin at, by one fma and as written.
+TEST(Avx512SlidingWindow, IntegerBias) {
+  int by_line = 0, blocks = 0;
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    Scene s(seed);
+    Depthwise k;
+    k.c = s.pick(2, 140), k.h = s.pick(2, 9), k.w = s.pick(2, 9);
+    k.strides[0] = k.strides[1] = s.pick(1, 2);
+    k.scale = s.pick(0, 3) == 0 ? -2e-3F : 2e-3F;
+    build(s, k);
+    add_integer_bias(s, seed % 8 == 0 ? 2'000'000'000 : 20'000);  // the larger ones let sums wrap
+    EXPECT_RUNS(run(s, k, kTactic));
+    const auto [some, all] = lines(s);
+    by_line += some, blocks += all;
+  }
+  std::printf("%d of %d blocks by one fma\n", by_line, blocks);
+  EXPECT_GT(by_line, blocks / 3);
+}
+
 TEST(Avx512SlidingWindow, RowsSharedByThreads) {
   std::uint32_t seed = 1;
   for (const int threads : {2, 5, 16}) {

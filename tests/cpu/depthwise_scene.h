@@ -42,6 +42,29 @@ inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region
   st.stores = {s.nhwc(k.out, st.space, region::BufferKind::arena, k.gap)};
 }
 
+/// A constant of each channel that is added to the sums before anything else, as files with biases of integers have it.
+inline void add_integer_bias(Scene& s, int most) {
+  using program::Op;
+  auto& st = s.stage();
+  std::vector<std::int32_t> bias(static_cast<std::size_t>(st.space[1]));
+  for (auto& b : bias) b = s.pick(-most, most);
+  st.operands.push_back({s.constant_along(bias, st.space, 1), {}});
+  auto& p = st.program;
+  const int operand = static_cast<int>(st.operands.size()) - 1;
+  p.operand_count = operand + 1;
+  const auto code = std::move(p.code);
+  p.code.clear();
+  std::vector<int> renamed;
+  for (program::Instr i : code) {
+    for (int& a : i.args) a = a < 0 ? a : renamed[static_cast<std::size_t>(a)];
+    p.code.push_back(i);
+    int v = static_cast<int>(p.code.size()) - 1;
+    if (i.op == Op::acc_i) v = p.push(Op::add_i, v, p.load(Op::load_i, operand));
+    renamed.push_back(v);
+  }
+  for (auto& o : p.outputs) o.value = renamed[static_cast<std::size_t>(o.value)];
+}
+
 /// A leaky relu between scale and bias and the division of the scene's requantization.
 inline void leak(Scene& s, float alpha) {
   using program::Op;

@@ -143,7 +143,7 @@ TEST_P(StagedEpilogue, RowTilesEqualTheWhole) {
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U) << seed;
     EXPECT_EQ(offers[0].refusal, "") << seed;
-    ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.row_tiles(cpu.", 0), 0U) << offers[0].tactic.name();
+    ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.row_tiles@2(cpu.", 0), 0U) << offers[0].tactic.name();
     EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, between), "") << "case " << seed - 2;
   }
 }

@@ -179,7 +179,7 @@ TEST(StagedGraphs, RowTilesEqualTheWhole) {
 }
 
 TEST(StagedGraphs, EveryInstructionSet) {
-  for (const char* isa : {"portable", "avx2", "avx512"}) {
+  for (const char* isa : {"portable", "avx2", "avx512", "avx512vnni"}) {
     setenv("OCTAVO_CPU", isa, 1);
     Found found;
     run(1000, 12, found);

@@ -69,7 +69,7 @@ TEST_P(Staged, RowTilesEqualTheWhole) {
       EXPECT_EQ(o.refusal, "");
       tactic = o.tactic.name();
     }
-    ASSERT_EQ(tactic.rfind("cpu.staged.row_tiles(cpu.conv.u8s8.", 0), 0U) << tactic;
+    ASSERT_EQ(tactic.rfind("cpu.staged.row_tiles@2(cpu.conv.u8s8.", 0), 0U) << tactic;
     // The tensor between the stages stays out of memory: it is not part of the comparison.
     const auto between = static_cast<std::size_t>(s.stage().stores[0].buffer);
     EXPECT_EQ(s.compare(cpu::cpu_provider(), tactic, 0, static_cast<int>(between)), "") << ir::to_string(s.stage().space);

@@ -40,7 +40,7 @@ class AmxTile {
     }
     const auto steps = static_cast<std::int64_t>(offsets_.size());
     const std::int64_t lines = steps * t_.vectors * ph_.depth / 4, rounds = count * steps * ((t_.vectors + 1) / 2);
-    if (plan_.weight_bytes > kNearBytes && ph_.blocks.size() > 1)
+    if (ph_.ahead > 0 && plan_.weight_bytes > kNearBytes && ph_.blocks.size() > 1)
       lines_ = std::min(kLinesAhead, ceil_div(lines, std::max<std::int64_t>(1, rounds)));
   }
 

@@ -52,8 +52,8 @@ class ConvKernel final : public region::HostKernel {
   }
 
   void run(const region::Memory& memory, int begin, int end, const region::Worker& worker) const override {
-    std::int64_t strip = worker.kept == nullptr ? -1 : *worker.kept;  // in the scratch
-    if (strip < 0) fetched_.fetch();                                  // not again for another part of the same run
+    std::int64_t strip = worker.kept == nullptr ? region::kNothingKept : *worker.kept;  // in the scratch
+    if (strip == region::kNothingKept) fetched_.fetch();                                // not again in the same run
     const TileConfig* configured = nullptr;
     for (int t = begin; t < end; ++t) {
       const TaskItem& task = tasks_[static_cast<std::size_t>(t)];
@@ -329,8 +329,8 @@ class ConvKernel final : public region::HostKernel {
       const std::int64_t before = block.weights - ph.blocks.front().weights;  // as much has been fetched in this row tile
       if (before < static_cast<std::int64_t>(rows.size())) {
         args.ahead = rows.data() + before;
-      } else if (b + 1 < task.last_block) {
-        args.ahead = weights_ + ph.blocks[static_cast<std::size_t>(b) + 1].weights;
+      } else if (b + ph.ahead < task.last_block) {
+        args.ahead = weights_ + ph.blocks[static_cast<std::size_t>(b + ph.ahead)].weights;
       } else if (after != nullptr) {
         args.ahead = after;
       }

@@ -60,7 +60,7 @@ class ConvTile {
     const bool walks = segments > 1;
     const std::int64_t rounds = loops * segments;
     const auto lines = ceil_div(total * t_.vectors, std::max<std::int64_t>(1, tiles_ * rounds));
-    const bool fetch = t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
+    const bool fetch = ph_.ahead > 0 && t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
     Xbyak::Label next_segment, inner;
     if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kAhead]);
     if (loops > 1) {

@@ -127,7 +127,10 @@ Target Target::of(const region::Tactic& t) {
   };
   Target out{.vbmi = text("vbmi") == "1", .multiply = cpu::multiplies(t)};
   out.pixels = number("pixels", 12);
+  out.rows = number("rows", 1 << 16);
   out.row_tiles = number("row_tiles", 1 << 16);
+  out.prefetch = text("prefetch") == "0" ? 0 : number("prefetch", 64);
+  if (out.prefetch == 0 && text("prefetch") != "0") out.prefetch = -1;
   if (!text("order").empty()) out.blocks_first = text("order") == "blocks" ? 1 : 0;
   return out;
 }
@@ -136,6 +139,8 @@ void Target::write(region::Tactic& t) const {
   if (vbmi) t.parameters.emplace("vbmi", "1");
   if (multiply) t.parameters.emplace(kDivision, kMultiply);
   if (pixels > 0) t.parameters.emplace("pixels", std::to_string(pixels));
+  if (rows > 0) t.parameters.emplace("rows", std::to_string(rows));
+  if (prefetch >= 0) t.parameters.emplace("prefetch", std::to_string(prefetch));
   if (row_tiles > 0) t.parameters.emplace("row_tiles", std::to_string(row_tiles));
   if (blocks_first >= 0) t.parameters.emplace("order", blocks_first == 1 ? "blocks" : "rows");
 }
@@ -193,13 +198,15 @@ Block block_at(std::int64_t first, std::int64_t channels) {
   return b;
 }
 
-RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads) {
+RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t blocks, double seconds, int threads,
+                    const Target& target) {
   RowTasks t{s.n * s.out_h, 1};
   if (threads <= 1 || seconds < 2e-6) return t;
   threads = std::min(threads, kMostThreads);
-  if (ceil_div(t.rows, threads) * threads * 5 > t.rows * 6) t.rows = 0;  // too few rows for so many threads
-  t.count =
-      static_cast<int>(std::min<std::int64_t>(t.rows > 0 ? threads : 4 * threads, s.n * ceil_div(s.out_h, together) * blocks));
+  const bool few = ceil_div(t.rows, threads) * threads * 5 > t.rows * 6;  // too few rows for so many threads
+  if (target.blocks_first < 0 ? few : target.blocks_first == 1) t.rows = 0;
+  const std::int64_t usual = t.rows > 0 ? threads : 4 * threads;
+  t.count = static_cast<int>(std::min(target.row_tiles > 0 ? target.row_tiles : usual, s.n * ceil_div(s.out_h, together) * blocks));
   return t;
 }
 
@@ -276,6 +283,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
       ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       divide(stage, p, ph, phases_h * phases_w, plan.threads, target);
+      if (target.prefetch >= 0) ph.ahead = target.prefetch;
       p.phases.push_back(std::move(ph));
     }
   }

@@ -64,7 +64,9 @@ struct RowTasks {
   std::int64_t rows = 1;
   int count = 1;
 };
-[[nodiscard]] RowTasks split_rows(const ConvShape& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads);
+struct Target;
+[[nodiscard]] RowTasks split_rows(const ConvShape& shape, std::int64_t together, std::int64_t blocks, double seconds, int threads,
+                                  const Target& target);
 /// Calls f(image, first row, rows, block) for all calls of the tasks [begin, end).
 template <class F>
 void each_call(const RowTasks& tasks, const ConvShape& s, std::int64_t together, std::int64_t blocks, int begin, int end,
@@ -116,10 +118,12 @@ inline constexpr int kPixelsOfOneVector = 8;
 struct Target {
   bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
-  /// Of convolutions by vpdpbusd; 0 and -1: as estimates have it.
-  int pixels = 0;              ///< parameter "pixels": the most pixels of a tile, where registers hold as many
-  std::int64_t row_tiles = 0;  ///< parameter "row_tiles": into so many row tiles, if there are as many rows
+  /// 0 and -1: as estimates have it.
+  int pixels = 0;         ///< parameter "pixels": the most pixels of a tile of vpdpbusd, where registers hold as many
+  std::int64_t rows = 0;  ///< parameter "rows", of depthwise: rows computed together; sliding window: of a block, before the next
+  std::int64_t row_tiles = 0;  ///< parameter "row_tiles": into so many row tiles, if there are as many rows; depthwise: tasks
   int blocks_first = -1;       ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
+  int prefetch = -1;           ///< parameter "prefetch": how many blocks ahead weights are fetched; depthwise: rows of the input
   bool operator==(const Target&) const = default;
   /// Of this machine; of a tactic.
   [[nodiscard]] static Target here();
@@ -147,6 +151,7 @@ struct Phase {
   std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
   /// Row tiles: `long_row_tiles` (at least 1) of rows_per_tile, then shorter ones of row_tile_unit rows less; the last ends with the grid.
   std::int64_t rows_per_tile = 0, row_tiles = 0, long_row_tiles = 0, row_tile_unit = 1;
+  int ahead = 1;             ///< blocks: so far ahead weights are fetched; 0: nothing is
   int parts = 1;             ///< tasks that share a row tile, each with some blocks
   bool parts_first = false;  ///< tasks in order of parts, not of row tiles: a thread then reads part of the weights and all rows
   std::vector<Block> blocks;

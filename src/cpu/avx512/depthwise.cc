@@ -11,6 +11,7 @@
 
 #include "base/machine.h"
 #include "cpu/avx512/division.h"
+#include "cpu/avx512/fetch.h"
 #include "cpu/isa.h"
 
 namespace octavo::cpu::avx512 {
@@ -26,11 +27,13 @@ double clocks_per_pixel(const DepthwisePlan& d) {
   return (dots / 2 + shuffles / 2) / static_cast<double>(d.rows);
 }
 
-void choose_rows(DepthwisePlan& d) {
+/// `only`: so many, if that is not 0.
+void choose_rows(DepthwisePlan& d, std::int64_t only) {
   double best = 1e300;
   DepthwisePlan chosen = d;
   for (std::int64_t rows : {1, 2, 4}) {
     if (rows > d.shape.out_h) break;
+    if (only > 0 && rows != only) continue;
     d.rows = rows;
     d.input_rows = (rows - 1) * d.shape.stride[0] + (d.shape.kh - 1) * d.shape.dilation[0] + 1;
     d.quads = ceil_div(d.input_rows, 4);
@@ -76,6 +79,7 @@ class DepthwiseKernel final : public region::HostKernel {
     }
     each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end,
               [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
+                if (d_.ahead > 0) fetch_after(memory, image, y + rows, d_.blocks[b]);
                 for (std::int64_t x = 0; x < d_.shape.out_w; x += d_.strip) {
                   const std::int64_t columns = std::min(d_.strip, d_.shape.out_w - x);
                   if (!one_strip) pad_columns(x, columns, d_.blocks[b], strip_of(b));
@@ -86,6 +90,13 @@ class DepthwiseKernel final : public region::HostKernel {
   }
 
  private:
+  /// What output rows from y on read and those before them do not.
+  void fetch_after(const region::Memory& memory, std::int64_t image, std::int64_t y, const Block& block) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const std::int64_t from = (y - 1) * d_.shape.stride[0] - d_.shape.pads[0] + (d_.shape.kh - 1) * d_.shape.dilation[0] + 1;
+    fetch_rows(memory.at(x) + image * x.strides[0] + block.first_channel, x, from, from + d_.ahead, block.channels);
+  }
+
   void generate(bool vbmi) {
     ConstantPool pool(code_);
     std::map<DepthwiseTile, std::size_t> tiles;
@@ -270,7 +281,10 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   if (target.multiply) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
-  choose_rows(d);
+  if (target.rows > 0 && (target.rows > std::min<std::int64_t>(4, s.out_h) || target.rows == 3))
+    return fmt::format("{} of {} rows together, needs 1, 2 or 4", target.rows, s.out_h);
+  choose_rows(d, target.rows);
+  d.ahead = std::max(0, target.prefetch);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
   for (std::int64_t c = 0; c < s.c; c += 64) {
     Block b = block_at(c, s.c);
@@ -286,7 +300,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   }
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / standard_machine().clock_hz + 3e-7;
-  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
   return "";
 }
 

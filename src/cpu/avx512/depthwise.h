@@ -28,6 +28,7 @@ struct DepthwisePlan {
   std::int64_t quads = 1;
   std::int64_t strip = 1;  ///< output columns of a strip
   RowTasks tasks;
+  std::int64_t ahead = 0;     ///< rows of the input that are fetched while others are read
   std::vector<Block> blocks;  ///< one channel block each; weights and init offsets as in Block
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;

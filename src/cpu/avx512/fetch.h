@@ -2,11 +2,27 @@
 // taken its place in the caches since the last run; wanted one after the other, each line would come when the one before is there.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "region/region.h"
+
 namespace octavo::cpu::avx512 {
+
+/// `channels` bytes of each pixel of the rows [from, until), as far as the image has them, into L1.
+inline void fetch_rows(const std::byte* image, const region::TensorRef& x, std::int64_t from, std::int64_t until,
+                       std::int64_t channels) {
+  for (std::int64_t y = std::max<std::int64_t>(0, from); y < std::min(until, x.dims[2]); ++y) {
+    for (std::int64_t i = 0; i < x.dims[3]; ++i) {
+      const std::byte* pixel = image + y * x.strides[2] + i * x.strides[3];
+      __builtin_prefetch(pixel, 0, 3);
+      __builtin_prefetch(pixel + channels - 1, 0, 3);
+    }
+  }
+}
 
 class Fetched {
  public:

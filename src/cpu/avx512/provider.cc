@@ -53,24 +53,56 @@ Tactic tactic_of(std::string_view family, const Region& region, Target target, b
   return tactic_of(family, target);
 }
 
-/// What could be done otherwise than the estimates have it: each a change of one thing.
+/// Sets of parameters that differ from `here` in one thing each.
+class Variants {
+ public:
+  explicit Variants(const Target& here) : here_(here) {}
+  template <class Change>
+  void add(const Change& change) {
+    Target t = here_;
+    change(t);
+    if (std::find(all_.begin(), all_.end(), t) == all_.end() && !(t == here_)) all_.push_back(t);
+  }
+  [[nodiscard]] std::vector<Target> take() { return std::move(all_); }
+
+ private:
+  Target here_;
+  std::vector<Target> all_;
+};
+
+/// What could be done otherwise than the estimates have it, with the products computed by vpdpbusd or tiles.
 std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   const Phase& ph = usual.phases.front();
-  std::vector<Target> out;
-  const auto add = [&](const auto& change) {
-    Target t = here;
-    change(t);
-    if (std::find(out.begin(), out.end(), t) == out.end()) out.push_back(t);
-  };
-  const int most = most_pixels(ph.blocks.front().vectors, ph.all_quads(), usual.epilogue);
-  for (const int pixels : {most - 1, most - 2, most / 2}) {
-    if (pixels >= 2) add([&](Target& t) { t.pixels = pixels; });
+  Variants out(here);
+  if (usual.dots == Dots::vnni) {
+    const int most = most_pixels(ph.blocks.front().vectors, ph.all_quads(), usual.epilogue);
+    for (const int pixels : {most - 1, most - 2, most / 2}) {
+      if (pixels >= 2) out.add([&](Target& t) { t.pixels = pixels; });
+    }
   }
   for (const std::int64_t row_tiles : {ph.row_tiles / 2, ph.row_tiles * 2}) {
-    if (row_tiles >= 1 && row_tiles != ph.row_tiles && row_tiles <= ph.rows) add([&](Target& t) { t.row_tiles = row_tiles; });
+    if (row_tiles >= 1 && row_tiles != ph.row_tiles && row_tiles <= ph.rows) out.add([&](Target& t) { t.row_tiles = row_tiles; });
   }
-  if (ph.parts > 1 && ph.row_tiles > 1) add([&](Target& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
-  return out;
+  if (ph.parts > 1 && ph.row_tiles > 1) out.add([&](Target& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
+  if (ph.blocks.size() > 1) {  // of one block nothing is fetched
+    for (const int blocks : {0, 2}) out.add([&](Target& t) { t.prefetch = blocks; });
+  }
+  return out.take();
+}
+
+/// The same of a depthwise convolution: `rows` by default, others that could be; how it is divided.
+std::vector<Target> variants_of(const RowTasks& tasks, std::int64_t rows, const std::vector<std::int64_t>& others,
+                                const Target& here) {
+  Variants out(here);
+  for (const std::int64_t r : others) {
+    if (r >= 1 && r != rows) out.add([&](Target& t) { t.rows = r; });
+  }
+  for (const int ahead : {2, 8}) out.add([&](Target& t) { t.prefetch = ahead; });
+  if (tasks.count > 1) {
+    out.add([&](Target& t) { t.blocks_first = tasks.rows > 0 ? 1 : 0; });
+    out.add([&](Target& t) { t.row_tiles = tasks.count * std::int64_t{2}; });
+  }
+  return out.take();
 }
 
 class Provider final : public region::Provider {
@@ -111,18 +143,39 @@ class Provider final : public region::Provider {
     return out;
   }
 
-  /// Convolutions by vpdpbusd with smaller tiles, with fewer or more row tiles, and with tasks in the other order.
+  /// Smaller tiles, fewer or more row tiles, tasks in the other order, other distances of what is fetched ahead.
   [[nodiscard]] std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
-    if (!why_lacking(tactic_of(kConv, {}).required).empty()) return out;
     const Target here = Target::here();
-    ConvPlan usual;
-    if (!make_plan(region, plan, kConv, here, usual).empty() || usual.phases.empty()) return out;
-    for (const Target& target : variants_of(usual, here)) {
-      ConvPlan conv;
-      if (!make_plan(region, plan, kConv, target, conv).empty()) continue;
-      out.push_back({tactic_of(kConv, region, target, conv.curve || !conv.epilogue.tables.empty()), "", conv.seconds});
+    for (const std::string_view family : {kConv, kConvAmx}) {
+      ConvPlan usual;
+      if (!why_lacking(tactic_of(family, {}).required).empty() || !make_plan(region, plan, family, here, usual).empty()) continue;
+      if (usual.phases.empty()) continue;
+      for (const Target& target : variants_of(usual, here)) {
+        ConvPlan conv;
+        if (!make_plan(region, plan, family, target, conv).empty()) continue;
+        out.push_back({tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), "", conv.seconds});
+      }
+    }
+    if (!why_lacking(tactic_of(kDepthwise, {}).required).empty()) return out;
+    if (DepthwisePlan usual; plan_depthwise(region, plan, here, usual).empty()) {
+      for (const Target& target : variants_of(usual.tasks, usual.rows, {1, 2, 4}, here)) {
+        DepthwisePlan dw;
+        if (!plan_depthwise(region, plan, target, dw).empty()) continue;
+        out.push_back({tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), "", dw.seconds});
+      }
+    }
+    const Target permutes{.vbmi = here.vbmi};
+    if (SlidingWindowPlan usual; plan_sliding_window(region, plan, permutes, usual).empty()) {
+      const std::int64_t all = usual.shape.out_h, some = usual.row_tile == all ? all / 2 : usual.row_tile * 2;
+      for (const Target& target : variants_of(usual.tasks, usual.row_tile, {some, usual.row_tile / 2, all}, permutes)) {
+        SlidingWindowPlan dw;
+        if (!plan_sliding_window(region, plan, target, dw).empty()) continue;
+        Target written = target;
+        written.vbmi = target.vbmi && !dw.epilogue.tables.empty();
+        out.push_back({tactic_of(kSlidingWindow, written), "", dw.seconds});
+      }
     }
     return out;
   }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/machine.h"
+#include "cpu/avx512/fetch.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -79,6 +80,12 @@ class SlidingWindowKernel final : public region::HostKernel {
     const auto& x = stage_.anchor.inputs.front();
     const Block& block = d_.blocks[b];
     const std::int64_t stride = d_.stride();
+    if (d_.ahead > 0) {  // of the next block, or behind the rows of this call
+      const bool last = b + 1 == d_.blocks.size();
+      const std::int64_t from = (last ? y + rows * steps : y) * stride - d_.shape.pads[0];
+      const Block& next = d_.blocks[last ? 0 : b + 1];
+      fetch_rows(memory.at(x) + image * x.strides[0] + next.first_channel, x, from, from + d_.ahead, next.channels);
+    }
     SlidingWindowArgs args;
     args.y = y * stride - d_.shape.pads[0];
     args.row = memory.at(x) + (image * x.strides[0] + block.first_channel + args.y * x.strides[2]);
@@ -122,6 +129,7 @@ std::string plan_sliding_window(const region::Region& region, const region::Plan
   if (s.pads[1] > d.first_columns()) return fmt::format("{} columns of padding, at most {}", s.pads[1], d.first_columns());
   const auto& stage = region.stages.front();
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
+  d.bias_operand = take_bias(stage, plan, d.epilogue);
   if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) return "the epilogue is not requantization alone: " + why;
   if (!foldable(stage, plan, d.requant)) return "scale or bias is computed at run time";
   if (d.epilogue.pack.sinks.size() > kSlidingWindowSinks)
@@ -143,9 +151,11 @@ std::string plan_sliding_window(const region::Region& region, const region::Plan
   }
   const std::int64_t near = s.c * (s.h * s.w + s.out_h * s.out_w), step = ceil_div(near, s.out_h) * d.rows;
   d.row_tile = near <= kNearBytes ? s.out_h : std::max<std::int64_t>(1, kRowTileBytes / step) * d.rows;
+  if (target.rows > 0) d.row_tile = std::min(s.out_h, ceil_div(target.rows, d.rows) * d.rows);
   const std::int64_t steps = ceil_div(s.out_h, d.rows);
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / standard_machine().clock_hz + 3e-7;
-  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads);
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
+  d.ahead = std::max(0, target.prefetch);
   return "";
 }
 
@@ -160,6 +170,15 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
   if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
   const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
   OCTAVO_TRY(const ChannelValues channels, ChannelValues::of(region, plan, d.requant));
+  const std::int32_t* bias = nullptr;
+  std::int64_t bias_step = 0;
+  if (d.bias_operand >= 0) {
+    const auto& from = region.stages.front().operands[static_cast<std::size_t>(d.bias_operand)].ref;
+    const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
+    if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
+    bias = reinterpret_cast<const std::int32_t*>(data.bytes().data() + from.offset);
+    bias_step = d.shape.c == 1 ? 0 : from.strides[1];
+  }
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), values(ir::DType::f32, {kValues * d.init_count});
   std::vector<LineBlock> blocks;
   for (const Block& b : d.blocks) {
@@ -172,7 +191,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
         most += 255 * std::abs(tap);
       }
       line.limits.push_back(most);
-      line.offsets.push_back(-d.zero * sum);
+      line.offsets.push_back(-d.zero * sum + (bias == nullptr ? 0 : bias[(b.first_channel + c) * bias_step]));
     }
   }
   OCTAVO_TRY(auto lines, pack_lines(region, plan, d.requant, blocks, d.init_count));
@@ -199,7 +218,8 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
         vp[d.init_count + at] = natural[d.init_count + b.init + c];
         vp[2 * d.init_count + at] = channels.scale(b.first_channel + c);
         vp[3 * d.init_count + at] = channels.bias(b.first_channel + c);
-        vp[4 * d.init_count + at] = std::bit_cast<float>(static_cast<std::int32_t>(blocks[i].offsets[static_cast<std::size_t>(c)]));
+        vp[4 * d.init_count + at] = std::bit_cast<float>(
+            static_cast<std::int32_t>(static_cast<std::uint32_t>(blocks[i].offsets[static_cast<std::size_t>(c)])));
       }
     }
   }

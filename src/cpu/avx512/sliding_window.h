@@ -28,10 +28,12 @@ struct SlidingWindowPlan {
   ConvShape shape;
   Epilogue epilogue;
   Requant requant;
+  int bias_operand = -1;  ///< s32 constants that are added to the sums: part of their initial values; -1: none
   std::int32_t zero = 0;
   std::int64_t rows = 1;      ///< output rows computed together: 2 at stride 1
   std::int64_t row_tile = 1;  ///< output rows that are computed for one block, then for the next
   RowTasks tasks;
+  std::int64_t ahead = 0;     ///< rows of the input that are fetched before those in front of them are read
   std::vector<Block> blocks;  ///< one channel block each; `init` counts values of one kind
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cpu/family.h"
+#include "cpu/parameters.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -96,8 +97,26 @@ struct Part {
   std::int64_t weight = 0;   // elements from the block's start
 };
 
+/// How the work is cut, and how many blocks ahead weights are fetched (0: not at all).
+struct Cut {
+  std::int64_t row_tiles = 1, rows_per_tile = 1, splits = 1, pixels = 1, ahead = 0;
+};
+
 class ConvKernel final : public Kernel {
  public:
+  ConvKernel(const KernelTable& table, Layout layout, Epilogue epilogue, const Region& r, const std::byte* weights)
+      : ConvKernel(table, std::move(layout), std::move(epilogue), only(r), weights) {
+    choose_cut(r.tactic);
+    make_parts();
+  }
+  /// Without kernels: what searches change.
+  static Cut cut_of(const KernelTable& table, const Layout& layout, const Region& r) {
+    ConvKernel k(table, layout, {}, only(r), nullptr);
+    k.choose_cut({});
+    return k.cut_;
+  }
+
+ private:
   ConvKernel(const KernelTable& table, Layout layout, Epilogue epilogue, const Stage& s, const std::byte* weights)
       : table_(table), l_(std::move(layout)), epilogue_(std::move(epilogue)), weights_(weights), integer_(s.anchor.integer) {
     const region::TensorRef& x = s.anchor.inputs[0];
@@ -119,11 +138,10 @@ class ConvKernel final : public Kernel {
     range(l_.w, w_min_, w_max);
     strip_w_ = w_max - w_min_ + 1;
     for (const Phase& p : l_.d) slices_ = std::max(slices_, static_cast<std::int64_t>(p.taps.size()));
-    choose_row_tiles();
-    make_parts();
   }
 
-  int tasks() const override { return static_cast<int>(l_.image.batch * l_.image.depth.out * row_tiles_ * splits_); }
+ public:
+  int tasks() const override { return static_cast<int>(l_.image.batch * l_.image.depth.out * cut_.row_tiles * cut_.splits); }
   std::size_t scratch_bytes() const override {
     const std::size_t strip = static_cast<std::size_t>(slices_ * strip_h_ * strip_w_ * l_.cp * element_);
     return (epilogue_.scratch_bytes() + 63) / 64 * 64 + strip + 64;
@@ -133,31 +151,36 @@ class ConvKernel final : public Kernel {
     epilogue_.prepare(worker.scratch);
     for (std::int64_t t = task_begin; t < task_end; ++t) {
       std::int64_t rest = t;
-      const std::int64_t split = rest % splits_;
-      rest /= splits_;
-      const std::int64_t row_tile = rest % row_tiles_;
-      rest /= row_tiles_;
+      const std::int64_t split = rest % cut_.splits;
+      rest /= cut_.splits;
+      const std::int64_t row_tile = rest % cut_.row_tiles;
+      rest /= cut_.row_tiles;
       run_row_tile(memory, worker.scratch, rest / l_.image.depth.out, rest % l_.image.depth.out, row_tile, split);
     }
   }
 
  private:
-  void choose_row_tiles() {
-    const std::int64_t rows = l_.image.height.out;
-    rows_per_tile_ = std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
+  void choose_cut(const Tactic& tactic) {
+    const std::int64_t rows = l_.image.height.out, given = number(tactic, kRowTiles, rows);
+    std::int64_t& each = cut_.rows_per_tile;
+    each =
+        given > 0 ? (rows + given - 1) / given : std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
     while (true) {
       strip_h_ = 1;
-      for (std::int64_t b = 0; b * rows_per_tile_ < rows; ++b) {
+      for (std::int64_t b = 0; b * each < rows; ++b) {
         std::int64_t lo = 0, hi = 0;
         strip_range(b, lo, hi);
         strip_h_ = std::max(strip_h_, hi - lo + 1);
       }
-      if (rows_per_tile_ == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= standard_machine().l2_bytes / 2) break;
-      rows_per_tile_ = (rows_per_tile_ + 1) / 2;
+      if (given > 0 || each == 1 || slices_ * strip_h_ * strip_w_ * l_.cp * element_ <= standard_machine().l2_bytes / 2) break;
+      each = (each + 1) / 2;
     }
-    row_tiles_ = (rows + rows_per_tile_ - 1) / rows_per_tile_;
-    const std::int64_t pieces = l_.image.batch * l_.image.depth.out * row_tiles_, blocks = l_.group * l_.blocks;
-    splits_ = std::clamp<std::int64_t>(8 / pieces, 1, blocks);
+    cut_.row_tiles = (rows + each - 1) / each;
+    const std::int64_t pieces = l_.image.batch * l_.image.depth.out * cut_.row_tiles, blocks = l_.group * l_.blocks;
+    const std::int64_t splits = number(tactic, kSplits, blocks), pixels = number(tactic, kPixels, table_.conv_pixels);
+    cut_.splits = splits > 0 ? splits : std::clamp<std::int64_t>(8 / pieces, 1, blocks);
+    cut_.pixels = pixels > 0 ? pixels : table_.conv_pixels;
+    cut_.ahead = number(tactic, kPrefetch, blocks);
   }
 
   // Rows j of a phase whose outputs lie in the row tile.
@@ -166,7 +189,7 @@ class ConvKernel final : public Kernel {
     j1 = end <= p.first ? 0 : std::min(p.count, (end - p.first + p.step - 1) / p.step);
   }
   void strip_range(std::int64_t row_tile, std::int64_t& lo, std::int64_t& hi) const {
-    const std::int64_t begin = row_tile * rows_per_tile_, end = std::min(begin + rows_per_tile_, l_.image.height.out);
+    const std::int64_t begin = row_tile * cut_.rows_per_tile, end = std::min(begin + cut_.rows_per_tile, l_.image.height.out);
     bool any = false;
     for (const Phase& p : l_.h) {
       std::int64_t j0, j1;
@@ -248,8 +271,8 @@ class ConvKernel final : public Kernel {
     strip_range(row_tile, row_min, row_max);
     const auto phase_d = static_cast<std::size_t>(od % static_cast<std::int64_t>(l_.d.size()));
     const Phase& pd = l_.d[phase_d];
-    const std::int64_t begin = row_tile * rows_per_tile_, end = std::min(begin + rows_per_tile_, im.height.out);
-    const std::int64_t all = l_.group * l_.blocks, first = all * split / splits_, last = all * (split + 1) / splits_;
+    const std::int64_t begin = row_tile * cut_.rows_per_tile, end = std::min(begin + cut_.rows_per_tile, im.height.out);
+    const std::int64_t all = l_.group * l_.blocks, first = all * split / cut_.splits, last = all * (split + 1) / cut_.splits;
     std::int64_t filled = -1;
     for (std::int64_t block = first; block < last; ++block) {
       const std::int64_t g = block / l_.blocks, b = block % l_.blocks;
@@ -281,11 +304,19 @@ class ConvKernel final : public Kernel {
           set(origin, im.c, g * l_.og + b * l_.lanes);
           set(origin, im.d, od);
           set(origin, im.h, ph.first + ph.step * j);
+          if (cut_.ahead > 0 && block + cut_.ahead < last) fetch_share(block + cut_.ahead, (j - j0), j1 - j0);
           const std::byte* row = strip + (ph.in_step * j - row_min) * strip_w_ * l_.cp * element_;
           run_row(memory, scratch, origin, part, row, w + part.weight * element_, cols);
         }
       }
     }
+  }
+
+  /// Part i of n of a block's weights, into the second-level cache.
+  void fetch_share(std::int64_t block, std::int64_t i, std::int64_t n) const {
+    const std::int64_t bytes = l_.block_elements() * element_;
+    const std::byte* w = weights_ + block * bytes;
+    for (std::int64_t at = bytes * i / n; at < bytes * (i + 1) / n; at += 64) __builtin_prefetch(w + at, 0, 2);
   }
 
   static void set(Index& origin, int dim, std::int64_t value) {
@@ -302,8 +333,8 @@ class ConvKernel final : public Kernel {
     t.w = w;
     t.acc = Epilogue::acc(scratch);
     auto* acc = Epilogue::acc(scratch);
-    for (std::int64_t p = 0; p < pw.count; p += table_.conv_pixels) {
-      t.pixels = static_cast<int>(std::min<std::int64_t>(table_.conv_pixels, pw.count - p));
+    for (std::int64_t p = 0; p < pw.count; p += cut_.pixels) {
+      t.pixels = static_cast<int>(std::min(cut_.pixels, pw.count - p));
       t.x = row + p * t.pixel_step * element_;
       if (integer_) {
         table_.conv_i16(t);
@@ -327,7 +358,7 @@ class ConvKernel final : public Kernel {
   std::int32_t zx_ = 0;
   std::int64_t element_ = 2;
   std::int64_t w_min_ = 0, strip_w_ = 1, strip_h_ = 1, slices_ = 1;
-  std::int64_t rows_per_tile_ = 1, row_tiles_ = 1, splits_ = 1;
+  Cut cut_;
   std::vector<Part> parts_;
 };
 
@@ -390,7 +421,32 @@ class ConvFamily final : public Family {
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
     OCTAVO_TRY(Layout l, layout_of(only(r), isa));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), isa));
-    return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), only(r), packed[0]);
+    return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), r, packed[0]);
+  }
+
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+    Parameters out;
+    const KernelTable* table = kernel_table(isa);
+    const auto l = layout_of(only(r), isa);
+    if (table == nullptr || !l) return out;
+    const Cut usual = ConvKernel::cut_of(*table, *l, r);
+    const std::int64_t rows = l->image.height.out, blocks = l->group * l->blocks;
+    for (const std::int64_t n : {usual.row_tiles / 2, usual.row_tiles * 2}) {
+      if (n >= 1 && n <= rows) add(out, kRowTiles, n);
+    }
+    for (const std::int64_t n : {usual.splits / 2, usual.splits * 2}) {
+      if (n >= 1 && n <= blocks) add(out, kSplits, n);
+    }
+    for (const std::int64_t n : {usual.pixels / 2, usual.pixels / 4}) {
+      if (n >= 1) add(out, kPixels, n);
+    }
+    for (const std::int64_t n : {1, 2}) {
+      if (n < blocks) add(out, kPrefetch, n);
+    }
+    return out;
+  }
+  bool takes_parameter(std::string_view name) const override {
+    return name == kRowTiles || name == kSplits || name == kPixels || name == kPrefetch;
   }
 
  private:

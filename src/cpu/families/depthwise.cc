@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/parameters.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -45,7 +46,7 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
 
 class DepthwiseKernel final : public Kernel {
  public:
-  DepthwiseKernel(const KernelTable& table, Parts p, const Stage& s, const std::byte* weights)
+  DepthwiseKernel(const KernelTable& table, Parts p, const Stage& s, const Tactic& tactic, const std::byte* weights)
       : table_(table),
         im_(p.image),
         epilogue_(std::move(p.epilogue)),
@@ -56,8 +57,14 @@ class DepthwiseKernel final : public Kernel {
     channels_ = s.space[1];
     padded_ = padded(channels_);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
-    const std::int64_t work = rows_ * im_.width.out * channels_ * taps();
-    tasks_ = even_tasks(work, 65536, rows_);
+    tasks_ = static_cast<int>(number(tactic, kRowTiles, rows_));
+    if (tasks_ == 0) tasks_ = usual_tasks(im_, s);
+    pixels_ = number(tactic, kPixels, kBlock);
+    ahead_ = number(tactic, kPrefetch, im_.height.in);
+  }
+  static int usual_tasks(const Image& im, const Stage& s) {
+    const std::int64_t rows = im.batch * im.depth.out * im.height.out;
+    return even_tasks(rows * im.width.out * s.space[1] * im.depth.kernel * im.height.kernel * im.width.kernel, 65536, rows);
   }
 
   int tasks() const override { return tasks_; }
@@ -91,7 +98,9 @@ class DepthwiseKernel final : public Kernel {
     // Outputs [inner_begin, inner_end) have every column of the window inside.
     const std::int64_t reach = (w.kernel - 1) * w.dilation;
     const std::int64_t inner_begin = (w.pad + w.stride - 1) / w.stride, inner_end = (w.in - 1 - reach + w.pad) / w.stride + 1;
-    const std::int64_t cols = std::min<std::int64_t>(channels_, kBlock), pixels = kBlock / cols;
+    const std::int64_t cols = std::min<std::int64_t>(channels_, kBlock), most = kBlock / cols,
+                       pixels = pixels_ > 0 ? std::min(pixels_, most) : most;
+    if (ahead_ > 0) fetch_rows(x + (h.kernel - 1) * h.dilation * im_.xh, ih + (h.kernel - 1) * h.dilation);
     bool whole = false;
     int count = 0;
     for (std::int64_t first = 0; first < w.out; first += pixels) {
@@ -127,6 +136,15 @@ class DepthwiseKernel final : public Kernel {
     }
   }
 
+  /// The rows behind the one at x, which has this index.
+  void fetch_rows(const std::byte* x, std::int64_t row) const {
+    const std::int64_t bytes = std::max<std::int64_t>(im_.width.in * im_.xw, 0);
+    for (std::int64_t i = 1; i <= ahead_; ++i) {
+      if (row + i < 0 || row + i >= im_.height.in) continue;
+      for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(x + i * im_.xh + at, 0, 3);
+    }
+  }
+
   int list_taps(std::int64_t id, std::int64_t ih, std::int64_t iw, std::int64_t* offsets, std::int32_t* index) const {
     const Window &d = im_.depth, &h = im_.height, &w = im_.width;
     int count = 0;
@@ -154,6 +172,7 @@ class DepthwiseKernel final : public Kernel {
   bool codes_;
   std::int32_t zx_ = 0;
   std::int64_t channels_ = 1, padded_ = 1, rows_ = 1;
+  std::int64_t pixels_ = 0, ahead_ = 0;  ///< the most pixels of a tile (0: as many as fit); rows that are fetched ahead
   int tasks_ = 1;
 };
 
@@ -209,8 +228,27 @@ class DepthwiseFamily final : public Family {
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
-    return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), packed[0]);
+    return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), r.tactic, packed[0]);
   }
+
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+    Parameters out;
+    const auto p = parts_of(only(r), isa);
+    if (!p) return out;
+    const Image& im = p->image;
+    const std::int64_t rows = im.batch * im.depth.out * im.height.out,
+                       most = kBlock / std::min<std::int64_t>(only(r).space[1], kBlock);
+    const std::int64_t usual = DepthwiseKernel::usual_tasks(im, only(r));
+    for (const std::int64_t n : {usual / 2, usual * 2}) {
+      if (n >= 1 && n <= rows) add(out, kRowTiles, n);
+    }
+    for (const std::int64_t n : {most / 2, most / 4}) {
+      if (n >= 1) add(out, kPixels, n);
+    }
+    for (const std::int64_t n : {1, 4}) add(out, kPrefetch, n);
+    return out;
+  }
+  bool takes_parameter(std::string_view name) const override { return name == kRowTiles || name == kPixels || name == kPrefetch; }
 
  private:
   bool integer_;

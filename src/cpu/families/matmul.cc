@@ -3,20 +3,21 @@
 #include <algorithm>
 
 #include "cpu/families/row_families.h"
+#include "cpu/parameters.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kRows = 32;                          // of the left matrix in a task
+constexpr std::int64_t kTaskRows = 32;                      // of the left matrix in a task
 constexpr std::int64_t kMostRight = std::int64_t{1} << 20;  // elements of the right matrix in scratch
 
 struct Setting {
-  std::int64_t m = 1, k = 1, n = 1, batch = 1;
+  std::int64_t m = 1, k = 1, n = 1, batch = 1, rows = kTaskRows;
   std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0;
   std::size_t row_dim = 0, col_dim = 1;
   std::vector<std::int64_t> a_batch, b_batch;
   [[nodiscard]] std::int64_t padded() const { return (n + kColumns - 1) / kColumns * kColumns; }
-  [[nodiscard]] std::int64_t pieces() const { return (m + kRows - 1) / kRows; }
+  [[nodiscard]] std::int64_t pieces() const { return (m + rows - 1) / rows; }
 };
 
 Result<Setting> setting_of(const Stage& s) {
@@ -60,18 +61,18 @@ class MatmulKernel final : public Kernel {
   int tasks() const override { return static_cast<int>(std::min<std::int64_t>(t_.batch * t_.pieces(), 4096)); }
   std::size_t scratch_bytes() const override {
     return line(epilogue_.scratch_bytes()) +
-           static_cast<std::size_t>((t_.k * t_.padded() + kRows * t_.k + kRows * t_.padded()) * 4 + 192);
+           static_cast<std::size_t>((t_.k * t_.padded() + t_.rows * t_.k + t_.rows * t_.padded()) * 4 + 192);
   }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     epilogue_.prepare(worker.scratch);
     auto* right = reinterpret_cast<float*>(worker.scratch + line(epilogue_.scratch_bytes()));
     float* left = right + line(static_cast<std::size_t>(t_.k * t_.padded()) * 4) / 4;
-    float* out = left + line(static_cast<std::size_t>(kRows * t_.k) * 4) / 4;
+    float* out = left + line(static_cast<std::size_t>(t_.rows * t_.k) * 4) / 4;
     const std::int64_t units = t_.batch * t_.pieces();
     std::int64_t have = -1;  // the batch whose right matrix is gathered
     for (std::int64_t u = units * task_begin / tasks(); u < units * task_end / tasks(); ++u) {
-      const std::int64_t batch = u / t_.pieces(), first = u % t_.pieces() * kRows, rows = std::min(kRows, t_.m - first);
+      const std::int64_t batch = u / t_.pieces(), first = u % t_.pieces() * t_.rows, rows = std::min(t_.rows, t_.m - first);
       Index origin{};
       std::int64_t rest = batch;
       for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
@@ -142,9 +143,20 @@ class MatmulFamily final : public Family {
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
+    if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
     OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
     return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r));
   }
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
+    Parameters out;
+    const auto t = setting_of(only(r));
+    if (!t) return out;
+    for (const std::int64_t n : {kTaskRows / 4, kTaskRows / 2, kTaskRows * 2}) {
+      if (n < 2 * t->m) add(out, kRows, n);
+    }
+    return out;
+  }
+  bool takes_parameter(std::string_view name) const override { return name == kRows; }
 };
 
 }  // namespace

@@ -75,6 +75,7 @@ class StagedFamily final : public Family {
  public:
   std::string_view name() const override { return "staged.row_tiles"; }
   bool per_isa() const override { return false; }
+  int version() const override { return 2; }
   bool about(const Region& r) const override {
     if (r.independent || r.stages.size() < 2) return false;
     return std::all_of(r.stages.begin(), r.stages.end(), [](const Stage& s) {
@@ -100,7 +101,7 @@ class StagedFamily final : public Family {
   }
 
   /// Row tiles of other sizes, where they are not the same rows.
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan) const override {
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
     std::vector<std::map<std::string, std::string>> out;
     std::set<std::size_t> seen{tiles_in(r, plan)};
     for (const char* kib : {"64", "512"}) {
@@ -156,7 +157,7 @@ class StagedFamily final : public Family {
 
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa, Packed packed) const override {
     OCTAVO_TRY(const auto made_by, providers_of(r.tactic.parts, r.stages.size()));
-    Schedule schedule = schedule_of(r, plan.threads);
+    const Schedule schedule = schedule_of(r, plan.threads);
     std::vector<staged::Kernels> kernels(r.stages.size());
     const auto* table = reinterpret_cast<const std::int32_t*>(packed[0]);
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
@@ -177,7 +178,7 @@ class StagedFamily final : public Family {
         kernels[k].emplace(slab, std::move(kernel));
       }
     }
-    return staged::staged_kernel(r, std::move(schedule), std::move(kernels));
+    return staged::staged_kernel(r, schedule, std::move(kernels));
   }
 
  private:
