@@ -8,6 +8,7 @@
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
 #include "dnnl.hpp"
+#include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
@@ -61,12 +62,8 @@ Result<Setting> setting_of(const Stage& s) {
   }
   for (std::size_t d = 0; !gemm && d + 2 < rank; ++d) {
     t.batch *= s.space[d];
-    const auto along = [&](const region::TensorRef& r) {
-      const auto at = static_cast<std::ptrdiff_t>(d) - static_cast<std::ptrdiff_t>(rank - r.dims.size());
-      return at < 0 || r.dims[static_cast<std::size_t>(at)] == 1 ? std::int64_t{0} : r.strides[static_cast<std::size_t>(at)];
-    };
-    t.a_batch.push_back(along(a));
-    t.b_batch.push_back(along(b));
+    t.a_batch.push_back(aligned_stride(a, rank, d));
+    t.b_batch.push_back(aligned_stride(b, rank, d));
   }
   return t;
 }
