@@ -109,10 +109,10 @@ def test_serve_without_its_packages_says_what_to_install(bare, tmp_path):
 def test_serve(wheel, bare, tmp_path):
     run(bare / "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[serve]")
     with subprocess.Popen([bare / "octavo", "serve", f"digits={QDQ}", "--port", "0", "--grpc-port", "-1", "--batch", "1", "--effort", "0"],
-                          stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=clean_environment()) as server:
+                          stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=clean_environment()) as server:
         try:
-            line = next(line for line in server.stdout if line.startswith("ready:"))
-            port = re.search(r":(\d+)", line[6:]).group(1)
+            line = next(line for line in server.stderr if line.startswith("ready:"))
+            port = re.search(r"http://127.0.0.1:(\d+)", line).group(1)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/models/digits", timeout=30) as answer:
                 assert b'"image"' in answer.read()
         finally:
