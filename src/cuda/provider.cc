@@ -225,6 +225,10 @@ Target target(int ordinal) {
   return t;
 }
 
+std::set<std::string, std::less<>> usual_choices() {
+  return {"stages", "direct-store", "split-conv"};
+}
+
 const region::Provider& provider(int ordinal) {
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<const region::Provider>> all;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "cuda/compile_plan.h"
 #include "cuda/family.h"
@@ -12,6 +14,10 @@ namespace octavo::cuda {
 /// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; `finish` has them
 /// turned into machine code by `compiler`, which is asked for each text once.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler);
+
+/// PlanOptions::usual on a GPU: the first convolution reads the caller's planes, results are stored where they are wanted, and a convolution whose
+/// parts are read apart is computed by parts. Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
+[[nodiscard]] std::set<std::string, std::less<>> usual_choices();
 
 /// For GPU number `ordinal` of this machine. Without a GPU for sm_90a; always for what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"):
 /// engines can be built on machines that have no GPU.

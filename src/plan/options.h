@@ -34,7 +34,9 @@ struct PlanOptions {
   int threads = 1;                              ///< the thread count the plan is made for
   std::set<std::string, std::less<>> disabled;  ///< rules, fusions and planner switches to leave out, by name
   std::set<std::string, std::less<>> forced;    ///< choices taken otherwise than by default wherever that is possible
-  bool verify = false;                          ///< verify the graph after every rule application
+  /// Choices whose other candidate pays nearly always on the device that is planned for. Taken where no time decides (effort 0 and 1).
+  std::set<std::string, std::less<>> usual;
+  bool verify = false;  ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;
 
   int effort = 0;  ///< 0: default choices; 1: tactics priced; 2: candidates searched; 3: more of them; 4: confirmed; 5: all

@@ -84,17 +84,20 @@ class Search {
     return s;
   }
 
-  /// The other candidate of every choice that is forced becomes the default. One that cannot be planned stays apart; stages and
+  /// The other candidate of every choice that is forced, or usual on the device, becomes the default. One that cannot be planned stays apart; stages and
   /// neighbours that no provider takes stay apart in `realize`, which says why.
   Status take_forced(Searched& out) {
-    if (options_.forced.empty()) return {};
+    std::set<std::string, std::less<>> names = options_.forced;
+    if (options_.effort < 2) names.insert(options_.usual.begin(), options_.usual.end());
+    if (names.empty()) return {};
     PlanOptions open = options_;
     open.forced.clear();
     const Selection before = defaults_;
     for (const Choice& choice : find_choices(out.defaults, before, open, true)) {
       const bool already =
           choice.name == kStageOperand && choice.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
-      if (!options_.forced.contains(choice.name) || already) continue;
+      if (!names.contains(choice.name) || already) continue;
+      const bool forced = options_.forced.contains(choice.name);
       Selection trial = defaults_;
       choice.candidates.back().apply(trial);
       auto made = realize(g_, trial, context_);
@@ -103,7 +106,9 @@ class Search {
       if (made) {
         defaults_ = std::move(trial);
         std::swap(d.candidates.front(), d.candidates.back());  // it is the default now
-        d.reasons = {because<Cause::forced>()};
+        d.reasons = {forced ? because<Cause::forced>() : because<Cause::usual_on_device>()};
+      } else if (!forced) {
+        continue;
       } else {
         d.reasons = {because<Cause::forced_not_possible>(), because<Cause::not_planned>(made.error().message)};
       }
