@@ -127,7 +127,9 @@ def test_bench_needs_only_the_key(tmp_path):
         octavo("build", model, "-o", tmp_path / "m.octavo", "--threads", 1, "--effort", 0)
         for region in json.loads(octavo("explain", tmp_path / "m.octavo", "--json"))["regions"]:
             alone = octavo("bench", "--region-key", region["key"], "--threads", 1, "--seconds", 0.01)
-            assert region["key"] in alone and region["tactic"] in alone, alone
+            # Whether a curve replaces an activation, and with it the instructions of VBMI, depends on constants, which a key does not hold.
+            plain = lambda text: re.sub(r",?vbmi=1", "", text).replace("{}", "").replace("{,", "{")
+            assert region["key"] in alone and plain(region["tactic"]) in plain(alone), alone
             tried += 1
         own = octavo("bench", tmp_path / "m.octavo", "--region-key", region["key"], "--seconds", 0.01)
         names = lambda text: [line.split("us  ")[1].split()[0] for line in text.splitlines() if " us  " in line]
