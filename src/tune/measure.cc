@@ -1,12 +1,14 @@
 #include "tune/measure.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 
 #include "base/machine.h"
 #include "base/task.h"
 #include "engine/engine.h"
+#include "region/artifact.h"
 #include "tune/one_region.h"
 #include "tune/runner.h"
 
@@ -43,29 +45,74 @@ using Run = std::function<Result<double>(int runs)>;
 
 constexpr int kMostCopies = 16;
 constexpr int kRounds = 7, kMostRounds = 2 * kRounds;
-constexpr double kHopeless = 3, kMostRuns = 16000;
+constexpr int kFewRounds = 3;        // after which slow tactics, and what is behind the fastest, are not run again
+constexpr double kHopeless = 3;      // times the fastest in the first runs: not run again
+constexpr double kBehind = 1.25;     // times the fastest after kFewRounds turns: not run again
+constexpr double kMostOfBudget = 4;  // times what was asked for a tactic: what its turns may take, after kFewRounds
+constexpr int kMostRuns = 16000;
 
-/// On the host: a plan of each tactic. Empty functions for those that are refused after all.
-std::vector<Run> ready_on_host(const region::Region& region, const region::Plan& plan, const std::vector<Candidate>& candidates) {
+/// A tactic of the host, compiled; its runner, of one region first and of several copies later.
+struct OnHost {
+  region::Region region;
+  region::Artifact artifact;
+  std::shared_ptr<Runner> runner;
+};
+
+/// Makes the runner: of `copies` of the region, with constants of their own.
+Status make_runner(OnHost& tactic, const region::Plan& plan, const Candidate& candidate, int copies) {
+  auto made = Runner::create(one_region(tactic.region, plan, tactic.artifact, copies), {candidate.provider}, {});
+  tactic.runner = nullptr;  // its memory goes first
+  if (!made) return tl::unexpected<Error>(made.error());
+  tactic.runner = std::move(*made);
+  return {};
+}
+
+Run run_of(const std::shared_ptr<Runner>& runner, int copies) {
+  return [copies, runner](int runs) -> Result<double> {
+    // A median: one run of which another process had the core for milliseconds would be most of a mean.
+    std::vector<double> times;
+    for (int k = 0; k < std::max(1, runs / copies); ++k) {
+      OCTAVO_TRY(const double t, runner->run());
+      times.push_back(t / copies);
+    }
+    return median(std::move(times));
+  };
+}
+
+/// On the host: a plan of each tactic. The first runs are of one region; several copies are made only of what is not hopeless then. Empty functions
+/// for those that are refused after all; `first`: seconds of the first runs.
+Result<std::vector<Run>> ready_on_host(const region::Region& region, const region::Plan& plan,
+                                       const std::vector<Candidate>& candidates, double seconds_each, std::vector<double>& first) {
   const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
-  const int copies = static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));
+  std::vector<OnHost> tactics(candidates.size());
+  double least = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    OCTAVO_CHECK(check_cancelled());
+    OnHost& t = tactics[i];
+    t.region = region;
+    t.region.tactic = candidates[i].tactic;
+    auto made = candidates[i].provider->compile(t.region, plan, t.region.tactic);
+    if (!made) continue;
+    t.artifact = std::move(*made);
+    if (!make_runner(t, plan, candidates[i], 1)) continue;
+    OCTAVO_TRY(first[i], t.runner->run());
+    if (least > 0 && first[i] > 2 * kHopeless * least) continue;  // a second run would not help
+    OCTAVO_TRY(const double warm, t.runner->run());
+    first[i] = std::min(first[i], warm);
+    if (least == 0 || first[i] < least) least = first[i];
+  }
   std::vector<Run> out(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    region::Region r = region;
-    r.tactic = candidates[i].tactic;
-    auto cut = one_region(r, plan, *candidates[i].provider, copies);
-    if (!cut) continue;
-    auto made = Runner::create(std::move(*cut), {candidates[i].provider}, {});
-    if (!made) continue;
-    out[i] = [copies, runner = std::shared_ptr<Runner>(std::move(*made))](int runs) -> Result<double> {
-      // A median: one run of which another process had the core for milliseconds would be most of a mean.
-      std::vector<double> times;
-      for (int k = 0; k < std::max(1, runs / copies); ++k) {
-        OCTAVO_TRY(const double t, runner->run());
-        times.push_back(t / copies);
-      }
-      return median(std::move(times));
-    };
+    OnHost& t = tactics[i];
+    if (t.runner == nullptr) continue;
+    int copies = 1;
+    if (first[i] <= kHopeless * least) {
+      const double turn = 2 * seconds_each / kRounds;
+      const auto cold = std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies);
+      copies = static_cast<int>(std::clamp(turn / std::max(first[i], 1e-7), 1.0, static_cast<double>(cold)));
+    }
+    if (copies > 1) OCTAVO_CHECK(make_runner(t, plan, candidates[i], copies));
+    out[i] = run_of(t.runner, copies);
   }
   return out;
 }
@@ -102,14 +149,16 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
                                            const std::vector<Candidate>& candidates, double seconds_each,
                                            const engine::Devices& devices) {
   std::vector<Run> ready;
-  if (region.device == region::kHost) {
-    ready = ready_on_host(region, plan, candidates);
+  std::vector<double> first(candidates.size(), 0);
+  const bool on_host = region.device == region::kHost;
+  if (on_host) {
+    OCTAVO_TRY(ready, ready_on_host(region, plan, candidates, seconds_each, first));
   } else {
     OCTAVO_TRY(ready, ready_on_device(region, plan, candidates, devices));
   }
   struct Entry {
     std::vector<double> times;
-    double best = 0;
+    double best = 0, spent = 0;
     int repeats = 1;
     bool disturbed = false;
   };
@@ -119,10 +168,12 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
     if (!ready[i]) continue;  // refused after all: it has no time
     OCTAVO_CHECK(check_cancelled());
     Entry& e = entries[i];
-    OCTAVO_TRY(const double cold, ready[i](1));
-    OCTAVO_TRY(const double warm, ready[i](1));
-    e.best = std::min(cold, warm);
-    e.repeats = static_cast<int>(std::clamp(seconds_each / kRounds / std::max(e.best, 1e-7), 1.0, kMostRuns));
+    e.best = first[i];
+    if (!on_host) {
+      OCTAVO_TRY(const double cold, ready[i](1));
+      OCTAVO_TRY(const double warm, ready[i](1));
+      e.best = std::min(cold, warm);
+    }
     e.times.push_back(e.best);
     if (least == 0 || e.best < least) least = e.best;
   }
@@ -135,19 +186,36 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
       OCTAVO_CHECK(check_cancelled());
       if (again && round % kRounds == 0) e.disturbed = disturbed(e.times);
       if (again && !e.disturbed) continue;
-      if (e.best > kHopeless * least && round == 0) {  // the first two runs may have been unlucky
+      if (!on_host && e.best > kHopeless * least && round == 0) {  // the first two runs may have been unlucky
         OCTAVO_TRY(const double t, ready[i](1));
         e.best = std::min(e.best, t);
         e.times[0] = e.best;
       }
       if (e.best > kHopeless * least) continue;
+      if (on_host && round >= kFewRounds && (e.best > kBehind * least || e.spent > kMostOfBudget * seconds_each)) continue;
       any = true;
+      if (round == 0)
+        e.repeats =
+            static_cast<int>(std::clamp(seconds_each / kRounds / std::max(e.best, 1e-7), 1.0, static_cast<double>(kMostRuns)));
+      const auto begin = std::chrono::steady_clock::now();
       OCTAVO_TRY(const double middle, ready[i](e.repeats));
+      e.spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (round == 0) e.times.clear();
       e.times.push_back(middle);
-      e.best = std::min(e.best, middle);
-      least = std::min(least, e.best);
+      e.best = std::min(e.times.size() == 1 ? middle : e.best, middle);
     }
+    if (round == 0) {  // times of one copy, which finds its constants in caches, do not compare with those of several
+      double cold = 0, warm = 0;
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        if (ready[i] && entries[i].spent > 0 && (cold == 0 || entries[i].best < cold)) cold = entries[i].best, warm = first[i];
+      }
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        Entry& e = entries[i];
+        if (on_host && ready[i] && e.spent == 0) e.best = e.times[0] = first[i] * std::max(1.0, cold / warm);
+      }
+      least = cold;
+    }
+    for (const Entry& e : entries) least = e.spent > 0 ? std::min(least, e.best) : least;
     if (!any) break;
   }
   std::vector<TacticSeconds> out;
@@ -158,8 +226,8 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
   return out;
 }
 
-constexpr double kPairSeconds = 0.1;
-constexpr int kMostPairs = 500;
+constexpr double kPairSeconds = 0.1, kMostPairSeconds = 1;
+constexpr int kMostPairs = 500, kFewPairs = 3;
 
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers, int pairs,
                               const engine::Devices& devices) {
@@ -170,8 +238,9 @@ Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& sec
   for (int i = 0; i < pairs + 2 || (sum < kPairSeconds && i < kMostPairs); ++i) {
     OCTAVO_TRY(const double s, a->run());
     OCTAVO_TRY(const double t, b->run());
-    if (i < 2) continue;
+    if (i == 0 || (i == 1 && s + t < kMostPairSeconds / kFewPairs)) continue;
     sum += s + t;
+    if (static_cast<int>(x.size()) >= kFewPairs && sum > kMostPairSeconds) break;
     x.push_back(s);
     ratios.push_back(t / s);
   }

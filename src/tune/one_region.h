@@ -10,11 +10,11 @@
 
 namespace octavo::tune {
 
-/// A plan that runs `region` (of `plan`, tactic set) `copies` times on the same activations, each time with constants of its own:
-/// between two runs of a layer a network reads other weights, while its activations have just been written. Constants keep their
-/// bytes; arena buffers keep their kind, alignment and slack, bindings stay bindings. Constants are packed by `provider`.
-[[nodiscard]] Result<region::Plan> one_region(const region::Region& region, const region::Plan& plan,
-                                              const region::Provider& provider, int copies);
+/// A plan that runs `region` (of `plan`, tactic set, compiled to `artifact`) `copies` times on the same activations, each time with
+/// constants of its own: between two runs of a layer a network reads other weights, while its activations have just been written.
+/// Constants keep their bytes; arena buffers keep their kind, alignment and slack, bindings stay bindings.
+[[nodiscard]] region::Plan one_region(const region::Region& region, const region::Plan& plan, const region::Artifact& artifact,
+                                      int copies);
 
 /// One way to run a region, to be timed.
 struct Candidate {
