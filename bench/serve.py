@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -49,6 +50,11 @@ def client(port, name, shape, seconds, core, counts, index):
             raise SystemExit(f"status {answer.status}")
         done += 1
     counts[index] = done
+
+
+def idle_seconds(core):
+    fields = next(line for line in open("/proc/stat") if line.startswith(f"cpu{core} ")).split()
+    return int(fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid):
@@ -92,19 +98,23 @@ def main():
             before = ask_alone()
             counts = multiprocessing.Array("l", clients)
             workers = [multiprocessing.Process(target=client, args=(port, info["name"], shape, a.seconds, others, counts, i)) for i in range(clients)]
-            began, used = time.monotonic(), processor_seconds(server.pid)
+            began, used, own, idle = time.monotonic(), processor_seconds(server.pid), resource.getrusage(resource.RUSAGE_CHILDREN), idle_seconds(a.core)
             for w in workers:
                 w.start()
             for w in workers:
                 w.join()
             images = sum(counts) * a.rows
             wall, cpu = images / (time.monotonic() - began), images / (processor_seconds(server.pid) - used)
+            spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+            client_us = 1e6 * (spent.ru_utime + spent.ru_stime - own.ru_utime - own.ru_stime) / images
+            free = (idle_seconds(a.core) - idle) / (time.monotonic() - began)
             after = ask_alone()  # before and after: the machine's speed drifts
             bare = [a.batch * (x + y) / 2 for x, y in zip(before, after)]
             if turn:
                 rates.append((wall, bare[0], cpu, bare[1]))
                 print(f"round {turn}: images a second served {wall:.1f}, alone {bare[0]:.1f}: {wall / bare[0]:.3f}; a second of the processor served {cpu:.1f}, alone "
-                      f"{bare[1]:.1f}: {cpu / bare[1]:.3f}; octavo bench {1e3 * a.batch * 2 / (before[2] + after[2]):.1f}", flush=True)
+                      f"{bare[1]:.1f}: {cpu / bare[1]:.3f}; octavo bench {1e3 * a.batch * 2 / (before[2] + after[2]):.1f}; a picture costs the clients {client_us:.0f} us, the server {1e6 / cpu:.0f}, "
+                      f"the engine {1e6 / bare[1]:.0f}; the server's core was idle for {free:.0%}", flush=True)
         text = subprocess.run(["curl", "-s", f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=False).stdout
         rows = {m.group(1): float(m.group(2)) for m in re.finditer(r"^(octavo_batch_rows_(?:sum|count))\{.*?\} (\S+)", text, re.M)}
         print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows, medians: served over alone {statistics.median(r[0] / r[1] for r in rates):.3f}, by the processor's "

@@ -7,6 +7,7 @@ it need not wait for the loop. Rows of a batch belong to the requests in order; 
 import asyncio
 import collections
 import concurrent.futures
+import threading
 import time
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
 
@@ -41,6 +42,7 @@ class Batcher:
         self._idle = asyncio.Event()
         self._idle.set()
         self._threads = concurrent.futures.ThreadPoolExecutor(instances, thread_name_prefix="octavo-run")
+        self._joined = threading.local()
 
     async def infer(self, inputs: Arrays, rows: int) -> Arrays:
         """The outputs of this request alone. Raises Busy, Late, Unavailable, Internal."""
@@ -136,7 +138,7 @@ class Batcher:
         if len(inputs) == 1 and total == size:
             joined = inputs[0]
         else:
-            joined = {name: _join([one[name] for one in inputs], size) for name in inputs[0]}
+            joined = {name: self._join(size, name, [one[name] for one in inputs]) for name in inputs[0]}
         outputs = self._engines[size].run(joined)
         split: List[Arrays] = []
         at = 0
@@ -144,6 +146,18 @@ class Batcher:
             split.append(outputs if self._most == 0 else {name: array[at:at + n] for name, array in outputs.items()})
             at += n
         return split, total, size, start, time.monotonic()
+
+    def _join(self, size: int, name: str, arrays: Sequence[Any]) -> Any:
+        """In memory of this thread that its next run takes again: new pages cost more than copying into them. Engines keep no inputs."""
+        made = self._joined.__dict__.get((size, name))
+        if made is None:
+            made = self._joined.__dict__[size, name] = numpy.empty((size, *arrays[0].shape[1:]), arrays[0].dtype)
+        at = 0
+        for array in arrays:
+            made[at:at + len(array)] = array
+            at += len(array)
+        made[at:] = 0
+        return made
 
     def _finish(self, batch: List[_Waiting], done: "concurrent.futures.Future[Any]", _: float) -> None:
         self._running -= 1
@@ -161,13 +175,3 @@ class Batcher:
                 if not one.future.done():
                     one.future.set_exception(Internal(f"the run failed: {text}"))
         self._settled()
-
-
-def _join(arrays: Sequence[Any], size: int) -> Any:
-    made = numpy.empty((size, *arrays[0].shape[1:]), arrays[0].dtype)
-    at = 0
-    for array in arrays:
-        made[at:at + len(array)] = array
-        at += len(array)
-    made[at:] = 0
-    return made

@@ -1,6 +1,7 @@
 """The life of a server: load, listen, answer, stop."""
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ import uvicorn
 
 from .._errors import FileError
 from . import _grpc, _rest
+from ._http import Bodies
 from ._metrics import Metrics
 from ._models import Models
 from ._requests import Service
@@ -52,10 +54,13 @@ class Server:
                 self.grpc_port = _grpc_listen(grpc_server, settings)
             await self.models.load_all()
             if signals:
+                gc.freeze()  # what stays as long as the process is not looked at again
+                gc.set_threshold(20_000, 20, 20)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     asyncio.get_running_loop().add_signal_handler(number, self._signalled)
-            config = uvicorn.Config(_rest.application(self.service, settings), log_level="warning", access_log=False, lifespan="off",
-                                    server_header=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
+            bodies = Bodies(settings)
+            config = uvicorn.Config(_rest.application(self.service, settings, bodies), http=bodies.connection(), log_level="warning", access_log=False, lifespan="off",
+                                    server_header=False, proxy_headers=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
                                     timeout_graceful_shutdown=max(1, int(settings.grace)))
             web = _Web(config)
             serving = asyncio.ensure_future(web.serve(sockets=[http]))

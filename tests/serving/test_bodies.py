@@ -1,0 +1,145 @@
+"""Bodies of HTTP requests, which `octavo serve` receives into their own memory: in pieces, pipelined, refused early, cut off, many at once."""
+import concurrent.futures
+import gzip
+import http.client
+import json
+import socket
+import time
+
+import numpy as np
+import pytest
+from test_serve import QDQ, SHAPE, Running, engine, json_body, name, picture, want  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Running(f"digits={QDQ}", "--batch", "1,4,8,32", "--max-request-mb", "0.25", "--max-pending-mb", "4", "--body-timeout", "3") as running:
+        yield running
+
+
+def binary(name, x, padding=0):
+    """(headers, body) of a request whose JSON part is `padding` bytes longer than it must be."""
+    header = json.dumps({"inputs": [{"name": name[0], "datatype": "FP32", "shape": x.shape, "parameters": {"binary_data_size": x.nbytes}}],
+                         "parameters": {"binary_data_output": True}}).encode() + b" " * padding
+    return {"Inference-Header-Content-Length": str(len(header))}, header + x.tobytes()
+
+
+def plain(headers, body, path="/v2/models/digits/infer"):
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class Raw:
+    """A connection whose bytes are sent by hand."""
+
+    def __init__(self, server):
+        self.socket = socket.create_connection(("127.0.0.1", server.port), 60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.answers = self.socket.makefile("rb")  # one reader: answers follow each other
+
+    def answer(self):
+        status = int(self.answers.readline().split()[1])
+        headers = http.client.parse_headers(self.answers)
+        return status, headers, self.answers.read(int(headers["Content-Length"]))
+
+    def result(self):
+        status, headers, body = self.answer()
+        assert status == 200, body
+        n = int(headers["Inference-Header-Content-Length"])
+        return np.frombuffer(body[n:], np.float32).reshape(json.loads(body[:n])["outputs"][0]["shape"])
+
+
+@pytest.mark.parametrize("rows", [1, 4, 32])
+def test_in_pieces(server, engine, name, rows):
+    x = picture(rows, rows)
+    request = plain(*binary(name, x))
+    head = request.index(b"\r\n\r\n") + 4
+    for cuts in ([head], [head - 2], [head + 1], [10, head, head + 50, len(request) - 1], [head + 5, head + 900], list(range(40, len(request), max(len(request) // 12, 1)))):
+        one = Raw(server)
+        for begin, end in zip([0, *cuts], [*cuts, len(request)]):
+            one.socket.sendall(request[begin:end])
+            time.sleep(0.005)
+        assert np.array_equal(one.result(), want(engine, name, x)), cuts
+        one.socket.sendall(request)  # the connection stays
+        assert np.array_equal(one.result(), want(engine, name, x)), cuts
+        one.socket.close()
+
+
+def test_pipelined(server, engine, name):
+    pictures = [picture(i, 1 + 7 * (i % 2)) for i in range(5)]
+    one = Raw(server)
+    one.socket.sendall(b"".join(plain(*binary(name, x)) for x in pictures))
+    for x in pictures:
+        assert np.array_equal(one.result(), want(engine, name, x))
+    one.socket.close()
+
+
+def test_an_answer_before_the_body(server, engine, name):
+    """What is refused by its head is answered at once, the rest of its body is read and dropped, and the connection goes on."""
+    x = picture(3, 8)
+    headers, body = binary(name, x)
+    valid = json_body(name, picture(0, 32))
+    for path, first, status in (("/v2/models/unknown/infer", valid, 404), ("/v2/absent", valid, 404), ("/v2/models/digits/infer", b" " * 300_000, 413)):
+        one = Raw(server)
+        one.socket.sendall(plain({}, first, path))
+        assert one.answer()[0] == status
+        one.socket.sendall(plain(headers, body))
+        assert np.array_equal(one.result(), want(engine, name, x))
+        one.socket.close()
+
+
+def test_cut_off_and_slow(server, engine, name):
+    headers, body = binary(name, picture(0, 8))
+    for at in (100, 2000):
+        gone = Raw(server)
+        gone.socket.sendall(plain(headers, body)[:-at])
+        gone.socket.close()
+    slow = Raw(server)
+    began = time.monotonic()
+    slow.socket.sendall(plain(headers, body)[:-1])
+    assert slow.answer()[0] == 408 and time.monotonic() - began > 2
+    slow.socket.sendall(body[-1:] + plain(headers, body))
+    assert np.array_equal(slow.result(), want(engine, name, picture(0, 8)))
+    slow.socket.close()
+
+
+def test_heads_that_are_not_plain(server, engine, name):
+    x = picture(5, 8)
+    headers, body = binary(name, x)
+    status, out = server.ask("POST", "/v2/models/digits/infer", iter([body[:100], body[100:]]), headers)  # chunked
+    assert status == 200 and out.endswith(want(engine, name, x).tobytes())
+    text = json_body(name, x)
+    packed = gzip.compress(text)
+    assert server.ask("POST", "/v2/models/digits/infer", packed, {"Content-Encoding": "gzip"})[0] == 200
+    assert server.ask("POST", "/v2/models/digits/infer", packed[:-9], {"Content-Encoding": "gzip"})[0] == 400
+    one = Raw(server)
+    one.socket.sendall(plain({**headers, "Expect": "100-continue"}, body)[:-len(body)])
+    assert one.socket.recv(1000).startswith(b"HTTP/1.1 100 ")
+    one.socket.sendall(body)
+    assert np.array_equal(one.result(), want(engine, name, x))
+    one.socket.close()
+    for wrong in ({**headers, "content-length": str(len(body) - 1)}, {**headers, "Transfer-Encoding": "chunked"}):  # beside the right length: two framings
+        one = Raw(server)
+        one.socket.sendall(plain(wrong, body))
+        assert one.answer()[0] == 400
+        one.socket.close()
+
+
+def test_many_at_once_keep_their_own_memory(server, engine, name):
+    """Bodies of a few sizes, whose memory is used again and again, with JSON parts of every length modulo 64."""
+    def ask(i):
+        x = picture(i, 1 + i % 4)
+        status, out = server.ask("POST", "/v2/models/digits/infer", binary(name, x, i % 64)[1], binary(name, x, i % 64)[0])
+        return status == 200 and out.endswith(want(engine, name, x).tobytes())
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, range(400)))
+
+
+def test_all_bodies_together_have_a_limit(name):
+    with Running(f"digits={QDQ}", "--batch", "64", "--delay-ms", "1500", "--max-request-mb", "0.03", "--max-pending-mb", "0.05") as server:
+        headers, body = binary(name, picture(0, 24))
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            codes = sorted(code for code, _ in pool.map(lambda _: server.ask("POST", "/v2/models/digits/infer", body, headers), range(4)))
+        assert codes[0] == 200 and codes[-1] == 429
+        assert server.ask("POST", "/v2/models/digits/infer", body, headers)[0] == 200  # nothing is held any more
+        assert server.stop() == 0
