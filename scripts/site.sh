@@ -4,13 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "$1")
 venv=build/site-venv
-want=$(sha256sum <requirements-site.txt)
-if [[ ! -x $venv/bin/python || $(cat "$venv/requirements.sha256" 2>/dev/null || true) != "$want" ]]; then
-  echo "site: installing requirements-site.txt into $venv"
-  .venv/bin/python -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements-site.txt </dev/null
-  echo "$want" >"$venv/requirements.sha256"
-fi
+scripts/venv.sh requirements-site.txt "$venv"
 mkdir -p build/site
 PYTHONDONTWRITEBYTECODE=1 .venv/bin/python scripts/site.py "$build" build/site
 # Not --quiet: mkdocs then does not count warnings, and a link that leads nowhere is one.

@@ -5,14 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "$1")
 venv=build/serving-venv
-want=$(sha256sum <requirements-serving.txt)
-if [[ ! -x $venv/bin/python || $(cat "$venv/requirements.sha256" 2>/dev/null || true) != "$want" ]]; then
-  echo "test-serving: installing requirements-serving.txt into $venv"
-  .venv/bin/python -m venv "$venv"
-  "$venv/bin/pip" install --quiet --upgrade pip </dev/null  # older ones take minutes to find versions that go together
-  "$venv/bin/pip" install --quiet -r requirements-serving.txt </dev/null
-  echo "$want" >"$venv/requirements.sha256"
-fi
+scripts/venv.sh requirements-serving.txt "$venv"
 export PYTHONDONTWRITEBYTECODE=1 OCTAVO_BUILD="$build" PYTHONPATH="$build/python"
 export OCTAVO_SERVE_REQUESTS="${OCTAVO_SERVE_REQUESTS:-100000}" OCTAVO_SERVE_MUTATED="${OCTAVO_SERVE_MUTATED:-10000}"
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/serving "${@:2}"

@@ -1,20 +1,13 @@
 #!/usr/bin/env bash
 # wheel.sh [FOLDER]: the wheel and the source distribution, in dist/ or FOLDER. One wheel for every Python from 3.11 on, x86-64, with the
-# libraries that it needs inside; its name says the least glibc (manylinux_2_36: this system's). Checked by tests/install/test_wheel.py.
+# libraries that it needs inside; its name says the least glibc (manylinux_2_35 where it is built on Debian 12). Checked by tests/install/test_wheel.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:-dist}")
 venv=build/wheel-venv
 work=build/wheel
 log=build/wheel.log
-want=$(sha256sum <requirements-wheel.txt)
-mkdir -p build
-if [[ ! -x $venv/bin/python || $(cat "$venv/requirements.sha256" 2>/dev/null || true) != "$want" ]]; then
-  echo "wheel: installing requirements-wheel.txt into $venv"
-  .venv/bin/python -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements-wheel.txt </dev/null
-  echo "$want" >"$venv/requirements.sha256"
-fi
+scripts/venv.sh requirements-wheel.txt "$venv"
 python=$PWD/$venv/bin/python
 started=$SECONDS
 rm -rf "$work"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import octavo
+from octavo._files import is_engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples/digits"
@@ -46,6 +47,7 @@ def test_short_forms_of_inputs(engine, x):
 def test_bytes_and_pickle(engine, x, tmp_path):
     want = engine.run([x])["head"]
     data = engine.tobytes()
+    assert is_engine(data) and is_engine(memoryview(data)) and not is_engine(QDQ.read_bytes()) and not is_engine(b"")
     engine.save(tmp_path / "e.octavo")
     assert data == (tmp_path / "e.octavo").read_bytes()
     for given in (data, bytearray(data), memoryview(data)):

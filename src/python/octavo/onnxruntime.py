@@ -12,6 +12,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._errors import InputError, UnsupportedError, UsageError
+from ._files import is_engine
 from ._octavo import Engine, __version__, load
 from ._types import TensorInfo
 
@@ -222,7 +223,7 @@ class InferenceSession:
         if not data:
             with open(path_or_bytes, "rb") as file:
                 data = file.read(8)
-        if data[:8] == b"OCTAVO\0\n":
+        if is_engine(data):
             self._engine = load(path_or_bytes, threads)
         else:
             entries = self._options._entries

@@ -13,11 +13,11 @@ import numpy
 
 from . import build, load, preprocess
 from ._errors import Error, FileError, InputError, UsageError
+from ._files import is_engine
 from ._octavo import Engine
 
 __all__ = ["Predictor", "deployment", "read_model"]
 
-_MAGIC = b"OCTAVO\x00\n"  # of engine files
 _Path = Union[str, "os.PathLike[str]"]
 _PICTURE = ("preset", "resize", "crop", "letterbox", "scale", "mean", "std", "bgr", "layout")  # of octavo.preprocess
 
@@ -34,7 +34,7 @@ def read_model(path: _Path) -> bytes:
 
 def _engine(model: Any, batch: int, threads: int, options: Mapping[str, Any]) -> Engine:
     data = model if isinstance(model, (bytes, bytearray, memoryview)) else read_model(model)
-    if bytes(data[:8]) == _MAGIC:
+    if is_engine(data):
         if options:
             raise UsageError(f"octavo.ray: {', '.join(sorted(options))}: an engine is built already\n  give the model that it was built from")
         return load(data, threads)
