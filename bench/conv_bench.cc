@@ -79,7 +79,7 @@ class Bench {
     const auto& provider = cpu::avx512_provider();
     for (const auto& offer : provider.offers(region_, plan_)) {
       if (offer.tactic.name().find(tactic_part) == std::string::npos) continue;
-      if (!offer.refusal.empty()) return offer.refusal;
+      if (!offer.refusal.empty()) return spelled(offer.refusal);
       region_.tactic = offer.tactic;
     }
     if (region_.tactic.none()) return "no such tactic";

@@ -61,7 +61,7 @@ bool run(const Case& c, int rounds) {
   s.program.outputs.push_back({s.program.push(program::Op::acc_i), ir::DType::u8});
   cpu::avx512::GatherPlan plan;
   if (const auto why = cpu::avx512::plan_gather(r, plan); !why.empty()) {
-    fmt::print("{}: {}\n", c.name, why);
+    fmt::print("{}: {}\n", c.name, spelled(why));
     return true;
   }
   const auto kernel = cpu::avx512::make_gather(r, plan);

@@ -66,7 +66,7 @@ def sentences_of(root):
         return {}
     out = {}
     for cause, text in re.findall(r'^OCTAVO_SENTENCE\((\w+), "((?:\\.|[^"\\])*)"\)', path.read_text(), re.M):
-        out[cause] = re.sub(r"\{\w+\}", "…", text).replace('\\"', '"')
+        out[cause] = re.sub(r"\{\w+\}", "…", text).replace("\\\"", "\"") + (" …" if text.endswith(":") else "")
     return out
 
 

@@ -75,7 +75,7 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     }
     for (const region::TensorRef* t : region::results_of(r)) layer.outputs.push_back(tensor_of(*t));
     for (const region::Alternative& a : r.alternatives)
-      layer.alternatives.push_back({a.tactic, report::described(a), to_public(Reasons{a.reason}), a.seconds, a.estimate});
+      layer.alternatives.push_back({a.tactic, report::described(a), to_public(a.reasons), a.seconds, a.estimate});
     layers.push_back(std::move(layer));
   }
   return layers;

@@ -1,6 +1,7 @@
 #include "base/reason.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -55,6 +56,23 @@ bool well_formed(const Reason& reason) {
     }
   }
   return true;
+}
+
+std::string spelled(const Reasons& reasons) {
+  std::string out;
+  for (const Reason& r : reasons) {
+    std::string one(name_of(r.cause));
+    std::replace(one.begin(), one.end(), '_', ' ');
+    for (std::size_t i = 0; i < r.values.size(); ++i) {
+      one += fmt::format("{} {} ", i == 0 ? ":" : ",", field_of(r.cause, i).name);
+      if (const auto* n = std::get_if<std::int64_t>(&r.values[i])) one += fmt::format("{}", *n);
+      if (const auto* d = std::get_if<double>(&r.values[i])) one += fmt::format("{}", *d);
+      if (const auto* s = std::get_if<std::string>(&r.values[i])) one += *s;
+      if (const auto* list = std::get_if<std::vector<std::string>>(&r.values[i])) one += fmt::format("{}", fmt::join(*list, " "));
+    }
+    out += (out.empty() ? "" : "; ") + one;
+  }
+  return out;
 }
 
 bool has(const Reasons& reasons, Cause cause) {

@@ -125,6 +125,10 @@ template <Cause cause, class... Values>
 /// True if the values are as many and of the kinds that the cause asks for. For reasons that come from a file.
 [[nodiscard]] bool well_formed(const Reason& reason);
 
+/// The reasons as data are spelled: "capability missing: needs avx2, has portable". For the errors of rooms that do not see the
+/// sentences of report/.
+[[nodiscard]] std::string spelled(const Reasons& reasons);
+
 /// True if one of the reasons has this cause.
 [[nodiscard]] bool has(const Reasons& reasons, Cause cause);
 

@@ -6,6 +6,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "base/reason.h"
+
 namespace octavo {
 
 /// What went wrong, for exit codes and for the Python exception type. The text is for people.
@@ -23,6 +25,7 @@ enum class ErrorKind {
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
+  Reasons reasons = {};  ///< the same as data, where somebody decides by it or shows it as a reason (region/refusal.h)
 };
 
 template <class T>
@@ -30,7 +33,7 @@ using Result = tl::expected<T, Error>;
 using Status = tl::expected<void, Error>;
 
 [[nodiscard]] inline tl::unexpected<Error> fail(ErrorKind kind, std::string message) {
-  return tl::unexpected<Error>(Error{kind, std::move(message)});
+  return tl::unexpected<Error>(Error{kind, std::move(message), {}});
 }
 
 /// The process exit code of an error kind.

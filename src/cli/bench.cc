@@ -18,6 +18,7 @@
 #include "cli/profiling.h"
 #include "cli/run_buffers.h"
 #include "region/from_key.h"
+#include "report/sentences.h"
 #include "tune/known_tactics.h"
 #include "tune/measure.h"
 
@@ -142,7 +143,7 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
     fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic.name(), candidates[i].tactic == planned ? "  (in the plan)" : "");
   }
   if (o.model.verbose) {
-    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic.name(), offer.refusal);
+    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic.name(), report::sentences(offer.refusal));
   }
   return 0;
 }

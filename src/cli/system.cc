@@ -18,6 +18,7 @@
 #include "engine/file.h"
 #include "engine/thread_pool.h"
 #include "engine/version.h"
+#include "report/sentences.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::cli {
@@ -129,7 +130,7 @@ std::string text_of(const SystemFacts& f) {
   line("processor", f.processor);
   line("instructions", f.capabilities + (f.cap.empty() ? "" : fmt::format(" (OCTAVO_CPU={})", f.cap)));
   for (const cpu::LevelState& level : f.levels)
-    line("", fmt::format("{:<11} {}", level.name, level.why_not.empty() ? "yes" : level.why_not));
+    line("", fmt::format("{:<11} {}", level.name, level.why_not.empty() ? "yes" : report::sentences(level.why_not)));
   line("caches", fmt::format("L1 {}, L2 {}, L3 {}", size_text(f.machine.l1_bytes), size_text(f.machine.l2_bytes),
                              size_text(f.machine.l3_bytes)));
   line("threads", fmt::format("{} by default: {} processors, {} allowed by affinity, cgroup quota {}", f.threads, f.processors,
@@ -162,7 +163,7 @@ std::string json_of(const SystemFacts& f) {
   using nlohmann::json;
   const auto or_null = [](const std::string& text) { return text.empty() ? json(nullptr) : json(text); };
   json levels = json::object(), gpus = json::array();
-  for (const cpu::LevelState& level : f.levels) levels[level.name] = or_null(level.why_not);
+  for (const cpu::LevelState& level : f.levels) levels[level.name] = or_null(report::sentences(level.why_not));
   for (std::size_t i = 0; i < f.gpus.size(); ++i) {
     const cuda::GpuFacts& g = f.gpus[i];
     gpus.push_back({{"name", or_null(g.name)},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "region/refusal.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -30,8 +31,7 @@ Result<Access> access_of(const region::TensorRef& ref, const std::vector<std::in
 
 Result<Space> Space::of(const region::Stage& stage) {
   if (stage.space.size() > 8) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("block kernels take up to 8 dimensions, this space is {}", ir::to_string(stage.space)));
+    return region::refuse("dimensions", ir::to_string(stage.space), "at most 8");
   }
   Space s;
   s.dims = stage.space;
@@ -138,9 +138,7 @@ Result<Epilogue> Epilogue::make(const KernelTable& kernels, Code code, Space spa
   e.col_dim_ = static_cast<std::size_t>(col_dim);
   for (const Access& a : space.loads) {
     if (a.div[e.col_dim_] != 1) {
-      return fail(ErrorKind::unsupported,
-                  fmt::format("block kernels need every operand to walk dimension {} element by element; one repeats each {} times",
-                              col_dim, a.div[e.col_dim_]));
+      return region::refuse(fmt::format("repetition of an operand along dimension {}", col_dim), a.div[e.col_dim_], "1");
     }
     e.divided_ += a.div[e.row_dim_] != 1;
   }

@@ -18,7 +18,8 @@ namespace octavo::cpu {
 
 /// A level, and why it cannot be used now; empty: it can.
 struct LevelState {
-  std::string name, why_not;
+  std::string name;
+  Reasons why_not;
 };
 /// Every level, the least first.
 [[nodiscard]] std::vector<LevelState> level_states();

@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include "cpu/avx512/division.h"
+#include "region/refusal.h"
 #endif
 
 namespace octavo::cpu {
@@ -187,9 +188,7 @@ Result<Elem> elem_of(ir::DType type) {
     case ir::DType::f32: return Elem::f32;
     case ir::DType::f16: return Elem::f16;
     case ir::DType::bf16: return Elem::bf16;
-    default:
-      return fail(ErrorKind::unsupported,
-                  fmt::format("programs load and store u8, s8, s32, bool, f32, f16, bf16; this tensor is {}", ir::name_of(type)));
+    default: return region::refuse("type of an operand or store", ir::name_of(type), "u8, s8, s32, bool, f32, f16 or bf16");
   }
 }
 

@@ -17,6 +17,7 @@
 #include "cpu/access.h"
 #include "cpu/isa.h"
 #include "region/host_kernel.h"
+#include "region/refusal.h"
 
 namespace octavo::cpu {
 
@@ -24,9 +25,12 @@ using Kernel = region::HostKernel;
 using region::Memory;
 using region::Offer;
 using region::Plan;
+using region::refusal_of;
+using region::refuse;
 using region::Region;
 using region::Stage;
 using region::Tactic;
+using region::unmet;
 using region::Worker;
 using Packed = std::span<const std::byte* const>;
 
@@ -48,7 +52,7 @@ class Family {
   struct Composed {
     std::vector<Tactic> parts;
     double cost = 0;
-    std::string refusal;
+    Reasons refusal;
   };
   [[nodiscard]] virtual Composed compose(const Region&, const Plan&) const { return {}; }
   /// Further sets of parameters than none, for searches that take their time, and whether tactics may have a parameter. `pack` may
@@ -67,7 +71,7 @@ class Family {
   /// The kinds of regions this family is about; for others it is silent.
   [[nodiscard]] virtual bool about(const Region& region) const = 0;
   /// Why a region of its kind is refused, by what it is alone; empty: taken.
-  [[nodiscard]] virtual std::string why_not(const Region& region, const Plan& plan) const = 0;
+  [[nodiscard]] virtual Reasons why_not(const Region& region, const Plan& plan) const = 0;
   /// Estimated seconds on one thread.
   [[nodiscard]] virtual double cost(const Region& region, const Plan& plan, Isa isa) const = 0;
   /// False: compiled once, for any processor.

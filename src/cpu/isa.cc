@@ -147,12 +147,12 @@ bool slow_division() {
   return features().intel;
 }
 
-std::string why_not(Isa isa) {
+Reasons why_not(Isa isa) {
   const Result<Isa> cap = isa_cap();
-  if (!cap) return cap.error().message;
-  if (isa > detected_isa()) return fmt::format("needs {}, this processor has {}", name_of(isa), name_of(detected_isa()));
-  if (isa > thread_cap()) return fmt::format("needs {}, this build's cpu is {}", name_of(isa), name_of(thread_cap()));
-  if (isa > *cap) return fmt::format("needs {}, OCTAVO_CPU allows {}", name_of(isa), name_of(*cap));
+  if (!cap) return {because<Cause::kernel_error>(cap.error().message)};
+  if (isa > detected_isa()) return {because<Cause::capability_missing>(name_of(isa), name_of(detected_isa()))};
+  if (isa > thread_cap()) return {because<Cause::capability_not_allowed>(name_of(isa), "the option cpu", name_of(thread_cap()))};
+  if (isa > *cap) return {because<Cause::capability_not_allowed>(name_of(isa), "OCTAVO_CPU", name_of(*cap))};
   return {};
 }
 
@@ -163,19 +163,34 @@ std::string capabilities() {
   return out;
 }
 
-std::string why_lacking(const std::vector<std::string>& required) {
+Reasons why_lacking(const std::vector<std::string>& required) {
   for (const std::string& name : required) {
     if (const auto isa = find_isa(name)) {
-      if (std::string why = why_not(*isa); !why.empty()) return why;
+      if (Reasons why = why_not(*isa); !why.empty()) return why;
       continue;
     }
     const bool vbmi = name == kVbmi, bf16 = name == kBf16;
-    if (!vbmi && !bf16) return fmt::format("needs {}, which this version knows nothing of", name);
+    if (!vbmi && !bf16) return {because<Cause::capability_unknown>(name)};
     if (vbmi ? has_vbmi() : has_bf16()) continue;
-    if (std::string why = why_not(Isa::avx512vnni); !why.empty()) return fmt::format("needs {}: {}", name, why);
-    return fmt::format("needs {}, this processor has {}", name, capabilities());
+    if (Reasons why = why_not(Isa::avx512vnni); !why.empty()) return why;  // the extensions begin there
+    return {because<Cause::capability_missing>(name, capabilities())};
   }
   return {};
+}
+
+bool lacks_capability(const Reasons& refusal) {
+  return has(refusal, Cause::capability_missing) || has(refusal, Cause::capability_not_allowed) ||
+         has(refusal, Cause::capability_unknown);
+}
+
+std::string in_words(const Reasons& refusal) {
+  if (refusal.size() != 1 || !lacks_capability(refusal)) return spelled(refusal);
+  const auto& v = refusal.front().values;
+  const auto text = [&](std::size_t i) { return std::get<std::string>(v[i]); };
+  if (refusal.front().cause == Cause::capability_missing) return fmt::format("needs {}, this processor has {}", text(0), text(1));
+  if (refusal.front().cause == Cause::capability_not_allowed)
+    return fmt::format("needs {}, {} allows {}", text(0), text(1), text(2));
+  return fmt::format("needs {}, which this version knows nothing of", text(0));
 }
 
 }  // namespace octavo::cpu

@@ -31,11 +31,15 @@ enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 /// Dividing 16 floats occupies the divider for 16 clocks (Intel; 5 on AMD), whatever the cap.
 [[nodiscard]] bool slow_division();
 /// The names of capabilities in Tactic::required: those of the levels, and of the extensions "avx512vbmi" and "avx512bf16".
-/// Why a tactic that requires these cannot be run now: "needs avx512vbmi, this processor has avx512vnni". Empty: it can.
-[[nodiscard]] std::string why_lacking(const std::vector<std::string>& required);
+/// Why a tactic that requires these cannot be run now: capability_missing, _not_allowed or _unknown. Empty: it can.
+[[nodiscard]] Reasons why_lacking(const std::vector<std::string>& required);
+/// Is it such a refusal, and not one for what the region is?
+[[nodiscard]] bool lacks_capability(const Reasons& refusal);
+/// The refusal in words, for errors of loading: "needs avx512vbmi, this processor has avx512vnni".
+[[nodiscard]] std::string in_words(const Reasons& refusal);
 /// What tactics may require here: "avx512vnni avx512vbmi".
 [[nodiscard]] std::string capabilities();
 /// Why `isa` cannot be used now: the processor lacks it, the cap forbids it, or the cap is unknown. Empty: it can.
-[[nodiscard]] std::string why_not(Isa isa);
+[[nodiscard]] Reasons why_not(Isa isa);
 
 }  // namespace octavo::cpu

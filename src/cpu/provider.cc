@@ -144,7 +144,7 @@ class CpuProvider final : public region::Provider {
     std::vector<Offer> out;
     for (const Family* f : families_for(region)) {
       if (!f->about(region)) continue;
-      const std::string refusal = f->why_not(region, plan);
+      const Reasons refusal = f->why_not(region, plan);
       if (f->packs_parts()) {
         out.push_back(composed(*f, region, plan, refusal, {}));
         continue;
@@ -164,14 +164,15 @@ class CpuProvider final : public region::Provider {
 
   std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
+    const bool generated = generated_takes(region, plan);
     for (const Family* f : families_for(region)) {
       if (!f->about(region) || !f->why_not(region, plan).empty()) continue;
       if (!f->packs_parts()) {
-        if (!generated_takes(region, plan)) add_sets(*f, region, plan, out);
+        if (!generated) add_sets(*f, region, plan, out);
         continue;
       }
       for (auto& parameters : f->parameter_sets(region, plan, Isa::portable)) {
-        Offer o = composed(*f, region, plan, "", std::move(parameters));
+        Offer o = composed(*f, region, plan, {}, std::move(parameters));
         if (o.refusal.empty()) out.push_back(std::move(o));
       }
     }
@@ -195,14 +196,14 @@ class CpuProvider final : public region::Provider {
   Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
                                                const region::ArtifactView& artifact) const override {
     OCTAVO_TRY(const Found found, find_tactic(region, region.tactic));
-    if (const std::string why = why_not_here(found.isa, region.tactic); !why.empty()) {
+    if (const Reasons why = why_not_here(found.isa, region.tactic); !why.empty()) {
       return fail(ErrorKind::unsupported,
                   fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
-                              region.tactic.name(), why));
+                              region.tactic.name(), in_words(why)));
     }
-    if (const std::string why = found.family->why_not(region, plan); !why.empty()) {
+    if (const Reasons why = found.family->why_not(region, plan); !why.empty()) {
       return fail(ErrorKind::unsupported,
-                  fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic.name(), why));
+                  fmt::format("loading region \"{}\" with tactic {}: {}", region.name, region.tactic.name(), spelled(why)));
     }
     OCTAVO_TRY(const std::vector<std::int64_t> bytes, found.family->packed_bytes(region, plan, found.isa));
     OCTAVO_CHECK(check_packed(region, plan, artifact.constants.size(), bytes, found.family->packs_parts()));
@@ -211,7 +212,7 @@ class CpuProvider final : public region::Provider {
 
  private:
   /// The offer of a family whose tactics are made of others.
-  static Offer composed(const Family& f, const Region& region, const Plan& plan, const std::string& refusal,
+  static Offer composed(const Family& f, const Region& region, const Plan& plan, const Reasons& refusal,
                         std::map<std::string, std::string> parameters) {
     Region named = region;
     named.tactic = {};
@@ -240,13 +241,13 @@ class CpuProvider final : public region::Provider {
     for (const Isa isa : kBlockIsas) {
       if (!why_not_here(f.per_isa() ? isa : Isa::portable, tactic_of(f, region, isa, {})).empty()) continue;
       for (auto& parameters : f.parameter_sets(region, plan, isa))
-        out.push_back({tactic_of(f, region, isa, {}, std::move(parameters)), "", f.cost(region, plan, isa)});
+        out.push_back({tactic_of(f, region, isa, {}, std::move(parameters)), {}, f.cost(region, plan, isa)});
       return;
     }
   }
 
-  static std::string why_not_here(Isa isa, const Tactic& tactic) {
-    if (kernel_table(isa) == nullptr) return fmt::format("this build has no {} kernels", name_of(isa));
+  static Reasons why_not_here(Isa isa, const Tactic& tactic) {
+    if (kernel_table(isa) == nullptr) return unmet("kernels of this build", "without them", name_of(isa));
     return why_lacking(tactic.required);
   }
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "region/refusal.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -35,9 +36,9 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
   const std::size_t rank = stage.space.size();
   const region::TensorRef& x = a.inputs[0];
   if (rank < 3 || rank > 5 || x.dims.size() != rank || kernel.size() != rank - 2) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("windows are known in 1 to 3 spatial dimensions; this is {} to {} with kernel {}",
-                            ir::to_string(x.dims), ir::to_string(stage.space), ir::to_string(kernel)));
+    return region::refuse("window",
+                          fmt::format("{} over {} to {}", ir::to_string(kernel), ir::to_string(x.dims), ir::to_string(stage.space)),
+                          "1 to 3 spatial dimensions");
   }
   const std::size_t spatial = rank - 2;
   const auto list = [&](const char* key, std::size_t size, std::int64_t fallback) {

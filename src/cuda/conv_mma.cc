@@ -117,32 +117,39 @@ std::int64_t tap_bits(const Layout& l) {
 }
 
 /// Empty, or why the tile does not fit.
-std::string why_not_tile(const Layout& l, const Target& target) {
+Reasons why_not_tile(const Layout& l, const Target& target) {
   const ConvTile& t = l.tile;
   if (l.conv.groups > 1 && (l.conv.channels == 0 || l.conv.piece < 4))
-    return fmt::format("{} channels of {} groups a tile", t.n, l.conv.groups);
+    return unmet("groups of a tile", l.conv.groups, "whole groups of 4 channels or more");
   const auto power = [](int v) { return v > 0 && (v & (v - 1)) == 0; };
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
-    return fmt::format("a tile of {}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n);
+    return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
   const int run = t.n / t.warps_n / 4;
   if (t.groups) {
-    if (target.architecture != "sm_90a") return "products of warpgroups need sm_90a";
+    if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
     if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
-      return fmt::format("products of warpgroups of {}x{} warps and {} channels", t.warps_m, t.warps_n, t.n);
+      return unmet("tile of a warpgroup", fmt::format("{}x{} warps, {} channels", t.warps_m, t.warps_n, t.n),
+                   "a multiple of 4x1 warps, 32 to 256 channels");
   } else if (run != 4 && run != 8 && run != 16)
-    return fmt::format("{} channels a warp", t.n / t.warps_n);
-  if (t.k != 32 && t.k != 64 && t.k != 128) return fmt::format("steps of {} bytes", t.k);
-  if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512) return fmt::format("a tile of {}x{}", t.m, t.n);
-  if (t.m / t.warps_m * (t.n / t.warps_n) / 32 > 128) return "more than 128 sums a thread";
+    return unmet("channels a warp", t.n / t.warps_n, "16, 32 or 64");
+  if (t.k != 32 && t.k != 64 && t.k != 128) return unmet("bytes a step", t.k, "32, 64 or 128");
+  if (!power(t.m) || t.m > 512 || !power(t.n) || t.n > 512)
+    return unmet("tile", fmt::format("{}x{}", t.m, t.n), "powers of two up to 512");
+  if (t.m / t.warps_m * (t.n / t.warps_n) / 32 > 128)
+    return unmet("sums a thread", t.m / t.warps_m * (t.n / t.warps_n) / 32, "at most 128");
   if (l.threads > 1024 || t.blocks < 1 || t.stages < 2 || t.stages > 8)
-    return fmt::format("{} threads, {} stages", l.threads, t.stages);
-  if (t.resident && t.splits > 1) return "a resident filter with split depth";
-  if (l.before > 0 && (t.resident || t.splits > 1 || t.slices > 1)) return "two convolutions with a resident filter or split depth";
-  if (t.slices > 1 && (t.resident || t.splits > 1)) return "depth split in a block, with a resident filter or split over blocks";
-  if (t.slices > 16 || (t.slices > 1 && tap_bits(l) > 64)) return fmt::format("{} slices of {} taps", t.slices, l.conv.taps());
+    return unmet("threads, blocks, stages", fmt::format("{}, {}, {}", l.threads, t.blocks, t.stages),
+                 "at most 1024, at least 1, 2 to 8");
+  if (t.resident && t.splits > 1) return unmet("split depth", t.splits, "1 with a resident filter");
+  if (l.before > 0 && (t.resident || t.splits > 1 || t.slices > 1))
+    return unmet("tile of two convolutions", "a resident filter or split depth", "neither");
+  if (t.slices > 1 && (t.resident || t.splits > 1))
+    return unmet("depth split in a block", t.slices, "1 with a resident filter or depth split over blocks");
+  if (t.slices > 16 || (t.slices > 1 && tap_bits(l) > 64))
+    return unmet("slices of the depth", t.slices, fmt::format("at most 16, and fewer of {} taps", l.conv.taps()));
   if (l.shared * t.blocks + 1024 * t.blocks > target.shared_bytes + 1024)
-    return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, l.shared);
-  return "";
+    return unmet("bytes of shared memory", l.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
+  return {};
 }
 
 /// What a multiprocessor of an H100 does in a clock: multiplications at a warp tile's rate, bytes from L2, instructions.
@@ -205,7 +212,7 @@ class ConvMma final : public Family {
     if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;
     return r.stages.size() == 1 || forwarded_operand(r) >= 0;
   }
-  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     Shapes s;
     return why_not(r, plan, target, s);
   }
@@ -242,10 +249,10 @@ class ConvMma final : public Family {
   [[nodiscard]] static Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                                const Target& target, const Fold& fold) {
     Shapes s;
-    if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
+    if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const ConvTile tile, parse_conv_tile(parameters));
     const Layout l = layout_of(s, tile, target);
-    if (auto why = why_not_tile(l, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + why);
+    if (auto why = why_not_tile(l, target); !why.empty()) return refuse(std::move(why));
     const std::int64_t padded = l.tiles_n * tile.n;
     EpilogueShape shape;
     shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
@@ -266,7 +273,7 @@ class ConvMma final : public Family {
       const ConvWeights weights = read_weights(alone(r, stage), plan, conv);
       of.accumulator = std::min(weights.largest_sum, 2147483648.0);
       Epilogue e = emit_epilogue(r.stages[stage], plan, of, padded * 4);
-      if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.mma: " + e.refusal);
+      if (!e.refusal.empty()) return refuse(e.refusal);
       add_conv_arguments(launch, r.stages[stage].anchor.inputs[0], static_cast<std::int32_t>(out.constants.size()), e);
       out.constants.push_back(pack_filter(of_tile, conv.channels, weights, {l.tiles_n, steps, tile.n, tile.k, of.run, of.piece}));
       out.constants.push_back(constants_with_start(weights.start, e, padded));
@@ -293,35 +300,38 @@ class ConvMma final : public Family {
   }
 
  private:
-  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, Shapes& s) {
-    if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
+  static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, Shapes& s) {
+    if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
     if (auto why = why_not(alone(r, r.stages.size() - 1), plan, s.conv); !why.empty()) return why;
     if (s.conv.groups != 1) {
       const std::int64_t of_group = s.conv.out_channels / s.conv.groups;
       if (s.conv.channels == 1 || layouts(s, target).empty())
-        return fmt::format("{} groups of {} channels for {}", s.conv.groups, s.conv.channels, of_group);
+        return unmet("channels a group", fmt::format("{} to {}", s.conv.channels, of_group), "groups that tiles hold whole");
     }
-    if (r.stages.size() == 1) return "";
+    if (r.stages.size() == 1) return {};
     s.forwarded = forwarded_operand(r);
     const region::Stage& first = r.stages[0];
     if (first.stores[0].dtype != ir::DType::f32 || first.program.outputs.size() != 1)
-      return fmt::format("{} forwarded from one convolution to another", ir::name_of(first.stores[0].dtype));
+      return unmet("result that one convolution forwards to another", ir::name_of(first.stores[0].dtype), "one of f32");
     if (first.space != conv_of(r).space)
-      return fmt::format("convolutions of {} and {}", ir::to_string(first.space), ir::to_string(conv_of(r).space));
+      return unmet("results of the convolutions",
+                   fmt::format("{} and {}", ir::to_string(first.space), ir::to_string(conv_of(r).space)), "one shape");
     if (auto why = why_not(alone(r, 0), plan, s.before.emplace()); !why.empty()) return why;
-    if (s.conv.groups != 1 || s.before->groups != 1) return fmt::format("{} and {} groups", s.before->groups, s.conv.groups);
-    return "";
+    if (s.conv.groups != 1 || s.before->groups != 1)
+      return unmet("groups of the convolutions", fmt::format("{} and {}", s.before->groups, s.conv.groups), "1 and 1");
+    return {};
   }
 
-  static std::string why_not(const region::Region& one, const region::Plan& plan, ConvShape& s) {
+  static Reasons why_not(const region::Region& one, const region::Plan& plan, ConvShape& s) {
     if (auto why = read_conv(one, plan, s); !why.empty()) return why;
     if (s.groups == 1 && s.piece < 4) {
       if (s.pixel != s.channels || s.dilation_w != 1)
-        return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);
+        return unmet("channels, bytes a pixel, dilation", fmt::format("{}, {}, {}", s.channels, s.pixel, s.dilation_w),
+                     "dense pixels without dilation");
       s.packed_rows = true, s.flat = false;
     }
-    if (s.taps() > 48) return fmt::format("a kernel of {}x{}", s.kernel_h, s.kernel_w);
-    return "";
+    if (s.taps() > 48) return unmet("kernel taps", s.taps(), "at most 48");
+    return {};
   }
 
   /// Every tile worth a try, pruned by shape.

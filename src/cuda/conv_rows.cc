@@ -67,16 +67,17 @@ Sizes sizes_of(const ConvShape& s, const Tile& t) {
   return z;
 }
 
-std::string why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
+Reasons why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
   if (t.rows < 1 || t.rows > 64 || t.columns < 16 || t.columns > 512 || t.columns % 16 != 0)
-    return fmt::format("a tile of {}x{}", t.rows, t.columns);
+    return unmet("tile", fmt::format("{}x{}", t.rows, t.columns), "1 to 64 rows of 16 to 512 pixels, by 16");
   if ((t.channels != 16 && t.channels != 32 && t.channels != 64) || t.warps < 1 || t.warps > 16 || t.group < 1 || t.group > 4 ||
       t.blocks < 1 || t.blocks > 16)
-    return fmt::format("{} channels, {} warps, groups of {}, {} blocks", t.channels, t.warps, t.group, t.blocks);
+    return unmet("channels, warps, group, blocks", fmt::format("{}, {}, {}, {}", t.channels, t.warps, t.group, t.blocks),
+                 "16, 32 or 64; up to 16; up to 4; up to 16");
   const Sizes z = sizes_of(s, t);
   if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
-    return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, z.shared);
-  return "";
+    return unmet("bytes of shared memory", z.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
+  return {};
 }
 
 /// The convolution's stage. Where there is a stage before it, that one makes its input out of planes.
@@ -109,7 +110,7 @@ class ConvRows final : public Family {
     const ir::Shape& w = a.weights->dims;
     return w.size() == 4 && w[1] * w[3] <= 64 && w[2] * w[3] > 1;
   }
-  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     ConvShape s;
     return why_not(r, plan, target, s);
   }
@@ -157,9 +158,9 @@ class ConvRows final : public Family {
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const override {
     ConvShape s;
-    if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + why);
+    if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const Tile t, parse(parameters));
-    if (auto why = why_not_tile(s, t, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + why);
+    if (auto why = why_not_tile(s, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(s, t);
     const ConvWeights weights = read_weights(alone(r), plan, s);
     EpilogueShape shape;
@@ -167,7 +168,7 @@ class ConvRows final : public Family {
     shape.piece = piece_for(conv_of(r), plan, shape.run);
     shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
     const Epilogue e = emit_epilogue(conv_of(r), plan, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.rows: " + e.refusal);
+    if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
     std::string text(kText);
@@ -199,23 +200,24 @@ class ConvRows final : public Family {
   }
 
  private:
-  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
-    if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
+  static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
+    if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
     if (auto why = read_conv(alone(r), plan, s); !why.empty()) return why;
     if (from_planes(r)) {
       const Planar p = read_planar(r.stages[0], plan);
       if (!p.refusal.empty()) return p.refusal;
       if (conv_of(r).anchor.inputs[0].dims != r.stages[0].space)
-        return fmt::format("{} of what is computed before: {}", ir::to_string(conv_of(r).anchor.inputs[0].dims),
-                           ir::to_string(r.stages[0].space));
+        return unmet("input", ir::to_string(conv_of(r).anchor.inputs[0].dims),
+                     fmt::format("{}, all that is computed before", ir::to_string(r.stages[0].space)));
       if (s.in_w % 4 != 0 || p.row % (4 * p.element) != 0)
-        return fmt::format("rows of {} pixels, {} bytes apart, from planes", s.in_w, p.row);
+        return unmet("pixels and bytes a row of the planes", fmt::format("{}, {}", s.in_w, p.row), "multiples of 4 elements");
     }
-    if (s.groups != 1) return fmt::format("{} groups", s.groups);
+    if (s.groups != 1) return unmet("groups", s.groups, "1");
     if (s.pixel != s.channels || s.dilation_w != 1)
-      return fmt::format("{} channels in pixels of {} bytes, dilated by {}", s.channels, s.pixel, s.dilation_w);
-    if (s.channels * s.kernel_w > 64) return fmt::format("{} bytes a kernel row", s.channels * s.kernel_w);
-    if (s.batch * s.out_h * s.out_w > INT32_MAX / 4) return fmt::format("{} pixels", s.pixels());
+      return unmet("channels, bytes a pixel, dilation", fmt::format("{}, {}, {}", s.channels, s.pixel, s.dilation_w),
+                   "dense pixels without dilation");
+    if (s.channels * s.kernel_w > 64) return unmet("bytes a kernel row", s.channels * s.kernel_w, "at most 64");
+    if (s.batch * s.out_h * s.out_w > INT32_MAX / 4) return unmet("pixels", s.pixels(), "less than 2^29");
     s.packed_rows = true, s.flat = false;
     return why_not_tile(s, {1, 16, 16, 1, 1, 1}, target);
   }

@@ -39,18 +39,21 @@ void each_weight(const region::Anchor& a, const region::Plan& plan, F f) {
 
 }  // namespace
 
-std::string read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape) {
-  if (region.stages.size() != 1) return fmt::format("{} stages", region.stages.size());
+Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape) {
+  if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const region::Stage& s = region.stages[0];
   const region::Anchor& a = s.anchor;
-  if (a.op != ir::Op::conv || !a.integer || !a.weights) return "not an integer convolution";
+  if (a.op != ir::Op::conv || !a.integer || !a.weights)
+    return unmet("operator", ir::name_of(a.op), "an integer convolution with constant weights");
   const region::TensorRef& x = a.inputs[0];
-  if (x.dims.size() != 4 || s.space.size() != 4) return fmt::format("an input of rank {}", x.dims.size());
+  if (x.dims.size() != 4 || s.space.size() != 4) return unmet("rank of the input", x.dims.size(), "4");
   if (x.dtype != ir::DType::u8 || a.weights->dtype != ir::DType::s8)
-    return fmt::format("{} activations and {} weights", ir::name_of(x.dtype), ir::name_of(a.weights->dtype));
-  if (!x.quantizer || !x.quantizer->per_tensor()) return "activations that are not quantized per tensor";
-  if (plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data.empty()) return "weights that are no constant of the plan";
-  if (ir::count(s.space) == 0) return "an empty result";
+    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(a.weights->dtype)),
+                 "u8 or s8, and s8");
+  if (!x.quantizer || !x.quantizer->per_tensor()) return unmet("quantizer of the input", "none, or one per axis", "one per tensor");
+  if (plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data.empty())
+    return unmet("weights", "computed at run time", "constant");
+  if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
   const auto strides = ints(a.attrs, "strides", {1, 1}), pads = ints(a.attrs, "pads", {0, 0, 0, 0}),
              dilations = ints(a.attrs, "dilations", {1, 1});
   shape.batch = x.dims[0], shape.in_h = x.dims[2], shape.in_w = x.dims[3];
@@ -68,9 +71,9 @@ std::string read_conv(const region::Region& region, const region::Plan& plan, Co
   if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
   if (shape.batch == 1) shape.image = shape.in_h * shape.row;
   shape.fill = x.quantizer->zero_point[0];
-  if (shape.fill < 0 || shape.fill > 255) return fmt::format("a zero point of {}", shape.fill);
-  if (x.dims[1] > 1 && x.strides[1] != 1) return fmt::format("channels {} bytes apart", x.strides[1]);
-  if (shape.pixels() > INT32_MAX / 2) return fmt::format("{} pixels", shape.pixels());
+  if (shape.fill < 0 || shape.fill > 255) return unmet("zero point of the input", shape.fill, "0 to 255");
+  if (x.dims[1] > 1 && x.strides[1] != 1) return unmet("channel stride of the input", x.strides[1], "1");
+  if (shape.pixels() > INT32_MAX / 2) return unmet("pixels", shape.pixels(), "less than 2^30");
   const bool plain = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 && shape.stride_w == 1 &&
                      shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w;
   shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.image == shape.in_h * shape.row;
@@ -80,8 +83,8 @@ std::string read_conv(const region::Region& region, const region::Plan& plan, Co
   shape.skew = static_cast<int>(x.offset % 4);
   bool fits = true;
   each_weight(a, plan, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
-  if (!fits) return "weights that leave 8 bits once their zero point is subtracted";
-  return "";
+  if (!fits) return unmet("weights less their zero point", "beyond 8 bits", "within 8 bits");
+  return {};
 }
 
 ConvWeights read_weights(const region::Region& region, const region::Plan& plan, const ConvShape& shape) {

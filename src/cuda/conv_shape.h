@@ -28,7 +28,7 @@ struct ConvShape {
 };
 
 /// A stage with an integer conv of rank 4: fills `shape`. Returns why kernels cannot take it, with the values; empty: they can.
-[[nodiscard]] std::string read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape);
+[[nodiscard]] Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape);
 
 /// Weights less their zero points, [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
 struct ConvWeights {

@@ -69,18 +69,21 @@ Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
   return z;
 }
 
-std::string why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
+Reasons why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
   const int run = t.channels / std::max(t.warps_n, 1) / 4;
   if (t.rows < 1 || t.columns < 8 || t.columns % 8 != 0 || t.warps_m < 1 || t.warps_n < 1 || t.pixels() > 512 ||
       t.pixels() % (16 * t.warps_m) != 0 || t.channels % (16 * t.warps_n) != 0 || (run != 4 && run != 8 && run != 16))
-    return fmt::format("a tile of {}x{}x{} for {}x{} warps", t.rows, t.columns, t.channels, t.warps_m, t.warps_n);
-  if (t.pixels() / t.warps_m * (t.channels / t.warps_n) / 32 > 64) return "more than 64 sums a thread";
+    return unmet("tile", fmt::format("{}x{}x{} for {}x{} warps", t.rows, t.columns, t.channels, t.warps_m, t.warps_n),
+                 "a multiple of 16 pixels and channels a warp");
+  if (t.pixels() / t.warps_m * (t.channels / t.warps_n) / 32 > 64)
+    return unmet("sums a thread", t.pixels() / t.warps_m * (t.channels / t.warps_n) / 32, "at most 64");
   if (32 * t.warps_m * t.warps_n > 1024 || t.stages < 2 || t.stages > 4 || t.blocks < 1 || t.blocks > 8)
-    return fmt::format("{}x{} warps, {} stages, {} blocks", t.warps_m, t.warps_n, t.stages, t.blocks);
+    return unmet("warps, stages, blocks", fmt::format("{}x{}, {}, {}", t.warps_m, t.warps_n, t.stages, t.blocks),
+                 "up to 32; 2 to 4; up to 8");
   const Sizes z = sizes_of(s, t, target);
   if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
-    return fmt::format("{} blocks of {} bytes of shared memory", t.blocks, z.shared);
-  return "";
+    return unmet("bytes of shared memory", z.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
+  return {};
 }
 
 /// As in conv_mma.cc: multiplications at a warp tile's rate, bytes from shared memory and from L2, instructions.
@@ -114,7 +117,7 @@ class ConvWindow final : public Family {
     const ir::Shape& w = r.stages[0].anchor.weights->dims;
     return w.size() == 4 && w[2] * w[3] > 1 && ir::get_int(r.stages[0].anchor.attrs, "group", 1) == 1;
   }
-  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     ConvShape s;
     return why_not(r, plan, target, s);
   }
@@ -154,9 +157,9 @@ class ConvWindow final : public Family {
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const override {
     ConvShape s;
-    if (auto why = why_not(r, plan, target, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.window: " + why);
+    if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const Tile t, parse(parameters));
-    if (auto why = why_not_tile(s, t, target); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.window: " + why);
+    if (auto why = why_not_tile(s, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(s, t, target);
     const ConvWeights weights = read_weights(r, plan, s);
     EpilogueShape shape;
@@ -165,7 +168,7 @@ class ConvWindow final : public Family {
     shape.padded_channels = z.tiles_n * t.channels, shape.takes_bias = true;
     shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.window: " + e.refusal);
+    if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
     std::string text(kText);
@@ -188,14 +191,15 @@ class ConvWindow final : public Family {
  private:
   static constexpr Tile kLeast{2, 8, 16, 1, 1, 2, 1};
 
-  static std::string why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
-    if (target.architecture == "sm_75") return "sm_75 has no mma.m16n8k32";
+  static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
+    if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
     if (auto why = read_conv(r, plan, s); !why.empty()) return why;
     if (s.channels % 16 != 0 || s.piece != 16)
-      return fmt::format("{} channels in pixels of {} bytes, in runs of {}", s.channels, s.pixel, s.piece);
+      return unmet("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
+                   "multiples of 16");
     if (const std::int64_t steps = (s.kernel_h * s.kernel_w * s.channels + 31) / 32; steps > kMostSteps)
-      return fmt::format("{} products of 32 bytes, more than {}", steps, kMostSteps);
-    if (s.pixels() > INT32_MAX / 4) return fmt::format("{} pixels", s.pixels());
+      return unmet("products of 32 bytes", steps, fmt::format("at most {}", kMostSteps));
+    if (s.pixels() > INT32_MAX / 4) return unmet("pixels", s.pixels(), "less than 2^29");
     return why_not_tile(s, kLeast, target);
   }
 

@@ -29,11 +29,11 @@ std::int64_t registers_of(const ConvShape& s, const Split& t) {
   return s.kernel_h * t.columns * words_of(s, t) * 4 + t.rows * t.columns * 4;
 }
 
-std::string why_not_split(const ConvShape& s, const Split& t) {
+Reasons why_not_split(const ConvShape& s, const Split& t) {
   if (t.rows < 1 || t.rows > 16 || t.columns < 1 || t.columns > 8 || t.threads < 32 || t.threads > 512 || t.threads % 32 != 0)
-    return fmt::format("{}x{} pixels a thread, {} threads", t.rows, t.columns, t.threads);
-  if (registers_of(s, t) > 180) return fmt::format("{} registers for weights and sums", registers_of(s, t));
-  return "";
+    return unmet("pixels and threads", fmt::format("{}x{}, {}", t.rows, t.columns, t.threads), "up to 16x8, whole warps up to 512");
+  if (registers_of(s, t) > 180) return unmet("registers for weights and sums", registers_of(s, t), "at most 180");
+  return {};
 }
 
 Parameters spell(const Split& t) {
@@ -59,7 +59,7 @@ class Depthwise final : public Family {
     return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer &&
            ir::get_int(r.stages[0].anchor.attrs, "group", 1) > 1;
   }
-  [[nodiscard]] std::string why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
+  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
     ConvShape s;
     return why_not(r, plan, s);
   }
@@ -95,9 +95,9 @@ class Depthwise final : public Family {
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target&) const override {
     ConvShape s;
-    if (auto why = why_not(r, plan, s); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + why);
+    if (auto why = why_not(r, plan, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const Split t, parse(parameters));
-    if (auto why = why_not_split(s, t); !why.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + why);
+    if (auto why = why_not_split(s, t); !why.empty()) return refuse(std::move(why));
     const ConvWeights w = read_weights(r, plan, s);
     EpilogueShape shape;
     shape.rows = t.rows * t.columns, shape.run = 4, shape.piece = 4, shape.padded_channels = s.out_channels,
@@ -105,7 +105,7 @@ class Depthwise final : public Family {
     shape.accumulator = std::min(w.largest_sum, 2147483648.0);
     const std::int64_t constants_at = (s.out_channels * 4 + 15) / 16 * 16;
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
-    if (!e.refusal.empty()) return fail(ErrorKind::unsupported, "conv.u8s8.depthwise: " + e.refusal);
+    if (!e.refusal.empty()) return refuse(e.refusal);
 
     const std::int64_t words = words_of(s, t), c4 = s.out_channels * 4;
     ir::Tensor packed(ir::DType::s8, {s.kernel_h * t.columns * words * c4});
@@ -141,16 +141,18 @@ class Depthwise final : public Family {
   }
 
  private:
-  static std::string why_not(const region::Region& r, const region::Plan& plan, ConvShape& s) {
+  static Reasons why_not(const region::Region& r, const region::Plan& plan, ConvShape& s) {
     if (auto why = read_conv(r, plan, s); !why.empty()) return why;
     if (s.channels != 1 || s.groups != s.out_channels)
-      return fmt::format("{} groups of {} channels for {}", s.groups, s.channels, s.out_channels);
+      return unmet("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / std::max<std::int64_t>(s.groups, 1)),
+                   "1 to 1");
     const region::TensorRef& x = r.stages[0].anchor.inputs[0];
     if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || x.offset % 4 != 0)
-      return fmt::format("{} channels in pixels of {} bytes from byte {} on", s.out_channels, s.pixel, x.offset);
+      return unmet("channels, bytes a pixel, offset", fmt::format("{}, {}, {}", s.out_channels, s.pixel, x.offset),
+                   "multiples of 4");
     if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_split(s, {1, 1, 64}).empty())
-      return fmt::format("a kernel of {}x{}", s.kernel_h, s.kernel_w);
-    return "";
+      return unmet("kernel", fmt::format("{}x{}", s.kernel_h, s.kernel_w), "at most 11x11, and its weights in registers");
+    return {};
   }
 
   static std::string define(const ConvShape& s, const Split& t) {

@@ -94,14 +94,11 @@ Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const
   e.dims_ = stage.space;
   for (const region::Operand& o : stage.operands) {
     if (load_function(o.ref.dtype).empty())
-      return fail(ErrorKind::unsupported,
-                  fmt::format("a program reads {}, which the GPU's programs do not", ir::name_of(o.ref.dtype)));
+      return refuse("type of an operand", ir::name_of(o.ref.dtype), "one that the GPU's programs read");
     e.loads_.push_back(access_of(o.ref, o.div, stage.space));
   }
   for (const region::TensorRef& r : stage.stores) {
-    if (load_function(r.dtype).empty())
-      return fail(ErrorKind::unsupported,
-                  fmt::format("a program stores {}, which the GPU's programs do not", ir::name_of(r.dtype)));
+    if (load_function(r.dtype).empty()) return refuse("type of a store", ir::name_of(r.dtype), "one that the GPU's programs store");
     e.stores_.push_back(access_of(r, {}, stage.space));
   }
   for (std::size_t k = 0; k < stage.space.size(); ++k) e.origin_.push_back(k);

@@ -26,6 +26,7 @@ using region::TensorRef;
 bool is_16_bit(DType t) {
   return t == DType::f16 || t == DType::bf16;
 }
+constexpr std::string_view kHeld = "u8, s8, s32, bool, f32, f16 or bf16";
 bool can_hold(DType t) {
   return ir::is_int8(t) || t == DType::s32 || t == DType::f32 || is_16_bit(t) || t == DType::boolean;
 }
@@ -264,19 +265,19 @@ class Emitter {
   }
 
  private:
-  [[nodiscard]] std::string why_not() const {
-    if (s_.space.size() != 4) return fmt::format("a space of rank {}", s_.space.size());
-    if (s_.program.outputs.empty() || s_.stores.empty()) return "no program";
+  [[nodiscard]] Reasons why_not() const {
+    if (s_.space.size() != 4) return unmet("rank of the result", s_.space.size(), "4");
+    if (s_.program.outputs.empty() || s_.stores.empty()) return unmet("program", "none", "one that gives what is stored");
     for (const region::Operand& o : s_.operands) {
-      if (!can_hold(o.ref.dtype)) return fmt::format("an operand of type {}", ir::name_of(o.ref.dtype));
+      if (!can_hold(o.ref.dtype)) return unmet("type of an operand", ir::name_of(o.ref.dtype), kHeld);
     }
-    if (shape_.fold.channels % 16 != 0) return fmt::format("{} channels a pixel, folded", shape_.fold.channels);
+    if (shape_.fold.channels % 16 != 0) return unmet("channels of a folded pixel", shape_.fold.channels, "a multiple of 16");
     for (const program::Output& o : s_.program.outputs) {
-      if (!can_hold(o.type)) return fmt::format("a store of type {}", ir::name_of(o.type));
+      if (!can_hold(o.type)) return unmet("type of a store", ir::name_of(o.type), kHeld);
     }
     if (shape_.keeps && (s_.program.outputs.size() != 1 || s_.program.outputs[0].type != DType::f32))
-      return fmt::format("{} results to keep", s_.program.outputs.size());
-    return "";
+      return unmet("results to keep", s_.program.outputs.size(), "1 of f32");
+    return {};
   }
 
   /// How many channels exist from channel `first` on, or more than `count`.
@@ -349,7 +350,7 @@ class Emitter {
       const std::string offset = offset_of(a, s_.space);
       const std::int64_t step = a.strides[1];
       if (a.div[1] != 1) {
-        out_.refusal = "an operand with a divisor of channels";
+        out_.refusal = unmet("repetition of an operand along the channels", a.div[1], "1");
       } else if (contiguous(a) && a.element * shape_.run <= 16) {
         fetched_ += fmt::format("  unsigned x{}[kRows][{}];\n", k, std::max(1, a.element * shape_.run / 4));
         if (exchanged(a) || shape_.piece == shape_.run) {

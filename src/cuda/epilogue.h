@@ -66,7 +66,7 @@ struct Epilogue {
   std::vector<Parameter> arguments;  ///< of those parameters
   std::vector<std::byte> constants;  ///< channel constants, to stand `constants_at` bytes behind the parameter "constants"
   std::vector<std::int32_t> bias;    ///< one a channel: what the program no longer adds; empty: nothing
-  std::string refusal;               ///< why the stage cannot be written like this, with the values; empty: it is
+  Reasons refusal;                   ///< why the stage cannot be written like this, with the values; empty: it is
 };
 /// Stage of rank 4 with a program and at least one store. `constants_at` is a multiple of 16.
 [[nodiscard]] Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,

@@ -9,9 +9,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "region/refusal.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
+
+using region::refusal_of;
+using region::refuse;
+using region::unmet;
 
 /// What one kernel parameter points to. Every parameter of a kernel is one pointer; shapes, strides and other numbers are literals
 /// of the text.
@@ -68,7 +73,7 @@ class Family {
   /// The kinds of regions this family is about; for others it is silent.
   [[nodiscard]] virtual bool about(const region::Region& region) const = 0;
   /// Why a region of its kind is refused, with the values; empty: taken.
-  [[nodiscard]] virtual std::string why_not(const region::Region& region, const region::Plan& plan, const Target& target) const = 0;
+  [[nodiscard]] virtual Reasons why_not(const region::Region& region, const region::Plan& plan, const Target& target) const = 0;
   /// The best guess first. Asked only where why_not is empty; never empty then.
   [[nodiscard]] virtual std::vector<Candidate> candidates(const region::Region& region, const region::Plan& plan,
                                                           const Target& target) const = 0;

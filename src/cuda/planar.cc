@@ -52,20 +52,20 @@ class PlanarFamily final : public SingleFamily {
   Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target&) const override {
     const Stage& s = only(r);
     const Planar p = read_planar(s, plan);
-    if (!p.refusal.empty()) return fail(ErrorKind::unsupported, p.refusal);
+    if (!p.refusal.empty()) return refuse(p.refusal);
     const region::TensorRef& y = s.stores[0];
     const std::int64_t pixels = s.space[2] * s.space[3];
     if ((s.space[2] > 1 && p.row != s.space[3] * p.element) || pixels % 4 != 0)
-      return fail(ErrorKind::unsupported, fmt::format("rows of {} pixels that are {} bytes apart", s.space[3], p.row));
+      return refuse("pixels and bytes a row", fmt::format("{}, {}", s.space[3], p.row), "dense planes of a multiple of 4 pixels");
     const bool dense =
         (s.space[3] == 1 || y.strides[3] == p.channels) && (s.space[2] == 1 || y.strides[2] == s.space[3] * p.channels);
-    if (!dense) return fail(ErrorKind::unsupported, "a store whose pixels do not lie side by side");
+    if (!dense) return refuse("pixels of the store", "apart", "side by side");
     const std::int64_t out_image = s.space[0] == 1 ? 0 : y.strides[0];
     const std::int64_t common = std::gcd(std::gcd(out_image, y.offset), std::gcd(pixels * p.channels, std::int64_t{16}));
-    if (common < 4) return fail(ErrorKind::unsupported, fmt::format("images that begin at multiples of {} bytes", common));
+    if (common < 4) return refuse("alignment of the stored images", common, "at least 4 bytes");
     const std::int64_t blocks = (pixels / 4 + kThreads - 1) / kThreads;
     if (blocks * s.space[0] > std::numeric_limits<std::int32_t>::max())
-      return fail(ErrorKind::unsupported, fmt::format("{} blocks", blocks * s.space[0]));
+      return refuse("blocks", blocks * s.space[0], "less than 2^31");
     KernelText out;
     out.text = fmt::format(
         "constexpr int kThreads = {}, kChannels = {}, kBlocks = {}, kPixels = {}, kElement = {}, kVector = {};\n"
@@ -94,7 +94,7 @@ bool about_planar(const region::Stage& s) {
 Planar read_planar(const region::Stage& s, const region::Plan& plan) {
   Planar p;
   if (!about_planar(s)) {
-    p.refusal = "not bytes from a tensor with neighbouring columns";
+    p.refusal = unmet("stage", "of another kind", "bytes from one tensor with neighbouring columns");
     return p;
   }
   p.channels = static_cast<int>(s.space[1]);
@@ -113,15 +113,15 @@ Planar read_planar(const region::Stage& s, const region::Plan& plan) {
       continue;
     }
     if (source != nullptr || !along_columns(o) || load_function(o.ref.dtype).empty()) {
-      p.refusal = fmt::format("operand {} of {} is neither a constant nor the one tensor with neighbouring columns", k,
-                              ir::name_of(o.ref.dtype));
+      p.refusal = unmet(fmt::format("operand {}", k), fmt::format("a tensor of {}", ir::name_of(o.ref.dtype)),
+                        "constant, or the one tensor with neighbouring columns");
       return p;
     }
     source = &o;
     for (std::string& a : arguments) a += ", v[k]";
   }
   if (source == nullptr) {
-    p.refusal = "a program of constants";
+    p.refusal = unmet("operands that are no constants", 0, "1");
     return p;
   }
   p.source = source->ref;
@@ -130,7 +130,7 @@ Planar read_planar(const region::Stage& s, const region::Plan& plan) {
   p.image = stride(0), p.plane = stride(1), p.row = stride(2);
   for (const std::int64_t v : {p.image, p.plane, p.source.offset}) {
     if (v % (4 * p.element) != 0) {
-      p.refusal = fmt::format("elements of {} bytes in planes or images at multiples of {} bytes", p.element, v);
+      p.refusal = unmet("bytes between planes or images", v, fmt::format("a multiple of {}", 4 * p.element));
       return p;
     }
   }

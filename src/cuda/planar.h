@@ -13,8 +13,8 @@
 namespace octavo::cuda {
 
 struct Planar {
-  std::string refusal;  ///< why the stage is not of this kind, with the values; empty: it is
-  int channels = 0;     ///< 1 to 8
+  Reasons refusal;   ///< why the stage is not of this kind, with the values; empty: it is
+  int channels = 0;  ///< 1 to 8
   region::TensorRef source;
   std::int64_t image = 0, plane = 0, row = 0, element = 0;  ///< strides of the source, bytes
   /// OCTAVO_DEVICE void octavo_four_pixels(unsigned (&words)[channels], const unsigned char* from): the codes of four pixels, the first

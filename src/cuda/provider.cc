@@ -80,21 +80,20 @@ class GpuProvider final : public region::Provider {
     if (region::is_transfer(r, plan)) return {transfer(r)};
     std::vector<Offer> out;
     for (const Family* f : families_for(r)) {
-      const std::string refusal = f->why_not(r, plan, target_);
+      const Reasons refusal = f->why_not(r, plan, target_);
       if (!refusal.empty()) {
         out.push_back({tactic_of(*f, {}, r), refusal, 0});
         continue;
       }
       const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
       for (std::size_t i = 0; i < all.size() && i < kPreferred; ++i)
-        out.push_back({tactic_of(*f, all[i].parameters, r), "", all[i].seconds});
+        out.push_back({tactic_of(*f, all[i].parameters, r), {}, all[i].seconds});
     }
     if (out.empty()) {
       Tactic none;
       none.provider = kProvider;
       none.family = ir::name_of(r.stages[0].anchor.op);
-      out.push_back(
-          {std::move(none), fmt::format("the GPU has no kernel for the operator {}", ir::name_of(r.stages[0].anchor.op)), 0});
+      out.push_back({std::move(none), {because<Cause::no_kernel_for_operator>("the GPU", ir::name_of(r.stages[0].anchor.op))}, 0});
     }
     return out;
   }
@@ -106,7 +105,7 @@ class GpuProvider final : public region::Provider {
       if (!f->why_not(r, plan, target_).empty()) continue;
       const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
       for (std::size_t i = kPreferred; i < all.size(); ++i)
-        out.push_back({tactic_of(*f, all[i].parameters, r), "", all[i].seconds});
+        out.push_back({tactic_of(*f, all[i].parameters, r), {}, all[i].seconds});
     }
     return out;
   }

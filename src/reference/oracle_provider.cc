@@ -296,7 +296,7 @@ class Oracle final : public region::HostKernel {
 class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "reference"; }
-  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override { return {{tactic(), "", 1.0}}; }
+  std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override { return {{tactic(), {}, 1.0}}; }
   Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
     return region::Artifact{};
   }

@@ -276,7 +276,7 @@ class Reader {
     each(j, "alternatives", [&](const json& e) {
       Alternative a;
       a.tactic = text(e, "tactic");
-      if (const json* why = field(e, "reason")) a.reason = reason(*why);
+      a.reasons = reasons(e, "reasons");
       if (const json* seconds = field(e, "seconds")) a.seconds = real(*seconds);
       if (const json* estimate = field(e, "estimate")) a.estimate = real(*estimate);
       r.alternatives.push_back(std::move(a));

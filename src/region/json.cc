@@ -89,7 +89,7 @@ json region(const Region& r) {
   }
   for (const Alternative& a : r.alternatives) {
     alternatives.push_back(
-        {{"tactic", a.tactic}, {"reason", to_json(a.reason)}, {"seconds", real(a.seconds)}, {"estimate", real(a.estimate)}});
+        {{"tactic", a.tactic}, {"reasons", to_json(a.reasons)}, {"seconds", real(a.seconds)}, {"estimate", real(a.estimate)}});
   }
   return {{"name", r.name},
           {"stages", stages},

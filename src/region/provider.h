@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/reason.h"
 #include "base/result.h"
 #include "region/region.h"
 #include "region/tactic.h"
@@ -19,7 +20,7 @@ namespace octavo::region {
 /// measured.
 struct Offer {
   Tactic tactic;
-  std::string refusal;  ///< the condition that failed, with the values; empty: the tactic can be taken
+  Reasons refusal;  ///< the condition that failed, with the values (region/refusal.h); empty: the tactic can be taken
   double cost = 0;
 };
 

@@ -93,7 +93,7 @@ struct Stage {
 /// A tactic that could have been taken, for `explain`.
 struct Alternative {
   std::string tactic;
-  Reason reason;         ///< why it was taken or refused, or that it was possible
+  Reasons reasons;       ///< why it was taken, that it was possible, or tactic_refused and what it needs
   double seconds = -1;   ///< measured; -1 unknown
   double estimate = -1;  ///< the provider's own, where nothing was measured; -1 none
 };

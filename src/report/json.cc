@@ -165,7 +165,7 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
     if (r.seconds >= 0) j["seconds"] = r.seconds;
     for (const auto& stage : r.stages) j["stages"].push_back(describe(stage, plan));
     for (const auto& a : r.alternatives) {
-      json alternative = {{"tactic", a.tactic}, {"reason", described(a)}, {"reasons", region::to_json(Reasons{a.reason})}};
+      json alternative = {{"tactic", a.tactic}, {"reason", described(a)}, {"reasons", region::to_json(a.reasons)}};
       if (a.seconds >= 0) alternative["seconds"] = a.seconds;
       if (a.estimate >= 0) alternative["estimate"] = a.estimate;
       j["alternatives"].push_back(std::move(alternative));

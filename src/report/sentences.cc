@@ -70,13 +70,13 @@ std::string sentence(const Reason& reason) {
 
 std::string sentences(const Reasons& reasons) {
   std::string out;
-  for (const Reason& r : reasons) out += (out.empty() ? "" : "; ") + sentence(r);
+  for (const Reason& r : reasons) out += (out.empty() ? "" : out.ends_with(':') ? " " : "; ") + sentence(r);
   return out;
 }
 
 std::string described(const region::Alternative& tactic) {
-  const std::string why = sentence(tactic.reason);
-  if (tactic.reason.cause == Cause::tactic_refused) return why;
+  const std::string why = sentences(tactic.reasons);
+  if (has(tactic.reasons, Cause::tactic_refused)) return why;
   if (tactic.seconds >= 0) return fmt::format("{}, measured {:.4g} us", why, tactic.seconds * 1e6);
   if (tactic.estimate >= 0) return fmt::format("{}, estimate {:.4g} us", why, tactic.estimate * 1e6);
   return why + ", not timed at this effort";

@@ -55,7 +55,7 @@ Result<std::string> find_tactic(std::string_view wanted, const TimingCache& cach
     const bool fits = region::selects(meant, o.tactic);
     if (o.refusal.empty()) all.insert(o.tactic.name());
     if (o.refusal.empty() && fits) known.insert(o.tactic.name());
-    if (!o.refusal.empty() && fits) why = o.refusal;
+    if (!o.refusal.empty() && fits) why = spelled(o.refusal);
   }
   if (!known.empty()) return choose(known);
   return fail(ErrorKind::usage,

@@ -180,7 +180,7 @@ class Provider final : public region::Provider {
   [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan,
                                                  const region::Tactic& tactic) const override {
     ConvPlan conv;
-    if (const auto why = make(region, plan, tactic, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    if (const auto why = make(region, plan, tactic, conv); !why.empty()) return region::refuse(why);
     region::Artifact made;
     OCTAVO_TRY(made.constants, cpu::avx512::pack_conv(region, plan, conv));
     return made;
@@ -189,18 +189,18 @@ class Provider final : public region::Provider {
                                                              const region::ArtifactView& artifact) const override {
     static const EmulatedTiles tiles;
     ConvPlan conv;
-    if (const auto why = make(region, plan, region.tactic, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    if (const auto why = make(region, plan, region.tactic, conv); !why.empty()) return region::refuse(why);
     return cpu::avx512::make_conv(region, std::move(conv), artifact.constants, cpu::has_vbmi(), tiles);
   }
 
  private:
-  static std::string make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
+  static Reasons make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
     if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return why;
     cpu::avx512::Target target = cpu::avx512::Target::of(tactic);
     target.vbmi = cpu::has_vbmi();
     if (auto why = cpu::avx512::plan_conv(region, plan, target, conv, Dots::amx); !why.empty()) return why;
-    return conv.shape.transposed == ("cpu." + tactic.family == kTransposed) ? ""
-                                                                            : "the tactic is for the other kind of convolution";
+    if (conv.shape.transposed == ("cpu." + tactic.family == kTransposed)) return {};
+    return region::unmet("operator", "of the other kind", tactic.family);
   }
 };
 

@@ -367,7 +367,7 @@ TEST_P(GeneratedConv, StaysInsideTheCallersBuffers) {
     st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output), s.nhwc(DType::s32, st.space, BufferKind::output)};
     for (const auto& offer : provider().offers(s.region(), s.plan())) {
       if ((offer.tactic.family.find("amx") != std::string::npos) != (GetParam() != Way::vnni)) continue;
-      if (offer.refusal.find("needs a") == 0) GTEST_SKIP() << offer.refusal;
+      if (cpu::lacks_capability(offer.refusal)) GTEST_SKIP() << cpu::in_words(offer.refusal);
       if (!offer.refusal.empty()) continue;
       s.region().tactic = offer.tactic;
       auto made = provider().compile(s.region(), s.plan(), offer.tactic);
@@ -408,33 +408,33 @@ TEST_P(GeneratedConv, RefusesWithReasons) {
     for (const auto& offer : provider().offers(s.region(), s.plan())) {
       if (offer.tactic.provider + "." + offer.tactic.family == tactic(false)) return offer.refusal;  // whatever its parameters are
     }
-    return std::string("none");
+    return region::unmet("offers", 0, "1");
   };
   {
     Scene s(1);
     plain(s, k);
-    if (reason(s).find("needs a") == 0) GTEST_SKIP() << reason(s);
-    EXPECT_EQ(reason(s), "");
+    if (cpu::lacks_capability(reason(s))) GTEST_SKIP() << cpu::in_words(reason(s));
+    EXPECT_EQ(spelled(reason(s)), "");
     s.stage().anchor.weight_zero = {3};
-    EXPECT_EQ(reason(s), "weight zero point 3, needs 0");
+    EXPECT_EQ(reason(s), region::unmet("weight zero point", 3, "0"));
   }
   {
     Scene s(2);
     plain(s, k);
     s.stage().stores[0].strides[1] = 35;
-    EXPECT_EQ(reason(s), "store 0 has channel stride 35, needs 1");
+    EXPECT_EQ(reason(s), region::unmet("channel stride of store 0", 35, "1"));
   }
   {
     Scene s(3);
     plain(s, k);
     s.stage().anchor.integer = false;
-    EXPECT_EQ(reason(s), "not an integer anchor");
+    EXPECT_EQ(reason(s), region::unmet("products", "float", "integer"));
   }
   {
     Scene s(4);
     plain(s, k);
     s.stage().anchor.inputs[0].strides[1] = 9;
-    EXPECT_EQ(reason(s), "input channel stride 9, needs 1");
+    EXPECT_EQ(reason(s), region::unmet("channel stride of the input", 9, "1"));
   }
 }
 

@@ -33,7 +33,7 @@ class WithoutVbmi final : public region::Provider {
   }
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic&) const override {
     cpu::avx512::ConvPlan conv;
-    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return region::refuse(why);
     region::Artifact made;
     OCTAVO_TRY(made.constants, cpu::avx512::pack_conv(r, p, conv));
     return made;
@@ -41,7 +41,7 @@ class WithoutVbmi final : public region::Provider {
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
                                                const region::ArtifactView& artifact) const override {
     cpu::avx512::ConvPlan conv;
-    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return fail(ErrorKind::unsupported, why);
+    if (const auto why = cpu::avx512::plan_conv(r, p, {}, conv); !why.empty()) return region::refuse(why);
     return cpu::avx512::make_conv(r, std::move(conv), artifact.constants, false);
   }
 };

@@ -99,7 +99,7 @@ TEST(Avx512Gather, AnyIndicesTypesAndLayouts) {
     build(s, k, s.pick(0, 1) == 0 ? BufferKind::input : BufferKind::arena);
     s.plan().threads = s.pick(1, 4);
     cpu::avx512::GatherPlan plan;
-    ASSERT_EQ(cpu::avx512::plan_gather(s.region(), plan), "");
+    ASSERT_EQ(spelled(cpu::avx512::plan_gather(s.region(), plan)), "");
     for (const auto& c : plan.chunks) several += c.windows.size() > 2 ? 1 : 0;
     EXPECT_RUNS(run(s));
   }
@@ -134,32 +134,32 @@ TEST(Avx512Gather, RefusesWithAReason) {
     change(s.stage(), k);
     return cpu::avx512::plan_gather(s.region(), plan);
   };
-  EXPECT_EQ(why([](auto&, auto&) {}), "");
+  EXPECT_EQ(spelled(why([](auto&, auto&) {})), "");
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.attrs.erase("indices"); }),
-            "the indices are not constant, or have other than one dimension");
+            region::unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension"));
   EXPECT_EQ(why([](region::Stage& s, const Gather& k) {
               Ints bad = k.indices;
               bad[5] = 64;
               s.anchor.attrs["indices"] = bad;
             }),
-            "index 64 is outside of 64 elements");
-  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.attrs["indices"] = Ints{0}; }), "1 indices for 64 elements");
+            region::unmet("index", 64, "0 to 63"));
+  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.attrs["indices"] = Ints{0}; }), region::unmet("indices", 1, "64"));
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.stores[0].strides = ir::dense_strides(s.space); }),
-            "stored with stride 15 along the axis");
+            region::unmet("stride of a store along the axis", 15, "1"));
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.inputs[0].strides = ir::dense_strides(s.space); }),
-            "read with stride 15 along the axis");
+            region::unmet("stride of the input along the axis", 15, "1"));
   EXPECT_EQ(why([](region::Stage& s, auto&) {
               auto& p = s.program;
               p.outputs[0].value = p.push(Op::add_i, p.outputs[0].value, p.imm_i(1));
             }),
-            "an epilogue computes what is stored");
+            region::unmet("epilogue", "computes", "none"));
   EXPECT_EQ(why([](region::Stage& s, auto&) {
               Ints far;
               for (std::int64_t i = 0; i < 64; ++i) far.push_back(i * 100);
               s.anchor.attrs["indices"] = far;
               s.anchor.inputs[0].dims[1] = 6400;
             }),
-            "64 bytes come from more than 8 places");
+            region::unmet("windows that 64 bytes come from", "more", "at most 8"));
 }
 
 }  // namespace

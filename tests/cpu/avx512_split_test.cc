@@ -94,7 +94,7 @@ TEST(Avx512Split, RowTilesCoverTheRowsAndThreadsGetTheSameWork) {
       Scene s(seed++);
       build(s, k, threads);
       cpu::avx512::ConvPlan plan;
-      ASSERT_EQ(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan), "");
+      ASSERT_EQ(spelled(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
       const auto& ph = plan.phases.front();
       std::int64_t row = 0;
       for (std::int64_t b = 0; b < ph.row_tiles; ++b) {

@@ -251,14 +251,14 @@ TEST(OneDnn, Bfloat16IsRefusedByEverythingElse) {
   int refused = 0;
   for (const region::Offer& o : cpu::cpu_provider().offers(small.region(), small.plan())) {
     if (o.tactic.name() == "cpu.conv.bf16.onednn") continue;
-    EXPECT_NE(o.refusal, "") << o.tactic.name();
+    EXPECT_FALSE(o.refusal.empty()) << o.tactic.name();
     ++refused;
   }
   EXPECT_GE(refused, 2);
   for (const region::Offer& o : cpu::cpu_provider().offers(plain.region(), plain.plan()))
     EXPECT_EQ(o.tactic.name().find("bf16"), std::string::npos);
   for (const region::Offer& o : cpu::cpu_provider().offers(mixed.region(), mixed.plan()))
-    EXPECT_NE(o.refusal, "") << o.tactic.name();
+    EXPECT_FALSE(o.refusal.empty()) << o.tactic.name();
 }
 
 TEST_P(Conv, RandomShapes) {

@@ -96,9 +96,9 @@ void build(Scene& s, const Case& k) {
 
 Curve found(Scene& s) {
   cpu::avx512::Epilogue e;
-  EXPECT_EQ(cpu::avx512::lower(s.stage(), false, true, e), "");
+  EXPECT_EQ(spelled(cpu::avx512::lower(s.stage(), false, true, e)), "");
   Curve c;
-  EXPECT_EQ(Curve::find(e, c), "");
+  EXPECT_EQ(spelled(Curve::find(e, c)), "");
   return c;
 }
 
@@ -114,16 +114,16 @@ TEST(Curve, FindsKnownFunctionsAndNothingElse) {
     build(s, {.f = kFunctions[0]});
     change(s);
     cpu::avx512::Epilogue e;
-    EXPECT_EQ(cpu::avx512::lower(s.stage(), false, true, e), "");
+    EXPECT_EQ(spelled(cpu::avx512::lower(s.stage(), false, true, e)), "");
     Curve c;
     return Curve::find(e, c);
   };
-  EXPECT_EQ(why([](Scene&) {}), "");
+  EXPECT_EQ(spelled(why([](Scene&) {})), "");
   EXPECT_EQ(why([](Scene& s) {  // the float is wanted as well
               s.stage().program.outputs.push_back({4, DType::f32});
               s.stage().stores.push_back(s.nhwc(DType::f32, s.stage().space));
             }),
-            "output 1 is not the packed value or a table of it");
+            region::unmet("output 1", "of its own", "the packed value or a table of it"));
   for (const char* name : {"sin", "another constant in the exponential", "an operand of its own"}) {
     const auto refusal = why([&](Scene& s) {
       auto& p = s.stage().program;
@@ -144,7 +144,7 @@ TEST(Curve, FindsKnownFunctionsAndNothingElse) {
         }
       }
     });
-    EXPECT_NE(refusal, "") << name;
+    EXPECT_FALSE(refusal.empty()) << name;
   }
 }
 
@@ -239,7 +239,7 @@ class OtherWindow final : public region::Provider {
 /// Blocks of the region that take the curve; -1: the plan has none.
 int blocks_with(Scene& s) {
   ConvPlan plan;
-  EXPECT_EQ(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan), "");
+  EXPECT_EQ(spelled(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
   if (!plan.curve) return -1;
   auto packed = cpu::avx512::pack_conv(s.region(), s.plan(), plan);
   EXPECT_TRUE(packed);

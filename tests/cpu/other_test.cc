@@ -197,7 +197,7 @@ std::string against_reference(Scene& s, const std::string& tactic, float toleran
     for (const auto& o : provider.offers(r, s.plan())) {
       if (!region::selects(*region::parse_tactic(name), o.tactic)) continue;
       r.tactic = o.tactic;
-      if (!o.refusal.empty()) return (o.refusal.find("needs avx") == 0 ? "skip: " : "refused: ") + o.refusal;
+      if (!o.refusal.empty()) return (cpu::lacks_capability(o.refusal) ? "skip: " : "refused: ") + cpu::in_words(o.refusal);
     }
     if (r.tactic.none()) return "no tactic " + name;
     auto kernel = region::as_host_kernel(provider.load(r, s.plan(), {}));
@@ -355,7 +355,8 @@ TEST(IsaCap, RefusesWithTheReason) {
   const auto kernel = cpu::cpu_provider().load(s.region(), s.plan(), {});
   unsetenv("OCTAVO_CPU");
   for (const auto& o : offers)
-    EXPECT_EQ(o.refusal.empty(), o.tactic.name() == "cpu.pointwise.block.portable") << o.tactic.name() << ": " << o.refusal;
+    EXPECT_EQ(o.refusal.empty(), o.tactic.name() == "cpu.pointwise.block.portable")
+        << o.tactic.name() << ": " << cpu::in_words(o.refusal);
   EXPECT_FALSE(kernel);
 }
 

@@ -65,7 +65,7 @@ Settings try_all(std::string_view family, const Make& make, float tolerance = 0)
     for (const region::Provider* p : cpu::providers()) {
       for (const region::Offer& o : p->variants(scene.region(), scene.plan())) {
         if (o.tactic.family.rfind(family, 0) != 0) continue;
-        EXPECT_EQ(o.refusal, "");
+        EXPECT_EQ(spelled(o.refusal), "");
         EXPECT_GT(o.cost, 0) << o.tactic.name();
         Scene s(1);
         make(s, threads);

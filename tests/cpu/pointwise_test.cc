@@ -65,7 +65,7 @@ TEST_P(Pointwise, QuantizesNetworkInput) {
 // Both ways to divide, on floats around every tie, side by side and as an image.
 TEST_P(Pointwise, QuantizesByMultiplications) {
   const auto isa = *cpu::find_isa(GetParam());
-  if (const std::string why = cpu::why_not(isa); !why.empty()) GTEST_SKIP() << why;
+  if (const Reasons why = cpu::why_not(isa); !why.empty()) GTEST_SKIP() << cpu::in_words(why);
   const cpu::KernelTable& table = *cpu::kernel_table(isa);
   std::mt19937 rng(7);
   int multiplied = 0;

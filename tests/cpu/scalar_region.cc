@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "cpu/isa.h"
 #include "reference/oracle_provider.h"
 #include "region/stage_graph.h"
 
@@ -499,8 +500,9 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   for (const region::Offer& o : provider.offers(region_, plan_)) {
     if (!region::selects(*wanted, o.tactic)) continue;
     known = true;
-    if (o.refusal.find("needs avx") == 0 || o.refusal.find("needs amx") == 0) return "skip: " + tactic + " " + o.refusal;
-    if (!o.refusal.empty()) return "refused: " + o.refusal + repeat;
+    if (has(o.refusal, Cause::capability_missing) || has(o.refusal, Cause::capability_not_allowed))
+      return "skip: " + tactic + " " + spelled(o.refusal);
+    if (!o.refusal.empty()) return "refused: " + spelled(o.refusal) + repeat;
     if (!(o.cost > 0)) return "the offer has no cost" + repeat;
     region_.tactic = o.tactic;
     for (const auto& [name, value] : parameters) region_.tactic.parameters[name] = value;

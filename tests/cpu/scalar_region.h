@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cpu/isa.h"
 #include "region/host_kernel.h"
+#include "region/refusal.h"
 #include "region/region.h"
 
 namespace octavo::testing {

@@ -142,7 +142,7 @@ TEST_P(StagedEpilogue, RowTilesEqualTheWhole) {
     s.plan().threads = GetParam();
     const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
     ASSERT_EQ(offers.size(), 1U) << seed;
-    EXPECT_EQ(offers[0].refusal, "") << seed;
+    EXPECT_EQ(spelled(offers[0].refusal), "") << seed;
     ASSERT_EQ(offers[0].tactic.name().rfind("cpu.staged.row_tiles@2(cpu.", 0), 0U) << offers[0].tactic.name();
     EXPECT_EQ(s.compare(cpu::cpu_provider(), offers[0].tactic.name(), 0, between), "") << "case " << seed - 2;
   }
@@ -164,7 +164,7 @@ TEST(StagedEpilogues, EveryInstructionSet) {
 
 std::string refusal_of(Scene& s) {
   const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
-  return offers.size() == 1 ? offers[0].refusal : "no offer, or several";
+  return offers.size() == 1 ? spelled(offers[0].refusal) : "no offer, or several";
 }
 
 TEST(StagedEpilogues, RefusesWhatItCannotForward) {
@@ -174,20 +174,24 @@ TEST(StagedEpilogues, RefusesWhatItCannotForward) {
     change(s, s.region().stages);
     return refusal_of(s);
   };
+  const auto of = [](const char* property, auto has, const char* needs) { return spelled(region::unmet(property, has, needs)); };
   EXPECT_EQ(after([](auto&, auto&) {}), "");
   EXPECT_EQ(after([](Scene& s, auto& st) { st[1].operands.back().ref = s.nhwc(DType::f32, st[1].space); }),
-            "the stages do not meet: one reads no other's result, and none reads its own");
+            of("a stage", "without an edge to another", "one result that another stage reads, or the other way round"));
   EXPECT_EQ(after([](Scene&, auto& st) {
               st[1].operands.push_back(st[1].operands.back());
               ++st[1].program.operand_count;
             }),
             "")
       << "read twice";
-  EXPECT_EQ(after([](Scene&, auto& st) { st[1].operands.back().div = {1, 1, 2, 1}; }), "an operand repeats along the height");
+  EXPECT_EQ(after([](Scene&, auto& st) {
+              st[1].operands.back().div = {1, 1, 2, 1};
+            }),
+            of("repetition of an operand along the height", 2, "1"));
   EXPECT_EQ(after([](Scene&, auto& st) {
               st[1].operands.back().div = {1, 1, 1, 2};
             }),
-            "a result is read at another place than it is stored");
+            of("a result that a stage reads", "repeated", "read as it is stored"));
   const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   EXPECT_TRUE(
       contains(after([](Scene&, auto& st) { st[1].operands.back().ref.offset += 4; }), "at another place than it is stored"));
@@ -216,7 +220,7 @@ TEST(StagedEpilogues, TheKeyTellsWhatIsForwarded) {
     }
     const auto offers = cpu::cpu_provider().offers(back->regions[0], *back);
     ASSERT_EQ(offers.size(), 1U);
-    EXPECT_EQ(offers[0].refusal, "");
+    EXPECT_EQ(spelled(offers[0].refusal), "");
   }
   const auto wrong = region::plan_from_key("pointwise : load_f, stage0:f32[1,4,4,4] > f32[1,4,4,4]", 1);
   ASSERT_FALSE(wrong);

@@ -3,6 +3,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "region/refusal.h"
 
 namespace octavo::testing {
 namespace {
@@ -66,7 +67,7 @@ TEST_P(Staged, RowTilesEqualTheWhole) {
     s.plan().threads = GetParam();
     std::string tactic;
     for (const auto& o : cpu::cpu_provider().offers(s.region(), s.plan())) {
-      EXPECT_EQ(o.refusal, "");
+      EXPECT_EQ(spelled(o.refusal), "");
       tactic = o.tactic.name();
     }
     ASSERT_EQ(tactic.rfind("cpu.staged.row_tiles@2(cpu.conv.u8s8.", 0), 0U) << tactic;
@@ -96,7 +97,7 @@ TEST(StagedRowTiles, RefusesRepeatedRows) {
   s.stage().program.operand_count = 3;
   const auto offers = cpu::cpu_provider().offers(s.region(), s.plan());
   ASSERT_EQ(offers.size(), 1U);
-  EXPECT_EQ(offers[0].refusal, "an operand repeats along the height");
+  EXPECT_EQ(offers[0].refusal, region::unmet("repetition of an operand along the height", 2, "1"));
 }
 
 }  // namespace

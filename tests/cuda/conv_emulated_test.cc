@@ -191,7 +191,8 @@ TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {
   EXPECT_NE(planted, "") << "every tile reads the first groups";
   k = conv(1, 72, 5, 7, 72, 3, 3, 1, 1, 3);
   const ConvScene s(k, 7);
-  EXPECT_EQ(family.why_not(s.region, s.plan, kTarget), "3 groups of 24 channels for 24");
+  EXPECT_EQ(family.why_not(s.region, s.plan, kTarget),
+            region::unmet("channels a group", "24 to 24", "groups that tiles hold whole"));
 }
 
 TEST_F(ConvEmulated, MistakesInTheExchangeAreFound) {

@@ -22,7 +22,7 @@ std::string emulated(const ConvCase& k, const Family& family, const Parameters& 
                      const std::pair<std::string, std::string>& edit = {}) {
   ConvScene s(k, 5);
   const cuda::Target target;
-  if (const auto why = family.why_not(s.region, s.plan, target); !why.empty()) return "refused: " + why;
+  if (const auto why = family.why_not(s.region, s.plan, target); !why.empty()) return "refused: " + spelled(why);
   auto text = family.emit(s.region, s.plan, parameters, target);
   if (!text) return text.error().message;
   if (!edit.first.empty()) {
@@ -149,7 +149,8 @@ TEST(ConvTexts, Sm75IsRefusedByName) {
   ConvScene s(ConvCase{}, 1);
   cuda::Target target;
   target.architecture = "sm_75";
-  EXPECT_NE(cuda::conv_mma_family().why_not(s.region, s.plan, target).find("sm_75"), std::string::npos);
+  EXPECT_EQ(cuda::conv_mma_family().why_not(s.region, s.plan, target),
+            region::unmet("architecture", "sm_75", "sm_80 or later (mma.m16n8k32)"));
 }
 
 TEST(ConvTexts, WarpgroupsNeedTheirArchitecture) {

@@ -55,7 +55,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
   const region::Region& region = c.region;
   const region::Plan& plan = c.plan;
   if (!family.about(region)) return "the family is silent about the region" + repeat;
-  if (const std::string refusal = family.why_not(region, plan, target); !refusal.empty()) return "refused: " + refusal + repeat;
+  if (const Reasons refusal = family.why_not(region, plan, target); !refusal.empty())
+    return "refused: " + spelled(refusal) + repeat;
   if (const auto all = family.candidates(region, plan, target); all.empty() || !(all[0].seconds > 0))
     return "no candidate with an estimate" + repeat;
   const auto kernels = family.emit(region, plan, parameters, target);

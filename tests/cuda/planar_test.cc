@@ -48,7 +48,7 @@ TEST_F(Planes, RefusalsNameTheValues) {
   const ir::Shape shape{1, 3, 3, 5};
   s.stage() = codes_of(s, shape, DType::f32, s.nhwc(DType::u8, shape), 0);
   EXPECT_EQ(cuda::planar_family().why_not(s.region(), s.plan(), {}),
-            "elements of 4 bytes in planes or images at multiples of 60 bytes");
+            region::unmet("bytes between planes or images", 60, "a multiple of 16"));
 }
 
 struct FirstLayer {

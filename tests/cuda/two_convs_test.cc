@@ -113,7 +113,8 @@ TEST_F(TwoConvs, Warpgroups) {
 TEST_F(TwoConvs, WhatIsNotTakenSaysWhy) {
   Block b(kProjection);
   b.scene.region().stages[0].program.outputs[0].type = b.scene.region().stages[0].stores[0].dtype = DType::f16;
-  EXPECT_EQ(cuda::conv_mma_family().why_not(b.scene.region(), b.scene.plan(), {}), "f16 forwarded from one convolution to another");
+  EXPECT_EQ(cuda::conv_mma_family().why_not(b.scene.region(), b.scene.plan(), {}),
+            region::unmet("result that one convolution forwards to another", "f16", "one of f32"));
 }
 
 TEST_F(TwoConvs, PlantedMistakesAreFound) {

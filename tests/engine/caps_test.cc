@@ -93,7 +93,7 @@ TEST(Caps, EnginesRunWhereverTheyCanAndAreRefusedByNameElsewhere) {
         continue;
       }
       for (const region::Region& r : (*engine)->plan().regions)
-        EXPECT_EQ(cpu::why_lacking(r.required), "") << where << ": " << r.name;
+        EXPECT_EQ(cpu::in_words(cpu::why_lacking(r.required)), "") << where << ": " << r.name;
       EXPECT_EQ(run(*engine)[1], expected[1]) << where;
       loaded.insert(where);
     }

@@ -152,13 +152,14 @@ TEST_F(EngineFile, ErrorsSayWhatWasExpectedAndFound) {
       fmt::format("truncated: the header says {} bytes, the file has {}. Copy or build it again.", good.size(), good.size() - 1));
   EXPECT_EQ(refusal(good + "x"), fmt::format("too long: the header says {} bytes, the file has {}. Copy or build it again.",
                                              good.size(), good.size() + 1));
-  for (const char format : {1, 3}) {  // as of an older and of a later Octavo
+  for (const int format : {static_cast<int>(kFormat) - 1, static_cast<int>(kFormat) + 1}) {  // as of an older and of a later Octavo
     std::string other = good;
-    other[8] = format;
-    EXPECT_EQ(refusal(other), fmt::format("it has file format {}, written by Octavo {}; this Octavo ({}) reads format 2. {}",
-                                          static_cast<int>(format), kVersion, kVersion,
-                                          format > 2 ? "Use the Octavo that wrote it, or build the engine again."
-                                                     : "Build the engine again from its model."));
+    other[8] = static_cast<char>(format);
+    EXPECT_EQ(refusal(other),
+              fmt::format("it has file format {}, written by Octavo {}; this Octavo ({}) reads format {}. {}", format, kVersion,
+                          kVersion, kFormat,
+                          format > static_cast<int>(kFormat) ? "Use the Octavo that wrote it, or build the engine again."
+                                                             : "Build the engine again from its model."));
   }
   std::string header = good;
   header[33] = static_cast<char>(header[33] ^ 1);

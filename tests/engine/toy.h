@@ -100,8 +100,8 @@ class OracleProvider final : public region::Provider {
  public:
   std::string_view name() const override { return "toy"; }
   std::vector<region::Offer> offers(const region::Region&, const region::Plan&) const override {
-    return {{*region::parse_tactic("toy.avx1024"), "this machine lacks toy.avx1024", 0.5},
-            {*region::parse_tactic("toy.oracle"), "", 1.0}};
+    return {{*region::parse_tactic("toy.avx1024"), {because<Cause::capability_unknown>("toy.avx1024")}, 0.5},
+            {*region::parse_tactic("toy.oracle"), {}, 1.0}};
   }
   Result<region::Artifact> compile(const region::Region&, const region::Plan&, const region::Tactic&) const override {
     return region::Artifact{};

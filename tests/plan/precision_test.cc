@@ -49,7 +49,8 @@ class NoBfloat16 final : public region::Provider {
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
     auto out = oracle_.offers(r, p);
     for (region::Offer& o : out) {
-      if (r.precision == "bfloat16") o = {*region::parse_tactic("toy.bf16"), "needs instructions that are not there", 0};
+      if (r.precision == "bfloat16")
+        o = {*region::parse_tactic("toy.bf16"), {because<Cause::capability_missing>("toy.bf16", "none")}, 0};
     }
     return out;
   }
@@ -235,8 +236,7 @@ TEST(Precision, WithoutAKernel) {
   const auto p = planned({.times = times, .provider = &provider});
   EXPECT_EQ(precisions(p), "int8 int8 int8");
   EXPECT_EQ(candidates(p, "conv2"), "int8 10, float32 20, bfloat16 -1000000");
-  EXPECT_EQ(report::sentence(decision(p, "conv2")->candidates[2].notes.back()),
-            "toy.bf16 refuses: needs instructions that are not there");
+  EXPECT_EQ(report::sentence(decision(p, "conv2")->candidates[2].notes.back()), "needs toy.bf16, this processor has none");
   const auto floats = planned({.times = times, .ranges = {}, .provider = &provider});
   EXPECT_EQ(reason(floats, "conv2"), "float32: no kernel here computes it in bfloat16");
   for (const Asked& demand : {Asked{.times = times, .rules = {{"conv2", "bfloat16"}}, .provider = &provider},
@@ -244,9 +244,9 @@ TEST(Precision, WithoutAKernel) {
     const auto refused = plan_of(demand);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, ErrorKind::unsupported);
-    EXPECT_NE(
-        refused.error().message.find("toy.bf16: needs instructions that are not there\n  allow float32 as well, or drop the rule"),
-        std::string::npos)
+    EXPECT_NE(refused.error().message.find(
+                  "toy.bf16: capability missing: needs toy.bf16, has none\n  allow float32 as well, or drop the rule"),
+              std::string::npos)
         << refused.error().message;
   }
 }

@@ -99,7 +99,7 @@ TEST(PlanJson, MistakesNameTheirPlace) {
       {"/regions/0/reasons/0/input", "7", "the reason \"integer_anchor\" has no \"input\" of the right kind"},
       {"/regions/0/reasons/0/more", "7", "the reason \"integer_anchor\" has 4 fields, needs 3"},
       {"/regions/0/reasons", "\"because\"", "\"reasons\" is not a list"},
-      {"/regions/0/alternatives/0/reason", "{}", "a reason has no cause"},
+      {"/regions/0/alternatives/0/reasons", "[{}]", "a reason has no cause"},
       {"/decisions/0/chosen", "9", "chosen is 9"},
       {"/decisions/0/candidates", "[]", "a decision without candidates"},
   };

@@ -45,8 +45,8 @@ inline Plan toy_plan() {
   conv.onnx_nodes = {"Conv_0", "Add_1"};
   conv.precision = "int8";
   conv.reasons = {because<Cause::integer_anchor>("u8(0.5,0)", "s8", "per tensor")};
-  conv.alternatives = {{"cpu.conv.other", because<Cause::tactic_possible>(), 1.5e-5},
-                       {"cpu.none", because<Cause::tactic_refused>("needs more"), -1, -1}};
+  conv.alternatives = {{"cpu.conv.other", {because<Cause::tactic_possible>()}, 1.5e-5},
+                       {"cpu.none", {because<Cause::tactic_refused>(), because<Cause::kernel_needs>("groups", "2", "1")}, -1, -1}};
   conv.graph_inputs = {0, ir::kNone, 1};
   conv.graph_outputs = {5, 6};
   Stage s;
@@ -86,12 +86,14 @@ inline Plan toy_plan() {
   c.stores = {flipped};
   copy.stages = {c};
   p.regions = {conv, copy};
-  p.decisions = {{"stores",
-                  "codes",
-                  1,
-                  {because<Cause::cheapest>(2)},
-                  {{"stored-twice", 2e-5}, {"own-pass", 1e-5, {because<Cause::kernel_refused>("cpu.conv.none", "needs more")}}},
-                  {"Conv_0"}}};
+  p.decisions = {
+      {"stores",
+       "codes",
+       1,
+       {because<Cause::cheapest>(2)},
+       {{"stored-twice", 2e-5},
+        {"own-pass", 1e-5, {because<Cause::kernel_refused>("cpu.conv.none"), because<Cause::kernel_needs>("groups", "2", "1")}}},
+       {"Conv_0"}}};
   return p;
 }
 

@@ -32,8 +32,8 @@ region::Plan plan() {
   conv.tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit");
   conv.reasons = {because<Cause::integer_anchor>("u8(0.5,3)", "s8", "per tensor"),
                   because<Cause::stages_joined>("conv-pool", "pool1")};
-  conv.alternatives = {{"cpu.conv.u8s8.amx", because<Cause::tactic_refused>("needs amx")},
-                       {"cpu.conv.u8s8.avx2", because<Cause::tactic_possible>(), 0.00025}};
+  conv.alternatives = {{"cpu.conv.u8s8.amx", {because<Cause::tactic_refused>(), because<Cause::capability_missing>("amx", "avx2")}},
+                       {"cpu.conv.u8s8.avx2", {because<Cause::tactic_possible>()}, 0.00025}};
   region::Stage first;
   first.anchor.op = ir::Op::conv;
   first.anchor.integer = true;
@@ -198,7 +198,8 @@ TEST(Details, ShowTensorsAndAlternatives) {
   EXPECT_NE(text.find("region 0: conv1 + relu1 + pool1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  reads         \"image\" u8[1,4,8,8] through u8(0.5,3), in working memory at byte 0"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: refused: needs amx\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.amx: refused: needs amx, this processor has avx2\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("  alternative   cpu.conv.u8s8.avx2: possible, measured 250 us\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  anchor        stage 1: max_pool over [1,16,4,4]\n"), std::string::npos) << text;
 }

@@ -50,7 +50,7 @@ class Fake final : public region::Provider {
   std::string_view name() const override { return "fake"; }
   std::string_view device() const override { return "fake gpu"; }
   std::vector<Offer> offers(const Region& r, const Plan& plan) const override {
-    return region::is_transfer(r, plan) ? std::vector<Offer>{{tactic("transfer", 0), "", 1e-6}} : tiles(1, 12);
+    return region::is_transfer(r, plan) ? std::vector<Offer>{{tactic("transfer", 0), {}, 1e-6}} : tiles(1, 12);
   }
   std::vector<Offer> variants(const Region& r, const Plan& plan) const override {
     return region::is_transfer(r, plan) ? std::vector<Offer>() : tiles(13, 60);
@@ -81,7 +81,7 @@ class Fake final : public region::Provider {
  private:
   static std::vector<Offer> tiles(int from, int to) {
     std::vector<Offer> out;
-    for (int t = from; t <= to; ++t) out.push_back({tactic("conv", t), "", 1e-6 * (1 + t * 0.1)});
+    for (int t = from; t <= to; ++t) out.push_back({tactic("conv", t), {}, 1e-6 * (1 + t * 0.1)});
     return out;
   }
 };

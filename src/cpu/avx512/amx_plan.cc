@@ -34,15 +34,16 @@ double product_clocks(std::int64_t rows) {
 
 }  // namespace
 
-std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel, Phase& ph) {
+Reasons arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel, Phase& ph) {
   const auto taps = static_cast<std::int64_t>(ph.x.offset.size());
-  if (plan.groups > 1 && !within_lines(plan.ic, {plan.ic})) return fmt::format("groups of {} input channels", plan.ic);
+  if (plan.groups > 1 && !within_lines(plan.ic, {plan.ic}))
+    return unmet("input channels a group", plan.ic, "groups that fill parts of 64 bytes");
   const bool fewer = tiles_of(taps * plan.ic) < taps * tiles_of(plan.ic);
   const bool narrow = ph.x.count < 12 && ph.y.count > 1 && ph.y.step == 1;  // tiles may then go on in the next row
   ph.joined = taps > 1 && plan.groups == 1 && !plan.batch_is_pixels && ((plan.ic < kLine && fewer) || narrow);
   const bool in_place = within_lines(plan.ic, {pixel, x.strides[2], x.offset, x.strides[0]});
   if (plan.batch_is_pixels && !plan.slack && plan.ic % kLine != 0)
-    return "input rows without slack and channels not a multiple of 64";
+    return unmet("input channels of the caller's rows", plan.ic, "a multiple of 64");
   ph.copies =
       taps > 0 && !plan.batch_is_pixels && (padded || ph.joined || !in_place || !plan.slack);  // callers' buffers begin anywhere
   ph.segment_bytes = taps == 0 ? 0 : (ph.joined ? taps : 1) * plan.ic;
@@ -64,7 +65,7 @@ std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool
       ph.segments.push_back((dy - y0) * ph.row_step + across);
     }
   }
-  return "";
+  return {};
 }
 
 TileRuns tile_runs(const Phase& ph, std::int64_t row_tile_pixels) {

@@ -10,8 +10,8 @@ namespace octavo::cpu::avx512 {
 /// How the phase's pixels are read: in place where every row of a tile lies within a cache line, else from a strip in scratch. Sets
 /// copies, joined, together, pitch, pixel_step, row_step, segments, segment_bytes, depth, steps and quads. Empty, or the refusal.
 /// `padded`: the taps reach outside the input. `pixel`: bytes between input pixels.
-[[nodiscard]] std::string arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel,
-                                        Phase& phase);
+[[nodiscard]] Reasons arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel,
+                                    Phase& phase);
 
 /// The tiles of a row tile: `repeat` runs of `big_count` tiles of two blocks of `rows` pixels, each run followed by one tile of `tail`
 /// pixels (0: none), whose last block begins `skip` pixels early so that it has as many rows as the others.

@@ -69,14 +69,14 @@ std::int64_t choose_merge(const ConvShape& s) {
 }
 
 /// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
-std::string arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
+Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
   const bool taps = !ph.y.offset.empty();
   ph.pitch = p.shape.c;
   // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
   const bool run = consecutive(ph.x) && p.groups == 1;
   const std::int64_t ragged = (run && x_pixel == p.ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic % 4;
   ph.copies = taps && (padded || (!p.slack && ragged != 0)) && !p.batch_is_pixels;
-  if (p.batch_is_pixels && !p.slack && ragged != 0) return "input rows without slack and channels not a multiple of 4";
+  if (p.batch_is_pixels && !p.slack && ragged != 0) return unmet("input channels of the caller's rows", p.ic, "a multiple of 4");
   ph.pixel_step = ph.copies ? ph.pitch : x_pixel;
   ph.row_step = ph.copies ? ph.strip_row_bytes() : x.strides[2];
   const bool joined = run && ph.pixel_step == p.ic && ph.x.offset.size() > 1;
@@ -88,7 +88,7 @@ std::string arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool pa
   }
   ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic : 0;
   ph.quads = ceil_div(ph.segment_bytes, 4);
-  return "";
+  return {};
 }
 
 bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
@@ -129,8 +129,7 @@ Target Target::of(const region::Tactic& t) {
   out.pixels = number("pixels", 12);
   out.rows = number("rows", 1 << 16);
   out.row_tiles = number("row_tiles", 1 << 16);
-  out.prefetch = text("prefetch") == "0" ? 0 : number("prefetch", 64);
-  if (out.prefetch == 0 && text("prefetch") != "0") out.prefetch = -1;
+  if (const int blocks = number("prefetch", 64); blocks > 0 || text("prefetch") == "0") out.prefetch = blocks;
   if (!text("order").empty()) out.blocks_first = text("order") == "blocks" ? 1 : 0;
   return out;
 }
@@ -156,27 +155,27 @@ std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int
   return (((g * ic() + in) * oc() + out % oc()) * kh + y) * kw + x;
 }
 
-std::string read_conv(const region::Region& region, ConvShape& s) {
-  if (region.stages.size() != 1) return fmt::format("{} stages, needs 1", region.stages.size());
+Reasons read_conv(const region::Region& region, ConvShape& s) {
+  if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const auto& stage = region.stages.front();
   const auto& a = stage.anchor;
-  if (!a.integer) return "not an integer anchor";
+  if (!a.integer) return unmet("products", "float", "integer");
   s.transposed = a.op == ir::Op::conv_transpose;
-  if (a.inputs.empty() || !a.weights) return "no input or no weights";
+  if (a.inputs.empty() || !a.weights) return unmet("weights", "not constant", "constant");
   const auto& x = a.inputs.front();
   const auto& w = *a.weights;
   if (x.dims.size() != 4 || w.dims.size() != 4 || stage.space.size() != 4) {
-    return fmt::format("input {} and weights {}: needs rank 4", ir::to_string(x.dims), ir::to_string(w.dims));
+    return unmet("input and weights", fmt::format("{} and {}", ir::to_string(x.dims), ir::to_string(w.dims)), "rank 4");
   }
   if (x.dtype != ir::DType::u8 || w.dtype != ir::DType::s8) {
-    return fmt::format("input {} and weights {}, needs u8 and s8", ir::name_of(x.dtype), ir::name_of(w.dtype));
+    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(w.dtype)), "u8 and s8");
   }
-  if (w.strides != ir::dense_strides(w.dims)) return "the weights are not dense";
-  if (!x.quantizer) return "the input has no quantizer";  // its zero points are one: region/verify
+  if (w.strides != ir::dense_strides(w.dims)) return unmet("weights", "strided", "dense");
+  if (!x.quantizer) return unmet("input", "without a quantizer", "quantized");  // its zero points are one: region/verify
   for (auto z : a.weight_zero) {
-    if (z != 0) return fmt::format("weight zero point {}, needs 0", z);
+    if (z != 0) return unmet("weight zero point", z, "0");
   }
-  if (x.dims[1] != 1 && x.strides[1] != 1) return fmt::format("input channel stride {}, needs 1", x.strides[1]);
+  if (x.dims[1] != 1 && x.strides[1] != 1) return unmet("channel stride of the input", x.strides[1], "1");
   s.groups = ir::get_int(a.attrs, "group", 1);
   s.n = x.dims[0], s.c = x.dims[1], s.h = x.dims[2], s.w = x.dims[3];
   s.o = stage.space[1], s.out_h = stage.space[2], s.out_w = stage.space[3];
@@ -184,9 +183,10 @@ std::string read_conv(const region::Region& region, ConvShape& s) {
   if (const auto v = ir::get_ints(a.attrs, "strides"); v.size() == 2) s.stride = {v[0], v[1]};
   if (const auto v = ir::get_ints(a.attrs, "dilations"); v.size() == 2) s.dilation = {v[0], v[1]};
   if (const auto v = ir::get_ints(a.attrs, "pads"); v.size() == 4) s.pads = {v[0], v[1], v[2], v[3]};
-  if (stage.space[0] != s.n || s.groups < 1 || s.c % s.groups != 0 || s.o % s.groups != 0) return "shapes do not fit together";
-  if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return "empty tensor";
-  return "";
+  if (stage.space[0] != s.n || s.groups < 1 || s.c % s.groups != 0 || s.o % s.groups != 0)
+    return unmet("shapes", "do not fit together", "those of a convolution");
+  if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return unmet("elements", 0, "some");
+  return {};
 }
 
 Block block_at(std::int64_t first, std::int64_t channels) {
@@ -241,7 +241,7 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
   return (y * ref.strides[2] + x * ref.strides[3]) * size;
 }
 
-std::string plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
+Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
   if (auto why = read_conv(region, p.shape); !why.empty()) return why;
   const auto& stage = region.stages.front();
@@ -318,7 +318,7 @@ std::string plan_conv(const region::Region& region, const region::Plan& plan, co
   }
   clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
   p.seconds = clocks / standard_machine().clock_hz + 3e-7;
-  return "";
+  return {};
 }
 
 }  // namespace octavo::cpu::avx512

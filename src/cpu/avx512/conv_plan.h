@@ -30,7 +30,7 @@ struct ConvShape {
   [[nodiscard]] std::int64_t weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const;
 };
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
-[[nodiscard]] std::string read_conv(const region::Region& region, ConvShape& shape);
+[[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape);
 
 /// One axis of a phase: which input positions each output position reads. Input index = step * j + offset[t], with kernel index
 /// tap[t]; output index = first + stride * j. Offsets ascend.
@@ -197,8 +197,8 @@ inline constexpr int kMostThreads = 256;  ///< for which work is divided; more g
 void divide(const region::Stage& stage, ConvPlan& plan, Phase& phase, std::int64_t phases, int threads, const Target& target);
 
 /// Empty, or the refusal.
-[[nodiscard]] std::string plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& out,
-                                    Dots dots = Dots::vnni);
+[[nodiscard]] Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& out,
+                                Dots dots = Dots::vnni);
 
 /// Byte offset of pixel (row j, column k) of the phase's output grid in stream s, relative to the tensor's first element.
 [[nodiscard]] std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, const Phase& phase, int stream,

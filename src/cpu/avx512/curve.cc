@@ -94,15 +94,15 @@ double units(double value) {
 
 }  // namespace
 
-std::string Curve::find(const Epilogue& e, Curve& out) {
+Reasons Curve::find(const Epilogue& e, Curve& out) {
   out = Curve{};
-  if (e.pack.sinks.empty()) return "no packed 8-bit store";
+  if (e.pack.sinks.empty()) return unmet("packed 8-bit stores", 0, "some");
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
-    if (!e.pack.packs(j)) return fmt::format("output {} is not the packed value or a table of it", j);
+    if (!e.pack.packs(j)) return unmet(fmt::format("output {}", j), "of its own", "the packed value or a table of it");
   }
-  if (e.pack.is_signed) return "signed codes";
+  if (e.pack.is_signed) return unmet("codes", "s8", "u8");
   const auto at = [&](int v) -> const Instr& { return e.code[static_cast<std::size_t>(v)]; };
-  if (at(e.pack.value).op != Op::f2i) return "the packed value is not rounded";
+  if (at(e.pack.value).op != Op::f2i) return unmet("packed value", "not rounded", "rounded");
   // The steps between the function and the rounding, each with one constant.
   const int last = at(e.pack.value).args[0];
   int v = last, x = -1;
@@ -119,9 +119,10 @@ std::string Curve::find(const Epilogue& e, Curve& out) {
       continue;
     }
     if (in.op != Op::div && in.op != Op::mul && in.op != Op::add && in.op != Op::max && in.op != Op::min)
-      return "no known function of scale * acc + bias";
+      return unmet("activation", "unknown", "a known function of scale * acc + bias");
     const std::size_t side = at(in.args[1]).op == Op::imm_f ? 1 : 0;
-    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0)) return "a step with two values";
+    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0))
+      return unmet("step of the epilogue", "of two values", "of one value and a constant");
     v = in.args[1 - side];
   }
   // x and what depends on it, in order.
@@ -143,7 +144,8 @@ std::string Curve::find(const Epilogue& e, Curve& out) {
   for (std::size_t i = 0; i < e.code.size(); ++i) {
     if (live[i] == 0) continue;
     program::Instr in{e.code[i].op, e.code[i].args, e.code[i].imm};
-    if (in.op == Op::acc_i || in.op == Op::acc_f || in.op == Op::load_i || in.op == Op::load_f) return "a value besides x";
+    if (in.op == Op::acc_i || in.op == Op::acc_f || in.op == Op::load_i || in.op == Op::load_f)
+      return unmet("activation", "of a further value", "of scale * acc + bias alone");
     if (e.code[i].reversed) std::swap(in.args[0], in.args[1]);
     for (int& a : in.args) {
       if (a >= 0) a = moved[static_cast<std::size_t>(a)];
@@ -152,7 +154,7 @@ std::string Curve::find(const Epilogue& e, Curve& out) {
     out.cone_.push_back(in);
   }
   out.zero_ = e.pack.zero, out.lo_ = e.pack.lo, out.hi_ = e.pack.hi;
-  return "";
+  return {};
 }
 
 double Curve::at(float x) const {
@@ -382,14 +384,7 @@ Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const r
 }
 
 Epilogue curve_epilogue(const Epilogue& e, const float* table) {
-  Epilogue out;
-  out.outputs = e.outputs;
-  out.tables = e.tables;
-  out.stores = e.stores;
-  out.columns = e.columns;
-  out.pack = e.pack;
-  const Stream channel{Access::channel, ir::DType::f32, -1};
-  out.operands = {channel, channel};
+  Epilogue out = of_two_channel_values(e);
   out.operands.insert(out.operands.end(), e.operands.begin(), e.operands.end());
   auto written = std::make_shared<Epilogue>(e);
   written->operands = out.operands;

@@ -35,7 +35,7 @@ class Curve {
   std::string function;       ///< its name, "silu"
 
   /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
-  static std::string find(const Epilogue& e, Curve& out);
+  static Reasons find(const Epilogue& e, Curve& out);
   /// value + zero before it is rounded and clamped, as written; a NaN where it is none.
   [[nodiscard]] double at(float x) const;
   /// Bounds of the code.

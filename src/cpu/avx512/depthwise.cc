@@ -265,24 +265,24 @@ int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
   return std::clamp(24 / (static_cast<int>(tile_rows) * vectors), 1, 6);
 }
 
-std::string plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target, DepthwisePlan& d) {
+Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target, DepthwisePlan& d) {
   d = DepthwisePlan{};
   if (auto why = read_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
-  if (s.transposed) return "a transposed convolution";
-  if (s.ic() != 1 || s.oc() != 1) return fmt::format("{} groups of {} to {} channels, needs 1 to 1", s.groups, s.ic(), s.oc());
-  if (s.kh * s.kw > 121) return fmt::format("kernel {}x{}, at most 121 taps", s.kh, s.kw);
+  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kh * s.kw > 121) return unmet("kernel taps", s.kh * s.kw, "at most 121");
   const auto& stage = region.stages.front();
   for (std::size_t k = 0; k < stage.operands.size(); ++k) {
     for (auto v : stage.operands[k].div) {
-      if (v != 1) return fmt::format("operand {} divides an index by {}", k, v);
+      if (v != 1) return unmet("repetition of an operand", v, "1");
     }
   }
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   if (target.multiply) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
   if (target.rows > 0 && (target.rows > std::min<std::int64_t>(4, s.out_h) || target.rows == 3))
-    return fmt::format("{} of {} rows together, needs 1, 2 or 4", target.rows, s.out_h);
+    return unmet("rows together", target.rows, "1, 2 or 4, and no more than there are");
   choose_rows(d, target.rows);
   d.ahead = std::max(0, target.prefetch);
   d.strip = ceil_div(s.out_w, ceil_div(s.out_w, 96));
@@ -301,7 +301,7 @@ std::string plan_depthwise(const region::Region& region, const region::Plan& pla
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
-  return "";
+  return {};
 }
 
 Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan, const DepthwisePlan& d) {

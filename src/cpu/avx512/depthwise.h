@@ -45,8 +45,8 @@ struct DepthwisePlan {
   [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
 
-[[nodiscard]] std::string plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target,
-                                         DepthwisePlan& out);
+[[nodiscard]] Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target,
+                                     DepthwisePlan& out);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan,
                                                              const DepthwisePlan& dw);
 [[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan dw,

@@ -162,10 +162,10 @@ std::optional<Fmas> find_fmas(const Addition& add, std::int32_t first, std::int3
 
 }  // namespace
 
-std::string find_forms(const Epilogue& e, Forms& out) {
+Reasons find_forms(const Epilogue& e, Forms& out) {
   out = Forms{};
   out.code = e.pack.value;
-  std::string why = find_requant(e, out.requant);
+  Reasons why = find_requant(e, out.requant);
   if (why.empty()) return why;
   if (e.pack.sinks.empty()) return why;
   for (std::size_t i = 0; i < e.code.size(); ++i) {
@@ -176,7 +176,7 @@ std::string find_forms(const Epilogue& e, Forms& out) {
     if (!find_requant_of(e, static_cast<int>(i), r).empty() || r.first <= -kMost || r.last >= kMost) continue;
     out.requant = r;
     out.code = static_cast<int>(i);
-    return "";
+    return {};
   }
   return why;
 }

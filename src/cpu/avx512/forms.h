@@ -26,7 +26,7 @@ struct Forms {
   Requant requant;
   int code = -1;  ///< the value that the line replaces: the packed one or one before it
 };
-[[nodiscard]] std::string find_forms(const Epilogue& e, Forms& out);
+[[nodiscard]] Reasons find_forms(const Epilogue& e, Forms& out);
 
 /// An epilogue of another form. Its operands are two f32 values a channel, m and b of its first fma, then `operands` of the written
 /// one; its stores are the written ones.

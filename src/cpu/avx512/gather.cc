@@ -126,42 +126,47 @@ std::int64_t GatherPlan::rows() const {
   return n;
 }
 
-std::string plan_gather(const region::Region& region, GatherPlan& p) {
+Reasons plan_gather(const region::Region& region, GatherPlan& p) {
   p = GatherPlan{};
-  if (region.stages.size() != 1) return fmt::format("{} stages, one is covered", region.stages.size());
+  if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const region::Stage& s = region.stages.front();
-  if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return "not a gather";
-  if (!s.anchor.attrs.contains("indices")) return "the indices are not constant, or have other than one dimension";
+  if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return unmet("operator", ir::name_of(s.anchor.op), "gather");
+  if (!s.anchor.attrs.contains("indices"))
+    return unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension");
   const region::TensorRef& x = s.anchor.inputs[0];
   const auto axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
   const Ints indices = ir::get_ints(s.anchor.attrs, "indices");
-  if (axis >= s.space.size() || x.dims.size() != s.space.size()) return "the result has another rank than the input";
+  if (axis >= s.space.size() || x.dims.size() != s.space.size())
+    return unmet("rank of the result", s.space.size(), fmt::format("{}, as the input", x.dims.size()));
   for (std::size_t k = 0; k < s.space.size(); ++k) {
-    if (k != axis && x.dims[k] != s.space[k]) return "the result has another shape than the input";
+    if (k != axis && x.dims[k] != s.space[k])
+      return unmet("shape of the result", ir::to_string(s.space),
+                   fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
   }
   if (static_cast<std::int64_t>(indices.size()) != s.space[axis])
-    return fmt::format("{} indices for {} elements", indices.size(), s.space[axis]);
+    return unmet("indices", indices.size(), fmt::format("{}", s.space[axis]));
   for (const std::int64_t i : indices) {
-    if (i < 0 || i >= x.dims[axis]) return fmt::format("index {} is outside of {} elements", i, x.dims[axis]);
+    if (i < 0 || i >= x.dims[axis]) return unmet("index", i, fmt::format("0 to {}", x.dims[axis] - 1));
   }
-  if (ir::count(s.space) == 0) return "an empty tensor";
+  if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
   if (s.stores.empty() || s.stores.size() > kGatherStores)
-    return fmt::format("{} stores, at most {}", s.stores.size(), kGatherStores);
+    return unmet("stores", s.stores.size(), fmt::format("1 to {}", kGatherStores));
   const bool by_anchor = s.program.outputs.empty();
-  if (by_anchor && s.stores.size() != 1) return "several stores without a program";
+  if (by_anchor && s.stores.size() != 1) return unmet("stores without a program", s.stores.size(), "1");
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
-    if (s.stores[i].dtype != x.dtype) return "a store of another type than the input";
-    if (s.stores[i].strides[axis] != 1) return fmt::format("stored with stride {} along the axis", s.stores[i].strides[axis]);
+    if (s.stores[i].dtype != x.dtype)
+      return unmet("type of a store", ir::name_of(s.stores[i].dtype), fmt::format("{}, as the input", ir::name_of(x.dtype)));
+    if (s.stores[i].strides[axis] != 1) return unmet("stride of a store along the axis", s.stores[i].strides[axis], "1");
     if (by_anchor) continue;
     const program::Op made = s.program.code[static_cast<std::size_t>(s.program.outputs[i].value)].op;
-    if (made != program::Op::acc_i && made != program::Op::acc_f) return "an epilogue computes what is stored";
+    if (made != program::Op::acc_i && made != program::Op::acc_f) return unmet("epilogue", "computes", "none");
   }
-  if (x.dims[axis] != 1 && x.strides[axis] != 1) return fmt::format("read with stride {} along the axis", x.strides[axis]);
+  if (x.dims[axis] != 1 && x.strides[axis] != 1) return unmet("stride of the input along the axis", x.strides[axis], "1");
   const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
   p.row_bytes = s.space[axis] * size;
   p.source_bytes = x.dims[axis] * size;
   if (std::max(p.row_bytes, p.source_bytes) > kGatherRowBytes)
-    return fmt::format("rows of {} bytes, at most {}", std::max(p.row_bytes, p.source_bytes), kGatherRowBytes);
+    return unmet("bytes a row", std::max(p.row_bytes, p.source_bytes), fmt::format("at most {}", kGatherRowBytes));
   find_rows(s, axis, size, p);
   const Ints bytes = bytes_of(indices, size);
   double clocks = 2;
@@ -170,11 +175,11 @@ std::string plan_gather(const region::Region& region, GatherPlan& p) {
     c.to = std::max<std::int64_t>(0, std::min(at, p.row_bytes - 64));
     const std::int64_t n = std::min<std::int64_t>(64, p.row_bytes - c.to);
     if (!fill_chunk(p, bytes.data() + c.to, bytes.data() + c.to + n, c))
-      return fmt::format("64 bytes come from more than {} places", kGatherWindows);
+      return unmet("windows that 64 bytes come from", "more", fmt::format("at most {}", kGatherWindows));
     clocks += 1.5 * static_cast<double>(c.windows.size() + s.stores.size());
   }
   p.seconds = clocks * static_cast<double>(p.rows()) * kSecondsPerCycle + 2e-7;
-  return "";
+  return {};
 }
 
 Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan) {

@@ -41,7 +41,7 @@ struct GatherPlan {
 };
 
 /// Empty, or why not.
-[[nodiscard]] std::string plan_gather(const region::Region& region, GatherPlan& out);
+[[nodiscard]] Reasons plan_gather(const region::Region& region, GatherPlan& out);
 [[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan);
 
 struct GatherArgs {

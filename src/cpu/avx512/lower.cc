@@ -31,18 +31,19 @@ std::array<std::int64_t, 4> effective(const region::TensorRef& ref, const ir::Sh
   return s;
 }
 
-std::string address(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space,
-                    bool batch_is_pixels, bool is_store, std::string_view what, Stream& out, int& columns) {
-  if (ref.strides.size() != 4) return fmt::format("{} has rank {}, needs 4", what, ref.strides.size());
+Reasons address(const region::TensorRef& ref, const std::vector<std::int64_t>& div, const ir::Shape& space, bool batch_is_pixels,
+                bool is_store, std::string_view what, Stream& out, int& columns) {
+  if (ref.strides.size() != 4) return unmet(fmt::format("rank of {}", what), ref.strides.size(), "4");
   const auto s = effective(ref, space);
   out.dtype = ref.dtype;
   for (std::size_t k : {0, 1}) {
-    if (div.size() == 4 && div[k] != 1 && s[k] != 0) return fmt::format("{} divides index {} by {}", what, k, div[k]);
+    if (div.size() == 4 && div[k] != 1 && s[k] != 0)
+      return unmet(fmt::format("repetition of {} along dimension {}", what, k), div[k], "1");
   }
   const bool by_pixel = s[2] != 0 || s[3] != 0 || (batch_is_pixels && s[0] != 0);
   const bool one_channel = space[1] == 1;
-  if (s[1] != 1 && s[1] != 0) return fmt::format("{} has channel stride {}, needs 1", what, s[1]);
-  if (is_store && s[1] == 0 && !one_channel) return fmt::format("{} has channel stride 0", what);
+  if (s[1] != 1 && s[1] != 0) return unmet(fmt::format("channel stride of {}", what), s[1], "1");
+  if (is_store && s[1] == 0 && !one_channel) return unmet(fmt::format("channel stride of {}", what), 0, "1");
   const bool wide = s[1] == 1 || is_store;
   if (is_store || by_pixel) {
     out.access = wide ? Access::full : Access::pixel;
@@ -50,7 +51,7 @@ std::string address(const region::TensorRef& ref, const std::vector<std::int64_t
   } else {
     out.access = wide ? Access::channel : Access::uniform;
   }
-  return "";
+  return {};
 }
 
 class Lowering {
@@ -354,18 +355,19 @@ class Lowering {
 
 }  // namespace
 
-std::string lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out) {
+Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out) {
   const auto& p = stage.program;
   out = Epilogue{};
-  if (stage.space.size() != 4)
-    return fmt::format("iteration space {} has rank {}, needs 4", ir::to_string(stage.space), stage.space.size());
+  if (stage.space.size() != 4) return unmet("rank of the result", stage.space.size(), "4");
   if (stage.operands.size() + stage.stores.size() > kMaxStreams) {
-    return fmt::format("{} operands and stores, at most {}", stage.operands.size() + stage.stores.size(), kMaxStreams);
+    return unmet("operands and stores", stage.operands.size() + stage.stores.size(), fmt::format("at most {}", kMaxStreams));
   }
   for (const auto& in : p.code) {
     if (in.op != Op::load_i && in.op != Op::load_f) continue;
     const auto t = stage.operands[static_cast<std::size_t>(in.imm)].ref.dtype;
-    if (!loadable(in.op, t)) return fmt::format("operand {} has type {}", in.imm, ir::name_of(t));
+    if (!loadable(in.op, t))
+      return unmet(fmt::format("type of operand {}", in.imm), ir::name_of(t),
+                   in.op == Op::load_i ? "u8, s8, s32 or bool" : "f32, f16 or bf16");
   }
   for (std::size_t k = 0; k < stage.operands.size(); ++k) {
     const auto& o = stage.operands[k];
@@ -375,16 +377,17 @@ std::string lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, E
   }
   for (std::size_t j = 0; j < stage.stores.size(); ++j) {
     const auto& s = stage.stores[j];
-    if (!storable(s.dtype)) return fmt::format("store {} has type {}", j, ir::name_of(s.dtype));
+    if (!storable(s.dtype))
+      return unmet(fmt::format("type of store {}", j), ir::name_of(s.dtype), "one that vectors are stored as");
     if (s.dtype != p.outputs[j].type) {
-      return fmt::format("store {} has type {}, the program gives {}", j, ir::name_of(s.dtype), ir::name_of(p.outputs[j].type));
+      return unmet(fmt::format("type of store {}", j), ir::name_of(s.dtype), ir::name_of(p.outputs[j].type));
     }
     auto why =
         address(s, {}, stage.space, batch_is_pixels, true, fmt::format("store {}", j), out.stores.emplace_back(), out.columns);
     if (!why.empty()) return why;
   }
   Lowering(out, vbmi).run(p);
-  return "";
+  return {};
 }
 
 }  // namespace octavo::cpu::avx512

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "program/program.h"
+#include "region/refusal.h"
 #include "region/region.h"
 
 namespace octavo::cpu::avx512 {
+
+using region::unmet;
 
 /// Shape of an operand seen from a tile of pixels x 16-channel vectors.
 enum class Access : std::uint8_t {
@@ -96,6 +99,6 @@ inline constexpr int kMaxStreams = 28;
 
 /// Fills `out` for a stage of rank 4 (N, C, H, W), or returns why it cannot be done (empty: fine). `batch_is_pixels`: H*W == 1 and
 /// the images of the batch are the pixels of a tile.
-[[nodiscard]] std::string lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out);
+[[nodiscard]] Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out);
 
 }  // namespace octavo::cpu::avx512

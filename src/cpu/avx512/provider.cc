@@ -121,7 +121,7 @@ class Provider final : public region::Provider {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
     }
     if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
-      std::string why = why_lacking(tactic_of(kDepthwise, {}).required);
+      Reasons why = why_lacking(tactic_of(kDepthwise, {}).required);
       DepthwisePlan dw;
       if (why.empty()) why = plan_depthwise(region, plan, target, dw);
       out.push_back(offer(tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
@@ -132,7 +132,7 @@ class Provider final : public region::Provider {
                           std::move(why), sliding_window.seconds));
     }
     if (op == Op::gather) {
-      std::string why = why_lacking(tactic_of(kGather, {}).required);
+      Reasons why = why_lacking(tactic_of(kGather, {}).required);
       GatherPlan gather;
       if (why.empty()) why = plan_gather(region, gather);
       out.push_back(offer(tactic_of(kGather, {}), std::move(why), gather.seconds));
@@ -155,7 +155,7 @@ class Provider final : public region::Provider {
       for (const Target& target : variants_of(usual, here)) {
         ConvPlan conv;
         if (!make_plan(region, plan, family, target, conv).empty()) continue;
-        out.push_back({tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), "", conv.seconds});
+        out.push_back({tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), {}, conv.seconds});
       }
     }
     if (!why_lacking(tactic_of(kDepthwise, {}).required).empty()) return out;
@@ -163,7 +163,7 @@ class Provider final : public region::Provider {
       for (const Target& target : variants_of(usual.tasks, usual.rows, {1, 2, 4}, here)) {
         DepthwisePlan dw;
         if (!plan_depthwise(region, plan, target, dw).empty()) continue;
-        out.push_back({tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), "", dw.seconds});
+        out.push_back({tactic_of(kDepthwise, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
       }
     }
     const Target permutes{.vbmi = here.vbmi};
@@ -174,7 +174,7 @@ class Provider final : public region::Provider {
         if (!plan_sliding_window(region, plan, target, dw).empty()) continue;
         Target written = target;
         written.vbmi = target.vbmi && !dw.epilogue.tables.empty();
-        out.push_back({tactic_of(kSlidingWindow, written), "", dw.seconds});
+        out.push_back({tactic_of(kSlidingWindow, written), {}, dw.seconds});
       }
     }
     return out;
@@ -233,7 +233,7 @@ class Provider final : public region::Provider {
   }
 
  private:
-  static Offer offer(Tactic tactic, std::string refusal, double seconds) {
+  static Offer offer(Tactic tactic, Reasons refusal, double seconds) {
     if (auto why = why_lacking(tactic.required); !why.empty()) refusal = std::move(why);
     return {std::move(tactic), std::move(refusal), seconds};
   }
@@ -241,7 +241,7 @@ class Provider final : public region::Provider {
     ConvPlan conv;
     const Target target = Target::here();
     if (auto why = why_lacking(tactic_of(family, {}).required); !why.empty()) return {tactic_of(family, {}), std::move(why)};
-    std::string why = make_plan(region, plan, family, target, conv);
+    Reasons why = make_plan(region, plan, family, target, conv);
     return offer(tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), std::move(why), conv.seconds);
   }
   /// What the tactic's code is made for, if the tactic is one of this version's.
@@ -266,17 +266,16 @@ class Provider final : public region::Provider {
       return fail(ErrorKind::internal, "packing for generated code: not the sizes that loading expects");
     return packed;
   }
-  static std::string make_plan(const Region& region, const Plan& plan, std::string_view family, const Target& target,
-                               ConvPlan& conv) {
-    if (!is_conv(family)) return "this provider has no such tactic";
+  static Reasons make_plan(const Region& region, const Plan& plan, std::string_view family, const Target& target, ConvPlan& conv) {
+    if (!is_conv(family)) return unmet("family", family, "one of this provider's");
     if (auto why = plan_conv(region, plan, target, conv, on_tiles(family) ? Dots::amx : Dots::vnni); !why.empty()) return why;
     if (conv.shape.transposed != (family == kTransposed || family == kTransposedAmx))
-      return "the tactic is for the other kind of convolution";
-    return "";
+      return unmet("operator", conv.shape.transposed ? "ConvTranspose" : "Conv", "the other");
+    return {};
   }
-  static Status status(const Region& region, const Tactic& tactic, const std::string& why) {
+  static Status status(const Region& region, const Tactic& tactic, const Reasons& why) {
     if (why.empty()) return {};
-    return fail(ErrorKind::unsupported, fmt::format("region \"{}\", tactic {}: {}", region.name, tactic.name(), why));
+    return fail(ErrorKind::unsupported, fmt::format("region \"{}\", tactic {}: {}", region.name, tactic.name(), in_words(why)));
   }
 };
 

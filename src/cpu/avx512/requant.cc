@@ -94,7 +94,7 @@ std::int32_t line_code(const Requant& r, const Line& line, std::int64_t sum) {
   return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
-std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused) {
+Reasons find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused) {
   const auto at = [&](int value) -> const Instr& { return e.code[static_cast<std::size_t>(value)]; };
   const auto channel_load = [&](int value) {
     if (at(value).op != Op::load_f) return false;
@@ -112,20 +112,22 @@ std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& f
   fused = true;
   const Instr& in = at(v);
   if (in.op == Op::fma) {
-    if (!product(in.args[0], in.args[1]) || !channel_load(in.args[2])) return "not scale * acc + bias";
+    if (!product(in.args[0], in.args[1]) || !channel_load(in.args[2]))
+      return unmet("packed value", "of another form", "scale * acc + bias");
     bias = at(in.args[2]).imm;
   } else if (in.op == Op::mul) {
-    if (!product(in.args[0], in.args[1])) return "not scale * acc";
+    if (!product(in.args[0], in.args[1])) return unmet("packed value", "of another form", "scale * acc");
   } else if (in.op == Op::add) {
     const std::size_t m = at(in.args[0]).op == Op::mul ? 0 : 1;
     const Instr& mul = at(in.args[m]);
-    if (mul.op != Op::mul || !product(mul.args[0], mul.args[1]) || !channel_load(in.args[1 - m])) return "not scale * acc + bias";
+    if (mul.op != Op::mul || !product(mul.args[0], mul.args[1]) || !channel_load(in.args[1 - m]))
+      return unmet("packed value", "of another form", "scale * acc + bias");
     bias = at(in.args[1 - m]).imm;
     fused = false;
   } else {
-    return "not scale * acc + bias";
+    return unmet("packed value", "of another form", "scale * acc + bias");
   }
-  return "";
+  return {};
 }
 
 std::int32_t quotient_code(const Requant& r, const Quotient& q, float scale, float bias, std::int64_t acc) {
@@ -133,17 +135,17 @@ std::int32_t quotient_code(const Requant& r, const Quotient& q, float scale, flo
   return packed(r, r.alpha < 1 ? std::max(t, r.alpha * t) : t, r.first, r.last);
 }
 
-std::string find_requant(const Epilogue& e, Requant& out) {
+Reasons find_requant(const Epilogue& e, Requant& out) {
   out = Requant{};
-  if (e.pack.sinks.empty()) return "no packed 8-bit store";
+  if (e.pack.sinks.empty()) return unmet("packed 8-bit stores", 0, "some");
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
-    if (!e.pack.packs(j)) return fmt::format("output {} is not the packed value or a table of it", j);
+    if (!e.pack.packs(j)) return unmet(fmt::format("output {}", j), "of its own", "the packed value or a table of it");
   }
   out.zero = e.pack.zero, out.lo = e.pack.lo, out.hi = e.pack.hi;
   return find_requant_of(e, e.pack.value, out);
 }
 
-std::string find_steps(const Epilogue& e, int& v, Requant& out) {
+Reasons find_steps(const Epilogue& e, int& v, Requant& out) {
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
   for (;;) {
     const Instr& in = at(v);
@@ -154,11 +156,14 @@ std::string find_steps(const Epilogue& e, int& v, Requant& out) {
     if (in.op == Op::sel_lt) {  // y < 0 ? alpha * y : y
       const Instr& scaled = at(in.args[2]);
       const int y = in.args[0];
-      if (in.args[3] != y || at(in.args[1]).op != Op::imm_f || std::bit_cast<float>(at(in.args[1]).imm) != 0) return "a selection";
+      if (in.args[3] != y || at(in.args[1]).op != Op::imm_f || std::bit_cast<float>(at(in.args[1]).imm) != 0)
+        return unmet("step of the epilogue", "a selection", "LeakyRelu, division, Max or Min");
       const std::size_t other = scaled.args[0] == y ? 1 : 0;
-      if (scaled.op != Op::mul || scaled.args[1 - other] != y || at(scaled.args[other]).op != Op::imm_f) return "a selection";
+      if (scaled.op != Op::mul || scaled.args[1 - other] != y || at(scaled.args[other]).op != Op::imm_f)
+        return unmet("step of the epilogue", "a selection", "LeakyRelu, division, Max or Min");
       const float alpha = std::bit_cast<float>(at(scaled.args[other]).imm);
-      if (!(alpha > 0 && alpha < 1) || out.alpha < 1) return "a leaky relu with a factor outside (0, 1), or a second one";
+      if (!(alpha > 0 && alpha < 1) || out.alpha < 1)
+        return unmet("LeakyRelu", "with this factor, or a second one", "one with a factor in (0, 1)");
       out.alpha = alpha;
       out.steps.insert(out.steps.begin(), {in.op, alpha});
       v = y;
@@ -167,24 +172,26 @@ std::string find_steps(const Epilogue& e, int& v, Requant& out) {
     if (in.op != Op::div && in.op != Op::max && in.op != Op::min) break;
     std::size_t side = 1;  // of the constant
     if (at(in.args[1]).op != Op::imm_f) side = 0;
-    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0)) return "a step with two values";
+    if (at(in.args[side]).op != Op::imm_f || (in.op == Op::div && side == 0))
+      return unmet("step of the epilogue", "of two values", "of one value and a constant");
     const float imm = std::bit_cast<float>(at(in.args[side]).imm);
-    if (std::isnan(imm) || (in.op == Op::div && !(imm > 0 && std::isfinite(imm)))) return "a step with an unusable constant";
+    if (std::isnan(imm) || (in.op == Op::div && !(imm > 0 && std::isfinite(imm))))
+      return unmet("step of the epilogue", fmt::format("with the constant {}", imm), "a number; a divisor above 0 and finite");
     out.steps.insert(out.steps.begin(), {in.op, imm});
     v = in.args[1 - side];
   }
   out.first = out.code_of(-3e38F);
   out.last = out.code_of(3e38F);
-  return "";
+  return {};
 }
 
-std::string find_requant_of(const Epilogue& e, int v, Requant& out) {
+Reasons find_requant_of(const Epilogue& e, int v, Requant& out) {
   const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
-  if (at(v).op != Op::f2i) return "the packed value is not rounded";
+  if (at(v).op != Op::f2i) return unmet("packed value", "not rounded", "rounded");
   v = at(v).args[0];
   if (auto why = find_steps(e, v, out); !why.empty()) return why;
   if (auto why = find_affine(e, v, out.scale, out.bias, out.fused); !why.empty()) return why;
-  return "";
+  return {};
 }
 
 std::optional<Line> one_fma(const Requant& r, float scale, float bias, std::int64_t limit, std::int64_t offset) {
@@ -296,7 +303,7 @@ Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const r
   return std::vector<ir::Tensor>{std::move(lines), std::move(taken)};
 }
 
-Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
+Epilogue of_two_channel_values(const Epilogue& e) {
   Epilogue out;
   out.outputs = e.outputs;
   out.tables = e.tables;
@@ -305,6 +312,11 @@ Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
   out.pack = e.pack;
   const Stream channel{Access::channel, ir::DType::f32, -1};
   out.operands = {channel, channel};
+  return out;
+}
+
+Epilogue line_epilogue(const Epilogue& e, const Requant& r) {
+  Epilogue out = of_two_channel_values(e);
   out.code = {{Op::acc_i},
               {Op::i2f, {0, -1, -1, -1}},
               {Op::load_f, {-1, -1, -1, -1}, 0},

@@ -43,14 +43,14 @@ struct Requant {
 };
 
 /// Empty: value v is scale * acc + bias, and which f32 operands those are (bias -1: none). Otherwise why not.
-[[nodiscard]] std::string find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
+[[nodiscard]] Reasons find_affine(const Epilogue& e, int v, int& scale, int& bias, bool& fused);
 /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
-[[nodiscard]] std::string find_requant(const Epilogue& e, Requant& out);
+[[nodiscard]] Reasons find_requant(const Epilogue& e, Requant& out);
 /// The steps that lead to `value`, and the codes that they leave possible, to `out` (whose zero and bounds are set): the value
 /// before them, in place. Empty, or what is no such step.
-[[nodiscard]] std::string find_steps(const Epilogue& e, int& value, Requant& out);
+[[nodiscard]] Reasons find_steps(const Epilogue& e, int& value, Requant& out);
 /// The same of any rounded value of the program: the caller has set zero and bounds.
-[[nodiscard]] std::string find_requant_of(const Epilogue& e, int value, Requant& out);
+[[nodiscard]] Reasons find_requant_of(const Epilogue& e, int value, Requant& out);
 
 /// m and b for x = float(sum), acc = sum + offset, proven equal for |sum| <= limit; nothing when none was found. Some microseconds.
 struct Line {
@@ -95,6 +95,9 @@ struct LineBlock {
 /// blocks whose channels all have lines.
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const region::Region& region, const region::Plan& plan, const Requant& r,
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
+
+/// Without code yet: the results of `e`, from two floats a channel as operands 0 and 1.
+[[nodiscard]] Epilogue of_two_channel_values(const Epilogue& e);
 
 /// The epilogue with the line in place of the steps: streams are m, b (f32, a channel each), then the stores.
 [[nodiscard]] Epilogue line_epilogue(const Epilogue& e, const Requant& r);

@@ -115,27 +115,31 @@ class SlidingWindowKernel final : public region::HostKernel {
 
 }  // namespace
 
-std::string plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
-                                SlidingWindowPlan& d) {
+Reasons plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target, SlidingWindowPlan& d) {
   d = SlidingWindowPlan{};
   if (auto why = read_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
-  if (s.transposed) return "a transposed convolution";
-  if (s.ic() != 1 || s.oc() != 1) return fmt::format("{} groups of {} to {} channels, needs 1 to 1", s.groups, s.ic(), s.oc());
-  if (s.kh != 3 || s.kw != 3) return fmt::format("kernel {}x{}, needs 3x3", s.kh, s.kw);
-  if (s.dilation != std::array<std::int64_t, 2>{1, 1}) return "a dilated kernel";
+  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kh != 3 || s.kw != 3) return unmet("kernel", fmt::format("{}x{}", s.kh, s.kw), "3x3");
+  if (s.dilation != std::array<std::int64_t, 2>{1, 1})
+    return unmet("dilations", fmt::format("{}x{}", s.dilation[0], s.dilation[1]), "1x1");
   if (s.stride[0] != s.stride[1] || s.stride[0] > 2)
-    return fmt::format("strides {}x{}, needs 1x1 or 2x2", s.stride[0], s.stride[1]);
-  if (s.pads[1] > d.first_columns()) return fmt::format("{} columns of padding, at most {}", s.pads[1], d.first_columns());
+    return unmet("strides", fmt::format("{}x{}", s.stride[0], s.stride[1]), "1x1 or 2x2");
+  if (s.pads[1] > d.first_columns()) return unmet("columns of padding", s.pads[1], fmt::format("at most {}", d.first_columns()));
   const auto& stage = region.stages.front();
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   d.bias_operand = take_bias(stage, plan, d.epilogue);
-  if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) return "the epilogue is not requantization alone: " + why;
-  if (!foldable(stage, plan, d.requant)) return "scale or bias is computed at run time";
+  if (auto why = find_requant(d.epilogue, d.requant); !why.empty()) {
+    why.insert(why.begin(), because<Cause::epilogue_not_requantize>());
+    return why;
+  }
+  if (!foldable(stage, plan, d.requant)) return unmet("scale and bias", "computed at run time", "constant");
   if (d.epilogue.pack.sinks.size() > kSlidingWindowSinks)
-    return fmt::format("{} stores, at most {}", d.epilogue.pack.sinks.size(), kSlidingWindowSinks);
+    return unmet("stores", d.epilogue.pack.sinks.size(), fmt::format("at most {}", kSlidingWindowSinks));
   for (const auto& store : stage.stores) {  // displacements of the second row
-    if (store.strides[2] > 0x3fffffff || store.strides[3] > 0x3fffffff) return "a store's rows are too far apart";
+    if (store.strides[2] > 0x3fffffff || store.strides[3] > 0x3fffffff)
+      return unmet("distance of a store's rows", "beyond 2^30 bytes", "less");
   }
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
   d.rows = s.stride[0] == 1 ? std::min<std::int64_t>(2, s.out_h) : 1;
@@ -156,7 +160,7 @@ std::string plan_sliding_window(const region::Region& region, const region::Plan
   d.seconds = clocks * static_cast<double>(s.n * steps * s.out_w) / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
   d.ahead = std::max(0, target.prefetch);
-  return "";
+  return {};
 }
 
 std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& d) {

@@ -48,8 +48,8 @@ struct SlidingWindowPlan {
 };
 inline constexpr int kSlidingWindowSinks = 3;
 
-[[nodiscard]] std::string plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
-                                              SlidingWindowPlan& out);
+[[nodiscard]] Reasons plan_sliding_window(const region::Region& region, const region::Plan& plan, const Target& target,
+                                          SlidingWindowPlan& out);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
                                                                   const SlidingWindowPlan& r);
 [[nodiscard]] std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& r);

@@ -25,8 +25,7 @@ struct Layout {
 
 Result<Layout> layout_of(const Stage& s, Isa isa) {
   const auto& weights = s.anchor.weights->dims;
-  if (weights.size() < 3)
-    return fail(ErrorKind::unsupported, fmt::format("weights {} are not a convolution's", ir::to_string(weights)));
+  if (weights.size() < 3) return refuse("shape of the weights", ir::to_string(weights), "that of a convolution's");
   Layout l;
   OCTAVO_TRY(l.image, Image::of(s, {weights.begin() + 2, weights.end()}));
   l.group = ir::get_int(s.anchor.attrs, "group", 1);
@@ -372,16 +371,17 @@ class ConvFamily final : public Family {
     return r.stages.size() == 1 && (a.op == ir::Op::conv || a.op == ir::Op::conv_transpose) && a.integer == integer_ && a.weights &&
            !a.inputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const region::Anchor& a = only(r).anchor;
     const ir::DType want = integer_ ? ir::DType::u8 : ir::DType::f32, want_w = integer_ ? ir::DType::s8 : ir::DType::f32;
     if (a.inputs[0].dtype != want || a.weights->dtype != want_w) {
-      return fmt::format("needs {} input and {} weights, has {} and {}", ir::name_of(want), ir::name_of(want_w),
-                         ir::name_of(a.inputs[0].dtype), ir::name_of(a.weights->dtype));
+      return unmet("types of input and weights",
+                   fmt::format("{} and {}", ir::name_of(a.inputs[0].dtype), ir::name_of(a.weights->dtype)),
+                   fmt::format("{} and {}", ir::name_of(want), ir::name_of(want_w)));
     }
-    if (const auto l = layout_of(only(r), Isa::portable); !l) return l.error().message;
+    if (const auto l = layout_of(only(r), Isa::portable); !l) return refusal_of(l);
     const auto e = epilogue(only(r), Isa::portable);
-    return e ? "" : e.error().message;
+    return refusal_of(e);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);

@@ -45,8 +45,7 @@ Result<Move> find_move(const Stage& stage) {
   words.operands.push_back({as_words(source), div});
   words.stores.push_back(as_words(stage.stores[0]));
   if (anchored && source.dims != stage.stores[0].dims) {
-    return fail(ErrorKind::unsupported, fmt::format("copying {} to {} needs equal shapes", ir::to_string(source.dims),
-                                                    ir::to_string(stage.stores[0].dims)));
+    return refuse("shape of the store", ir::to_string(stage.stores[0].dims), ir::to_string(source.dims));
   }
   words.space = stage.space;
   if (words.stores[0].dims.size() > stage.space.size()) {
@@ -57,7 +56,7 @@ Result<Move> find_move(const Stage& stage) {
   space.split_divisions();
   space.order_and_join();
   if (std::any_of(space.loads[0].div.begin(), space.loads[0].div.end(), [](auto d) { return d != 1; })) {
-    return fail(ErrorKind::unsupported, "a repetition does not divide the extent of its dimension");
+    return refuse("repetition", "with a rest", "a divisor of the extent of its dimension");
   }
   if (space.dims.empty()) {
     space.dims = {1};
@@ -232,9 +231,9 @@ class CopyFamily final : public Family {
     const program::Instr& t = s.program.code[static_cast<std::size_t>(s.program.outputs[0].value)];
     return (t.op == program::Op::load_i || t.op == program::Op::load_f) && s.operands[0].ref.dtype == s.stores[0].dtype;
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const Result<Move> move = find_move(only(r));
-    return move ? "" : move.error().message;
+    return refusal_of(move);
   }
   double cost(const Region& r, const Plan&, Isa) const override {
     const auto bytes = static_cast<double>(ir::count(only(r).space)) * static_cast<double>(ir::size_of(only(r).stores[0].dtype));

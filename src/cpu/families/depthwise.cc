@@ -26,13 +26,12 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   const ir::DType want = s.anchor.integer ? ir::DType::u8 : ir::DType::f32,
                   want_w = s.anchor.integer ? ir::DType::s8 : ir::DType::f32;
   if (x.dtype != want || s.anchor.weights->dtype != want_w) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("needs {} input and {} weights, has {} and {}", ir::name_of(want), ir::name_of(want_w),
-                            ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)));
+    return refuse("types of input and weights",
+                  fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)),
+                  fmt::format("{} and {}", ir::name_of(want), ir::name_of(want_w)));
   }
   if (x.strides.size() < 2 || (x.strides[1] != 1 && x.dims[1] != 1)) {
-    return fail(ErrorKind::unsupported, fmt::format("needs channels side by side in memory; the input's channel stride is {}",
-                                                    x.strides.size() < 2 ? 0 : x.strides[1]));
+    return refuse("channel stride of the input", x.strides.size() < 2 ? 0 : x.strides[1], "1");
   }
   Parts p;
   OCTAVO_TRY(p.image, Image::of(s, {w.begin() + 2, w.end()}));
@@ -189,9 +188,9 @@ class DepthwiseFamily final : public Family {
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
            a.weights->dims.size() > 2;
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto p = parts_of(only(r), Isa::portable);
-    return p ? "" : p.error().message;
+    return refusal_of(p);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto& w = only(r).anchor.weights->dims;

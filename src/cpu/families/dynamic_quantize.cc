@@ -24,16 +24,17 @@ struct Setting {
 
 Result<Setting> setting_of(const Stage& s) {
   const region::TensorRef& x = s.anchor.inputs[0];
-  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
-  if (x.dtype != ir::DType::f32) return no(fmt::format("needs f32, the input is {}", ir::name_of(x.dtype)));
+  if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const region::TensorRef* codes = nullptr;
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
     const std::size_t k = region::result_of_store(s.anchor, i);
     const bool fits = k == 1 ? s.stores[i].dtype == ir::DType::f32 : s.stores[i].dtype == ir::DType::u8;
-    if (k > 2 || !fits || s.stores[i].quantizer) return no(fmt::format("result {} as {}", k, ir::name_of(s.stores[i].dtype)));
+    if (k > 2 || !fits || s.stores[i].quantizer)
+      return refuse(fmt::format("type of result {}", k), ir::name_of(s.stores[i].dtype),
+                    "that of the operator, without a quantizer");
     if (k != 0) continue;
-    if (s.stores[i].dims != x.dims) return no("codes of another shape");
-    if (codes != nullptr && codes->strides != s.stores[i].strides) return no("codes in two layouts");
+    if (s.stores[i].dims != x.dims) return refuse("shape of the codes", ir::to_string(s.stores[i].dims), ir::to_string(x.dims));
+    if (codes != nullptr && codes->strides != s.stores[i].strides) return refuse("layouts of the codes", 2, "1");
     codes = &s.stores[i];
   }
   Setting t;
@@ -52,7 +53,7 @@ Result<Setting> setting_of(const Stage& s) {
     }
   }
   if (!t.outer.empty()) {
-    if (t.from.back() != 1) return no("no neighbours in memory");
+    if (t.from.back() != 1) return refuse("stride of the input's last dimension", t.from.back(), "1");
     t.length = t.outer.back(), t.step = t.to.back();
     t.outer.pop_back(), t.from.pop_back(), t.to.pop_back();
   }
@@ -138,9 +139,9 @@ class DynamicQuantizeFamily final : public Family {
     return r.stages.size() == 1 && only(r).anchor.op == ir::Op::dynamic_quantize && only(r).anchor.inputs.size() == 1 &&
            only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto t = setting_of(only(r));
-    return t ? "" : t.error().message;
+    return refusal_of(t);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;

@@ -22,20 +22,21 @@ struct Setting {
 };
 
 Result<Setting> setting_of(const Stage& s) {
-  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
   const region::TensorRef &a = s.anchor.inputs[0], &b = s.anchor.inputs[1];
-  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32) return no("needs two f32 matrices");
+  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32)
+    return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(a.dtype), ir::name_of(b.dtype)), "f32");
   const std::size_t rank = s.space.size();
   if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2 || a.dims.size() > rank || b.dims.size() > rank)
-    return no("needs two matrices");
+    return refuse("shapes", fmt::format("{} and {}", ir::to_string(a.dims), ir::to_string(b.dims)), "two matrices");
   Setting t;
   t.row_dim = rank - 2, t.col_dim = rank - 1;
   const std::size_t ar = a.dims.size() - 2, br = b.dims.size() - 2;
   t.m = a.dims[ar], t.k = a.dims[ar + 1], t.n = b.dims[br + 1];
   if (b.dims[br] != t.k || s.space[rank - 2] != t.m || s.space[rank - 1] != t.n)
     return fail(ErrorKind::bad_engine, "matrix extents do not agree");
-  if (t.m * t.n * t.k == 0) return no("no elements");
-  if (t.k * t.padded() > kMostRight) return no(fmt::format("a right matrix of {}x{} is too large for scratch", t.k, t.n));
+  if (t.m * t.n * t.k == 0) return refuse("elements", 0, "some");
+  if (t.k * t.padded() > kMostRight)
+    return refuse("elements of the right matrix", t.k * t.padded(), fmt::format("at most {}, which scratch holds", kMostRight));
   t.a_row = a.strides[ar], t.a_col = a.strides[ar + 1], t.b_row = b.strides[br], t.b_col = b.strides[br + 1];
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     t.batch *= s.space[d];
@@ -125,11 +126,11 @@ class MatmulFamily final : public Family {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && a.op == ir::Op::matmul && !a.weights && a.inputs.size() == 2 && !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto t = setting_of(only(r));
-    if (!t) return t.error().message;
+    if (!t) return refusal_of(t);
     const auto e = row_epilogue(only(r), Isa::portable, t->row_dim, t->col_dim);
-    return e ? "" : e.error().message;
+    return refusal_of(e);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto t = setting_of(only(r));

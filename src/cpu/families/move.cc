@@ -33,9 +33,7 @@ Result<Tables> tables_of(const Stage& s) {
   Tables t{std::move(source.of)};
   if (s.anchor.op == Op::gather) {
     const region::TensorRef& indices = s.anchor.inputs[1];
-    if (source.gathered != 1)
-      return fail(ErrorKind::unsupported,
-                  fmt::format("gather with indices of shape {}; one dimension is covered", ir::to_string(indices.dims)));
+    if (source.gathered != 1) return refuse("shape of the indices", ir::to_string(indices.dims), "one dimension");
     t.gather_dim = static_cast<int>(source.axis);
   }
   for (Ints& of : t.of) {
@@ -273,12 +271,12 @@ class MoveFamily final : public Family {
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.op == op_ && !only(r).anchor.inputs.empty() && !only(r).stores.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
-    if (const auto t = tables_of(only(r)); !t) return t.error().message;
-    if (hands_on(only(r))) return "";
-    if (only(r).program.outputs.empty()) return "stores of another type than the input";
+  Reasons why_not(const Region& r, const Plan&) const override {
+    if (const auto t = tables_of(only(r)); !t) return refusal_of(t);
+    if (hands_on(only(r))) return {};
+    if (only(r).program.outputs.empty()) return unmet("type of the stores", "another", "that of the input");
     const auto e = epilogue(only(r));
-    return e ? "" : e.error().message;
+    return refusal_of(e);
   }
   double cost(const Region& r, const Plan&, Isa) const override {
     const auto bytes = static_cast<double>(ir::count(only(r).space) * element_bytes(only(r).anchor.inputs[0]));

@@ -52,9 +52,8 @@ std::vector<std::int64_t> offsets_of(const region::TensorRef& t, const ir::Shape
 Result<Setting> setting_of(const Stage& s) {
   const region::Anchor& a = s.anchor;
   const region::TensorRef& x = a.inputs[0];
-  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
   for (const region::TensorRef& t : a.inputs) {
-    if (t.dtype != ir::DType::f32) return no(fmt::format("needs f32, an input is {}", ir::name_of(t.dtype)));
+    if (t.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(t.dtype), "f32");
   }
   Setting t;
   t.layer = a.op == ir::Op::layer_norm;
@@ -62,10 +61,12 @@ Result<Setting> setting_of(const Stage& s) {
   if (t.layer) {
     std::int64_t axis = ir::get_int(a.attrs, "axis", static_cast<std::int64_t>(rank) - 1);
     if (axis < 0) axis += static_cast<std::int64_t>(rank);
-    if (axis < 0 || axis >= static_cast<std::int64_t>(rank)) return no(fmt::format("axis {} of {} dimensions", axis, rank));
+    if (axis < 0 || axis >= static_cast<std::int64_t>(rank))
+      return refuse("axis", axis, fmt::format("less than the rank {}", rank));
     t.first = static_cast<std::size_t>(axis);
   }
-  if (rank < t.first + 1 || x.dims != s.space || a.inputs.size() < 2) return no("no dimension is reduced");
+  if (rank < t.first + 1 || x.dims != s.space || a.inputs.size() < 2)
+    return refuse("dimensions that are reduced", 0, "some, with scale and bias beside");
   t.epsilon = static_cast<float>(ir::get_float(a.attrs, "epsilon", 1e-5));
   t.last = x.dims.back();
   bool inside = false;
@@ -75,7 +76,7 @@ Result<Setting> setting_of(const Stage& s) {
     if (x.dims[d] == 1) continue;
     if (!inside) t.step = x.strides[d];
     if (inside && x.strides[d] != next)
-      return no(fmt::format("the reduced dimensions of {} lie apart in memory", ir::to_string(x.dims)));
+      return refuse("reduced dimensions", fmt::format("of {}, apart in memory", ir::to_string(x.dims)), "one run in memory");
     inside = true;
     next = x.strides[d] * x.dims[d];
   }
@@ -83,7 +84,7 @@ Result<Setting> setting_of(const Stage& s) {
     for (std::size_t d = 0; d < t.first; ++d) {
       if (x.dims[d] > 1 && x.strides[d] == 1) t.column = d, t.columns = x.dims[d];
     }
-    if (t.columns == 1) return no("neither the reduced elements nor those beside them are neighbours in memory");
+    if (t.columns == 1) return refuse("neighbours in memory", "none of the reduced elements or those beside them", "one of both");
   }
   const ir::Shape inner(x.dims.begin() + static_cast<std::ptrdiff_t>(t.first), x.dims.end());
   t.has_bias = a.inputs.size() > 2;
@@ -91,7 +92,8 @@ Result<Setting> setting_of(const Stage& s) {
     t.scale = offsets_of(a.inputs[1], inner);
     if (t.has_bias) t.bias = offsets_of(a.inputs[2], inner);
   } else {
-    if (!t.has_bias || a.inputs[1].dims.size() != 1 || a.inputs[2].dims.size() != 1) return no("scale and bias of one dimension");
+    if (!t.has_bias || a.inputs[1].dims.size() != 1 || a.inputs[2].dims.size() != 1)
+      return refuse("scale and bias", "of other shapes", "one dimension");
     const ir::Shape channels{x.dims[1]};
     t.scale = offsets_of(a.inputs[1], channels);
     t.bias = offsets_of(a.inputs[2], channels);
@@ -267,11 +269,11 @@ class NormFamily final : public Family {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && (op == ir::Op::instance_norm || op == ir::Op::layer_norm) && !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto t = setting_of(only(r));
-    if (!t) return t.error().message;
+    if (!t) return refusal_of(t);
     const auto e = epilogue_of(only(r), *t, Isa::portable);
-    return e ? "" : e.error().message;
+    return refusal_of(e);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).space)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;

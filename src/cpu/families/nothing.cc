@@ -16,7 +16,7 @@ class NothingFamily final : public Family {
  public:
   std::string_view name() const override { return "nothing"; }
   bool about(const Region& r) const override { return stores_nothing(r); }
-  std::string why_not(const Region&, const Plan&) const override { return {}; }
+  Reasons why_not(const Region&, const Plan&) const override { return {}; }
   double cost(const Region&, const Plan&, Isa) const override { return 0; }
   bool per_isa() const override { return false; }
   Result<std::unique_ptr<Kernel>> instantiate(const Region&, const Plan&, Isa, Packed) const override {

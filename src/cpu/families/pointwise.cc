@@ -163,11 +163,11 @@ class PointwiseFamily final : public Family {
     return r.stages.size() == 1 && only(r).anchor.none() && !only(r).program.outputs.empty();
   }
 
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const Result<Space> space = joined_space(only(r));
-    if (!space) return space.error().message;
+    if (!space) return refusal_of(space);
     const Result<Code> code = compiled(only(r), *space);
-    return code ? "" : code.error().message;
+    return refusal_of(code);
   }
 
   double cost(const Region& r, const Plan&, Isa isa) const override {

@@ -21,7 +21,7 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   Parts out;
   OCTAVO_TRY(out.image, Image::of(s, kernel));
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
-    return fail(ErrorKind::unsupported, fmt::format("pooling kernels read u8 or f32, the input is {}", ir::name_of(x.dtype)));
+    return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   }
   OCTAVO_TRY(Space space, Space::of(s));
   std::vector<Elem> loads;
@@ -208,9 +208,9 @@ class PoolFamily final : public Family {
     return r.stages.size() == 1 && only(r).anchor.op == (max_ ? ir::Op::max_pool : ir::Op::avg_pool) &&
            only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto s = parts_of(only(r), Isa::portable);
-    return s ? "" : s.error().message;
+    return refusal_of(s);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);

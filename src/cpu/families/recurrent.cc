@@ -132,16 +132,15 @@ Result<Programs> programs_of(const Setting& t, const ir::Attrs& attrs, std::size
 
 Result<Setting> setting_of(const Stage& s, const Plan& plan) {
   const region::Anchor& a = s.anchor;
-  const auto no = [](const std::string& why) { return fail(ErrorKind::unsupported, why); };
-  if (a.inputs.size() != 8) return no(fmt::format("{} operands", a.inputs.size()));
+  if (a.inputs.size() != 8) return refuse("operands", a.inputs.size(), "8");
   for (const std::size_t i : {kX, kW, kR, kB, kH0, kC0, kP}) {
     if (a.inputs[i].dtype != ir::DType::f32)
-      return no(fmt::format("needs f32, operand {} is {}", i, ir::name_of(a.inputs[i].dtype)));
+      return refuse(fmt::format("type of operand {}", i), ir::name_of(a.inputs[i].dtype), "f32");
   }
   for (const std::size_t i : {kW, kR}) {
     const region::Buffer& b = plan.buffers[static_cast<std::size_t>(a.inputs[i].buffer)];
-    if (b.kind != region::BufferKind::constant) return no("weights that are computed at run time");
-    if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return no("weights that are not dense");
+    if (b.kind != region::BufferKind::constant) return refuse("weights", "computed at run time", "constant");
+    if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return refuse("weights", "strided", "dense");
   }
   Setting t;
   t.cell = ir::get_text(a.attrs, "cell");
@@ -165,7 +164,9 @@ Result<Setting> setting_of(const Stage& s, const Plan& plan) {
   for (std::size_t i = 0; i < s.stores.size(); ++i) {
     const std::size_t k = region::result_of_store(a, i);
     if (s.stores[i].dtype != ir::DType::f32 || s.stores[i].dims != (k == 0 ? y : state) || k > (t.lstm() ? 2U : 1U))
-      return no(fmt::format("result {} as {}{}", k, ir::name_of(s.stores[i].dtype), ir::to_string(s.stores[i].dims)));
+      return refuse(fmt::format("result {}", k),
+                    fmt::format("{}{}", ir::name_of(s.stores[i].dtype), ir::to_string(s.stores[i].dims)),
+                    "f32 of the operator's shape");
   }
   return t;
 }
@@ -402,11 +403,11 @@ class RecurrentFamily final : public Family {
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.op == ir::Op::recurrent && only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan& plan) const override {
+  Reasons why_not(const Region& r, const Plan& plan) const override {
     const auto t = setting_of(only(r), plan);
-    if (!t) return t.error().message;
+    if (!t) return refusal_of(t);
     const auto p = all_programs(*t, only(r));
-    return p ? "" : p.error().message;
+    return refusal_of(p);
   }
   double cost(const Region& r, const Plan& plan, Isa isa) const override {
     const auto t = setting_of(only(r), plan);

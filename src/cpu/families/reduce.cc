@@ -19,7 +19,7 @@ struct Setting {
 Result<Setting> plan_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
-    return fail(ErrorKind::unsupported, fmt::format("reductions read u8 or f32, the input is {}", ir::name_of(x.dtype)));
+    return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   }
   const auto size = element_bytes(x);
   const auto rank = static_cast<std::int64_t>(x.dims.size());
@@ -60,7 +60,7 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
     }
     p.x_strides[at] = x.dims[k] == 1 ? 0 : x.strides[k] * size;
   }
-  if (p.count == 0) return fail(ErrorKind::unsupported, "a reduction over no elements");
+  if (p.count == 0) return refuse("elements to reduce", 0, "some");
   if (!over.empty()) {
     p.inner_count = over.back().extent;
     p.inner_step = over.back().stride;
@@ -88,7 +88,7 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
         col < 0 || p.x_strides[static_cast<std::size_t>(col)] == 0 || p.x_strides[k] < p.x_strides[static_cast<std::size_t>(col)];
     if (better) col = static_cast<int>(k);
   }
-  if (col < 0) return fail(ErrorKind::unsupported, "every dimension is repeated by some operand");
+  if (col < 0) return refuse("dimensions that no operand repeats", 0, "1");
   int row = col == 0 ? 1 : 0;
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
     if (static_cast<int>(k) != col && space.dims[k] > space.dims[static_cast<std::size_t>(row)]) row = static_cast<int>(k);
@@ -179,9 +179,9 @@ class ReduceFamily final : public Family {
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&
            (op == ir::Op::reduce_max || op == ir::Op::reduce_min || op == ir::Op::reduce_mean || op == ir::Op::reduce_sum);
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto p = plan_of(only(r), Isa::portable);
-    return p ? "" : p.error().message;
+    return refusal_of(p);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto p = plan_of(only(r), Isa::portable);

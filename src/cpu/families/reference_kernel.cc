@@ -199,15 +199,15 @@ class ReferenceFamily final : public Family {
     const bool sums = s.anchor.integer && (s.anchor.weights || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
     return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     // Asked for because it is fast: not computed one product at a time for it.
     if (only(r).anchor.weights && only(r).anchor.weights->dtype == ir::DType::bf16)
-      return "products of bfloat16 are for processors that have instructions for them";
+      return unmet("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
     const auto n = node_of(only(r), input_types(only(r)));
-    if (!n) return n.error().message;
-    if (only(r).program.outputs.empty()) return "";
+    if (!n) return refusal_of(n);
+    if (only(r).program.outputs.empty()) return {};
     const auto e = epilogue(only(r));
-    return e ? "" : e.error().message;
+    return refusal_of(e);
   }
   double cost(const Region& r, const Plan&, Isa) const override {
     double work = static_cast<double>(ir::count(only(r).space));

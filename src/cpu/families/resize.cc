@@ -36,13 +36,12 @@ std::optional<double> source(const std::string& mode, double o, double in, doubl
 Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32 || s.space.size() != 4 || x.dims.size() != 4) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("resizes f32 images, the input is {}{}", ir::name_of(x.dtype), ir::to_string(x.dims)));
+    return refuse("input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)), "f32 of rank 4");
   }
-  if (x.dims[0] != s.space[0] || x.dims[1] != s.space[1]) return fail(ErrorKind::unsupported, "resizes height and width only");
+  if (x.dims[0] != s.space[0] || x.dims[1] != s.space[1])
+    return refuse("resized dimensions", "images or channels", "height and width alone");
   if (x.strides[1] != 1 && x.dims[1] != 1) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("needs channels side by side in memory; the channel stride is {}", x.strides[1]));
+    return refuse("channel stride of the input", x.strides[1], "1");
   }
   const auto scales = ir::get_floats(s.anchor.attrs, "scales");
   const std::string mode = ir::get_text(s.anchor.attrs, "coordinate_mode", "half_pixel");
@@ -54,7 +53,7 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
     std::vector<Tap> taps;
     for (std::int64_t o = 0; o < s.space[d]; ++o) {
       const auto at = source(mode, static_cast<double>(o), in, out, scale);
-      if (!at) return fail(ErrorKind::unsupported, fmt::format("coordinate mode \"{}\"", mode));
+      if (!at) return refuse("coordinate mode", mode, "one that ONNX defines without a region of interest");
       const double inside = std::clamp(*at, 0.0, in - 1);
       Tap t;
       t.low = static_cast<std::int64_t>(std::floor(inside));
@@ -172,9 +171,9 @@ class ResizeFamily final : public Family {
     return r.stages.size() == 1 && only(r).anchor.op == ir::Op::resize_linear && only(r).anchor.inputs.size() == 1 &&
            !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto p = parts_of(only(r), Isa::portable);
-    return p ? "" : p.error().message;
+    return refusal_of(p);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const auto n = static_cast<double>(ir::count(only(r).space));

@@ -17,8 +17,7 @@ struct Parts {
 
 Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
-  if (x.dtype != ir::DType::f32)
-    return fail(ErrorKind::unsupported, fmt::format("softmax kernels read f32, the input is {}", ir::name_of(x.dtype)));
+  if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(s.space.size());
   std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
   if (axis < 0) axis += rank;
@@ -160,9 +159,9 @@ class SoftmaxFamily final : public Family {
     return r.stages.size() == 1 && (op == ir::Op::softmax || op == ir::Op::log_softmax) && only(r).anchor.inputs.size() == 1 &&
            !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     const auto p = parts_of(only(r), Isa::portable);
-    return p ? "" : p.error().message;
+    return refusal_of(p);
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).space)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;

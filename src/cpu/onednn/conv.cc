@@ -158,17 +158,17 @@ class OneDnnConvFamily final : public Family {
     return r.stages.size() == 1 && a.op == row_.op && !a.integer && a.weights && a.weights->dtype == row_.type &&
            !a.inputs.empty() && !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     // oneDNN chooses its instruction set itself, so under a cap below the processor's own it cannot be used.
     if (best_isa() != detected_isa())
-      return fmt::format("oneDNN does not follow OCTAVO_CPU ({})", octavo::cpu::name_of(best_isa()));
+      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
+                                                     octavo::cpu::name_of(best_isa()))};
     // Without the instructions the library would compute as slowly as in f32, from data less exact.
-    if (row_.type == ir::DType::bf16 && !has_bf16())
-      return fmt::format("needs AVX512-BF16, this processor has {} without it", octavo::cpu::name_of(detected_isa()));
+    if (row_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});
     const auto t = setting_of(only(r));
-    if (!t) return t.error().message;
+    if (!t) return refusal_of(t);
     if (!t->fused.whole) {
-      if (const auto e = epilogue(only(r), *t); !e) return e.error().message;
+      if (const auto e = epilogue(only(r), *t); !e) return refusal_of(e);
     }
     try {
       const SingleThread here;
@@ -179,12 +179,11 @@ class OneDnnConvFamily final : public Family {
         if (row_tile_of(*t, i) != row_tile_of(*t, i - 1)) (void)describe(*t, row_tile_of(*t, i), &weights, engine);
       }
       const std::string implementation = first.impl_info_str();
-      if (implementation.find("ref") != std::string::npos)
-        return fmt::format("oneDNN has only its reference code ({}) for this", implementation);
+      if (implementation.find("ref") != std::string::npos) return unmet("oneDNN's primitive", implementation, "vector code");
     } catch (const dnnl::error& e) {
-      return fmt::format("oneDNN has no primitive for this ({})", e.what());
+      return unmet("oneDNN's primitives", e.what(), "one for this convolution");
     }
-    return "";
+    return {};
   }
   double cost(const Region& r, const Plan&, Isa) const override {
     const Stage& s = only(r);

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 
+#include "region/refusal.h"
+
 namespace octavo::cpu::onednn {
+
+using region::refuse;
 namespace {
 
 using Dims = dnnl::memory::dims;
@@ -49,10 +53,10 @@ Result<Setting> setting_of(const region::Stage& s) {
   const auto& w = s.anchor.weights->dims;
   const ir::DType type = s.anchor.weights->dtype;
   if ((type != ir::DType::f32 && type != ir::DType::bf16) || x.dtype != type) {
-    return fail(ErrorKind::unsupported, fmt::format("needs input and weights of one type, f32 or bf16, has {} and {}",
-                                                    ir::name_of(x.dtype), ir::name_of(type)));
+    return refuse("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(type)),
+                  "one type, f32 or bf16");
   }
-  if (w.size() != 3 && w.size() != 4) return fail(ErrorKind::unsupported, "one and two spatial dimensions are covered");
+  if (w.size() != 3 && w.size() != 4) return refuse("spatial dimensions", static_cast<int>(w.size()) - 2, "1 or 2");
   Setting t;
   t.transposed = s.anchor.op == ir::Op::conv_transpose;
   t.data = type_of(type);
@@ -61,13 +65,12 @@ Result<Setting> setting_of(const region::Stage& s) {
   t.group = ir::get_int(s.anchor.attrs, "group", 1);
   t.cin = x.dims[1];
   t.cout = s.space[1];
-  if (x.strides[1] != 1 && t.cin != 1)
-    return fail(ErrorKind::unsupported, fmt::format("needs channels side by side; the channel stride is {}", x.strides[1]));
+  if (x.strides[1] != 1 && t.cin != 1) return refuse("channel stride of the input", x.strides[1], "1");
   if (t.group < 1 || t.cin % t.group != 0 || t.cout % t.group != 0)
     return fail(ErrorKind::bad_engine, "groups do not divide the channels");
   if (t.data == kF32 && t.group == t.cin && t.group > 1)
-    return fail(ErrorKind::unsupported, "depthwise: the block kernel is faster");
-  if (ir::count(s.space) == 0 || ir::count(x.dims) == 0) return fail(ErrorKind::unsupported, "no elements");
+    return refuse("channels a group", 1, "more: the block kernel of depthwise convolutions is faster");
+  if (ir::count(s.space) == 0 || ir::count(x.dims) == 0) return refuse("elements", 0, "some");
   t.fused = find_fused(s);
   const Image& im = t.image;
   const auto dense = [](std::int64_t along_h, std::int64_t along_w, std::int64_t rows, std::int64_t cols, std::int64_t channels) {
@@ -75,7 +78,7 @@ Result<Setting> setting_of(const region::Stage& s) {
   };
   t.gather = !dense(im.xh / size, im.xw / size, im.height.in, im.width.in, t.cin);
   if (t.gather && t.data == kF32)
-    return fail(ErrorKind::unsupported, "the input is a slice of a wider tensor: the block kernel reads it as it is");
+    return refuse("input", "a slice of a wider tensor", "dense: the block kernel reads slices as they are");
   const auto along = [&](int dim) { return dim < 0 ? std::int64_t{0} : s.stores[0].strides[static_cast<std::size_t>(dim)]; };
   t.fused.whole = t.fused.whole && dense(along(im.h), along(im.w), im.height.out, im.width.out, t.cout);
   if (t.fused.whole) t.stored = type_of(s.stores[0].dtype);

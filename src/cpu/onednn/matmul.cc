@@ -27,18 +27,20 @@ struct Setting {
 Result<Setting> setting_of(const Stage& s) {
   const region::Anchor& an = s.anchor;
   const region::TensorRef &a = an.inputs[0], &b = an.inputs[1];
-  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32) return fail(ErrorKind::unsupported, "needs two f32 matrices");
+  if (a.dtype != ir::DType::f32 || b.dtype != ir::DType::f32)
+    return refuse("types of the matrices", fmt::format("{} and {}", ir::name_of(a.dtype), ir::name_of(b.dtype)), "f32");
   const bool gemm = an.op == ir::Op::gemm;
   // gemm comes as [M, K, 1, 1] x [K, N, 1, 1]; matmul as [..., M, K] x [..., K, N].
   const std::size_t rank = s.space.size();
   Setting t;
   if (gemm) {
     if (an.inputs.size() != 2 || rank != 4 || a.dims.size() != 4 || b.dims.size() != 4)
-      return fail(ErrorKind::unsupported, "gemm with a bias that is not in the program");
+      return refuse("bias", "an input of the operator", "part of the epilogue");
     t.row_dim = 0;
     t.col_dim = 1;
   } else {
-    if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2) return fail(ErrorKind::unsupported, "needs two matrices");
+    if (rank < 2 || a.dims.size() < 2 || b.dims.size() < 2)
+      return refuse("rank", std::min({rank, a.dims.size(), b.dims.size()}), "at least 2");
     t.row_dim = rank - 2;
     t.col_dim = rank - 1;
   }
@@ -48,7 +50,7 @@ Result<Setting> setting_of(const Stage& s) {
   t.n = b.dims[br + 1];
   if (b.dims[br] != t.k || s.space[t.row_dim] != t.m || s.space[t.col_dim] != t.n)
     return fail(ErrorKind::bad_engine, "matrix extents do not agree");
-  if (t.m * t.n * t.k == 0) return fail(ErrorKind::unsupported, "no elements");
+  if (t.m * t.n * t.k == 0) return refuse("elements", 0, "some");
   const auto strides = [](std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols) {
     // A dimension of one has any stride; the library wants a plausible one.
     if (rows == 1) row = col * cols;
@@ -58,7 +60,7 @@ Result<Setting> setting_of(const Stage& s) {
   t.a_strides = strides(a.strides[ar], a.strides[ar + 1], t.m, t.k);
   t.b_strides = strides(b.strides[br], b.strides[br + 1], t.k, t.n);
   for (const Dims& d : {t.a_strides, t.b_strides}) {
-    if (d[0] != 1 && d[1] != 1) return fail(ErrorKind::unsupported, "a matrix is contiguous in neither dimension");
+    if (d[0] != 1 && d[1] != 1) return refuse("strides of a matrix", fmt::format("{}, {}", d[0], d[1]), "1 in one dimension");
   }
   for (std::size_t d = 0; !gemm && d + 2 < rank; ++d) {
     t.batch *= s.space[d];
@@ -164,20 +166,21 @@ class OneDnnMatmulFamily final : public Family {
     return r.stages.size() == 1 && (a.op == ir::Op::matmul || a.op == ir::Op::gemm) && !a.weights && a.inputs.size() >= 2 &&
            !only(r).program.outputs.empty();
   }
-  std::string why_not(const Region& r, const Plan&) const override {
+  Reasons why_not(const Region& r, const Plan&) const override {
     if (best_isa() != detected_isa())
-      return fmt::format("oneDNN does not follow OCTAVO_CPU ({})", octavo::cpu::name_of(best_isa()));
+      return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
+                                                     octavo::cpu::name_of(best_isa()))};
     const auto t = setting_of(only(r));
-    if (!t) return t.error().message;
+    if (!t) return refusal_of(t);
     const auto e = epilogue(only(r), *t);
-    if (!e) return e.error().message;
+    if (!e) return refusal_of(e);
     try {
       const SingleThread here;
       (void)describe(*t, std::min(kRows, t->m), dnnl::engine(dnnl::engine::kind::cpu, 0));
     } catch (const dnnl::error& error) {
-      return fmt::format("oneDNN has no primitive for this ({})", error.what());
+      return unmet("oneDNN's primitives", error.what(), "one for this product");
     }
-    return "";
+    return {};
   }
   double cost(const Region& r, const Plan&, Isa) const override {
     const auto t = setting_of(only(r));

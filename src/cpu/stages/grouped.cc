@@ -71,7 +71,7 @@ class GroupedFamily final : public Family {
     double longest = 0;
     for (std::size_t i = 0; i < r.stages.size(); ++i) {
       auto c = choose(part_of(r, i), plan);
-      if (!c) return {{}, 0, "no tactic takes one of the parts"};
+      if (!c) return {{}, 0, unmet(fmt::format("tactics for part {}", i), 0, "1")};
       out.parts.push_back(std::move(c->tactic));
       out.cost += c->seconds;
       longest = std::max(longest, c->seconds);
@@ -79,8 +79,8 @@ class GroupedFamily final : public Family {
     out.cost = std::max(longest, out.cost - kStart * static_cast<double>(r.stages.size() - 1));
     return out;
   }
-  std::string why_not(const Region& r, const Plan&) const override {
-    return r.stages.size() > 8 ? fmt::format("{} parts, at most 8", r.stages.size()) : "";
+  Reasons why_not(const Region& r, const Plan&) const override {
+    return r.stages.size() > 8 ? unmet("parts", r.stages.size(), "at most 8") : Reasons{};
   }
   double cost(const Region& r, const Plan& plan, Isa) const override { return compose(r, plan).cost; }
 

@@ -85,51 +85,53 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage, const S
 
 namespace {
 
-std::string why_no_row_tiles(const Stage& s) {
+Reasons why_no_row_tiles(const Stage& s) {
   if (s.space.size() != 4 || (!s.anchor.none() && (s.anchor.inputs.size() != 1 || s.anchor.inputs[0].dims.size() != 4)))
-    return "needs two spatial dimensions";
-  if (ir::count(s.space) == 0) return "no elements";
+    return unmet("rank of the result", s.space.size(), "4, with one input of rank 4");
+  if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
   for (const auto& o : s.operands) {
-    if (!o.div.empty() && (o.div[0] != 1 || o.div[2] != 1)) return "an operand repeats along the height";
+    if (!o.div.empty() && (o.div[0] != 1 || o.div[2] != 1))
+      return unmet("repetition of an operand along the height", o.div[2], "1");
   }
   for (const auto& o : s.operands) {
     if (o.ref.dims.size() == 4 && o.ref.dims[2] == 1 && o.ref.strides[2] != 0 && s.space[2] > 1)
-      return "an operand of one row is not broadcast by strides";
+      return unmet("row stride of an operand of one row", o.ref.strides[2], "0");
   }
   for (const TensorRef& t : s.stores) {
     if (t.dims != s.space || std::any_of(t.strides.begin(), t.strides.end(), [](std::int64_t d) { return d < 0; }))
-      return "a result is stored backwards, or in part";
+      return unmet("store", "backwards, or of a part", "of the whole result");
   }
-  if (s.anchor.none()) return "";
+  if (s.anchor.none()) return {};
   const Vertical v = vertical(s);
   const auto pads = ir::get_ints(s.anchor.attrs, "pads");
   if (std::max(v.pad, pads.size() > 2 ? pads[2] : 0) >= (v.kernel - 1) * v.dilation + 1)
-    return "a window may lie wholly in the padding";
-  return "";
+    return unmet("rows of padding", std::max(v.pad, pads.size() > 2 ? pads[2] : 0), "fewer than the window has");
+  return {};
 }
 
 }  // namespace
 
-std::string why_no_row_tiles(const Region& r) {
-  if (r.stages.size() > kMostStages) return fmt::format("{} stages, at most {}", r.stages.size(), kMostStages);
+Reasons why_no_row_tiles(const Region& r) {
+  if (r.stages.size() > kMostStages) return unmet("stages", r.stages.size(), fmt::format("at most {}", kMostStages));
   for (const Stage& s : r.stages) {
-    if (std::string why = why_no_row_tiles(s); !why.empty()) return why;
-    if (s.space[0] != r.stages[0].space[0]) return "the stages are not about the same images";
+    if (Reasons why = why_no_row_tiles(s); !why.empty()) return why;
+    if (s.space[0] != r.stages[0].space[0])
+      return unmet("images of a stage", s.space[0], fmt::format("{}, as the first", r.stages[0].space[0]));
   }
-  if (const Status graph = region::check_stages(r); !graph) return graph.error().message;
+  if (const Status graph = region::check_stages(r); !graph) return refusal_of(graph.error());
   const auto edges = region::edges_of(r);
   for (const region::StageEdge& e : edges) {
     const Stage& s = r.stages[e.reader];
     const std::size_t anchors = s.anchor.inputs.size();
     const bool repeats = e.input >= anchors && std::any_of(s.operands[e.input - anchors].div.begin(),
                                                            s.operands[e.input - anchors].div.end(), [](auto d) { return d != 1; });
-    if (repeats) return "a result is read at another place than it is stored";
+    if (repeats) return unmet("a result that a stage reads", "repeated", "read as it is stored");
   }
   for (std::size_t k = 0; k < r.stages.size(); ++k) {
     if (std::none_of(edges.begin(), edges.end(), [&](const auto& e) { return e.from.stage == k || e.reader == k; }))
-      return "the stages do not meet: one reads no other's result, and none reads its own";
+      return unmet("a stage", "without an edge to another", "one result that another stage reads, or the other way round");
   }
-  return "";
+  return {};
 }
 
 }  // namespace octavo::cpu::staged

@@ -22,6 +22,6 @@ struct Piece {
 [[nodiscard]] Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage, const Slab& slab);
 
 /// Why the region cannot be computed by row tiles, whatever kernels there are; empty: it can.
-[[nodiscard]] std::string why_no_row_tiles(const Region& r);
+[[nodiscard]] Reasons why_no_row_tiles(const Region& r);
 
 }  // namespace octavo::cpu::staged

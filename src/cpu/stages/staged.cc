@@ -85,7 +85,7 @@ class StagedFamily final : public Family {
     });
   }
   bool forwards_stages() const override { return true; }
-  std::string why_not(const Region& r, const Plan&) const override { return staged::why_no_row_tiles(r); }
+  Reasons why_not(const Region& r, const Plan&) const override { return staged::why_no_row_tiles(r); }
   double cost(const Region& r, const Plan& plan, Isa) const override { return compose(r, plan).cost; }
 
   Composed compose(const Region& r, const Plan& plan) const override {
@@ -93,7 +93,7 @@ class StagedFamily final : public Family {
     Composed out;
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
       auto c = choose(r, plan, schedule, k);
-      if (!c) return {{}, 0, fmt::format("no tactic takes row tiles of stage {}", k)};
+      if (!c) return {{}, 0, unmet(fmt::format("tactics for row tiles of stage {}", k), 0, "1")};
       out.parts.push_back(std::move(c->tactic));
       out.cost += c->seconds * static_cast<double>(r.stages.back().space[0]);
     }

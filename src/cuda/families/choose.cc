@@ -68,7 +68,7 @@ class ChooseFamily final : public SingleFamily {
       if (x.dims.size() > s.space.size())
         return fail(ErrorKind::bad_engine, fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims),
                                                        ir::to_string(s.space)));
-      if (x.quantizer) return fail(ErrorKind::unsupported, fmt::format("{} of quantized values", ir::name_of(s.anchor.op)));
+      if (x.quantizer) return refuse("inputs", "quantized", "plain values");
     }
     return s.anchor.op == Op::where ? where(s) : compare(s);
   }
@@ -102,10 +102,10 @@ class ChooseFamily final : public SingleFamily {
     const region::TensorRef a = s.anchor.inputs[0], b = s.anchor.inputs[1];
     const Op op = s.anchor.op;
     if (a.dtype != b.dtype || plain_type(a.dtype).empty() || (joins(op) && ir::size_of(a.dtype) != 1))
-      return fail(ErrorKind::unsupported,
-                  fmt::format("{} of {} and {}", ir::name_of(op), ir::name_of(a.dtype), ir::name_of(b.dtype)));
+      return refuse("types of the inputs", fmt::format("{} and {}", ir::name_of(a.dtype), ir::name_of(b.dtype)),
+                    "one type that the operator takes");
     if (!s.program.outputs.empty() || s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != 1)
-      return fail(ErrorKind::unsupported, fmt::format("{} with a program", ir::name_of(op)));
+      return refuse("epilogue", "a program, or several stores", "none, and one store of bytes");
     const std::size_t rank = s.space.size();
     Stage words = words_stage(s, s.stores[0].dtype, false);
     words.anchor = s.anchor;

@@ -16,10 +16,8 @@ Result<Stage> moved(const Stage& s) {
   const bool anchored = !s.anchor.none();
   const region::TensorRef& from = anchored ? s.anchor.inputs[0] : s.operands[0].ref;
   if (ir::size_of(from.dtype) != ir::size_of(s.stores[0].dtype))
-    return fail(ErrorKind::unsupported, fmt::format("copying {} to {}", ir::name_of(from.dtype), ir::name_of(s.stores[0].dtype)));
-  if (anchored && from.dims != s.space)
-    return fail(ErrorKind::unsupported,
-                fmt::format("copying {} to {} needs equal shapes", ir::to_string(from.dims), ir::to_string(s.space)));
+    return refuse("type of the store", ir::name_of(s.stores[0].dtype), fmt::format("one as wide as {}", ir::name_of(from.dtype)));
+  if (anchored && from.dims != s.space) return refuse("shape of the store", ir::to_string(s.space), ir::to_string(from.dims));
   Stage w = words_stage(s, from.dtype, true);
   region::Operand o{as_words(from), anchored ? std::vector<std::int64_t>{} : s.operands[0].div};
   if (!o.div.empty() && o.div.size() < w.space.size()) o.div.push_back(1);
@@ -73,7 +71,7 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
                        fmt::arg("columns", columns), fmt::arg("from_step", x.strides[static_cast<std::size_t>(out)]),
                        fmt::arg("to_step", y.strides[static_cast<std::size_t>(in)]));
   const std::int64_t blocks = row_tiles * column_tiles * others;
-  if (blocks >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "copying more than 2^31 tiles");
+  if (blocks >= (std::int64_t{1} << 31)) return refuse("tiles", blocks, "less than 2^31");
   Launch l;
   l.function = "octavo_turn";
   l.grid = {static_cast<int>(blocks), 1, 1};

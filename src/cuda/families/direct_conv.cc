@@ -58,15 +58,13 @@ class DirectConvFamily final : public SingleFamily {
     const Stage& s = only(r);
     const region::TensorRef& x = s.anchor.inputs[0];
     const bool integer = s.anchor.integer, packed = s.anchor.weights.has_value();
-    if (!packed && s.anchor.inputs.size() != 2)
-      return fail(ErrorKind::unsupported,
-                  fmt::format("{} with {} inputs and no constant weights", ir::name_of(s.anchor.op), s.anchor.inputs.size()));
+    if (!packed && s.anchor.inputs.size() != 2) return refuse("inputs", s.anchor.inputs.size(), "2, or constant weights");
     const region::TensorRef& weights = packed ? *s.anchor.weights : s.anchor.inputs[1];
     OCTAVO_TRY(const Conv c, conv_of(s, weights.dims));
     if (!integer && (!ir::is_float(x.dtype) || load_function(x.dtype).empty() || !ir::is_float(weights.dtype) ||
                      load_function(weights.dtype).empty()))
-      return fail(ErrorKind::unsupported, fmt::format("{} of {} with {} weights", ir::name_of(s.anchor.op), ir::name_of(x.dtype),
-                                                      ir::name_of(weights.dtype)));
+      return refuse("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(weights.dtype)),
+                    "codes and s8, or floats");
     AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = !integer;

@@ -17,9 +17,8 @@ using region::Stage;
 /// A family with one way to compute a region: it is refused for the reason why its text cannot be made.
 class SingleFamily : public Family {
  public:
-  [[nodiscard]] std::string why_not(const Region& region, const Plan& plan, const Target& target) const override {
-    const auto text = emit(region, plan, {}, target);
-    return text ? "" : text.error().message;
+  [[nodiscard]] Reasons why_not(const Region& region, const Plan& plan, const Target& target) const override {
+    return refusal_of(emit(region, plan, {}, target));
   }
   [[nodiscard]] std::vector<Candidate> candidates(const Region& region, const Plan&, const Target&) const override {
     return {{{}, seconds(region)}};

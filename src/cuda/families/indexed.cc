@@ -20,7 +20,7 @@ class IndexedFamily final : public SingleFamily {
     const region::TensorRef& indices = s.anchor.inputs[1];
     region::TensorRef x = s.anchor.inputs[0];
     if (indices.dtype != DType::s64 && indices.dtype != DType::s32)
-      return fail(ErrorKind::unsupported, fmt::format("{} with {} indices", ir::name_of(s.anchor.op), ir::name_of(indices.dtype)));
+      return refuse("type of the indices", ir::name_of(indices.dtype), "s64 or s32");
     OCTAVO_TRY(const std::string terms, s.anchor.op == Op::gather_elements ? of_elements(s, x, indices) : of_tuples(s, x, indices));
     OCTAVO_TRY(const MovedStage moved, moved_stage(s, x.dtype));
     if (moved.raw) x = as_words(x);
@@ -65,7 +65,7 @@ class IndexedFamily final : public SingleFamily {
     for (std::size_t k = batch + length; k < x.dims.size(); ++k)
       terms += fmt::format("    at += c{} * {}ll;\n", outer + k - batch - length, x.strides[k]);
     for (std::size_t d = 0; d < length; ++d) {
-      if (x.dims[batch + d] < 1) return fail(ErrorKind::unsupported, "gather_nd from a dimension of no elements");
+      if (x.dims[batch + d] < 1) return refuse("elements of an indexed dimension", 0, "some");
       terms += add_indexed_row(indices, fmt::format("{} + {}ll", at, static_cast<std::int64_t>(d) * indices.strides.back()),
                                x.dims[batch + d], x.strides[batch + d]);
     }

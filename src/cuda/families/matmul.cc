@@ -19,13 +19,11 @@ class MatmulFamily final : public SingleFamily {
     std::vector<region::TensorRef> inputs = s.anchor.inputs;
     if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
     if (inputs.size() != 2 || s.anchor.integer)
-      return fail(ErrorKind::unsupported,
-                  fmt::format("{} of {} {}inputs", ir::name_of(s.anchor.op), inputs.size(), s.anchor.integer ? "integer " : ""));
+      return refuse("inputs", fmt::format("{}{}", inputs.size(), s.anchor.integer ? " of integers" : ""), "2 of floats");
     const std::size_t rank = s.space.size();
     for (const region::TensorRef& x : inputs) {
       if (!ir::is_float(x.dtype) || load_function(x.dtype).empty() || x.dims.size() < 2 || x.dims.size() > rank || rank < 2)
-        return fail(ErrorKind::unsupported,
-                    fmt::format("{} of {}{}", ir::name_of(s.anchor.op), ir::name_of(x.dtype), ir::to_string(x.dims)));
+        return refuse("an input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)), "a matrix of floats");
     }
     const auto offset = [&](const region::TensorRef& x, bool left) {
       const auto size = element_bytes(x);

@@ -48,8 +48,7 @@ Result<std::string> fill_text(const Stage& s, DType type, bool raw) {
       bits = f32_to_bf16(value);
       break;
     default:
-      if (ir::size_of(type) == 8 && bits != 0)
-        return fail(ErrorKind::unsupported, fmt::format("padding {} with {}", ir::name_of(type), value));
+      if (ir::size_of(type) == 8 && bits != 0) return refuse(fmt::format("padding value of {}", ir::name_of(type)), value, "0");
   }
   return fmt::format("(int)0x{:08x}u", static_cast<std::uint32_t>(bits));
 }
@@ -109,7 +108,7 @@ class MoveFamily final : public SingleFamily {
       std::vector<std::int32_t> table;
       std::int64_t common = 0;
       for (const std::int64_t at : of) {
-        if (at != static_cast<std::int32_t>(at)) return fail(ErrorKind::unsupported, "a table of offsets beyond 2^31");
+        if (at != static_cast<std::int32_t>(at)) return refuse("offsets of the table", at, "less than 2^31");
         table.push_back(static_cast<std::int32_t>(at));
         common = std::gcd(common, at == kFill ? 0 : at);
       }

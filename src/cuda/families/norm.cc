@@ -60,7 +60,7 @@ class NormFamily final : public SingleFamily {
     const Stage& s = only(r);
     for (const region::TensorRef& x : s.anchor.inputs) {
       if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
-        return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(s.anchor.op), ir::name_of(x.dtype)));
+        return refuse("type of an input", ir::name_of(x.dtype), "a float type");
     }
     if (s.anchor.inputs[0].dims != s.space || s.space.size() < 2) return fail(ErrorKind::bad_engine, "a norm changes no shape");
     return s.anchor.op == Op::lrn ? lrn(s) : rows(s);
@@ -90,8 +90,7 @@ class NormFamily final : public SingleFamily {
         number *= s.space[k];
       }
     }
-    if (count >= (std::int64_t{1} << 31) || number >= (std::int64_t{1} << 31))
-      return fail(ErrorKind::unsupported, fmt::format("{} of more than 2^31 elements", ir::name_of(s.anchor.op)));
+    if (count >= (std::int64_t{1} << 31) || number >= (std::int64_t{1} << 31)) return refuse("elements", "beyond 2^31", "fewer");
     AnchorText anchor;
     anchor.inputs = s.anchor.inputs;
     anchor.real = true;

@@ -29,9 +29,9 @@ class ReduceFamily final : public SingleFamily {
     const bool codes = x.dtype == DType::u8 && s.anchor.integer;
     const bool sums = op == Op::reduce_sum || op == Op::reduce_mean;
     if (!codes && (!ir::is_float(x.dtype) || load_function(x.dtype).empty()))
-      return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(op), ir::name_of(x.dtype)));
+      return refuse("type of the input", ir::name_of(x.dtype), "codes or a float type");
     if (codes && !sums && op != Op::reduce_max && op != Op::reduce_min)
-      return fail(ErrorKind::unsupported, fmt::format("{} of codes", ir::name_of(op)));
+      return refuse("reduction of codes", ir::name_of(op), "a sum, a mean, a maximum or a minimum");
     const auto size = element_bytes(x);
     const auto rank = static_cast<std::int64_t>(x.dims.size());
     std::vector<char> reduced(x.dims.size(), 0);
@@ -55,8 +55,8 @@ class ReduceFamily final : public SingleFamily {
       first += fmt::format(" + c{} * {}ll", at, x.strides[k] * size);
       if (x.dims[k] > 1 && (x.strides[k] == 1 || along == 0)) from = k, along = at;
     }
-    if (count == 0) return fail(ErrorKind::unsupported, "a reduction over no elements");
-    if (count >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "a reduction over more than 2^31 elements");
+    if (count == 0) return refuse("elements to reduce", 0, "some");
+    if (count >= (std::int64_t{1} << 31)) return refuse("elements to reduce", count, "less than 2^31");
     for (std::size_t k = x.dims.size(); k-- > 0;) {
       if (reduced[k] == 0 || x.dims[k] == 1) continue;
       steps += fmt::format("      at += (rest % {0}) * {1}ll;\n      rest /= {0};\n", x.dims[k], x.strides[k] * size);

@@ -22,7 +22,7 @@ Result<double> source(const std::string& mode, double o, double in, double out, 
     const double centre = in / 2, offset = centre * (1 - out / (scale * in));
     return offset + (o + 0.5) / scale - 0.5;
   }
-  return fail(ErrorKind::unsupported, fmt::format("coordinate mode \"{}\"", mode));
+  return refuse("coordinate mode", mode, "one that ONNX defines without a region of interest");
 }
 
 struct Taps {
@@ -64,7 +64,7 @@ class ResizeFamily final : public SingleFamily {
     const Stage& s = only(r);
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
-      return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(s.anchor.op), ir::name_of(x.dtype)));
+      return refuse("type of the input", ir::name_of(x.dtype), "a float type");
     if (x.dims.size() != s.space.size()) return fail(ErrorKind::bad_engine, "resizing to another rank");
     const auto& attrs = s.anchor.attrs;
     const bool linear = s.anchor.op == Op::resize_linear;

@@ -67,7 +67,7 @@ class SoftmaxFamily final : public SingleFamily {
     const Stage& s = only(r);
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
-      return fail(ErrorKind::unsupported, fmt::format("{} of {}", ir::name_of(s.anchor.op), ir::name_of(x.dtype)));
+      return refuse("type of the input", ir::name_of(x.dtype), "a float type");
     const auto rank = static_cast<std::int64_t>(s.space.size());
     std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
     if (axis < 0) axis += rank;
@@ -75,10 +75,8 @@ class SoftmaxFamily final : public SingleFamily {
       return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));
     const auto a = static_cast<std::size_t>(axis);
     const std::int64_t extent = s.space[a], rows = ir::count(s.space) / extent;
-    if (extent > kLongestRow)
-      return fail(ErrorKind::unsupported,
-                  fmt::format("{} over {} elements, at most {}", ir::name_of(s.anchor.op), extent, kLongestRow));
-    if (rows >= (std::int64_t{1} << 31)) return fail(ErrorKind::unsupported, "softmax of more than 2^31 rows");
+    if (extent > kLongestRow) return refuse("elements of a row", extent, fmt::format("at most {}", kLongestRow));
+    if (rows >= (std::int64_t{1} << 31)) return refuse("rows", rows, "less than 2^31");
     const auto size = element_bytes(x);
     std::string split, base = "0ll", row = "0", element = "0ll";
     std::int64_t step = 1;

@@ -50,18 +50,16 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
     return v.empty() ? otherwise : v;
   };
   const Ints strides = ints("strides", {1, 1}), pads = ints("pads", {0, 0, 0, 0}), dilations = ints("dilations", {1, 1});
-  if (s.space.size() != 4 || w.dims.size() != 4)
-    return fail(ErrorKind::unsupported, fmt::format("a transposed convolution of rank {}", s.space.size()));
-  if (ir::get_int(attrs, "group", 1) != 1)
-    return fail(ErrorKind::unsupported, fmt::format("{} groups", ir::get_int(attrs, "group", 1)));
-  if (dilations != Ints{1, 1}) return fail(ErrorKind::unsupported, fmt::format("dilations {}x{}", dilations[0], dilations[1]));
-  if (strides[0] * strides[1] > 16) return fail(ErrorKind::unsupported, fmt::format("{} phases", strides[0] * strides[1]));
+  if (s.space.size() != 4 || w.dims.size() != 4) return refuse("rank of the result", s.space.size(), "4");
+  if (ir::get_int(attrs, "group", 1) != 1) return refuse("groups", ir::get_int(attrs, "group", 1), "1");
+  if (dilations != Ints{1, 1}) return refuse("dilations", fmt::format("{}x{}", dilations[0], dilations[1]), "1x1");
+  if (strides[0] * strides[1] > 16) return refuse("phases", strides[0] * strides[1], "at most 16");
   std::vector<region::Region> out;
   for (std::int64_t y = 0; y < std::min(strides[0], s.space[2]); ++y) {
     for (std::int64_t x = 0; x < std::min(strides[1], s.space[3]); ++x) {
       const Axis down = axis_of(y, s.space[2], w.dims[2], strides[0], pads[0]),
                  right = axis_of(x, s.space[3], w.dims[3], strides[1], pads[1]);
-      if (down.taps == 0 || right.taps == 0) return fail(ErrorKind::unsupported, "results that no tap reaches");
+      if (down.taps == 0 || right.taps == 0) return refuse("taps of a phase", 0, "some");
       region::Region one;
       one.stages = {s};
       Stage& p = one.stages[0];
@@ -78,7 +76,7 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
       p.anchor.weights = taps;
       for (region::Operand& o : p.operands) {
         if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
-          return fail(ErrorKind::unsupported, "an operand that repeats elements");
+          return refuse("an operand", "repeats elements", "one element each");
         o.ref = thinned(o.ref, y, x, strides[0], strides[1], p.space);
       }
       for (region::TensorRef& t : p.stores) t = thinned(t, y, x, strides[0], strides[1], p.space);
@@ -188,9 +186,9 @@ class TransposedConvFamily final : public SingleFamily {
     KernelText out;
     for (std::size_t k = 0; k < phases.size(); ++k) {
       const Family& conv = conv_mma_family();
-      if (const std::string why = conv.why_not(phases[k], plan, target); !why.empty()) return fail(ErrorKind::unsupported, why);
+      if (Reasons why = conv.why_not(phases[k], plan, target); !why.empty()) return refuse(std::move(why));
       const auto tiles = conv.candidates(phases[k], plan, target);
-      if (tiles.empty()) return fail(ErrorKind::unsupported, "no tile for a phase");
+      if (tiles.empty()) return refuse("tiles of a phase", 0, "1");
       OCTAVO_TRY(KernelText one, conv.emit(phases[k], plan, tiles[0].parameters, target));
       for (Launch& l : one.launches) {
         const std::string own = fmt::format("{}_{}", l.function, k), call = l.function + "(";

@@ -41,7 +41,7 @@ Result<MovedStage> moved_stage(const Stage& s, ir::DType type) {
   m.raw = s.program.outputs.empty();
   if (m.raw) {
     if (s.stores.size() != 1 || ir::size_of(s.stores[0].dtype) != ir::size_of(type))
-      return fail(ErrorKind::unsupported, fmt::format("moving {} to {}", ir::name_of(type), ir::name_of(s.stores[0].dtype)));
+      return refuse("type of the store", ir::name_of(s.stores[0].dtype), fmt::format("one as wide as {}", ir::name_of(type)));
     m.stage = words_stage(s, type, false);
     m.stage.anchor = s.anchor;
     m.pairs = m.stage.space.size() > s.space.size();
@@ -49,7 +49,7 @@ Result<MovedStage> moved_stage(const Stage& s, ir::DType type) {
   }
   m.real = ir::is_float(type);
   if (load_function(type).empty() || program::uses(s.program, m.real ? program::Op::acc_i : program::Op::acc_f))
-    return fail(ErrorKind::unsupported, fmt::format("{} of {} with a program", ir::name_of(s.anchor.op), ir::name_of(type)));
+    return refuse("type that a program reads", ir::name_of(type), "codes or floats");
   return m;
 }
 

@@ -48,7 +48,7 @@ struct Choice {
 struct Realized {
   ir::Graph graph;
   region::Plan plan;
-  std::optional<Reason> refusal;  ///< why a candidate had no effect, if one had none (the last heard)
+  Reasons refusal;  ///< why a candidate had no effect, if one had none (the last heard)
 };
 
 [[nodiscard]] Result<Realized> realize(const ir::Graph& normalized, const Selection& selection, const PlanContext& context);

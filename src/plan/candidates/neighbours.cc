@@ -73,16 +73,15 @@ std::vector<Neighbours> find_neighbours(const Plan& plan) {
   return out;
 }
 
-std::optional<Reason> join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values,
-                                        const std::vector<const region::Provider*>& providers) {
+Reasons join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values, const std::vector<const region::Provider*>& providers) {
   std::vector<std::size_t> members;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const Region& r = plan.regions[i];
     if (r.stages.size() == 1 && !r.graph_outputs.empty() && values.contains(r.graph_outputs[0])) members.push_back(i);
   }
-  if (members.size() < 2) return because<Cause::regions_not_there>();
+  if (members.size() < 2) return {because<Cause::regions_not_there>()};
   if (!can_run_side_by_side(plan, members))
-    return because<Cause::result_needed_between>();  // other choices may have changed who reads what
+    return {because<Cause::result_needed_between>()};  // other choices may have changed who reads what
   Region all;
   all.independent = true;
   all.reasons.push_back(because<Cause::grouped_side_by_side>(members.size()));
@@ -96,11 +95,11 @@ std::optional<Reason> join_side_by_side(Plan& plan, const std::set<ir::ValueId>&
     all.graph_inputs.insert(all.graph_inputs.end(), r.graph_inputs.begin(), r.graph_inputs.end());
     all.graph_outputs.insert(all.graph_outputs.end(), r.graph_outputs.begin(), r.graph_outputs.end());
   }
-  if (auto why = refusal(all, plan, providers)) return why;
+  if (Reasons why = refusal(all, plan, providers); !why.empty()) return why;
   plan.regions[members.back()] = std::move(all);
   members.pop_back();
   for (std::size_t k = members.size(); k-- > 0;) plan.regions.erase(plan.regions.begin() + static_cast<std::ptrdiff_t>(members[k]));
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace octavo::plan

@@ -35,7 +35,7 @@ struct Neighbours {
 [[nodiscard]] std::vector<Neighbours> find_neighbours(const region::Plan& plan);
 
 /// One independent region, at the place of the last, of the regions whose first results are `values`. Nothing, or why not.
-std::optional<Reason> join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
-                                        const std::vector<const region::Provider*>& providers);
+Reasons join_side_by_side(region::Plan& plan, const std::set<ir::ValueId>& values,
+                          const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

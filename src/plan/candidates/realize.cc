@@ -39,7 +39,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   }
   out.refusal = join_stages(plan, selection.staged, context.providers);
   for (const auto& values : selection.grouped) {
-    if (auto why = join_side_by_side(plan, values, context.providers)) out.refusal = std::move(why);
+    if (Reasons why = join_side_by_side(plan, values, context.providers); !why.empty()) out.refusal = std::move(why);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "region/in_place.h"
+#include "region/refusal.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -215,14 +216,14 @@ bool in_row_tiles(const Stage& s) {
   return tiled_shape(s) && (s.anchor.none() || s.anchor.integer) && !s.program.outputs.empty();
 }
 
-std::optional<Reason> refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
-  if (const Status graph = region::check_stages(r); !graph)
-    return because<Cause::kernel_refused>("row-tiles", graph.error().message);
-  Reason why = because<Cause::no_provider_for_region>();
+Reasons refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
+  if (const Status graph = region::check_stages(r); !graph) return region::refusal_of(graph.error());
+  Reasons why{because<Cause::no_provider_for_region>()};
   for (const region::Provider* p : providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
-      if (o.refusal.empty()) return std::nullopt;
-      why = because<Cause::kernel_refused>(o.tactic.name(), o.refusal);
+      if (o.refusal.empty()) return {};
+      why = {because<Cause::kernel_refused>(o.tactic.name())};
+      add(why, o.refusal);
     }
   }
   return why;
@@ -258,22 +259,21 @@ std::vector<Link> find_links(const Plan& plan) {
   return out;
 }
 
-std::optional<Reason> join_stages(Plan& plan, const std::set<ir::ValueId>& staged,
-                                  const std::vector<const region::Provider*>& providers) {
+Reasons join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers) {
   std::set<ir::ValueId> refused, stored;
-  std::optional<Reason> last;
+  Reasons last;
   for (bool changed = true; changed;) {
     changed = false;
     for (const Link& link : find_links(plan)) {
       if (!staged.contains(link.value) || refused.contains(link.value) || stored.contains(link.value)) continue;
       const std::size_t buffers = plan.buffers.size();
       Region both = chained(plan, link, Uses(plan));
-      if (const auto why = refusal(both, plan, providers)) {
+      if (const Reasons why = refusal(both, plan, providers); !why.empty()) {
         Reasons& reasons = plan.regions[link.second].reasons;
         reasons.push_back(because<Cause::stages_not_joined>(link.kind, plan.regions[link.first].name));
-        reasons.push_back(*why);
+        add(reasons, why);
         refused.insert(link.value);
-        last = *why;
+        last = why;
         plan.buffers.resize(buffers);
         continue;
       }

@@ -64,13 +64,12 @@ inline constexpr std::string_view kChain = "chain";             ///< none of the
 /// values, or is a pass without an anchor.
 [[nodiscard]] bool in_row_tiles(const region::Stage& s);
 
-/// Would some provider run it? Otherwise the reason that was heard last.
-[[nodiscard]] std::optional<Reason> refusal(const region::Region& r, const region::Plan& plan,
-                                            const std::vector<const region::Provider*>& providers);
+/// Empty if some provider would run it; otherwise the refusal that was heard last.
+[[nodiscard]] Reasons refusal(const region::Region& r, const region::Plan& plan,
+                              const std::vector<const region::Provider*>& providers);
 
 /// Joins regions through every value of `staged` that is a link and that some provider takes; what is not taken stays apart and
 /// says why, the last reason also as the result. Exact: stages are joined at the type and the grid that the graph demands between them.
-std::optional<Reason> join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged,
-                                  const std::vector<const region::Provider*>& providers);
+Reasons join_stages(region::Plan& plan, const std::set<ir::ValueId>& staged, const std::vector<const region::Provider*>& providers);
 
 }  // namespace octavo::plan

@@ -28,7 +28,8 @@ Reasons refusals_of(const region::Region& r, const region::Plan& plan, const Pla
   for (const region::Provider* p : context.providers) {
     for (const region::Offer& o : p->offers(r, plan)) {
       if (o.refusal.empty()) return {};
-      out.push_back(because<Cause::kernel_refused>(o.tactic.name(), o.refusal));
+      out.push_back(because<Cause::kernel_refused>(o.tactic.name()));
+      add(out, o.refusal);
     }
   }
   if (out.empty()) out.push_back(because<Cause::no_provider_for_region>());

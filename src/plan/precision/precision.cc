@@ -99,8 +99,8 @@ class Chooser {
       if (refused.empty()) continue;
       std::string list;
       for (const Reason& why : refused) {
-        if (why.cause == Cause::kernel_refused)
-          list += fmt::format("\n  {}: {}", std::get<std::string>(why.values[0]), std::get<std::string>(why.values[1]));
+        list += why.cause == Cause::kernel_refused ? fmt::format("\n  {}:", std::get<std::string>(why.values[0]))
+                                                   : " " + spelled({why});
       }
       return fail(ErrorKind::unsupported,
                   fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can:{}\n  allow float32 "

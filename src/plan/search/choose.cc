@@ -22,12 +22,15 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
     const region::Offer& o = b.offers[i];
     const TacticTime& t = b.times[i];
     if (!o.refusal.empty()) {
-      out.push_back({o.tactic.name(), because<Cause::tactic_refused>(o.refusal)});
+      region::Alternative& refused = out.emplace_back(region::Alternative{o.tactic.name(), {because<Cause::tactic_refused>()}});
+      add(refused.reasons, o.refusal);
       continue;
     }
     const bool estimate = t.source == "estimate";
-    out.push_back({o.tactic.name(), static_cast<int>(i) == b.winner ? b.why : because<Cause::tactic_possible>(),
-                   estimate ? -1 : t.seconds, estimate ? t.seconds : -1});
+    out.push_back({o.tactic.name(),
+                   {static_cast<int>(i) == b.winner ? b.why : because<Cause::tactic_possible>()},
+                   estimate ? -1 : t.seconds,
+                   estimate ? t.seconds : -1});
   }
   return out;
 }
@@ -44,7 +47,7 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
     r.alternatives = alternatives_of(ballot);
     if (ballot.winner < 0) {
       std::string reasons;
-      for (const region::Offer& o : ballot.offers) reasons += fmt::format("\n  {}: {}", o.tactic.name(), o.refusal);
+      for (const region::Offer& o : ballot.offers) reasons += fmt::format("\n  {}: {}", o.tactic.name(), spelled(o.refusal));
       return fail(ErrorKind::unsupported,
                   fmt::format("no tactic can run region \"{}\":{}\n  please report this model", r.name, reasons));
     }

@@ -27,14 +27,14 @@ struct Effect {
   std::size_t choice = 0, candidate = 0;
   std::map<std::string, double> removed;
   double added = 0;
-  std::optional<Reason> impossible;
+  Reasons impossible;
   [[nodiscard]] double before() const {
     double t = 0;
     for (const auto& [id, s] : removed) t += s;
     return t;
   }
   [[nodiscard]] double gain() const { return before() - added; }
-  [[nodiscard]] bool pays() const { return !impossible && added < before() * kPart; }
+  [[nodiscard]] bool pays() const { return impossible.empty() && added < before() * kPart; }
 };
 
 using Picks = std::map<std::size_t, std::size_t>;  // choice -> candidate
@@ -122,17 +122,17 @@ class Search {
   Result<std::optional<std::pair<Items, double>>> evaluate(const Picks& picks) {
     auto made = realize(g_, selected(picks), context_);
     if (!made) {
-      last_problem_ = because<Cause::not_planned>(made.error().message);
+      last_problem_ = {because<Cause::not_planned>(made.error().message)};
       return std::nullopt;
     }
     auto items = pricer_.price(made->plan);
     if (!items) {
       if (items.error().kind != ErrorKind::unsupported)
         return tl::unexpected<Error>(items.error());  // a miss in strict mode, a bad pin
-      last_problem_ = because<Cause::not_planned>(items.error().message);
+      last_problem_ = {because<Cause::not_planned>(items.error().message)};
       return std::nullopt;
     }
-    last_problem_ = made->refusal ? *made->refusal : because<Cause::no_effect>();
+    last_problem_ = made->refusal.empty() ? Reasons{because<Cause::no_effect>()} : made->refusal;
     const double sum = total(*items);
     return std::pair{std::move(*items), sum};
   }
@@ -188,7 +188,7 @@ class Search {
     };
     std::map<std::string, std::size_t> owner;
     for (std::size_t i = 0; i < effects_.size(); ++i) {
-      if (effects_[i].impossible) continue;
+      if (!effects_[i].impossible.empty()) continue;
       for (const auto& [id, s] : effects_[i].removed) {
         const auto [at, fresh] = owner.emplace(id, i);
         if (!fresh) root[find(i)] = find(at->second);
@@ -196,7 +196,7 @@ class Search {
     }
     std::map<std::size_t, std::vector<const Effect*>> by_root;
     for (std::size_t i = 0; i < effects_.size(); ++i) {
-      if (!effects_[i].impossible) by_root[find(i)].push_back(&effects_[i]);
+      if (effects_[i].impossible.empty()) by_root[find(i)].push_back(&effects_[i]);
     }
     std::vector<std::vector<const Effect*>> out;
     for (auto& [r, list] : by_root) out.push_back(std::move(list));
@@ -254,11 +254,11 @@ class Search {
       for (const Effect& e : effects_) {
         if (e.choice != i) continue;
         region::Decision::Candidate c{choice.candidates[e.candidate].name, -1, choice.candidates[e.candidate].notes};
-        if (!e.impossible) {
+        if (e.impossible.empty()) {
           c.seconds = before - e.before() + e.added;
           d.reasons = {!e.pays() ? because<Cause::not_cheaper>(kPartPercent) : because<Cause::cheaper_alone_only>()};
         } else {
-          d.reasons = c.notes = {*e.impossible};
+          d.reasons = c.notes = e.impossible;
         }
         d.candidates.push_back(std::move(c));
       }
@@ -278,7 +278,7 @@ class Search {
   Items base_;
   std::vector<Choice> choices_;
   std::vector<Effect> effects_;
-  Reason last_problem_ = because<Cause::no_effect>();
+  Reasons last_problem_{because<Cause::no_effect>()};
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
     if (!f->about(s.region) || (family != nullptr && f->name() != family)) continue;
     if (const auto why = f->why_not(s.region, s.plan, target); !why.empty()) {
       if (wanted.empty()) continue;
-      fmt::print("{} refuses: {}\n", f->name(), why);
+      fmt::print("{} refuses: {}\n", f->name(), spelled(why));
       continue;
     }
     std::map<std::string, int> taken;
