@@ -10,6 +10,7 @@
 
 #include "api/check.h"
 #include "api/pipeline.h"
+#include "cpu/provider.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "reference/oracle_provider.h"
@@ -240,14 +241,8 @@ TEST(Bfloat16, ArbitraryChoicesInArbitraryNetworks) {
   EXPECT_GT(seen["int8"], 20);
 }
 
-/// Coarse ranges: int8 alone is off by much. What is left under the limit is verified by running the engines.
-TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
-  const fs::path path = model("tinycnn_cifar_fp32.onnx");
-  if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
-  const auto plain = build_file(path.string(), options());
-  ASSERT_TRUE(plain) << plain.error().message;
-  auto o = options();
-  const ir::Graph& g = plain->model.graph;
+/// Ranges of the graph's activations on made-up data, every third one eight times as wide as it should be.
+std::map<std::string, float> coarse_ranges(const ir::Graph& g) {
   std::map<ir::ValueId, ir::Tensor> bound;
   const auto calibration = uniform(g, 5);
   for (std::size_t i = 0; i < g.inputs.size(); ++i) bound.emplace(g.inputs[i], calibration[i]);
@@ -257,12 +252,26 @@ TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
     if (op == ir::Op::conv || op == ir::Op::gemm) values.push_back(g.node(id).inputs[0]);
   }
   const auto data = reference::evaluate_between(g, bound, values);
-  ASSERT_TRUE(data);
+  std::map<std::string, float> ranges;
+  EXPECT_TRUE(data);
+  if (!data) return ranges;
   for (std::size_t i = 0; i < values.size(); ++i) {
     float amax = 1e-6F;
     for (const float x : (*data)[i].data<float>()) amax = std::max(amax, std::abs(x));
-    o.plan.ranges[g.value(values[i]).name] = amax / 127 * (i % 3 == 0 ? 8.0F : 1.2F);
+    ranges[g.value(values[i]).name] = amax / 127 * (i % 3 == 0 ? 8.0F : 1.2F);
   }
+  return ranges;
+}
+
+/// Coarse ranges: int8 alone is off by much. What is left under the limit is verified by running the engines.
+TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
+  const fs::path path = model("tinycnn_cifar_fp32.onnx");
+  if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
+  const auto plain = build_file(path.string(), options());
+  ASSERT_TRUE(plain) << plain.error().message;
+  auto o = options();
+  const ir::Graph& g = plain->model.graph;
+  o.plan.ranges = coarse_ranges(g);
   const auto inputs = uniform(g, 1);
   const auto exact = outputs(plain->engine, inputs);
   const auto all = build_file(path.string(), o);
@@ -286,11 +295,52 @@ TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
       EXPECT_TRUE(bfloat16 || report::sentences(d.reasons).find("--max-error 0.02") != std::string::npos)
           << report::sentences(d.reasons);
     }
-    if (!bfloat16) EXPECT_GE(kept, 1);  // at effort 2 times may have kept the same layers from int8 before the limit did
+    EXPECT_GE(kept, 1);
     const auto report = check(built->engine, built->graph, random_inputs(built->engine->plan(), 3));
     ASSERT_TRUE(report);
     EXPECT_TRUE(report->ok()) << report->first_divergence();
   }
+}
+
+/// Arbitrary times of regions; of whole plans the second is always the slower one, so that the plan of effort 0 stands in the end.
+class MeasuredIsSlower final : public testing::ArbitraryCosts {
+ public:
+  using ArbitraryCosts::ArbitraryCosts;
+  Result<std::optional<Pair>> compare(const region::Plan&, const region::Plan&) override { return std::optional(Pair{1e-3, 2e-3}); }
+};
+
+/// What the plan of effort 0 decided is told of it, also when it stands in place of the one with times.
+TEST(MaxError, ThePlanWithoutTimesKeepsItsDecisions) {
+  const fs::path path = model("tinycnn_cifar_fp32.onnx");
+  if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
+  const auto plain = build_file(path.string(), options());
+  ASSERT_TRUE(plain) << plain.error().message;
+  plan::PlanOptions o = options().plan;
+  o.ranges = coarse_ranges(plain->model.graph);
+  o.max_error = 0.02;
+  o.effort = 0;
+  const auto unmeasured = plan::make_plan(plain->model.graph, cpu::providers(), o);
+  ASSERT_TRUE(unmeasured) << unmeasured.error().message;
+  const auto kept = [](const region::Plan& p) {
+    std::set<std::string> nodes;
+    for (const region::Decision& d : p.decisions) {
+      if (d.choice == "precision" && d.candidates[d.chosen].name != "int8") nodes.insert(d.where);
+    }
+    return nodes;
+  };
+  ASSERT_FALSE(kept(unmeasured->plan).empty()) << "the test cannot fail";
+  int stood = 0;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    MeasuredIsSlower costs(seed);
+    o.costs = &costs;
+    o.effort = 2;
+    const auto made = plan::make_plan(plain->model.graph, cpu::providers(), o);
+    ASSERT_TRUE(made) << made.error().message;
+    if (region::plan_hash(made->plan) != region::plan_hash(unmeasured->plan)) continue;
+    ++stood;
+    EXPECT_EQ(kept(made->plan), kept(unmeasured->plan)) << "seed " << seed;
+  }
+  EXPECT_GE(stood, 1);
 }
 
 }  // namespace

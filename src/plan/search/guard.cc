@@ -6,6 +6,25 @@
 #include "region/region.h"
 
 namespace octavo::plan {
+namespace {
+
+/// The decisions of the plan without times, which stands now, and those that only the search with times made: it took them back.
+std::vector<region::Decision> decisions_of_both(std::vector<region::Decision> kept, std::vector<region::Decision> dropped) {
+  const std::size_t own = kept.size();
+  for (region::Decision& d : dropped) {
+    const bool known = std::any_of(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(own),
+                                   [&](const region::Decision& k) { return k.choice == d.choice && k.where == d.where; });
+    if (known) continue;
+    if (d.chosen != 0) {
+      d.reasons.insert(d.reasons.begin(), because<Cause::taken_back_with_all>("tactics"));
+      d.chosen = 0;
+    }
+    kept.push_back(std::move(d));
+  }
+  return kept;
+}
+
+}  // namespace
 
 Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& plan_once, Planned& planned) {
   if (context.options.effort < 2 || !context.enabled("tactics") || planned.plan.cost_source == "estimates") return {};
@@ -26,12 +45,7 @@ Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& pla
                   {"estimated", times->base, {because<Cause::plan_of_effort_0>()}}};
   d.chosen = 1;
   d.reasons = {because<Cause::whole_plan_of_measured_slower>()};
-  for (region::Decision& old : planned.plan.decisions) {
-    if (old.chosen == 0) continue;
-    old.reasons.insert(old.reasons.begin(), because<Cause::taken_back_with_all>("tactics"));
-    old.chosen = 0;
-  }
-  unmeasured.plan.decisions = std::move(planned.plan.decisions);
+  unmeasured.plan.decisions = decisions_of_both(std::move(unmeasured.plan.decisions), std::move(planned.plan.decisions));
   unmeasured.plan.decisions.push_back(std::move(d));
   unmeasured.plan.cost_source = planned.plan.cost_source;
   unmeasured.seconds = times->base;
