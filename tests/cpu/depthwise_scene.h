@@ -42,6 +42,21 @@ inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region
   st.stores = {s.nhwc(k.out, st.space, region::BufferKind::arena, k.gap)};
 }
 
+/// Behind each instruction `op` of the program: what `add` makes of its value is read instead of it.
+template <class Add>
+void add_behind(program::Program& p, program::Op op, const Add& add) {
+  const auto code = std::move(p.code);
+  p.code.clear();
+  std::vector<int> renamed;
+  for (program::Instr i : code) {
+    for (int& a : i.args) a = a < 0 ? a : renamed[static_cast<std::size_t>(a)];
+    p.code.push_back(i);
+    const int v = static_cast<int>(p.code.size()) - 1;
+    renamed.push_back(i.op == op ? add(v) : v);
+  }
+  for (auto& o : p.outputs) o.value = renamed[static_cast<std::size_t>(o.value)];
+}
+
 /// A constant of each channel that is added to the sums before anything else, as files with biases of integers have it.
 inline void add_integer_bias(Scene& s, int most) {
   using program::Op;
@@ -52,34 +67,14 @@ inline void add_integer_bias(Scene& s, int most) {
   auto& p = st.program;
   const int operand = static_cast<int>(st.operands.size()) - 1;
   p.operand_count = operand + 1;
-  const auto code = std::move(p.code);
-  p.code.clear();
-  std::vector<int> renamed;
-  for (program::Instr i : code) {
-    for (int& a : i.args) a = a < 0 ? a : renamed[static_cast<std::size_t>(a)];
-    p.code.push_back(i);
-    int v = static_cast<int>(p.code.size()) - 1;
-    if (i.op == Op::acc_i) v = p.push(Op::add_i, v, p.load(Op::load_i, operand));
-    renamed.push_back(v);
-  }
-  for (auto& o : p.outputs) o.value = renamed[static_cast<std::size_t>(o.value)];
+  add_behind(p, Op::acc_i, [&](int v) { return p.push(Op::add_i, v, p.load(Op::load_i, operand)); });
 }
 
 /// A leaky relu between scale and bias and the division of the scene's requantization.
 inline void leak(Scene& s, float alpha) {
   using program::Op;
   auto& p = s.stage().program;
-  const auto code = std::move(p.code);
-  p.code.clear();
-  std::vector<int> renamed;
-  for (program::Instr i : code) {
-    for (int& a : i.args) a = a < 0 ? a : renamed[static_cast<std::size_t>(a)];
-    p.code.push_back(i);
-    int v = static_cast<int>(p.code.size()) - 1;
-    if (i.op == Op::fma) v = p.push(Op::sel_lt, v, p.imm_f(0), p.push(Op::mul, v, p.imm_f(alpha)), v);
-    renamed.push_back(v);
-  }
-  for (auto& o : p.outputs) o.value = renamed[static_cast<std::size_t>(o.value)];
+  add_behind(p, Op::fma, [&](int v) { return p.push(Op::sel_lt, v, p.imm_f(0), p.push(Op::mul, v, p.imm_f(alpha)), v); });
 }
 
 /// A pair behind the pair, over something in between: none, a clip, a leaky relu, or sqrt(|x|). The first code is an output as well
