@@ -11,13 +11,12 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
 from ._errors import BadRequest, NotFound, ServeError
-from ._http import JSON_LENGTH, Bodies
+from ._http import JSON_LENGTH, Bodies, Incoming
 from ._requests import Request, Response, Service, internal
 from ._settings import Settings
 from ._tensors import from_bytes, from_list, little_endian, to_list
 
 _NUMBER = re.compile("[0-9]{1,18}")
-_INFER = re.compile("/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?/infer")
 _log = logging.getLogger("octavo.serve")
 
 
@@ -69,21 +68,8 @@ def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, D
     return Request(model, version, request_id, inputs, datatypes, names), said  # type: ignore[arg-type]
 
 
-class _Answer:
-    """What Starlette's response would send."""
-    __slots__ = ("_body", "_headers")
-
-    def __init__(self, body: bytes, headers: List[Tuple[bytes, bytes]]) -> None:
-        self._body = body
-        self._headers = [*headers, (b"content-length", b"%d" % len(body))]
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        await send({"type": "http.response.body", "body": self._body})
-
-
-def render(response: Response, said: Dict[str, Any]) -> _Answer:
-    """Outputs as JSON numbers, or as binary data where the request asks for it."""
+def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, int]:
+    """The body, and the bytes of its JSON part where binary data follow it (0: all is JSON). Outputs as JSON numbers, or as binary data where the request asks for it."""
     everything = bool(_parameters(said).get("binary_data_output", False))
     asked = {o["name"]: _parameters(o) for o in said.get("outputs") or []}
     outputs, tail = [], []
@@ -103,26 +89,27 @@ def render(response: Response, said: Dict[str, Any]) -> _Answer:
     if response.id:
         top["id"] = response.id
     header = orjson.dumps(top)
-    if not tail:
-        return _Answer(header, [(b"content-type", b"application/json")])
-    return _Answer(b"".join([header, *tail]), [(b"content-type", b"application/octet-stream"), (JSON_LENGTH.encode(), b"%d" % len(header))])
+    return (b"".join([header, *tail]), len(header)) if tail else (header, 0)
 
 
-def application(service: Service, settings: Settings, bodies: Bodies) -> Callable[[Any, Any, Any], Awaitable[None]]:
-    """The routes. Inference does not pass through Starlette's, which take half as long as the rest of a request."""
-    Handler = Callable[[HttpRequest], Awaitable[Any]]
+def application(service: Service, settings: Settings, bodies: Bodies) -> Starlette:
+    """The routes; most inference requests are answered by Connection, which calls `direct`."""
+    Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+    def error_of(e: Exception) -> ServeError:
+        if isinstance(e, ServeError):
+            return e
+        _log.exception("a request failed")
+        return internal(e)
 
     def answer(handler: Handler) -> Handler:
-        async def guarded(request: HttpRequest) -> Any:
+        async def guarded(request: HttpRequest) -> HttpResponse:
             try:
                 return await handler(request)
-            except ServeError as e:
-                error: ServeError = e
             except ClientDisconnect:
                 return HttpResponse(status_code=499)
             except Exception as e:
-                _log.exception("a request failed")
-                error = internal(e)
+                error = error_of(e)
             headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
             return HttpResponse(orjson.dumps({"error": str(error)}), status_code=error.status, media_type="application/json", headers=headers)
         return guarded
@@ -149,10 +136,29 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Callabl
     async def stats(request: HttpRequest) -> HttpResponse:
         return _json({"model_stats": service.statistics(request.path_params.get("model", ""), request.path_params.get("version", ""))})
 
-    async def infer(request: HttpRequest) -> _Answer:
+    async def infer(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request) as body:
             parsed, said = parse(*path(request), request.headers, body)
-            return render(await service.infer(parsed, "http"), said)
+            made, json = render(await service.infer(parsed, "http"), said)
+        if not json:
+            return HttpResponse(made, media_type="application/json")
+        return HttpResponse(made, media_type="application/octet-stream", headers={JSON_LENGTH: str(json)})
+
+    async def direct(model: str, version: str, headers: Dict[str, str], one: Incoming) -> Tuple[int, bytes, bytes, bytes]:
+        """`infer` for a Connection: status, content type, further header lines, body."""
+        answered = False
+        try:
+            parsed, said = parse(model, version, headers, bodies.inflated(headers, await one.whole()))
+            made, json = render(await service.infer(parsed, "http"), said)
+            answered = True
+            return (200, b"application/octet-stream", b"%b: %d\r\n" % (JSON_LENGTH.encode(), json), made) if json else (200, b"application/json", b"", made)
+        except ClientDisconnect:
+            return 499, b"text/plain", b"", b""
+        except Exception as e:
+            error = error_of(e)
+            return error.status, b"application/json", b"retry-after: 1\r\n" if error.status in (429, 503) else b"", orjson.dumps({"error": str(error)})
+        finally:
+            one.forget(answered)
 
     async def index(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request) as body:
@@ -190,21 +196,10 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Callabl
     routes = [get("/v2", server_metadata), get("/v2/health/live", live), get("/v2/health/ready", ready), get("/metrics", metrics),
               get("/v2/models/stats", stats), post("/v2/repository/index", index), post("/v2/repository/models/{model}/load", load),
               post("/v2/repository/models/{model}/unload", unload)]
-    guarded_infer = answer(infer)
     for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
-        routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), Route(f"{base}/infer", guarded_infer, methods=["POST"]),
-                   get(base, model_metadata)]
-    others = Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
-
-    async def route(scope: Any, receive: Any, send: Any) -> None:
-        found = _INFER.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if found is None:
-            await others(scope, receive, send)
-        else:
-            scope["path_params"] = {k: v for k, v in found.groupdict().items() if v is not None}
-            await (await guarded_infer(HttpRequest(scope, receive, send)))(scope, receive, send)
-
-    return route
+        routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), post(f"{base}/infer", infer), get(base, model_metadata)]
+    bodies.infer = direct
+    return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
 
 
 def refuse_parameters(parameters: Dict[str, Any]) -> None:
