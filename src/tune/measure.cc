@@ -48,6 +48,7 @@ constexpr int kRounds = 7, kMostRounds = 2 * kRounds;
 constexpr int kFewRounds = 3;        // after which slow tactics, and what is behind the fastest, are not run again
 constexpr double kHopeless = 3;      // times the fastest in the first runs: not run again
 constexpr double kBehind = 1.25;     // times the fastest after kFewRounds turns: not run again
+constexpr double kLong = 10;         // times what was asked for a tactic: one that takes longer runs twice
 constexpr double kMostOfBudget = 4;  // times what was asked for a tactic: what its turns may take, after kFewRounds
 constexpr int kMostRuns = 16000;
 
@@ -96,7 +97,12 @@ Result<std::vector<Run>> ready_on_host(const region::Region& region, const regio
     t.artifact = std::move(*made);
     if (!make_runner(t, plan, candidates[i], 1)) continue;
     OCTAVO_TRY(first[i], t.runner->run());
-    if (least > 0 && first[i] > 2 * kHopeless * least) continue;  // a second run would not help
+    const bool hopeless = least > 0 && first[i] > 2 * kHopeless * least;  // a second run would not help
+    if (hopeless) continue;
+    if (first[i] > kLong * seconds_each) {
+      least = least == 0 ? first[i] : std::min(least, first[i]);
+      continue;
+    }
     OCTAVO_TRY(const double warm, t.runner->run());
     first[i] = std::min(first[i], warm);
     if (least == 0 || first[i] < least) least = first[i];
@@ -192,7 +198,9 @@ Result<std::vector<TacticSeconds>> measure(const region::Region& region, const r
         e.times[0] = e.best;
       }
       if (e.best > kHopeless * least) continue;
-      if (on_host && round >= kFewRounds && (e.best > kBehind * least || e.spent > kMostOfBudget * seconds_each)) continue;
+      if (on_host && round >= (e.best > kLong * seconds_each ? 1 : kFewRounds) &&
+          (e.best > kBehind * least || e.spent > kMostOfBudget * seconds_each))
+        continue;
       any = true;
       if (round == 0)
         e.repeats =

@@ -6,6 +6,7 @@
 
 #include "region/key.h"
 #include "tune/measure.h"
+#include "tune/part.h"
 
 namespace octavo::tune {
 namespace {
@@ -19,7 +20,18 @@ int compiled_of_family(int effort) {
   return kByEffort[std::clamp(effort, 0, 5)];
 }
 
+constexpr double kPart = 0.5;   // of what a tactic is timed for: a run of a part of a large region
 constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
+
+/// Plans that run longer are not run in turn: their regions are far larger than what neighbours share in caches, so the sum of the regions'
+/// times is believed. By those times, not by a clock, so that builds with one cache agree.
+constexpr double kMostToCompare = 0.12;
+
+double run_seconds(const region::Plan& plan) {
+  double sum = 0;
+  for (const region::Region& r : plan.regions) sum += std::max(r.seconds, 0.0);
+  return sum * static_cast<double>(plan.images) / std::max(plan.lanes, 1);
+}
 
 /// Kernels without vectors, and the evaluator: timed only when nothing else runs the region.
 bool slow(const region::Tactic& tactic) {
@@ -57,7 +69,7 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
     compile_ahead(plan);
     std::vector<Candidate> candidates;
     for (const std::size_t i : slots) candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
-    OCTAVO_TRY(const auto seconds, measure(region, plan, candidates, seconds_each(options_.effort), options_.devices));
+    OCTAVO_TRY(const auto seconds, time_part_or_all(region, plan, offers, slots, candidates));
     for (std::size_t k = 0; k < slots.size(); ++k) {
       if (seconds[k].seconds < 0) continue;
       const std::string name = offers[slots[k]].tactic.name();
@@ -68,6 +80,25 @@ Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region&
   for (std::size_t i = 0; i < offers.size(); ++i) say(key, offers[i].tactic.name(), times[i]);
   answered_[{plan.threads, key}] = times;
   return times;
+}
+
+/// Times of the candidates (offers by `slots`): of a part of the region where the estimates say that it runs long.
+Result<std::vector<TacticSeconds>> MeasuredCosts::time_part_or_all(const region::Region& region, const region::Plan& plan,
+                                                                   const std::vector<region::Offer>& offers,
+                                                                   const std::vector<std::size_t>& slots,
+                                                                   const std::vector<Candidate>& candidates) const {
+  const double each = seconds_each(options_.effort);
+  double least = -1;
+  for (const std::size_t i : slots) {
+    if (least < 0 || offers[i].cost < least) least = offers[i].cost;
+  }
+  if (const auto part = part_of(region, plan, least / std::max(region::threads_of(plan), 1), kPart * each)) {
+    OCTAVO_TRY(auto seconds, measure(part->region, part->plan, candidates, each, options_.devices));
+    const bool all = std::all_of(seconds.begin(), seconds.end(), [](const TacticSeconds& s) { return s.seconds >= 0; });
+    for (TacticSeconds& s : seconds) s.seconds *= part->scale;
+    if (all) return seconds;
+  }
+  return measure(region, plan, candidates, each, options_.devices);
 }
 
 /// The offers that have to be timed: those without a usable time, but for what the effort leaves out.
@@ -154,6 +185,7 @@ std::optional<std::string> MeasuredCosts::pinned(const region::Region& region, c
 }
 
 Result<std::optional<plan::Costs::Pair>> MeasuredCosts::compare(const region::Plan& first, const region::Plan& second) {
+  if (run_seconds(second) > kMostToCompare) return std::optional<Pair>();
   const std::string key = fmt::format("plans {} {}", region::plan_hash(first), region::plan_hash(second));
   const Where where = at(region::threads_of(first));
   const Timing* a = cache_.find(where, key, "plan.first");

@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "plan/search/cost.h"
+#include "tune/measure.h"
 #include "tune/timing_cache.h"
 
 namespace octavo::tune {
@@ -58,6 +59,10 @@ class MeasuredCosts final : public plan::Costs {
   void remember(const Where& where, const std::string& key, const std::string& tactic, double seconds, bool disturbed);
   [[nodiscard]] std::vector<std::size_t> missing(const region::Region& region, const region::Plan& plan,
                                                  const std::vector<region::Offer>& offers) const;
+  [[nodiscard]] Result<std::vector<TacticSeconds>> time_part_or_all(const region::Region& region, const region::Plan& plan,
+                                                                    const std::vector<region::Offer>& offers,
+                                                                    const std::vector<std::size_t>& slots,
+                                                                    const std::vector<Candidate>& candidates) const;
   void compile_ahead(const region::Plan& plan);
   [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
