@@ -35,7 +35,7 @@ std::size_t cold_bytes() {
 /// may have been disturbed.
 bool disturbed(std::vector<double> v) {
   constexpr double kApart = 1.25, kFloor = 0.5e-6;  // seconds: clocks are not finer
-  if (v.size() < 4) return false;
+  if (v.size() < 3) return false;
   std::sort(v.begin(), v.end());
   return v[v.size() / 2] > v.front() * kApart + kFloor;
 }

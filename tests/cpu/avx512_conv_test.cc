@@ -139,6 +139,38 @@ TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
 }
 
 // Few channels, whose taps and two rows of them lie side by side where strides are even.
+/// Weights minus zero points need nine bits: vpdpbusd sums two halves of each.
+TEST_P(GeneratedConv, WeightZeroPoints) {
+  int compared = 0;
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.transposed = s.pick(0, 4) == 0;
+    k.n = s.pick(1, 2), k.h = s.pick(1, 9), k.w = s.pick(1, 14);
+    k.groups = s.pick(0, 3) == 0 ? s.pick(2, 4) : 1;
+    k.c = s.pick(1, k.groups > 1 ? 9 : 70) * k.groups;
+    k.o = s.pick(1, k.groups > 1 ? 20 : 70) * k.groups;
+    k.kernel = {s.pick(1, 3), s.pick(1, 3)};
+    k.strides = {s.pick(1, 2), s.pick(1, 2)};
+    if (!k.transposed) k.pads = {s.pick(0, 1), s.pick(0, 1), s.pick(0, 1), s.pick(0, 1)};
+    const int zeros[] = {0, 128, 255, 7};
+    k.zero = zeros[s.pick(0, 3)];
+    k.gap = s.pick(0, 1) * 3;
+    k.kind = s.pick(0, 3) == 0 ? BufferKind::input : BufferKind::arena;
+    k.threads = s.pick(1, 3);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    plain(s, k);
+    auto& zero = s.stage().anchor.weight_zero;
+    const std::int64_t entries = s.pick(0, 1) == 0 ? 1 : k.o;
+    for (std::int64_t c = 0; c < entries; ++c) zero.push_back(s.pick(-127, 127));
+    if (std::all_of(zero.begin(), zero.end(), [](int z) { return z == 0; })) zero[0] = 127;
+    if (GetParam() != Way::vnni) continue;  // refused: RefusesWithReasons
+    EXPECT_RUNS(run(s, k));
+    ++compared;
+  }
+  EXPECT_TRUE(compared > 80 || GetParam() != Way::vnni) << compared;
+}
+
 TEST_P(GeneratedConv, FirstLayers) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {1, 2, 3, 4, 6}) {
@@ -416,7 +448,10 @@ TEST_P(GeneratedConv, RefusesWithReasons) {
     if (cpu::lacks_capability(reason(s))) GTEST_SKIP() << cpu::in_words(reason(s));
     EXPECT_EQ(spelled(reason(s)), "");
     s.stage().anchor.weight_zero = {3};
-    EXPECT_EQ(reason(s), region::unmet("weight zero point", 3, "0"));
+    EXPECT_EQ(reason(s), GetParam() == Way::vnni ? Reasons() : region::unmet("weight zero point", 3, "0"));
+    s.stage().anchor.weight_zero = {-128};
+    const char* const halves = "more than -128: a weight minus it must be less than 255";
+    EXPECT_EQ(reason(s), region::unmet("weight zero point", -128, GetParam() == Way::vnni ? halves : "0"));
   }
   {
     Scene s(2);

@@ -17,6 +17,12 @@ std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, st
   return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
 }
 
+/// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254: the lower half is rounded down.
+std::int32_t half_of(std::int32_t weight, bool first) {
+  const std::int32_t low = weight >> 1;
+  return first ? low : weight - low;
+}
+
 }  // namespace
 
 Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
@@ -38,6 +44,10 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
     bias = reinterpret_cast<const std::int32_t*>(data.bytes().data()) + from.offset;
     bias_step = region.stages.front().space[1] == 1 ? 0 : from.strides[1];
   }
+  const auto& zeros = region.stages.front().anchor.weight_zero;
+  const auto zero_of = [&](std::int64_t channel) {
+    return zeros.size() == 1 ? zeros[0] : zeros[static_cast<std::size_t>(channel)];
+  };
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
@@ -50,14 +60,15 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
       // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group; or of its rows, one after the
       // other, of which the last may be none.
       const auto together = static_cast<std::size_t>(ph.together);
-      const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, (ph.y.offset.size() + together - 1) / together);
+      const std::size_t once = ph.segments.size() / static_cast<std::size_t>(conv.halves);
+      const std::size_t per_row = once / std::max<std::size_t>(1, (ph.y.offset.size() + together - 1) / together);
       const std::int64_t row_bytes = ph.segment_bytes / ph.together;
       for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
         for (std::int64_t k = 0; k < ph.segment_bytes; ++k) {
-          const std::size_t row = seg / per_row * together + static_cast<std::size_t>(k / row_bytes);
+          const std::size_t row = seg % once / per_row * together + static_cast<std::size_t>(k / row_bytes);
           if (row >= ph.y.tap.size()) break;
           const std::int64_t ky = ph.y.tap[row];
-          const auto column = static_cast<std::size_t>(k % row_bytes / conv.ic) + (per_row == taps_x ? seg % per_row : 0);
+          const auto column = static_cast<std::size_t>(k % row_bytes / conv.ic) + (per_row == taps_x ? seg % once % per_row : 0);
           const std::int64_t in = k % row_bytes % conv.ic;
           // The block's channels that belong to the group of this input channel; their weights are equally far apart.
           const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
@@ -66,9 +77,10 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           if (from >= until) continue;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = *at;
-            sums[static_cast<std::size_t>(c)] += *at;
-            limits[static_cast<std::size_t>(c)] += 255 * std::abs(static_cast<std::int64_t>(*at));
+            const std::int32_t weight = conv.halves == 1 ? *at : half_of(*at - zero_of(b.first_channel + c), seg < once);
+            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<std::int8_t>(weight);
+            sums[static_cast<std::size_t>(c)] += weight;
+            limits[static_cast<std::size_t>(c)] += 255 * std::abs(std::int64_t{weight});
           }
         }
       }

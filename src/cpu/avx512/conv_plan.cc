@@ -155,7 +155,7 @@ std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int
   return (((g * ic() + in) * oc() + out % oc()) * kh + y) * kw + x;
 }
 
-Reasons read_conv(const region::Region& region, ConvShape& s) {
+Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros) {
   if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const auto& stage = region.stages.front();
   const auto& a = stage.anchor;
@@ -173,7 +173,8 @@ Reasons read_conv(const region::Region& region, ConvShape& s) {
   if (w.strides != ir::dense_strides(w.dims)) return unmet("weights", "strided", "dense");
   if (!x.quantizer) return unmet("input", "without a quantizer", "quantized");  // its zero points are one: region/verify
   for (auto z : a.weight_zero) {
-    if (z != 0) return unmet("weight zero point", z, "0");
+    if (z != 0 && !weight_zeros) return unmet("weight zero point", z, "0");
+    if (z == -128) return unmet("weight zero point", z, "more than -128: a weight minus it must be less than 255");
   }
   if (x.dims[1] != 1 && x.strides[1] != 1) return unmet("channel stride of the input", x.strides[1], "1");
   s.groups = ir::get_int(a.attrs, "group", 1);
@@ -243,9 +244,11 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
 
 Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
-  if (auto why = read_conv(region, p.shape); !why.empty()) return why;
+  if (auto why = read_conv(region, p.shape, dots == Dots::vnni); !why.empty()) return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
+  const auto& zeros = stage.anchor.weight_zero;
+  p.halves = std::any_of(zeros.begin(), zeros.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
   p.tile_pixels = target.pixels;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
@@ -276,6 +279,10 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       const std::int64_t x_pixel = p.batch_is_pixels ? x.strides[0] : x.strides[3];
       const auto why = dots == Dots::amx ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
       if (!why.empty()) return why;
+      if (p.halves == 2) {
+        const std::vector<std::int64_t> once = ph.segments;
+        ph.segments.insert(ph.segments.end(), once.begin(), once.end());
+      }
       ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
       // Threads share a line of pixels to the pixel, as depthwise convolutions share its rows.

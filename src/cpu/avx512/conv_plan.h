@@ -30,7 +30,8 @@ struct ConvShape {
   [[nodiscard]] std::int64_t weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const;
 };
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
-[[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape);
+/// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
+[[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
 
 /// One axis of a phase: which input positions each output position reads. Input index = step * j + offset[t], with kernel index
 /// tap[t]; output index = first + stride * j. Offsets ascend.
@@ -184,7 +185,10 @@ struct ConvPlan {
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
   std::int64_t merge = 1, groups = 1, ic = 1, oc = 1;  ///< after merging groups
-  std::int32_t zero = 0;                               ///< of x
+  /// 2: weights have zero points, and a weight minus its zero point needs nine bits. The reduction runs over all segments twice, over one
+  /// half of each weight and over the other.
+  int halves = 1;
+  std::int32_t zero = 0;  ///< of x
   [[nodiscard]] bool starts_at_zero() const { return zero == 0 && bias_operand < 0; }
   std::vector<Phase> phases;
   std::int64_t weight_bytes = 0, init_count = 0;

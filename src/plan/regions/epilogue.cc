@@ -227,6 +227,10 @@ void EpilogueBuilder::compute(const Node& node) {
       break;
     }
     case Op::cast: {
+      if (ir::is_int8(g_.type(node.inputs[0]).dtype)) {
+        s.f = program.push(POp::i2f, state(node.inputs[0]).raw);
+        break;
+      }
       s.f = float_of(node.inputs[0]);
       s.f = rounded(s.f, g_.type(out).dtype);
       break;

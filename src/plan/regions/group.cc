@@ -21,6 +21,7 @@ bool program_type(ir::DType t) {
 /// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
 /// last.
 std::vector<NodeId> moves_first(const Graph& g) {
+  constexpr std::int64_t kFew = 4096;
   const auto moves = [&](const Node& n) {  // or joins its only producer's group whenever it comes
     if (ir::has_trait(n.op, ir::kMove)) return !ir::has_trait(n.op, ir::kAnchor);
     return in_program(g, n) && std::count_if(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return !g.is_constant(v); }) == 1;
@@ -34,8 +35,10 @@ std::vector<NodeId> moves_first(const Graph& g) {
       for (const auto& [user, slot] : g.users(v)) {
         const Node& u = g.node(user);
         if (done[static_cast<std::size_t>(user)] || u.dead || !moves(u)) continue;
+        // Of a few elements, as scales and zero points of a run: ready before the convolution whose sums they scale.
+        const bool few = ir::count(g.type(u.outputs[0]).shape) <= kFew;
         const bool ready = std::all_of(u.inputs.begin(), u.inputs.end(), [&](ValueId in) {
-          return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)];
+          return in == ir::kNone || done[static_cast<std::size_t>(g.value(in).producer)] || (few && g.is_constant(in));
         });
         if (ready) self(user, self);
       }
@@ -84,7 +87,10 @@ bool is_code_source(const Graph& g, const Node& node) {
   if (!ir::injective(*node.quantizer) || g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
   ValueId source = node.inputs[0];
   while (is_alias(g.producer(source)) && g.producer(source).op != Op::concat) source = g.producer(source).inputs[0];
-  return g.producer(source).op == Op::input && read_as_codes(g, ir::find_grids(g), node.outputs[0]);
+  // A caller's tensor, or what DynamicQuantizeLinear stores.
+  const Node& made = g.producer(source);
+  const bool given = made.op == Op::input || (made.op == Op::dynamic_quantize && made.outputs[0] == source);
+  return given && read_as_codes(g, ir::find_grids(g), node.outputs[0]);
 }
 
 bool in_program(const Graph& g, const Node& node) {
@@ -104,6 +110,7 @@ bool in_program(const Graph& g, const Node& node) {
     case Op::dequantize: return g.type(node.inputs[0]).dtype == ir::DType::u8 || g.type(node.inputs[0]).dtype == ir::DType::s8;
     case Op::quantize: return ir::is_int8(node.quantizer->type);
     case Op::cast:
+      if (ir::is_int8(g.type(node.inputs[0]).dtype)) return g.type(node.outputs[0]).dtype == ir::DType::f32;
       return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
              ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
     default: break;

@@ -93,6 +93,33 @@ std::int64_t exact_terms(NodeContext& n, std::size_t a, std::size_t a_zero, std:
   return static_cast<std::int64_t>(std::max(1.0, std::floor((kExact - 1) / each)));
 }
 
+/// Is every element of the value at least 0, or no number? By what computes it.
+bool never_negative(const ir::Graph& g, ValueId v) {
+  const ir::Node& n = g.producer(v);
+  switch (n.op) {
+    case Op::relu:
+    case Op::sigmoid:
+    case Op::hard_sigmoid:
+    case Op::softmax:
+    case Op::abs: return true;
+    case Op::clip: return ir::get_float(n.attrs, "min", -1.0) >= 0;
+    case Op::max_pool:
+    case Op::reshape:
+    case Op::transpose:
+    case Op::slice: return never_negative(g, n.inputs[0]);
+    default: return false;
+  }
+}
+
+/// Is the data's zero point that of a DynamicQuantizeLinear of a value that is never negative? The range of such a value begins at 0, and so its
+/// zero point is 0.
+bool zero_is_zero(NodeContext& n) {
+  if (!n.has(2) || n.constant(2) != nullptr) return false;
+  const ir::Node& made = n.graph().producer(n.in(2));
+  return made.op == Op::dynamic_quantize && made.outputs.size() == 3 && made.outputs[2] == n.in(2) &&
+         n.type(0).dtype == DType::u8 && never_negative(n.graph(), made.inputs[0]);
+}
+
 /// True if the data's zero point is one number that only a run knows (DynamicQuantizeLinear), and the weights are constant codes.
 /// Codes minus such a zero point lie on no grid, so that the sums would be floats. It is multiplied separately then:
 ///     sum (x - z) * w = sum x * w - z * sum w,
@@ -160,8 +187,8 @@ Status conv_integer(NodeContext& n) {
   const Shape w_shape = n.shape(1);
   const std::int64_t terms = w_shape[0] == 0 ? 0 : ir::count(w_shape) / w_shape[0], channels = w_shape[1];
   const std::int64_t exact = exact_terms(n, 0, 2, 1, 3, 0, terms), taps = channels == 0 ? 0 : terms / channels;
-  const bool late = terms <= exact && late_zero(n);
-  OCTAVO_TRY(const ValueId x, late ? raw_codes(n) : centred(n, 0, 2, 1));
+  const bool none = zero_is_zero(n), late = !none && terms <= exact && late_zero(n);
+  OCTAVO_TRY(const ValueId x, late || none ? raw_codes(n) : centred(n, 0, 2, 1));
   OCTAVO_TRY(const ValueId w, centred(n, 1, 3, 0));
   if (terms <= exact) {
     OCTAVO_TRY(ValueId y, lower_conv(n, x, w, ir::kNone));
@@ -194,8 +221,8 @@ Status matmul_integer(NodeContext& n) {
   OCTAVO_CHECK(n.need_rank(1, 1));
   Compose c(n);
   const std::int64_t terms = n.shape(0).back(), each = exact_terms(n, 0, 2, 1, 3, n.rank(1) - 1, terms);
-  const bool late = each >= terms && n.rank(1) == 2 && late_zero(n);
-  OCTAVO_TRY(const ValueId a, late ? raw_codes(n) : centred(n, 0, 2, n.rank(0) - 2));
+  const bool none = zero_is_zero(n), late = !none && each >= terms && n.rank(1) == 2 && late_zero(n);
+  OCTAVO_TRY(const ValueId a, late || none ? raw_codes(n) : centred(n, 0, 2, n.rank(0) - 2));
   OCTAVO_TRY(const ValueId b, centred(n, 1, 3, n.rank(1) - 1));
   if (each >= terms) {
     OCTAVO_TRY(ValueId y, lower_matmul(n, a, b));

@@ -1,0 +1,97 @@
+"""Dynamic int8: networks of DynamicQuantizeLinear, ConvInteger and MatMulInteger as ONNX Runtime's tool makes them. Whatever is rewritten, fused and
+packed, the outputs are the reference evaluator's bit for bit, and those of the network as written."""
+import numpy as np
+import octavo
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ONLY_CPU = {"threads": 1, "timing_cache": "none"}
+
+
+class Network:
+    """Layers behind each other, each dynamically quantized."""
+
+    def __init__(self, seed, weights):
+        self.rng, self.weights = np.random.default_rng(seed), weights
+        self.nodes, self.constants = [], []
+
+    def constant(self, array):
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def op(self, kind, inputs, results=1, **attributes):
+        names = [f"t{len(self.nodes)}_{i}" for i in range(results)]
+        self.nodes.append(helper.make_node(kind, inputs, names, name=f"n{len(self.nodes)}", **attributes))
+        return names if results > 1 else names[0]
+
+    def codes(self, shape):
+        """Weights, their zero point, their scale."""
+        if self.weights == "u8":
+            return self.rng.integers(0, 256, shape).astype("uint8"), np.uint8(self.rng.integers(100, 160))
+        return self.rng.integers(-127, 128, shape).astype("int8"), np.int8(0)
+
+    def scaled(self, kind, x, shape, channels, **attributes):
+        codes, scale, zero = self.op("DynamicQuantizeLinear", [x], 3)
+        w, w_zero = self.codes(shape)
+        y = self.op(kind, [codes, self.constant(w), zero, self.constant(w_zero)], **attributes)
+        both = self.op("Mul", [scale, self.constant(np.float32(0.01))])
+        y = self.op("Mul", [self.op("Cast", [y], to=TensorProto.FLOAT), both])
+        bias = self.rng.standard_normal(channels).astype("float32")
+        return self.op("Add", [y, self.constant(bias if kind == "MatMulInteger" else bias.reshape(1, -1, 1, 1))])
+
+    def conv(self, x, before, after, size, group=1, stride=1):
+        pad = size // 2
+        return self.scaled("ConvInteger", x, (after, before // group, size, size), after, group=group, strides=[stride] * 2, pads=[pad] * 4)
+
+    def clip(self, x):
+        return self.op("Clip", [x, self.constant(np.float32(0)), self.constant(np.float32(6))])
+
+    def model(self, x, y, inputs, output):
+        value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        graph = helper.make_graph(self.nodes, "dynamic", [value(x, inputs)], [value(y, output)], self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def bottlenecks(weights):
+    """Inverted bottlenecks with an addition; zero points that are 0 behind Clip, and others."""
+    n = Network(3, weights)
+    x = n.conv("x", 3, 16, 3, stride=2)
+    for stride in (1, 2):
+        y = n.clip(n.conv(x, 16, 32, 1))
+        y = n.clip(n.conv(y, 32, 32, 3, group=32, stride=stride))
+        y = n.conv(y, 32, 16, 1)
+        x = n.op("Add", [x, y]) if stride == 1 else y
+    return n.model("x", n.op("Relu", [x]), [1, 3, 21, 19], [1, 16, 6, 5])
+
+
+def products(weights):
+    n = Network(5, weights)
+    y = n.op("Relu", [n.scaled("MatMulInteger", "x", (24, 40), 40)])
+    return n.model("x", n.scaled("MatMulInteger", y, (40, 7), 7), [5, 24], [5, 7])
+
+
+@pytest.mark.parametrize("weights", ["u8", "s8"])
+@pytest.mark.parametrize("network", [bottlenecks, products])
+def test_equals_the_reference_and_what_was_written(network, weights):
+    model = network(weights)
+    x = np.random.default_rng(1).standard_normal([d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]).astype("float32")
+    fast = octavo.build(model, effort=0, **ONLY_CPU)
+    as_written = octavo.build(model, effort=0, disable=["drop-integer-cast"], **ONLY_CPU)
+    reference = octavo.build(model, device="reference")
+    assert len(fast.layers) < len(as_written.layers)
+    for data in (x, -np.abs(x), np.abs(x), np.zeros_like(x)):
+        want = next(iter(reference.run(data).values()))
+        np.testing.assert_array_equal(next(iter(fast.run(data).values())), want)
+        np.testing.assert_array_equal(next(iter(as_written.run(data).values())), want)
+    assert np.isfinite(want).all()
+
+
+@pytest.mark.parametrize("network", [bottlenecks, products])
+def test_sums_scales_and_activations_are_one_region(network):
+    """One region a layer, one that quantizes what it reads, and few that hold a handful of numbers."""
+    engine = octavo.build(network("u8"), effort=0, **ONLY_CPU)
+    slow = [layer["tactic"] for layer in engine.layers if "reference" in layer["tactic"]]
+    assert not slow
+    large = [layer for layer in engine.layers if "dynamic_quantize" not in layer["tactic"] and "pointwise" not in layer["tactic"]]
+    assert len(large) == sum(node.op_type.endswith("Integer") for node in network("u8").graph.node)
