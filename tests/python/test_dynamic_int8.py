@@ -93,5 +93,5 @@ def test_sums_scales_and_activations_are_one_region(network):
     engine = octavo.build(network("u8"), effort=0, **ONLY_CPU)
     slow = [layer["tactic"] for layer in engine.layers if "reference" in layer["tactic"]]
     assert not slow
-    large = [layer for layer in engine.layers if "dynamic_quantize" not in layer["tactic"] and "pointwise" not in layer["tactic"]]
-    assert len(large) == sum(node.op_type.endswith("Integer") for node in network("u8").graph.node)
+    weighted = [layer for layer in engine.layers if layer["kind"] in ("conv", "gemm")]
+    assert len(weighted) == sum(node.op_type.endswith("Integer") for node in network("u8").graph.node)
