@@ -22,7 +22,9 @@ void bind_shapes(std::vector<onnx::InputInfo>& inputs, const onnx::ImportOptions
   for (onnx::InputInfo& in : inputs) {
     const auto given = options.shapes.find(in.name);
     if (given != options.shapes.end()) {
-      in.dims = given->second;
+      const std::vector<std::int64_t> declared = std::exchange(in.dims, given->second);
+      for (std::size_t k = 0; k < in.dims.size() && in.has_shape; ++k)
+        if (in.dims[k] < 0) in.dims[k] = declared[k];
       in.symbols.assign(in.dims.size(), "");
       in.has_shape = true;
       continue;
@@ -35,6 +37,20 @@ void bind_shapes(std::vector<onnx::InputInfo>& inputs, const onnx::ImportOptions
         in.dims[k] = options.default_batch;
     }
   }
+}
+
+/// A given shape holds sizes, and -1 where a dimension stays open. Shapes that leave nothing open are compared with the model where it is imported.
+Status check_given(const onnx::InputInfo& in, const ir::Shape& shape) {
+  const std::int64_t least = shape.empty() ? 0 : *std::min_element(shape.begin(), shape.end());
+  if (least >= 0) return {};
+  bool fits = least == -1 && (!in.has_shape || in.dims.size() == shape.size());
+  for (std::size_t k = 0; fits && in.has_shape && k < shape.size(); ++k)
+    fits = shape[k] < 0 || in.dims[k] < 0 || shape[k] == in.dims[k];
+  if (fits) return {};
+  return fail(ErrorKind::usage,
+              fmt::format("shapes: {} is given for input \"{}\", which the model declares as {}; give sizes, or -1 where a "
+                          "dimension stays open",
+                          ir::to_string(shape), in.name, in.shape_text()));
 }
 
 bool is_open(const onnx::InputInfo& in) {
@@ -82,7 +98,12 @@ Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> mode
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
   for (const auto& [name, shape] : options.import.shapes) {
-    if (std::any_of(m->inputs_.begin(), m->inputs_.end(), [&](const onnx::InputInfo& in) { return in.name == name; })) continue;
+    const auto found =
+        std::find_if(m->inputs_.begin(), m->inputs_.end(), [n = &name](const onnx::InputInfo& in) { return in.name == *n; });
+    if (found != m->inputs_.end()) {
+      OCTAVO_CHECK(check_given(*found, shape));
+      continue;
+    }
     std::vector<std::string> names;
     for (const onnx::InputInfo& in : m->inputs_) names.push_back(in.name);
     return fail(ErrorKind::usage,

@@ -83,6 +83,17 @@ def test_wrong_shapes_are_errors_of_octavo(shapes):
         octavo.build(QDQ, shapes=shapes, effort=0)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, -3, 4), (-2, 1, 16, 16), (-1, 1, 16, 4), (-1, 1, 16)])
+def test_open_dimensions_are_minus_one(shape):
+    with pytest.raises(octavo.UsageError, match="-1 where a dimension stays open"):
+        octavo.build(QDQ, shapes={"image": shape}, effort=0)
+
+
+def test_a_fixed_dimension_stays_what_it_is():
+    engine = octavo.build(QDQ, shapes={"image": (-1, 1, -1, 16)}, effort=0)
+    assert engine.open and engine.inputs[0]["shape"] == (None, 1, 16, 16)
+
+
 def test_a_folder_is_an_error_of_octavo(tmp_path):
     for call in (lambda: octavo.build(tmp_path), lambda: octavo.load(tmp_path), lambda: octavo.build(FLOAT, calibration=tmp_path),
                  lambda: octavo.doctor(tmp_path), lambda: octavo.preprocess(tmp_path, shape=(1, 3, 8, 8))):
