@@ -1,8 +1,8 @@
 """Images a second of `octavo serve` beside those of the engine alone at the same batch: serve.py MODEL --core C [--batch 8] [--seconds 8] [--rounds 5]
 
-The server (one thread a run) and the engine alone (`octavo.bench`, one thread) are pinned to the same core, in turns; the clients, processes of their own, to the
-others. Each client keeps one request of `--rows` rows (binary tensors) under way over HTTP. Prints medians, and the ratio by round. Needs what
-requirements-serving.txt lists."""
+MODEL: an ONNX model, or engine files of batch 1 and --batch (one.octavo,eight.octavo); inputs are float32 or uint8. The server (one thread a run) and the engine alone (a loop
+over run, one thread) are pinned to the same core, in turns; the clients, processes of their own, to the others. Each client keeps one request of `--rows` rows (binary tensors)
+under way over HTTP. Prints each round, with what a picture costs clients, server and engine, and medians. Needs what requirements-serving.txt lists."""
 import argparse
 import http.client
 import json
@@ -21,8 +21,9 @@ import numpy as np
 ALONE = """
 import os, sys, time, numpy, octavo
 os.sched_setaffinity(0, {int(sys.argv[3])})
-e = octavo.build(sys.argv[1], default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
-x = [numpy.random.default_rng(1).random(t["shape"], dtype=numpy.float32) for t in e.inputs]
+last = sys.argv[1].split(",")[-1]
+e = octavo.load(last, 1) if last.endswith(".octavo") else octavo.build(last, default_batch=int(sys.argv[2]), threads=1, timing_cache=sys.argv[4])
+x = [(255 * numpy.random.default_rng(1).random(t["shape"], dtype=numpy.float32)).astype(t["dtype"]) for t in e.inputs]
 e.run(x)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -34,10 +35,10 @@ for line in sys.stdin:
 """
 
 
-def client(port, name, shape, seconds, core, counts, index):
+def client(port, name, datatype, shape, seconds, core, counts, index):
     os.sched_setaffinity(0, core)
-    x = np.random.default_rng(index).random(shape, dtype=np.float32)
-    header = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
+    x = (255 * np.random.default_rng(index).random(shape, dtype=np.float32)).astype({"FP32": np.float32, "UINT8": np.uint8}[datatype])
+    header = json.dumps({"inputs": [{"name": name, "datatype": datatype, "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
                          "parameters": {"binary_data_output": True}}).encode()
     body, done = header + x.tobytes(), 0
     connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -97,7 +98,7 @@ def main():
         for turn in range(a.rounds + 1):
             before = ask_alone()
             counts = multiprocessing.Array("l", clients)
-            workers = [multiprocessing.Process(target=client, args=(port, info["name"], shape, a.seconds, others, counts, i)) for i in range(clients)]
+            workers = [multiprocessing.Process(target=client, args=(port, info["name"], info["datatype"], shape, a.seconds, others, counts, i)) for i in range(clients)]
             began, used, own, idle = time.monotonic(), processor_seconds(server.pid), resource.getrusage(resource.RUSAGE_CHILDREN), idle_seconds(a.core)
             for w in workers:
                 w.start()
