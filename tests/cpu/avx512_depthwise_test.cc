@@ -1,6 +1,8 @@
 // Generated depthwise convolutions against brute force.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cpu/depthwise_scene.h"
 
 namespace octavo::testing {
@@ -52,6 +54,27 @@ TEST(Avx512Depthwise, KernelsStridesDilationsPads) {
       p.outputs.push_back({v, DType::f32});
       st.stores.push_back(s.nhwc(DType::f32, st.space));
     }
+    EXPECT_RUNS(run(s, k, kTactic));
+  }
+}
+
+/// Weights minus zero points need nine bits: two halves of each are multiplied with what is in a register.
+TEST(Avx512Depthwise, WeightZeroPoints) {
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    Scene s(seed);
+    Depthwise k;
+    k.n = s.pick(1, 2), k.c = s.pick(2, 90), k.h = s.pick(1, 12), k.w = s.pick(1, 30);
+    k.kernel = {s.pick(1, 5), s.pick(1, 5)};
+    k.strides = {s.pick(1, 2), s.pick(1, 2)};
+    const int zeros[] = {0, 128, 255, 7};
+    k.zero = zeros[s.pick(0, 3)];
+    k.threads = s.pick(1, 3);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k);
+    auto& zero = s.stage().anchor.weight_zero;
+    const std::int64_t entries = s.pick(0, 1) == 0 ? 1 : k.c;
+    for (std::int64_t c = 0; c < entries; ++c) zero.push_back(s.pick(-127, 127));
+    if (std::all_of(zero.begin(), zero.end(), [](int z) { return z == 0; })) zero[0] = 127;
     EXPECT_RUNS(run(s, k, kTactic));
   }
 }

@@ -17,12 +17,6 @@ std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, st
   return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
 }
 
-/// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254: the lower half is rounded down.
-std::int32_t half_of(std::int32_t weight, bool first) {
-  const std::int32_t low = weight >> 1;
-  return first ? low : weight - low;
-}
-
 }  // namespace
 
 Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
@@ -77,7 +71,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           if (from >= until) continue;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            const std::int32_t weight = conv.halves == 1 ? *at : half_of(*at - zero_of(b.first_channel + c), seg < once);
+            const std::int32_t weight = conv.halves == 1 ? *at : half_of_weight(*at - zero_of(b.first_channel + c), seg < once);
             to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<std::int8_t>(weight);
             sums[static_cast<std::size_t>(c)] += weight;
             limits[static_cast<std::size_t>(c)] += 255 * std::abs(std::int64_t{weight});

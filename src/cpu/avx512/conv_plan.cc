@@ -190,6 +190,15 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
   return {};
 }
 
+int weight_halves(const region::Anchor& a) {
+  return std::any_of(a.weight_zero.begin(), a.weight_zero.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
+}
+
+std::int32_t half_of_weight(std::int32_t weight, bool first) {
+  const std::int32_t low = weight >> 1;
+  return first ? low : weight - low;
+}
+
 Block block_at(std::int64_t first, std::int64_t channels) {
   Block b;
   b.first_channel = first;
@@ -247,8 +256,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   if (auto why = read_conv(region, p.shape, dots == Dots::vnni); !why.empty()) return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
-  const auto& zeros = stage.anchor.weight_zero;
-  p.halves = std::any_of(zeros.begin(), zeros.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
+  p.halves = weight_halves(stage.anchor);
   p.tile_pixels = target.pixels;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();

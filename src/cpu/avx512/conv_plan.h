@@ -33,6 +33,11 @@ struct ConvShape {
 /// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
 
+/// 2 where the weights have zero points (ConvPlan::halves), else 1.
+[[nodiscard]] int weight_halves(const region::Anchor& anchor);
+/// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254; the first is half of it, rounded down.
+[[nodiscard]] std::int32_t half_of_weight(std::int32_t weight, bool first);
+
 /// One axis of a phase: which input positions each output position reads. Input index = step * j + offset[t], with kernel index
 /// tap[t]; output index = first + stride * j. Offsets ascend.
 struct Axis {

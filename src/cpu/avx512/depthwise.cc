@@ -267,7 +267,7 @@ int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
 
 Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target, DepthwisePlan& d) {
   d = DepthwisePlan{};
-  if (auto why = read_conv(region, d.shape); !why.empty()) return why;
+  if (auto why = read_conv(region, d.shape, true); !why.empty()) return why;
   const ConvShape& s = d.shape;
   if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
@@ -281,6 +281,7 @@ Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, c
   if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
   if (target.multiply) multiply_where_exact(d.epilogue);
   d.zero = stage.anchor.inputs.front().quantizer->zero_point.front();
+  d.halves = weight_halves(stage.anchor);
   if (target.rows > 0 && (target.rows > std::min<std::int64_t>(4, s.out_h) || target.rows == 3))
     return unmet("rows together", target.rows, "1, 2 or 4, and no more than there are");
   choose_rows(d, target.rows);
@@ -290,7 +291,7 @@ Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, c
     Block b = block_at(c, s.c);
     b.weights = d.weight_bytes;
     b.init = d.init_count;
-    d.weight_bytes += d.quads * s.kw * b.vectors * d.rows * 64;
+    d.weight_bytes += d.quads * s.kw * b.vectors * d.rows * d.halves * 64;
     d.init_count += b.vectors * 16;
     d.blocks.push_back(b);
   }
@@ -313,15 +314,22 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
   const ConvShape& s = d.shape;
+  const auto& zeros = region.stages.front().anchor.weight_zero;
+  const auto zero_of = [&](std::int64_t c) {
+    return zeros.empty() ? 0 : zeros[zeros.size() == 1 ? 0 : static_cast<std::size_t>(c)];
+  };
   for (const Block& b : d.blocks) {
     std::int8_t* to = wp + b.weights;
     for (std::int64_t q = 0; q < d.quads; ++q) {
       for (std::int64_t k = 0; k < s.kw; ++k) {
         for (std::int64_t v = 0; v < b.vectors; ++v) {
           for (std::int64_t r = 0; r < d.rows; ++r) {
-            for (std::int64_t i = 0; i < 64; ++i, ++to) {
-              const std::int64_t c = v * 16 + i / 4, ky = d.kernel_row(r, q, i % 4);
-              if (c < b.channels && ky >= 0) *to = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
+            for (std::int64_t i = 0; i < 64 * d.halves; ++i, ++to) {
+              const std::int64_t c = v * 16 + i % 64 / 4, ky = d.kernel_row(r, q, i % 4);
+              if (c >= b.channels || ky < 0) continue;
+              const std::int32_t weight = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
+              *to =
+                  static_cast<std::int8_t>(d.halves == 1 ? weight : half_of_weight(weight - zero_of(b.first_channel + c), i < 64));
             }
           }
         }
@@ -329,7 +337,8 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
     }
     for (std::int64_t c = 0; c < b.channels; ++c) {
       std::int64_t sum = 0;
-      for (std::int64_t k = 0; k < s.kh * s.kw; ++k) sum += w[(b.first_channel + c) * s.kh * s.kw + k];
+      for (std::int64_t k = 0; k < s.kh * s.kw; ++k)
+        sum += w[(b.first_channel + c) * s.kh * s.kw + k] - zero_of(b.first_channel + c);
       ip[b.init + c] = static_cast<std::int32_t>(-d.zero * sum);
     }
   }

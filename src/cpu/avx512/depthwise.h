@@ -23,6 +23,7 @@ struct DepthwisePlan {
   ConvShape shape;
   Epilogue epilogue;
   std::int32_t zero = 0;
+  int halves = 1;               ///< as ConvPlan::halves; both are applied to what is in a register
   std::int64_t rows = 1;        ///< output rows computed together
   std::int64_t input_rows = 1;  ///< that they read
   std::int64_t quads = 1;

@@ -110,14 +110,17 @@ void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Ti
         }
         for (int r = 0; r < s.rows; ++r) {
           if (!d.uses(r, q)) continue;
-          const auto from = c.ptr[w + (((q * kw + k) * s.vectors + v) * static_cast<int>(d.rows) + r) * 64];
-          if (s.columns == 1) {
-            c.vpdpbusd(Zmm(t.acc(r, v)), Zmm(t.accs()), from);
-            continue;
+          const int row = ((q * kw + k) * s.vectors + v) * static_cast<int>(d.rows) + r;
+          for (int half = 0; half < d.halves; ++half) {
+            const auto from = c.ptr[w + (row * d.halves + half) * 64];
+            if (s.columns == 1) {
+              c.vpdpbusd(Zmm(t.acc(r, v)), Zmm(t.accs()), from);
+              continue;
+            }
+            const Zmm weight(first_weight + turn++ % weight_regs);
+            c.vmovdqu32(weight, from);
+            for (int p = 0; p < s.columns; ++p) c.vpdpbusd(Zmm(t.acc(r * s.columns + p, v)), Zmm(t.accs() + p), weight);
           }
-          const Zmm weight(first_weight + turn++ % weight_regs);
-          c.vmovdqu32(weight, from);
-          for (int p = 0; p < s.columns; ++p) c.vpdpbusd(Zmm(t.acc(r * s.columns + p, v)), Zmm(t.accs() + p), weight);
         }
       }
     }
