@@ -115,17 +115,27 @@ def models(args):
     return [m for m in out if args.only in m[0]]
 
 
+def resident_peak(pid):
+    """The most memory that the process has had, in MB; its rusage would begin with that of this interpreter."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:  # just gone
+        return 0.0
+    return next((float(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
 def build(args, file, shapes, cache):
     """{wall, cpu, peak in MB} of a process that builds an engine, or {failed}."""
     words = [args.octavo, "build", file, "-o", args.models / "build_times.octavo", "--timing-cache", cache, "--threads", args.threads]
     words += ["--shapes", shapes] if shapes else []
-    start = time.monotonic()
+    start, peak = time.monotonic(), 0.0
     with open(args.models / "build_times.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([str(w) for w in words], stdout=log, stderr=log, start_new_session=True)
         while True:
             pid, status, used = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 break
+            peak = max(peak, resident_peak(process.pid))
             if time.monotonic() - start > args.limit:
                 os.killpg(process.pid, signal.SIGKILL)
                 os.wait4(process.pid, 0)
@@ -136,7 +146,7 @@ def build(args, file, shapes, cache):
         return {"failed": (args.models / "build_times.log").read_text(encoding="utf-8").strip().splitlines()[-1]}
     text = (args.models / "build_times.log").read_text(encoding="utf-8")
     plan = next((line.split("plan ")[1] for line in text.splitlines() if ", plan " in line), "")
-    return {"wall": time.monotonic() - start, "cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss / 1e3, "plan": plan}
+    return {"wall": time.monotonic() - start, "cpu": used.ru_utime + used.ru_stime, "peak": peak, "plan": plan}
 
 
 def measure(args):
