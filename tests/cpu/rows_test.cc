@@ -82,7 +82,7 @@ TEST_P(Rows, NormOfScatteredElementsIsRefused) {
   Scene s(1);
   set_norm(s, ir::Op::layer_norm, {2, 3, 4, 5}, {3, 1, 0, 2}, 2);
   const std::string why = s.compare(cpu::cpu_provider(), tactic("layer_norm"));
-  EXPECT_NE(why.find("lie apart in memory"), std::string::npos) << why;
+  EXPECT_NE(why.find("apart in memory"), std::string::npos) << why;
 }
 
 TEST_P(Rows, Matmul) {

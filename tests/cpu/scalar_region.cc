@@ -326,7 +326,8 @@ program::Scalar accumulate(const Stage& s, const Memory& m, const Index& out) {
 /// Operators whose results depend on more than a window: as the reference evaluator has them.
 bool by_reference(const region::Region& region, const Memory& memory) {
   const Op op = region.stages.front().anchor.op;
-  if (op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent && op != Op::dynamic_quantize)
+  if (op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent && op != Op::dynamic_quantize &&
+      op != Op::arg_max)
     return false;
   region::Region plain = region;
   plain.packed.clear();

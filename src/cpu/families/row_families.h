@@ -34,5 +34,6 @@ inline void gather_matrix(float* to, std::int64_t to_step, const float* from, st
 [[nodiscard]] const Family& matmul_family();
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
+[[nodiscard]] const Family& arg_max_family();
 
 }  // namespace octavo::cpu

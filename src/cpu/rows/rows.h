@@ -1,4 +1,4 @@
-// Kernels over rows of floats: statistics, ranges and products of a few rows with a matrix. Compiled three times (portable.cc, avx2.cc,
+// Kernels over rows: statistics, ranges, products of a few rows with a matrix, positions of maxima. Compiled three times (portable.cc, avx2.cc,
 // avx512.cc) from rows.inc and the vectors of block/; plain data and no inline functions, as in block/block.h.
 #pragma once
 
@@ -6,6 +6,9 @@
 #include <cstdint>
 
 namespace octavo::cpu {
+
+/// Most elements that arg_max compares where they are codes: a code and a position are one 31-bit integer.
+constexpr std::int64_t kMostCodes = std::int64_t{1} << 23;
 
 /// Matrices that rows are multiplied with have a multiple of so many columns.
 constexpr std::int64_t kColumns = 16;
@@ -34,6 +37,14 @@ struct RowKernels {
   void (*range)(const float* x, std::int64_t n, float* least, float* most);
   // to[i] = QuantizeLinear(x[i]) to u8 with a scale and a zero point
   void (*quantize)(std::uint8_t* to, const float* x, std::int64_t n, float scale, std::int32_t zero);
+  // Where the maximum is: the first, or the last of equal ones. A NaN is never greater and nothing is greater than it, so a row that
+  // begins with one gives 0. Of n >= 1 neighbours:
+  std::int32_t (*arg_max)(const float* x, std::int64_t n, bool last);
+  std::int32_t (*arg_max_codes)(const std::uint8_t* x, std::int64_t n, bool last);
+  // and to[c] of x[r * step + c], r < rows
+  void (*arg_max_columns)(std::int32_t* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t cols, bool last);
+  void (*arg_max_code_columns)(std::int32_t* to, const std::uint8_t* x, std::int64_t rows, std::int64_t step, std::int64_t cols,
+                               bool last);
 };
 const RowKernels& portable_rows();
 #if defined(__x86_64__)
