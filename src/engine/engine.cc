@@ -214,8 +214,11 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
   if (provider == nullptr) {
     std::vector<std::string_view> names;
     for (const region::Provider* p : providers) names.push_back(p->name());
-    return internal(fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name,
-                                r.tactic.name(), fmt::join(names, ", ")));
+    std::string message = fmt::format("{}: region {} \"{}\": no provider for tactic \"{}\" (providers: {})", who, i, r.name,
+                                      r.tactic.name(), fmt::join(names, ", "));
+    if (file_ == nullptr) return internal(std::move(message));
+    return fail(ErrorKind::unsupported,
+                message + "\n  load the engine with the provider it was built with, or build it again without");
   }
   std::vector<const std::byte*> packed;
   for (const region::BufferId id : r.packed) packed.push_back(constant(id).data());
