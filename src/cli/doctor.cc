@@ -16,6 +16,7 @@
 #include "cli/print.h"
 #include "cli/system.h"
 #include "quantize/inspect.h"
+#include "quantize/quantize.h"
 
 namespace octavo::cli {
 namespace {
@@ -79,7 +80,9 @@ void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& bui
 using Rounded = quantize::Inspection;
 
 /// Below it a layer is named: octavo quantize leaves such layers float.
-constexpr double kLossy = 22;
+double lossy() {
+  return quantize::Options{}.least_layer_sqnr;
+}
 
 nlohmann::json json_of(const quantize::RoundedTensor& t) {
   const auto number = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
@@ -122,7 +125,7 @@ void print_rounded(const Rounded& rounded, std::size_t samples) {
   if (!layers.empty()) fmt::print("\nlayers whose results lose most when each alone is rounded, of {}\n", rounded.layers.size());
   for (const auto& l : layers) {
     fmt::print("{:>9}  {} (reads {}){}\n", db(l.sqnr()), l.node, l.tensor,
-               l.sqnr() < kLossy ? fmt::format("  <- keep it float: --precision {}=float32, or octavo quantize", l.node) : "");
+               l.sqnr() < lossy() ? fmt::format("  <- keep it float: --precision {}=float32, or octavo quantize", l.node) : "");
   }
   fmt::print("most is lost where \"{}\" is rounded: {}\n", worst->name, db(worst->alike_sqnr()));
 }

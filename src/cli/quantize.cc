@@ -28,7 +28,7 @@ struct Options {
   std::optional<double> min_sqnr;
   std::string output, report, float_model, header = "100700-EntropyCalibration2", method = "best", activations, weights = "mse",
                                            rounding = "learned", placement = "borders";
-  double percentile = 99.99, min_layer = 22;
+  double percentile = 99.99, min_layer = quantize::Options{}.least_layer_sqnr;
   bool no_bias = false, no_measure = false, no_equalization = false, gains = false;
   int stages = 0;
 };
@@ -339,8 +339,10 @@ Command add_quantize(CLI::App& app) {
       ->type_name("SHARE");
   app.add_option("--labels", o->labels, "What is right, as for octavo eval")->type_name("FILE");
   app.add_option("--metric", o->metric, "What --max-drop bounds: top1 (default), or map50 of detectors")->type_name("NAME");
-  app.add_option("--min-layer-sqnr", o->min_layer,
-                 "Layers whose results keep less than this when they alone are rounded stay float (default 22; 0: none does)")
+  app.add_option(
+         "--min-layer-sqnr", o->min_layer,
+         fmt::format("Layers whose results keep less than this when they alone are rounded stay float (default {}; 0: none does)",
+                     o->min_layer))
       ->check(CLI::Range(0.0, 200.0))
       ->type_name("DB");
   app.add_option("--curve", o->curve, "Accuracy over time of the networks that the search measured, as a picture (.svg)")

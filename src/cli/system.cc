@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cpu/isa.h"
+#include "cpu/onednn/onednn.h"
 #include "cuda/driver_api.h"
 #include "cuda/nvrtc.h"
 #include "engine/file.h"

@@ -23,9 +23,6 @@ struct LevelState {
 };
 /// Every level, the least first.
 [[nodiscard]] std::vector<LevelState> level_states();
-/// "2.6.0"; empty in a build without oneDNN.
-[[nodiscard]] std::string onednn_version();
-
 /// The same for the scope alone: caps what this thread plans and builds, beside OCTAVO_CPU. Scopes nest; the lowest level counts.
 class CapScope {
  public:

@@ -5,8 +5,6 @@
 #endif
 #include <fmt/format.h>
 
-#include "cpu/cap.h"
-
 namespace octavo::cpu {
 
 #ifdef OCTAVO_HAVE_ONEDNN

@@ -1,4 +1,4 @@
-// Float anchors through oneDNN, when the build has it. All of oneDNN stays behind these two functions.
+// Float anchors through oneDNN, when the build has it. All of oneDNN stays behind these functions.
 #pragma once
 
 #include <vector>
@@ -11,5 +11,8 @@ namespace octavo::cpu {
 /// run inside the engine's own threads: no other thread is started. Weights are packed as they are and reordered at load, so that
 /// engine files do not depend on the library's version.
 [[nodiscard]] const std::vector<const Family*>& onednn_families();
+
+/// "2.6.0"; empty in a build without oneDNN.
+[[nodiscard]] std::string onednn_version();
 
 }  // namespace octavo::cpu
