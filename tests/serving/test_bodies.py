@@ -42,6 +42,10 @@ class Raw:
         headers = http.client.parse_headers(self.answers)
         return status, headers, self.answers.read(int(headers["Content-Length"]))
 
+    def close(self):
+        self.answers.close()
+        self.socket.close()
+
     def result(self):
         status, headers, body = self.answer()
         assert status == 200, body
@@ -62,7 +66,7 @@ def test_in_pieces(server, engine, name, rows):
         assert np.array_equal(one.result(), want(engine, name, x)), cuts
         one.socket.sendall(request)  # the connection stays
         assert np.array_equal(one.result(), want(engine, name, x)), cuts
-        one.socket.close()
+        one.close()
 
 
 def test_pipelined(server, engine, name):
@@ -71,7 +75,7 @@ def test_pipelined(server, engine, name):
     one.socket.sendall(b"".join(plain(*binary(name, x)) for x in pictures))
     for x in pictures:
         assert np.array_equal(one.result(), want(engine, name, x))
-    one.socket.close()
+    one.close()
 
 
 def test_an_answer_before_the_body(server, engine, name):
@@ -85,7 +89,7 @@ def test_an_answer_before_the_body(server, engine, name):
         assert one.answer()[0] == status
         one.socket.sendall(plain(headers, body))
         assert np.array_equal(one.result(), want(engine, name, x))
-        one.socket.close()
+        one.close()
 
 
 def test_cut_off_and_slow(server, engine, name):
@@ -93,14 +97,14 @@ def test_cut_off_and_slow(server, engine, name):
     for at in (100, 2000):
         gone = Raw(server)
         gone.socket.sendall(plain(headers, body)[:-at])
-        gone.socket.close()
+        gone.close()
     slow = Raw(server)
     began = time.monotonic()
     slow.socket.sendall(plain(headers, body)[:-1])
     assert slow.answer()[0] == 408 and time.monotonic() - began > 2
     slow.socket.sendall(body[-1:] + plain(headers, body))
     assert np.array_equal(slow.result(), want(engine, name, picture(0, 8)))
-    slow.socket.close()
+    slow.close()
 
 
 def test_heads_that_are_not_plain(server, engine, name):
@@ -117,12 +121,37 @@ def test_heads_that_are_not_plain(server, engine, name):
     assert one.socket.recv(1000).startswith(b"HTTP/1.1 100 ")
     one.socket.sendall(body)
     assert np.array_equal(one.result(), want(engine, name, x))
-    one.socket.close()
+    one.close()
     for wrong in ({**headers, "content-length": str(len(body) - 1)}, {**headers, "Transfer-Encoding": "chunked"}):  # beside the right length: two framings
         one = Raw(server)
         one.socket.sendall(plain(wrong, body))
         assert one.answer()[0] == 400
-        one.socket.close()
+        one.close()
+
+
+@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("Host: x", "Host: x\r\nConnection: close")])
+def test_the_last_request_of_a_connection(server, engine, name, change):
+    """It is answered, and the server closes."""
+    x = picture(2, 8)
+    one = Raw(server)
+    one.socket.sendall(plain(*binary(name, x)).replace(*(c.encode() for c in change), 1))
+    assert np.array_equal(one.result(), want(engine, name, x))
+    assert one.answers.read() == b""
+    one.close()
+
+
+def test_more_connections_than_allowed(name):
+    with Running(f"digits={QDQ}", "--batch", "32", "--max-connections", "3") as server:
+        headers, body = binary(name, picture(0, 8))
+        some = [Raw(server) for _ in range(4)]
+        time.sleep(0.2)
+        some[3].socket.sendall(plain(headers, body))
+        assert some[3].answer()[0] == 503
+        for one in some[:3]:
+            one.close()
+        time.sleep(0.2)
+        some[3].close()
+        assert server.ask("POST", "/v2/models/digits/infer", body, headers)[0] == 200
 
 
 def test_many_at_once_keep_their_own_memory(server, engine, name):
