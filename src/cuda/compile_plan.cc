@@ -72,7 +72,7 @@ Compiler remembering(Compiler compiler) {
     std::map<std::string, std::string, std::less<>> code;  ///< by text
   };
   return [compiler = std::move(compiler), memory = std::make_shared<Memory>()](std::string_view text) -> Result<std::string> {
-    constexpr std::size_t kMost = 1024;
+    constexpr std::size_t kMost = 4096;
     {
       const std::lock_guard lock(memory->mutex);
       if (const auto known = memory->code.find(text); known != memory->code.end()) return known->second;

@@ -167,7 +167,9 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double packed = s.packed_rows ? depth * t.m / 16 * 60 / 128 : 0;
   const double copied =
       packed + written + depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
-  const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 || l.before > 0 ? 2 : 1);
+  // A thread reads what the program knows of each channel, about three words, through L1: once for all of its pixels.
+  const double pixels = warp_m / 8, constants = 3.0 * t.m * t.n / pixels / 32 * 0.5;
+  const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 || l.before > 0 ? 2 : 1) + constants;
   const double rounds = static_cast<double>(parts(l.items, std::min<std::int64_t>(l.grid, target.multiprocessors)));
   const double overlapped = t.blocks > 1 || t.groups ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
                                                      : std::max(products, copied) + program;
@@ -206,7 +208,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
 class ConvMma final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
-  [[nodiscard]] int version() const override { return 3; }
+  [[nodiscard]] int version() const override { return 4; }
   [[nodiscard]] bool about(const region::Region& r) const override {
     const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };
     if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;
@@ -350,7 +352,8 @@ class ConvMma final : public Family {
         {128, 64, 8, 1, 3, true},  {256, 64, 16, 1, 2, true}, {64, 128, 4, 1, 3, true},   {64, 64, 4, 1, 4, true},
         {128, 32, 8, 1, 3, true},  {256, 128, 8, 1, 1, true}, {256, 64, 8, 1, 2, true},   {64, 128, 2, 2, 4},
         {128, 64, 4, 1, 4},        {64, 64, 2, 1, 6},         {64, 128, 4, 1, 4, true},   {128, 64, 8, 1, 4, true},
-        {64, 64, 4, 1, 6, true},   {16, 32, 1, 2, 8},         {16, 16, 1, 1, 8},          {64, 32, 4, 1, 6, true}};
+        {64, 64, 4, 1, 6, true},   {16, 32, 1, 2, 8},         {16, 16, 1, 1, 8},          {64, 32, 4, 1, 6, true},
+        {128, 64, 4, 1, 4, true},  {128, 128, 4, 1, 2, true}};
     std::vector<Layout> out;
     for (const Base& b : kBases) {
       const ConvShape s = tile_shape(shapes.conv, b.n);
@@ -372,7 +375,9 @@ class ConvMma final : public Family {
               l = layout_of(shapes, t, target);
             }
             if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
-            if (resident && (l.shared > 100 * 1024 || l.items < 2 * l.grid)) continue;
+            // A filter that fills the memory pays where every tap would fetch it again.
+            const std::int64_t most = s.taps() > 1 && b.groups ? target.shared_bytes : 100 * 1024;
+            if (resident && (l.shared > most || l.items < 2 * l.grid)) continue;
             out.push_back(l);
           }
         };

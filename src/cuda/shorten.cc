@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "cuda/sigmoids.h"
 #include "program/reciprocal.h"
@@ -358,16 +359,31 @@ Program without_store_clamps(const Program& p) {
   Program out = p;
   for (program::Output& o : out.outputs) {
     if (!ir::is_int8(o.type)) continue;
-    const std::int32_t lo = o.type == ir::DType::u8 ? 0 : -128, hi = lo + 255;
+    // However many bounds follow each other, together they are one from below and one from above: what the least and the greatest
+    // integer become. The store's own are the last ones.
+    const std::int64_t lo = o.type == ir::DType::u8 ? 0 : -128, hi = lo + 255;
+    std::vector<std::pair<bool, std::int64_t>> bounds;  // of the value on its way back to where it comes from: is it a max?
+    int value = o.value;
     for (;;) {
-      const Instr& in = out.code[static_cast<std::size_t>(o.value)];
+      const Instr& in = out.code[static_cast<std::size_t>(value)];
       if (in.op != Op::max_i && in.op != Op::min_i) break;
       std::size_t side = 1;
       if (out.code[static_cast<std::size_t>(in.args[1])].op != Op::imm_i) side = 0;
       const Instr& bound = out.code[static_cast<std::size_t>(in.args[side])];
-      if (bound.op != Op::imm_i || (in.op == Op::max_i ? bound.imm > lo : bound.imm < hi)) break;
-      o.value = in.args[1 - side];
+      if (bound.op != Op::imm_i) break;
+      bounds.emplace_back(in.op == Op::max_i, bound.imm);
+      value = in.args[1 - side];
     }
+    const auto reached = [&](std::int64_t v) {
+      for (std::size_t k = bounds.size(); k-- > 0;)
+        v = bounds[k].first ? std::max(v, bounds[k].second) : std::min(v, bounds[k].second);
+      return std::clamp(v, lo, hi);
+    };
+    const std::int64_t first = reached(std::numeric_limits<std::int32_t>::min()),
+                       last = reached(std::numeric_limits<std::int32_t>::max());
+    if (first > lo) value = out.push(Op::max_i, value, out.imm_i(static_cast<std::int32_t>(first)));
+    if (last < hi) value = out.push(Op::min_i, value, out.imm_i(static_cast<std::int32_t>(last)));
+    o.value = value;
   }
   return program::simplify(out);
 }

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "cuda/conv_scene.h"
 
@@ -104,6 +106,43 @@ TEST(Shorten, CostsFewOperations) {
     return i.op == Op::div || i.op == Op::f2i;
   })) << program::print(shortened.program);
   EXPECT_LT(count(cuda::without_store_clamps(shortened.program)), count(p));
+}
+
+// What follows on a code's own bounds, a Relu say, leaves one bound from below and none from above: the store has the others.
+TEST(Shorten, BoundsBehindBoundsAreOne) {
+  using Bounds = std::vector<std::pair<Op, std::int32_t>>;
+  struct Case {
+    ir::DType type;
+    Bounds bounds;
+    std::ptrdiff_t left;
+  };
+  const Case cases[] = {{ir::DType::u8, {{Op::max_i, 0}, {Op::min_i, 255}, {Op::max_i, 128}}, 1},
+                        {ir::DType::u8, {{Op::max_i, 128}, {Op::min_i, 255}, {Op::max_i, 0}}, 1},
+                        {ir::DType::u8, {{Op::max_i, -5}, {Op::min_i, 300}, {Op::max_i, 0}}, 0},
+                        {ir::DType::u8, {{Op::min_i, 200}, {Op::max_i, 128}, {Op::min_i, 180}}, 2},
+                        {ir::DType::u8, {{Op::min_i, 100}, {Op::max_i, 128}}, 2},
+                        {ir::DType::s8, {{Op::max_i, -128}, {Op::min_i, 127}, {Op::max_i, 0}}, 1},
+                        {ir::DType::s8, {{Op::max_i, -100}, {Op::min_i, 90}}, 2}};
+  for (const Case& c : cases) {
+    Program p;
+    int v = p.push(Op::acc_i);
+    for (const auto& [op, bound] : c.bounds) v = p.push(op, p.imm_i(bound), v);
+    p.outputs = {{v, c.type}};
+    ASSERT_TRUE(program::verify(p));
+    const Program q = cuda::without_store_clamps(p);
+    EXPECT_EQ(std::count_if(q.code.begin(), q.code.end(), [](const auto& i) { return i.op == Op::max_i || i.op == Op::min_i; }),
+              c.left)
+        << program::print(q);
+    const std::int32_t lo = c.type == ir::DType::u8 ? 0 : -128;
+    std::vector<Scalar> scratch, want(1), got(1);
+    for (std::int32_t acc = -400; acc <= 400; ++acc) {
+      Scalar a{};
+      a.i = acc;
+      program::interpret(p, a, {}, want, scratch);
+      program::interpret(q, a, {}, got, scratch);
+      ASSERT_EQ(std::clamp(want[0].i, lo, lo + 255), std::clamp(got[0].i, lo, lo + 255)) << acc << "\n" << program::print(q);
+    }
+  }
 }
 
 TEST(Shorten, SigmoidsOfFiniteValuesNeedNoGuards) {
