@@ -84,7 +84,7 @@ inline std::size_t bits_per_element(octavo::DType type) {
   return digits == std::string::npos ? 8 : static_cast<std::size_t>(std::stoi(name.substr(digits)));
 }
 
-/// A new array in the memory of the engine's GPU that other libraries take through DLPack (torch.from_dlpack).
+/// A new array in the memory of the engine's GPU that other libraries take through DLPack (torch.from_dlpack), as often as they like.
 inline nb::object new_on_gpu(const octavo::TensorInfo& info, std::shared_ptr<void> memory) {
   using Code = nb::dlpack::dtype_code;
   const auto type = [&]() -> std::pair<Code, int> {
@@ -101,7 +101,7 @@ inline nb::object new_on_gpu(const octavo::TensorInfo& info, std::shared_ptr<voi
   auto* const kept = new std::shared_ptr<void>(std::move(memory));
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
   const nb::dlpack::dtype dtype{static_cast<std::uint8_t>(type.first), static_cast<std::uint8_t>(type.second), 1};
-  return nb::ndarray<>(at, shape.size(), shape.data(), owner, nullptr, dtype, nb::device::cuda::value, 0).cast();
+  return nb::ndarray<nb::array_api>(at, shape.size(), shape.data(), owner, nullptr, dtype, nb::device::cuda::value, 0).cast();
 }
 
 }  // namespace octavo::python

@@ -1,0 +1,176 @@
+"""Arrays in a GPU's memory through the Python package: tensors go in and come out where they are, on the caller's stream, with the host's bits.
+
+Needs an NVIDIA GPU, NVRTC and PyTorch; skipped without.
+"""
+import os
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+
+import octavo
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("PyTorch sees no GPU", allow_module_level=True)
+
+DATA = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", pathlib.Path(__file__).resolve().parents[2] / "../shared"))
+MODEL = DATA / "models/mobilenetv2_qdq_perchannel_s8.onnx"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return octavo.build(MODEL, device="cuda", effort=0)
+
+
+@pytest.fixture(scope="module")
+def names(engine):
+    return engine.inputs[0]["name"], engine.outputs[0]["name"]
+
+
+def some_input(engine, seed):
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    return torch.randn(*engine.inputs[0]["shape"], device="cuda", generator=generator)
+
+
+def from_host(engine, x):
+    return engine.run([x.cpu().numpy()])[engine.outputs[0]["name"]]
+
+
+def on_device(engine, names, seed):
+    x = some_input(engine, seed)
+    y = torch.full(engine.outputs[0]["shape"], float("nan"), device="cuda")
+    return x, y
+
+
+def test_host_arrays_equal_the_cpu(engine):
+    x = some_input(engine, 1).cpu().numpy()
+    cpu = octavo.build(MODEL, effort=0)
+    got, want = engine.run([x]), cpu.run([x])
+    for name, value in want.items():
+        np.testing.assert_array_equal(got[name], value)
+
+
+def test_tensors_go_in_and_come_out_where_they_are(engine, names):
+    x, y = on_device(engine, names, 2)
+    at = y.data_ptr()
+    result = engine.run({names[0]: x}, outputs={names[1]: y})
+    assert result[names[1]] is y and y.data_ptr() == at
+    np.testing.assert_array_equal(y.cpu().numpy(), from_host(engine, x))
+
+
+def test_a_run_copies_nothing(engine, names):
+    x, y = on_device(engine, names, 3)
+    engine.run({names[0]: x}, outputs={names[1]: y})
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        engine.run({names[0]: x}, outputs={names[1]: y})
+        torch.cuda.synchronize()
+    events = [e.name for e in profile.events()]
+    assert not [e for e in events if "memcpy" in e.lower()], events
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:  # and copies would be seen
+        engine.run([x.cpu().numpy()])
+        torch.cuda.synchronize()
+    assert [e.name for e in profile.events() if "memcpy" in e.name.lower()]
+
+
+def test_new_results_are_tensors_without_a_copy(engine, names):
+    x = some_input(engine, 4)
+    result = engine.run({names[0]: x})[names[1]]
+    first, second = torch.from_dlpack(result), torch.from_dlpack(result)
+    assert first.device.type == "cuda" and first.data_ptr() == second.data_ptr()
+    np.testing.assert_array_equal(first.cpu().numpy(), from_host(engine, x))
+    kept = first.clone()
+    engine.run({names[0]: some_input(engine, 5)})  # has memory of its own
+    assert torch.equal(first, kept)
+
+
+class OnlyInterface:
+    """A tensor as a library shows it that does not know DLPack."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.__cuda_array_interface__ = dict(tensor.__cuda_array_interface__)
+
+
+def test_cuda_array_interface(engine, names):
+    x, y = on_device(engine, names, 6)
+    lent, place = OnlyInterface(x), OnlyInterface(y)
+    assert lent.__cuda_array_interface__["data"][0] == x.data_ptr()
+    result = engine.run({names[0]: lent}, outputs={names[1]: place})
+    assert result[names[1]] is place
+    np.testing.assert_array_equal(y.cpu().numpy(), from_host(engine, x))
+
+
+def test_the_run_waits_for_the_callers_stream(engine, names):
+    x, y = on_device(engine, names, 7)
+    later = some_input(engine, 8)
+    want = from_host(engine, later)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)  # about 0.1 s, in which x still holds the other values
+        x.copy_(later)
+        engine.run({names[0]: x}, outputs={names[1]: y}, stream=stream.cuda_stream)
+    np.testing.assert_array_equal(y.cpu().numpy(), want)
+
+
+def test_the_default_stream_is_waited_for(engine, names):
+    x, y = on_device(engine, names, 9)
+    later = some_input(engine, 10)
+    want = from_host(engine, later)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)
+    x.copy_(later)
+    engine.run({names[0]: x}, outputs={names[1]: y})
+    np.testing.assert_array_equal(y.cpu().numpy(), want)
+
+
+def test_threads_share_an_engine(engine, names):
+    inputs = [some_input(engine, 20 + i) for i in range(4)]
+    want = [from_host(engine, x) for x in inputs]
+    torch.cuda.synchronize()
+    wrong = []
+
+    def work(i):
+        for _ in range(20):
+            y = torch.from_dlpack(engine.run({names[0]: inputs[i]})[names[1]])
+            if not np.array_equal(y.cpu().numpy(), want[i]):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_tensors_that_do_not_fit_are_refused_by_name(engine, names):
+    x = some_input(engine, 11)
+    with pytest.raises(octavo.InputError, match=f'"{names[0]}" is float16, the model has float32'):
+        engine.run({names[0]: x.half()})
+    with pytest.raises(octavo.InputError, match="not C-contiguous"):
+        engine.run({names[0]: x.to(memory_format=torch.channels_last)})
+    with pytest.raises(octavo.InputError, match=r"has shape .*, the engine was built for"):
+        engine.run({names[0]: torch.cat([x, x])})
+
+
+def test_a_gpu_that_is_not_there_is_named():
+    with pytest.raises(octavo.Error, match="opening GPU 99"):
+        octavo.build(MODEL, device="cuda:99", effort=0)
+
+
+def test_memory_that_is_used_up_is_said(engine, names):
+    free, _ = torch.cuda.mem_get_info()
+    taken = torch.empty(max(free - (4 << 20), 1), dtype=torch.uint8, device="cuda")
+    try:
+        with pytest.raises(octavo.Error, match="(?i)memory"):
+            octavo.build(MODEL, device="cuda", effort=0).run([np.zeros(engine.inputs[0]["shape"], np.float32)])
+    finally:
+        del taken
+        torch.cuda.empty_cache()
+    x = some_input(engine, 12)  # the engine that was there before still runs
+    y = torch.from_dlpack(engine.run({names[0]: x})[names[1]])
+    np.testing.assert_array_equal(y.cpu().numpy(), from_host(engine, x))
