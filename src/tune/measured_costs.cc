@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "region/key.h"
 #include "tune/measure.h"
@@ -20,7 +21,14 @@ int compiled_of_family(int effort) {
   return kByEffort[std::clamp(effort, 0, 5)];
 }
 
-constexpr double kPart = 0.5;   // of what a tactic is timed for: a run of a part of a large region
+constexpr double kPart = 0.5;  // of what a tactic is timed for: a run of a part of a large region
+
+/// Kernels for the regions that only other plans than the default one have.
+int compiled_of_others(int effort) {
+  constexpr int kByEffort[] = {0, 0, 400, 1200, 4000, 1 << 20};
+  return kByEffort[std::clamp(effort, 0, 5)];
+}
+
 constexpr double kLeftOut = 4;  // times the least estimate: at low effort such a tactic is not tried
 
 /// Plans that run longer are not run in turn: their regions are far larger than what neighbours share in caches, so the sum of the regions'
@@ -132,22 +140,59 @@ std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, co
 /// provider keeps the code. What fails is told when its region is timed.
 void MeasuredCosts::compile_ahead(const region::Plan& plan) {
   std::vector<region::Plan> plans;
-  for (const region::Region& r : plan.regions) {
-    if (r.device == region::kHost || region::is_transfer(r, plan) || !compiled_.insert(region::key(r, plan)).second) continue;
-    std::vector<region::Offer> offers;
-    for (const region::Provider* p : providers_) {
-      for (region::Offer& o : p->offers(r, plan)) offers.push_back(std::move(o));
-      if (!tries_variants()) continue;
-      for (region::Offer& o : p->variants(r, plan)) offers.push_back(std::move(o));
-    }
-    std::vector<Candidate> candidates;
-    for (const std::size_t i : missing(r, plan, offers))
-      candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
-    if (auto every = every_tactic(r, plan, candidates, engine::available_cores())) plans.push_back(std::move(every->plan));
+  for (const region::Region& r : plan.regions) add_ahead(r, plan, plans);
+  compile(plans);
+}
+
+/// A plan of what the region will be timed by, unless that has been compiled.
+void MeasuredCosts::add_ahead(const region::Region& r, const region::Plan& plan, std::vector<region::Plan>& plans) {
+  if (r.device == region::kHost || region::is_transfer(r, plan) || !compiled_.insert(region::key(r, plan)).second) return;
+  std::vector<region::Offer> offers;
+  for (const region::Provider* p : providers_) {
+    for (region::Offer& o : p->offers(r, plan)) offers.push_back(std::move(o));
+    if (!tries_variants()) continue;
+    for (region::Offer& o : p->variants(r, plan)) offers.push_back(std::move(o));
   }
+  std::vector<Candidate> candidates;
+  for (const std::size_t i : missing(r, plan, offers))
+    candidates.push_back({offers[i].tactic, provider_of(offers[i].tactic, providers_)});
+  if (candidates.empty()) return;
+  if (auto every = every_tactic(r, plan, candidates, engine::available_cores())) plans.push_back(std::move(every->plan));
+}
+
+void MeasuredCosts::compile(std::vector<region::Plan>& plans) {
   std::vector<region::Plan*> all;
   for (region::Plan& p : plans) all.push_back(&p);
   for (const region::Provider* p : providers_) static_cast<void>(p->finish(all, engine::available_cores()));
+}
+
+/// Kernels of all candidates are compiled together, as many of each region as the effort allows for all of them. That follows from the
+/// plans alone, never from what the cache has: a build with a full cache asks it for the same times.
+void MeasuredCosts::notice(const region::Plan& plan, bool last) {
+  for (const region::Region& r : plan.regions) {
+    if (r.device == region::kHost || region::is_transfer(r, plan)) continue;
+    const std::string key = region::key(r, plan);
+    if (answered_.contains({plan.threads, key}) || !noticed_keys_.insert(key).second) continue;
+    noticed_.emplace_back(r, region::Plan());
+    region::Plan& own = noticed_.back().second;  // data are shared, regions left out
+    own.threads = plan.threads, own.devices = plan.devices, own.buffers = plan.buffers, own.inputs = plan.inputs,
+    own.outputs = plan.outputs;
+  }
+  if (!last) return;
+  const int regions = static_cast<int>(std::max<std::size_t>(noticed_.size(), 1));
+  of_family_ = std::clamp(compiled_of_others(options_.effort) / regions, 2, compiled_of_family(options_.effort));
+  std::vector<region::Plan> plans;
+  if (!options_.strict) {
+    constexpr std::size_t kTogether = 64;  // regions whose packed weights are in memory at a time
+    for (const auto& [r, own] : noticed_) {
+      add_ahead(r, own, plans);
+      if (plans.size() < kTogether) continue;
+      compile(plans);
+      plans.clear();
+    }
+    compile(plans);
+  }
+  noticed_.clear();
 }
 
 /// On another device than the host every tactic is compiled before it is timed, which is most of the cost: of each family only as many
@@ -155,9 +200,10 @@ void MeasuredCosts::compile_ahead(const region::Plan& plan) {
 std::vector<char> MeasuredCosts::among_first(const region::Region& region, const std::vector<region::Offer>& offers) const {
   std::vector<char> out(offers.size(), 1);
   if (region.device == region::kHost) return out;
+  const int most = of_family_ > 0 ? of_family_ : compiled_of_family(options_.effort);
   std::map<std::string, int> taken;
   for (std::size_t i = 0; i < offers.size(); ++i) {
-    if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < compiled_of_family(options_.effort) ? 1 : 0;
+    if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < most ? 1 : 0;
   }
   return out;
 }

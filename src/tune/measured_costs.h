@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "plan/search/cost.h"
+#include "plan/search/noticed.h"
 #include "tune/measure.h"
 #include "tune/timing_cache.h"
 
@@ -21,7 +22,8 @@ struct TuneOptions {
   engine::Devices devices;
   std::string device;
   /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
-  /// parameters of a family: 8, 12, 24, 48, all.
+  /// parameters of a family: 8, 12, 24, 48, all; and of regions that only other plans than the default one have, at most 400, 1,200
+  /// and 4,000 kernels (efforts 2, 3 and 4), divided among them, but two of each family.
   int effort = 2;
   int threads = 1;
   bool strict = false;                          ///< a time that the cache does not have is an error
@@ -29,7 +31,7 @@ struct TuneOptions {
 };
 
 /// Not for two threads at once. `providers` must be those that the planner asks.
-class MeasuredCosts final : public plan::Costs {
+class MeasuredCosts final : public plan::Costs, public plan::Noticed {
  public:
   MeasuredCosts(TimingCache cache, const std::vector<const region::Provider*>& providers, TuneOptions options)
       : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(place(options_)) {}
@@ -38,6 +40,8 @@ class MeasuredCosts final : public plan::Costs {
                                                             const std::vector<region::Offer>& offers) override;
   [[nodiscard]] std::optional<std::string> pinned(const region::Region& region, const region::Plan& plan) override;
   [[nodiscard]] Result<std::optional<Pair>> compare(const region::Plan& first, const region::Plan& second) override;
+  [[nodiscard]] bool wants_notice() const override { return !options_.device.empty(); }
+  void notice(const region::Plan& plan, bool last) override;
   [[nodiscard]] bool tries_variants() const override { return options_.effort >= kVariantsFrom; }
   [[nodiscard]] std::string_view source() const override { return "measured"; }
 
@@ -64,6 +68,8 @@ class MeasuredCosts final : public plan::Costs {
                                                                     const std::vector<std::size_t>& slots,
                                                                     const std::vector<Candidate>& candidates) const;
   void compile_ahead(const region::Plan& plan);
+  void add_ahead(const region::Region& region, const region::Plan& plan, std::vector<region::Plan>& plans);
+  void compile(std::vector<region::Plan>& plans);
   [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
 
@@ -73,6 +79,10 @@ class MeasuredCosts final : public plan::Costs {
   Where where_;
   std::map<std::pair<int, std::string>, std::vector<plan::TacticTime>> answered_;  ///< by threads and key: one answer a build
   std::set<std::string> compiled_;  ///< keys of regions whose tactics compile_ahead has compiled
+  /// Regions that `notice` saw for the first time, each with the buffers that it needs.
+  std::vector<std::pair<region::Region, region::Plan>> noticed_;
+  std::set<std::string> noticed_keys_;
+  int of_family_ = 0;  ///< sets of parameters of a family that are timed now; 0: what the effort says
   int measured_ = 0;
   std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build
 };

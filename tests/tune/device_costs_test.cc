@@ -61,6 +61,9 @@ class Fake final : public region::Provider {
     return made;
   }
   Status finish(std::span<Plan* const> plans, int) const override {
+    int regions = 0;
+    for (const Plan* plan : plans) regions += static_cast<int>(plan->regions.size());
+    finished.push_back(regions);
     for (Plan* plan : plans) {
       for (const Region& r : plan->regions) {
         if (tile_of(r.tactic) == broken) return fail(ErrorKind::internal, "the compiler fails");
@@ -76,7 +79,8 @@ class Fake final : public region::Provider {
     EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(artifact.code.data()), 4), "code") << "loaded before it was finished";
     return std::make_unique<region::Kernel>();
   }
-  int broken = -1;  ///< the tile that does not compile
+  int broken = -1;                    ///< the tile that does not compile
+  mutable std::vector<int> finished;  ///< regions of each call of finish
 
  private:
   static std::vector<Offer> tiles(int from, int to) {
@@ -240,6 +244,44 @@ TEST_F(DeviceCosts, EffortBoundsHowManyAreCompiled) {
   const auto all = build({}, 5);
   ASSERT_TRUE(all);
   EXPECT_EQ(tile_of(all->conv().tactic), 60);
+}
+
+// A search says beforehand what it will price: all of it is compiled together, and the effort bounds the sum.
+TEST_F(DeviceCosts, CandidatesAreCompiledTogetherAndShareABound) {
+  const std::vector<const region::Provider*> providers{&provider};
+  tune::TuneOptions options;
+  options.devices = {&gpu};
+  options.device = *gpu.description();
+  options.effort = 2;
+  const auto plan_of = [&](int channels) {
+    std::string net = kNet;
+    net.replace(net.find("s8[32,"), 6, "s8[" + std::to_string(channels) + ",");
+    plan::PlanOptions p;
+    p.effort = 0;
+    return plan::make_plan(*ir::parse(net), providers, p)->plan;
+  };
+  const auto conv_of = [](const Plan& plan) {
+    return std::ranges::find_if(plan.regions, [](const Region& r) { return r.onnx_nodes.contains("conv"); });
+  };
+  for (const int count : {3, 50, 400}) {
+    tune::MeasuredCosts costs({}, providers, options);
+    provider.finished.clear(), gpu.timed.clear();
+    std::vector<Plan> plans;
+    for (int i = 0; i < count; ++i) plans.push_back(plan_of(16 + i));
+    ASSERT_TRUE(costs.wants_notice());
+    for (const Plan& plan : plans) costs.notice(plan, false);
+    EXPECT_TRUE(provider.finished.empty());
+    costs.notice({}, true);
+    const int regions = 2 * count + 1;  // the convolution and the output of each, the input of all
+    EXPECT_LE(static_cast<int>(provider.finished.size()), regions / 64 + 1) << "calls, each for all cores";
+    int compiled = 0;
+    for (const int n : provider.finished) compiled += n;
+    const int each = std::clamp(400 / regions, 2, 12);
+    EXPECT_EQ(compiled, regions * each);
+    const auto conv = conv_of(plans.back());
+    ASSERT_TRUE(costs.price(*conv, plans.back(), provider.offers(*conv, plans.back())));
+    EXPECT_EQ(static_cast<int>(gpu.timed.size()), each);
+  }
 }
 
 TEST_F(DeviceCosts, APinDecides) {

@@ -11,6 +11,7 @@
 #include "plan/candidates/registry.h"
 #include "plan/candidates/stages.h"
 #include "plan/search/margins.h"
+#include "plan/search/noticed.h"
 #include "plan/search/price.h"
 
 namespace octavo::plan {
@@ -59,6 +60,7 @@ class Search {
     choices_ = find_choices(out.defaults, defaults_, options_);
     const std::size_t most = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
     const std::size_t limit = std::min(most, choices_.size());
+    OCTAVO_CHECK(give_notice(limit));
     for (std::size_t i = 0; i < limit; ++i) {
       OCTAVO_CHECK(begin_step(fmt::format("plan: choice {} of {}", i + 1, limit)));
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
@@ -82,6 +84,20 @@ class Search {
     Selection s = defaults_;
     for (const auto& [i, k] : picks) choices_[i].candidates[k].apply(s);
     return s;
+  }
+
+  /// Tells the source of times what will be priced, where it wants to know.
+  Status give_notice(std::size_t limit) {
+    auto* const noticed = dynamic_cast<Noticed*>(&context_.costs);
+    if (noticed == nullptr || !noticed->wants_notice()) return {};
+    for (std::size_t i = 0; i < limit; ++i) {
+      OCTAVO_CHECK(begin_step(fmt::format("plan: candidates of choice {} of {}", i + 1, limit)));
+      for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) {
+        if (const auto made = realize(g_, selected({{i, k}}), context_)) noticed->notice(made->plan, false);
+      }
+    }
+    noticed->notice({}, true);
+    return {};
   }
 
   /// The other candidate of every choice that is forced, or usual on the device, becomes the default. One that cannot be planned stays apart; stages and
