@@ -143,7 +143,8 @@ Result<int> bench_region(const Options& o, const region::Region& r, const region
     fmt::print("{:>15}  {}{}\n", time, candidates[i].tactic.name(), candidates[i].tactic == planned ? "  (in the plan)" : "");
   }
   if (o.model.verbose) {
-    for (const auto& offer : refused) fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic.name(), report::sentences(offer.refusal));
+    for (const auto& offer : refused)
+      fmt::print("{:>15}  {}: {}\n", "refused", offer.tactic.name(), report::sentences(offer.refusal));
   }
   return 0;
 }

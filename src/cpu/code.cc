@@ -7,9 +7,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "region/refusal.h"
+
 #if defined(__x86_64__)
 #include "cpu/avx512/division.h"
-#include "region/refusal.h"
 #endif
 
 namespace octavo::cpu {

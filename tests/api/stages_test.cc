@@ -196,9 +196,10 @@ TEST(Stages, ForcedQuestionsHaveNames) {
   o.forced = {"stagings"};
   auto p = plan::make_plan(*g, cpu::providers(), o);
   ASSERT_FALSE(p);
-  EXPECT_NE(p.error().message.find(
-                "--force=stagings: no choice of this name can be forced\n  known: fuse-conv-pool, stages, stage-operand, stage-store"),
-            std::string::npos);
+  EXPECT_NE(
+      p.error().message.find(
+          "--force=stagings: no choice of this name can be forced\n  known: fuse-conv-pool, stages, stage-operand, stage-store"),
+      std::string::npos);
   o.forced = o.disabled = {"stage-operand"};
   p = plan::make_plan(*g, cpu::providers(), o);
   ASSERT_FALSE(p);

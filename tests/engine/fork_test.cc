@@ -1,4 +1,6 @@
 // A forked child has none of the parent's threads: pools start new ones, whatever the parent's did at the moment of the fork.
+#include "base/fork.h"
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <numeric>
 #include <thread>
 
-#include "base/fork.h"
 #include "engine/thread_pool.h"
 
 #ifdef __SANITIZE_THREAD__
