@@ -9,7 +9,6 @@
 
 #include "engine/engine.h"
 #include "plan/search/cost.h"
-#include "plan/search/noticed.h"
 #include "tune/measure.h"
 #include "tune/timing_cache.h"
 
@@ -31,7 +30,7 @@ struct TuneOptions {
 };
 
 /// Not for two threads at once. `providers` must be those that the planner asks.
-class MeasuredCosts final : public plan::Costs, public plan::Noticed {
+class MeasuredCosts final : public plan::Costs {
  public:
   MeasuredCosts(TimingCache cache, const std::vector<const region::Provider*>& providers, TuneOptions options)
       : cache_(std::move(cache)), providers_(providers), options_(std::move(options)), where_(place(options_)) {}

@@ -62,10 +62,10 @@ std::optional<Whole> whole_sums(const ir::Graph& g, const ir::Grids& grids, ir::
   };
   if (!ones(a.x) || !ones(a.w)) return std::nullopt;
   const ir::Tensor& w = g.payload(n.inputs[1]);
-  double largest = 0;
+  double largest = 0, zero = 0;
   for (std::int64_t i = 0; i < w.size(); ++i) largest = std::max(largest, std::abs(w.at(i)));
-  for (const std::int32_t z : a.w.zero_point) largest = std::max(largest, largest + std::abs(z));
-  return Whole{terms_of(n, w) * 510 * largest, false};
+  for (const std::int32_t z : a.w.zero_point) zero = std::max<double>(zero, std::abs(z));
+  return Whole{terms_of(n, w) * 510 * (largest + zero), false};
 }
 
 std::optional<Whole> whole(const ir::Graph& g, const ir::Grids& grids, ir::ValueId v, int depth) {

@@ -36,6 +36,11 @@ class Costs {
   }
   /// Are a provider's further sets of parameters (Provider::variants) worth asking for?
   [[nodiscard]] virtual bool tries_variants() const { return false; }
+  /// Does it want to know what a search will ask for? Every candidate of the search is planned once more for that; kernels that are
+  /// compiled together use all cores.
+  [[nodiscard]] virtual bool wants_notice() const { return false; }
+  /// The regions of this plan, some of them new, will be priced; `last`: no more plans follow, and this one is empty.
+  virtual void notice(const region::Plan&, bool /*last*/) {}
   /// "estimates" or "measured".
   [[nodiscard]] virtual std::string_view source() const = 0;
 };

@@ -11,7 +11,6 @@
 #include "plan/candidates/registry.h"
 #include "plan/candidates/stages.h"
 #include "plan/search/margins.h"
-#include "plan/search/noticed.h"
 #include "plan/search/price.h"
 
 namespace octavo::plan {
@@ -88,15 +87,14 @@ class Search {
 
   /// Tells the source of times what will be priced, where it wants to know.
   Status give_notice(std::size_t limit) {
-    auto* const noticed = dynamic_cast<Noticed*>(&context_.costs);
-    if (noticed == nullptr || !noticed->wants_notice()) return {};
+    if (!context_.costs.wants_notice()) return {};
     for (std::size_t i = 0; i < limit; ++i) {
       OCTAVO_CHECK(begin_step(fmt::format("plan: candidates of choice {} of {}", i + 1, limit)));
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) {
-        if (const auto made = realize(g_, selected({{i, k}}), context_)) noticed->notice(made->plan, false);
+        if (const auto made = realize(g_, selected({{i, k}}), context_)) context_.costs.notice(made->plan, false);
       }
     }
-    noticed->notice({}, true);
+    context_.costs.notice({}, true);
     return {};
   }
 
