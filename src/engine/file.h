@@ -32,7 +32,7 @@
 namespace octavo::engine {
 
 /// Raised whenever an older Octavo would misread the file, or this one an older file. 1: plans without memory spaces, tactics as
-/// text, constants packed for the machine at hand. 2: memory spaces, tactics and artifacts as values.
+/// text, constants packed for the machine at hand. 2: memory spaces, tactics and artifacts as values. 3: refusals as reasons.
 inline constexpr std::uint32_t kFormat = 3;
 enum class SectionKind : std::uint32_t { plan = 1, summary = 2, graph = 3, constant = 4 };
 

@@ -138,7 +138,6 @@ TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
   }
 }
 
-// Few channels, whose taps and two rows of them lie side by side where strides are even.
 /// Weights minus zero points need nine bits: vpdpbusd sums two halves of each.
 TEST_P(GeneratedConv, WeightZeroPoints) {
   int compared = 0;
@@ -171,6 +170,7 @@ TEST_P(GeneratedConv, WeightZeroPoints) {
   EXPECT_TRUE(compared > 80 || GetParam() != Way::vnni) << compared;
 }
 
+// Few channels, whose taps and two rows of them lie side by side where strides are even.
 TEST_P(GeneratedConv, FirstLayers) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {1, 2, 3, 4, 6}) {
