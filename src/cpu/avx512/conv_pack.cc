@@ -38,10 +38,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
     bias = reinterpret_cast<const std::int32_t*>(data.bytes().data()) + from.offset;
     bias_step = region.stages.front().space[1] == 1 ? 0 : from.strides[1];
   }
-  const auto& zeros = region.stages.front().anchor.weight_zero;
-  const auto zero_of = [&](std::int64_t channel) {
-    return zeros.size() == 1 ? zeros[0] : zeros[static_cast<std::size_t>(channel)];
-  };
+  const region::Anchor& anchor = region.stages.front().anchor;
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
@@ -71,7 +68,8 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           if (from >= until) continue;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            const std::int32_t weight = conv.halves == 1 ? *at : half_of_weight(*at - zero_of(b.first_channel + c), seg < once);
+            const std::int32_t weight =
+                conv.halves == 1 ? *at : half_of_weight(*at - weight_zero_of(anchor, b.first_channel + c), seg < once);
             to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<std::int8_t>(weight);
             sums[static_cast<std::size_t>(c)] += weight;
             limits[static_cast<std::size_t>(c)] += 255 * std::abs(std::int64_t{weight});

@@ -190,6 +190,11 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
   return {};
 }
 
+std::int32_t weight_zero_of(const region::Anchor& a, std::int64_t channel) {
+  if (a.weight_zero.empty()) return 0;
+  return a.weight_zero[a.weight_zero.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
+}
+
 int weight_halves(const region::Anchor& a) {
   return std::any_of(a.weight_zero.begin(), a.weight_zero.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
 }

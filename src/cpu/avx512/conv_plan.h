@@ -33,6 +33,8 @@ struct ConvShape {
 /// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
 
+/// The zero point of the weights of an output channel (region::Anchor::weight_zero).
+[[nodiscard]] std::int32_t weight_zero_of(const region::Anchor& anchor, std::int64_t channel);
 /// 2 where the weights have zero points (ConvPlan::halves), else 1.
 [[nodiscard]] int weight_halves(const region::Anchor& anchor);
 /// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254; the first is half of it, rounded down.

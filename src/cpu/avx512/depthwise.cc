@@ -314,10 +314,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
   const ConvShape& s = d.shape;
-  const auto& zeros = region.stages.front().anchor.weight_zero;
-  const auto zero_of = [&](std::int64_t c) {
-    return zeros.empty() ? 0 : zeros[zeros.size() == 1 ? 0 : static_cast<std::size_t>(c)];
-  };
+  const region::Anchor& anchor = region.stages.front().anchor;
   for (const Block& b : d.blocks) {
     std::int8_t* to = wp + b.weights;
     for (std::int64_t q = 0; q < d.quads; ++q) {
@@ -328,8 +325,8 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
               const std::int64_t c = v * 16 + i % 64 / 4, ky = d.kernel_row(r, q, i % 4);
               if (c >= b.channels || ky < 0) continue;
               const std::int32_t weight = w[((b.first_channel + c) * s.kh + ky) * s.kw + k];
-              *to =
-                  static_cast<std::int8_t>(d.halves == 1 ? weight : half_of_weight(weight - zero_of(b.first_channel + c), i < 64));
+              *to = static_cast<std::int8_t>(
+                  d.halves == 1 ? weight : half_of_weight(weight - weight_zero_of(anchor, b.first_channel + c), i < 64));
             }
           }
         }
@@ -338,7 +335,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
     for (std::int64_t c = 0; c < b.channels; ++c) {
       std::int64_t sum = 0;
       for (std::int64_t k = 0; k < s.kh * s.kw; ++k)
-        sum += w[(b.first_channel + c) * s.kh * s.kw + k] - zero_of(b.first_channel + c);
+        sum += w[(b.first_channel + c) * s.kh * s.kw + k] - weight_zero_of(anchor, b.first_channel + c);
       ip[b.init + c] = static_cast<std::int32_t>(-d.zero * sum);
     }
   }
