@@ -128,8 +128,9 @@ def test_bench_needs_only_the_key(tmp_path):
         for region in json.loads(octavo("explain", tmp_path / "m.octavo", "--json"))["regions"]:
             alone = octavo("bench", "--region-key", region["key"], "--threads", 1, "--seconds", 0.01)
             # Whether a curve replaces an activation, and with it the instructions of VBMI, depends on constants, which a key does not hold.
+            # So does the estimate that chooses the parts of a staged tactic.
             plain = lambda text: re.sub(r",?vbmi=1", "", text).replace("{}", "").replace("{,", "{")
-            assert region["key"] in alone and plain(region["tactic"]) in plain(alone), alone
+            assert region["key"] in alone and plain(region["tactic"]).split("(")[0] in plain(alone), alone
             tried += 1
         own = octavo("bench", tmp_path / "m.octavo", "--region-key", region["key"], "--seconds", 0.01)
         names = lambda text: [line.split("us  ")[1].split()[0] for line in text.splitlines() if " us  " in line]
