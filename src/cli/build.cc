@@ -8,7 +8,10 @@
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
 #include "cli/file.h"
+#include "cli/inspection.h"
 #include "cli/model.h"
+#include "cli/outcome.h"
+#include "cli/print.h"
 #include "cli/profiling.h"
 #include "cli/recipe.h"
 #include "cli/slow_share.h"
@@ -25,10 +28,11 @@ struct Options {
   ProfileOptions profile;
   RecipeOptions recipe;
   std::string output, metadata;
+  std::vector<std::string> data;
 };
 
 /// What ranges made of the network, and which of them had no effect.
-std::string permitted_summary(const plan::PermitReport& report) {
+std::string permitted_summary(const plan::PermitReport& report, bool data) {
   const auto list = [](const std::vector<std::string>& names) {
     std::string text;
     constexpr std::size_t kMost = 12;
@@ -47,7 +51,7 @@ std::string permitted_summary(const plan::PermitReport& report) {
   for (const auto& [node, why] : report.why_float) reasons[report::sentence(why)].push_back(node);
   for (const auto& [why, nodes] : reasons)
     text += fmt::format("{} layer{} float: {}\n", nodes.size(), nodes.size() == 1 ? "" : "s", why);
-  text += "estimated signal to noise: unknown: no data (octavo eval MODEL --calibration TABLE --data FOLDER measures it)\n";
+  if (!data) text += "estimated signal to noise: unknown: no data (--data FOLDER measures it)\n";
   if (!report.missing.empty())
     text += fmt::format("{} tensors without a range keep a layer float:{}", report.missing.size(), list(report.missing));
   return text;
@@ -76,6 +80,40 @@ Result<engine::Notes> recipe_note(const Options& o, const region::Plan& plan) {
   return fail(ErrorKind::usage, "a preprocessing is named (--preset, --scale, ...), but no input of the model takes a picture");
 }
 
+/// --data and a float model without ranges: octavo quantize with its defaults, in memory. Nothing otherwise.
+Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelOptions& model) {
+  std::optional<quantize::Outcome> none;
+  if (o.data.empty() || !model.calibration.empty() || is_engine_file(model.path)) return none;
+  OCTAVO_TRY(const api::PipelineOptions build, pipeline_options(model));
+  OCTAVO_TRY(const auto bytes, read_file(model.path));
+  const std::string folder = std::filesystem::path(model.path).parent_path().string();
+  quantize::Options options;
+  options.import = build.import;
+  options.import.display_name = model.path;
+  options.threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
+  OCTAVO_TRY(const auto graph, onnx::import_bytes(bytes, options.import, folder));
+  const auto order = graph.graph.order();
+  if (std::any_of(order.begin(), order.end(), [&](ir::NodeId id) { return graph.graph.node(id).quantizer.has_value(); }))
+    return none;
+  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(graph.graph)));
+  Progress progress(model.verbose);
+  options.progress = quantize_watcher(progress, model.verbose);
+  OCTAVO_TRY(quantize::Outcome out, quantize::quantize(bytes, folder, *data, options));
+  print_warnings(*data, out);
+  model.made = std::make_shared<const std::vector<std::byte>>(std::move(out.model));
+  return std::optional<quantize::Outcome>(std::move(out));
+}
+
+/// What the roundings that the model or its ranges ask for do on the data.
+Result<std::string> accuracy_on(const Options& o, const Loaded& loaded) {
+  if (!rounds(o.model, *loaded.built)) return std::string();
+  Progress progress(o.model.verbose);
+  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
+  for (const std::string& w : data->warnings()) say("warning: {}\n", w);
+  OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, *data, progress));
+  return outputs_text(inspection, data->size()) + "  octavo check MODEL --data FOLDER says where it is lost\n";
+}
+
 Result<int> build(const Options& o) {
   OCTAVO_CHECK(check_outputs({o.output, o.metadata}));
   if (o.recipe.given()) {  // that the options say something shows before the build
@@ -83,10 +121,12 @@ Result<int> build(const Options& o) {
     (void)checked;
   }
   OCTAVO_CHECK(check_profile_outputs(o.profile));
+  ModelOptions model = o.model;
+  OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   Loaded loaded;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
-    OCTAVO_TRY(loaded, load(o.model, progress));
+    OCTAVO_TRY(loaded, load(model, progress));
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
     progress.step(fmt::format("write {}", o.output));
@@ -105,13 +145,18 @@ Result<int> build(const Options& o) {
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
   const auto& regions = loaded.engine->plan().regions;
-  if (o.model.calibration.empty() &&
+  if (quantized) fmt::print("{}", outcome_text(*quantized, false));
+  if (!quantized && o.model.calibration.empty() &&
       std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.find("int8") != std::string::npos; })) {
     fmt::print(
         "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n"
-        "  octavo quantize MODEL --data FOLDER -o model.q.onnx makes an int8 model from pictures or arrays\n");
+        "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
   }
-  if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted));
+  if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted, !o.data.empty()));
+  if (!quantized && !o.data.empty()) {
+    OCTAVO_TRY(const std::string accuracy, accuracy_on(o, loaded));
+    fmt::print("{}", accuracy);
+  }
   if (!o.metadata.empty())
     OCTAVO_CHECK(write_file(o.metadata, report::build_metadata(loaded.engine->plan(), build_options(o, *loaded.engine))));
   return profile_if_wanted(o.profile, loaded);
@@ -123,13 +168,19 @@ Command add_build(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
+  app.add_option("--data", o->data,
+                 "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is quantized on "
+                 "them first, as "
+                 "octavo quantize does it by default; of others the signal to noise on them is printed")
+      ->type_name("PATH");
   add_profile_options(app, o->profile);
   add_recipe_options(app, o->recipe);
   app.add_option("--exportMetadata", o->metadata, "What was built, how and where, as JSON (build.metadata.json)")
       ->type_name("FILE");
   app.footer(
       "How pictures are prepared (--preset and the like) is stored in the engine, and used by run, check and profile.\n"
-      "Example: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4");
+      "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"
+      "          octavo build model.onnx --data photos/ --preset torch -o model.octavo");
   return [o] { return build(*o); };
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/commands.h"
 #include "cli/inputs.h"
+#include "cli/inspection.h"
 #include "cli/model.h"
+#include "cli/print.h"
 
 namespace octavo::cli {
 namespace {
@@ -13,12 +17,49 @@ struct Options {
   ModelOptions model;
   InputOptions input;
   std::uint64_t seed = 1;
+  std::vector<std::string> data;
+  std::size_t samples = 1;
+  std::string picture;
+  bool json = false;
 };
+
+/// The samples that the reference judges, evenly spread over the data.
+Result<std::vector<Feed>> feeds_of(const FileData& data, std::size_t count, const region::Plan& plan) {
+  const quantize::Part part(data, count);
+  std::vector<Feed> out;
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    OCTAVO_TRY(quantize::Sample sample, part.at(i));
+    for (std::size_t k = 0; k < plan.inputs.size(); ++k) {
+      if (sample.inputs[k].type() == plan.inputs[k].type) continue;
+      return fail(ErrorKind::usage,
+                  fmt::format("--data gives input \"{}\" as {}, and the engine takes {}\n  leave out --bind and "
+                              "--inputIOFormats",
+                              plan.inputs[k].name, ir::to_string(sample.inputs[k].type()), ir::to_string(plan.inputs[k].type)));
+    }
+    out.push_back({sample.name, std::move(sample.inputs), {}, -1});
+  }
+  return out;
+}
 
 Result<std::vector<Feed>> feeds_for(const Options& o, const Given& given, const engine::Engine& engine) {
   if (o.input.inputs.empty())
     return std::vector<Feed>{{fmt::format("random input, --seed {}", o.seed), api::random_inputs(engine.plan(), o.seed), {}, -1}};
   return make_feeds(given, o.input.recipe, engine);
+}
+
+nlohmann::json json_of(const api::CheckReport& report, const std::string& feed) {
+  nlohmann::json out{{"sample", feed}, {"ok", report.ok()}, {"first_divergence", report.first_divergence()}};
+  for (const auto& r : report.regions) {
+    out["regions"].push_back({{"region", r.region},
+                              {"name", r.name},
+                              {"tactic", r.tactic},
+                              {"elements", r.elements},
+                              {"different", r.different},
+                              {"allowed", r.allowed},
+                              {"worst", r.worst},
+                              {"skipped", r.skipped}});
+  }
+  return out;
 }
 
 /// Prints what differs (with --verbose: every region) and a closing line; true if nothing does.
@@ -52,7 +93,18 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
   return report.ok();
 }
 
+Status check_options(const Options& o) {
+  if (!o.data.empty() && !o.input.inputs.empty())
+    return fail(ErrorKind::usage,
+                "--input and --data: one of the two says what the model runs on\n  --data looks at accuracy as well");
+  if (!o.picture.empty() && o.data.empty())
+    return fail(ErrorKind::usage, "--picture shows what data make of the tensors\n  give --data as well");
+  return {};
+}
+
+/// Equality with the reference on a few samples, and accuracy on all of them.
 Result<int> check(const Options& o) {
+  OCTAVO_CHECK(check_options(o));
   bool ok = true;
   Given given;
   OCTAVO_TRY(const auto declared, declared_inputs(o.model));
@@ -64,7 +116,16 @@ Result<int> check(const Options& o) {
   }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared)));
-  OCTAVO_TRY(const auto feeds, feeds_for(o, given, *loaded.engine));
+  std::unique_ptr<FileData> data;
+  std::vector<Feed> feeds;
+  if (o.data.empty()) {
+    OCTAVO_TRY(feeds, feeds_for(o, given, *loaded.engine));
+  } else {
+    OCTAVO_TRY(data, FileData::open({o.data, o.input.recipe}, inputs_of(loaded.built->model.graph)));
+    for (const std::string& w : data->warnings()) say("warning: {}\n", w);
+    OCTAVO_TRY(feeds, feeds_of(*data, o.samples, loaded.engine->plan()));
+  }
+  nlohmann::json json;
   for (const auto& feed : feeds) {
     if (!progress) progress.emplace(o.model.verbose);
     api::CheckOptions options;
@@ -74,8 +135,21 @@ Result<int> check(const Options& o) {
     options.threads = o.model.build.plan.threads;
     OCTAVO_TRY(const auto report, api::check(loaded.engine, loaded.built->graph, feed.tensors, options));
     progress.reset();
-    ok = print_report(report, feed.name, o.model.verbose) && ok;
+    if (o.json) json["checked"].push_back(json_of(report, feed.name));
+    ok = (o.json ? report.ok() : print_report(report, feed.name, o.model.verbose)) && ok;
   }
+  const bool rounded = data && rounds(o.model, *loaded.built);
+  if (rounded) {
+    progress.emplace(o.model.verbose);
+    OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, *data, *progress));
+    progress.reset();
+    if (!o.picture.empty()) OCTAVO_CHECK(write_picture(inspection, o.picture));
+    if (o.json) add_json(inspection, json);
+    if (!o.json) fmt::print("\n{}{}", tensors_text(inspection, data->size()), outputs_text(inspection, data->size()));
+  } else if (data && !o.json) {
+    fmt::print("nothing is rounded: the model has no Q/DQ pairs, and no ranges were given (octavo quantize makes both)\n");
+  }
+  if (o.json) fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   return ok ? 0 : 1;
 }
 
@@ -86,11 +160,23 @@ Command add_check(CLI::App& app) {
   add_model_options(app, o->model, false);
   add_input_options(app, o->input);
   app.add_option("--seed", o->seed, "Seed of the random input that is used without --input")->type_name("N");
+  app.add_option(
+         "--data", o->data,
+         "A folder, pictures, .npy or .npz files; repeat for more. Also says where int8 loses accuracy on them (docs/doctor.md)")
+      ->type_name("PATH");
+  app.add_option("--samples", o->samples, "With --data: how many samples the reference judges, evenly spread (default 1)")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
+  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor and layer as a picture (.svg)")
+      ->type_name("FILE");
+  app.add_flag("--json", o->json, "The same facts for programs");
   app.footer(
       "Feeds the reference with each region's own inputs, so that the first region that differs is the one at fault. 8-bit results "
       "must be\n"
       "equal bit for bit. Takes as long as the reference does: seconds to minutes. Exit code 1 on a difference.\n"
-      "Example: octavo check model.onnx --input photo.jpg --preset torch");
+      "With --data: then what each rounded tensor clips, how many codes it uses, and where the error enters, on all samples.\n"
+      "Examples: octavo check model.onnx --input photo.jpg --preset torch\n"
+      "          octavo check model.q.onnx --data photos/ --preset torch --picture error.svg");
   return [o] {
     take_model_from(o->input.inputs, o->model);
     return check(*o);

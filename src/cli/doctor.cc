@@ -4,19 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/commands.h"
-#include "cli/data.h"
 #include "cli/diagnosis.h"
-#include "cli/file.h"
+#include "cli/inspection.h"
 #include "cli/model.h"
 #include "cli/print.h"
 #include "cli/system.h"
-#include "quantize/inspect.h"
-#include "quantize/quantize.h"
 
 namespace octavo::cli {
 namespace {
@@ -77,60 +73,7 @@ void print_nodes(const std::vector<onnx::NodeName>& nodes, const api::Built& bui
   }
 }
 
-using Rounded = quantize::Inspection;
-
-/// Below it a layer is named: octavo quantize leaves such layers float.
-double lossy() {
-  return quantize::Options{}.least_layer_sqnr;
-}
-
-nlohmann::json json_of(const quantize::RoundedTensor& t) {
-  const auto number = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
-  return {{"name", t.name},
-          {"scale", t.quantizer.scale[0]},
-          {"zero_point", t.quantizer.zero_point[0]},
-          {"type", ir::name_of(t.quantizer.type)},
-          {"saturated", t.saturation()},
-          {"codes_used", t.codes},
-          {"sqnr_db_of_this_rounding", number(t.alike_sqnr())},
-          {"sqnr_db_of_roundings_before", number(t.own_sqnr())}};
-}
-
-nlohmann::json json_of(const quantize::RoundedLayer& l) {
-  return {{"node", l.node},
-          {"reads", l.tensor},
-          {"sqnr_db_alone", std::isfinite(l.sqnr()) ? nlohmann::json(l.sqnr()) : nlohmann::json(nullptr)}};
-}
-
-void print_rounded(const Rounded& rounded, std::size_t samples) {
-  const auto& tensors = rounded.tensors;
-  fmt::print(
-      "\nrounded tensors on {} sample{}; signal to noise of this rounding alone, and of all roundings before it\n{:>9}  {:>5}  "
-      "{:>8}  {:>8}  tensor\n",
-      samples, samples == 1 ? "" : "s", "saturated", "codes", "alone", "before");
-  const auto db = [](double x) { return std::isfinite(x) ? fmt::format("{:.1f} dB", x) : std::string("exact"); };
-  for (const auto& t : tensors) {
-    std::string remark;
-    const int all = t.quantizer.hi() - t.quantizer.lo() + 1;
-    if (t.saturation() > 0.01) remark = "  <- clips more than 1 %: a wider range";
-    if (t.codes * 4 < all && all <= 256) remark += fmt::format("  <- {} of {} codes are used: a narrower range", t.codes, all);
-    fmt::print("{:>8.3f}%  {:>5}  {:>8}  {:>8}  {}{}\n", 100 * t.saturation(), t.codes, db(t.alike_sqnr()), db(t.own_sqnr()),
-               t.name, remark);
-  }
-  const auto worst = std::min_element(tensors.begin(), tensors.end(),
-                                      [](const auto& a, const auto& b) { return a.alike_sqnr() < b.alike_sqnr(); });
-  auto layers = rounded.layers;
-  std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.sqnr() < b.sqnr(); });
-  if (layers.size() > 12) layers.resize(12);
-  if (!layers.empty()) fmt::print("\nlayers whose results lose most when each alone is rounded, of {}\n", rounded.layers.size());
-  for (const auto& l : layers) {
-    fmt::print("{:>9}  {} (reads {}){}\n", db(l.sqnr()), l.node, l.tensor,
-               l.sqnr() < lossy() ? fmt::format("  <- keep it float: --precision {}=float32, or octavo quantize", l.node) : "");
-  }
-  fmt::print("most is lost where \"{}\" is rounded: {}\n", worst->name, db(worst->alike_sqnr()));
-}
-
-std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, const Rounded& rounded) {
+std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, const quantize::Inspection& rounded) {
   nlohmann::json out;
   out["findings"] = nlohmann::json::array();
   for (const auto& f : d.findings) {
@@ -151,8 +94,7 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
     }
     out["nodes"].push_back(std::move(node));
   }
-  for (const auto& t : rounded.tensors) out["tensors"].push_back(json_of(t));
-  for (const auto& l : rounded.layers) out["layers"].push_back(json_of(l));
+  add_json(rounded, out);
   if (!built) out["refusal"] = built.error().message;
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -176,22 +118,14 @@ Result<int> doctor(const Options& o) {
   build.import.most_listed = static_cast<std::size_t>(-1);
   build.progress = progress->watcher(o.model.path);
   const auto built = api::build_file(o.model.path, build);
-  Rounded rounded;
+  quantize::Inspection rounded;
   std::size_t samples = 0;
   if (built && !o.data.data.empty()) {
     OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(built->model.graph)));
     for (const std::string& w : data->warnings()) say("warning: {}\n", w);
-    const int threads = build.plan.threads > 0 ? build.plan.threads : engine::available_cores();
-    quantize::Implicit implicit;
-    if (!o.model.calibration.empty()) implicit = {&built->graph, built->permitted.permitted, build.plan};
-    OCTAVO_TRY(rounded, quantize::inspect(built->model, implicit, *data, threads, [&](std::size_t done, std::size_t count) {
-                 progress->step(fmt::format("sample {} of {}", done, count));
-               }));
+    OCTAVO_TRY(rounded, inspect_on(o.model, *built, *data, *progress));
     samples = data->size();
-    if (!o.picture.empty()) {
-      const std::string svg = quantize::inspection_svg(rounded);
-      OCTAVO_CHECK(write_file(o.picture, std::as_bytes(std::span(svg.data(), svg.size()))));
-    }
+    if (!o.picture.empty()) OCTAVO_CHECK(write_picture(rounded, o.picture));
   }
   progress.reset();
   const auto errors =
@@ -210,7 +144,7 @@ Result<int> doctor(const Options& o) {
     return 1;
   }
   if (!o.no_nodes) print_nodes(d.nodes, *built);
-  if (!rounded.tensors.empty()) print_rounded(rounded, samples);
+  if (!rounded.tensors.empty()) fmt::print("\n{}{}", tensors_text(rounded, samples), outputs_text(rounded, samples));
   return sick ? 1 : 0;
 }
 

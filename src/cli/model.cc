@@ -81,13 +81,6 @@ Status require_path(const ModelOptions& options) {
   return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
 }
 
-/// By the first bytes; a file that cannot be read is left to whoever reads it next.
-bool is_engine_file(const std::string& path) {
-  char magic[8] = {};
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
-  return std::memcmp(magic, "OCTAVO\0\n", sizeof magic) == 0;
-}
-
 void log_decisions(const api::Built& built) {
   for (const auto& note : built.model.notes) say("import: {}\n", note);
   for (const auto& report : built.reports) {
@@ -121,6 +114,12 @@ Status one_set_of_shapes(const ModelOptions& options) {
 }
 
 }  // namespace
+
+bool is_engine_file(const std::string& path) {
+  char magic[8] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::memcmp(magic, "OCTAVO\0\n", sizeof magic) == 0;
+}
 
 void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   auto* model = app.add_option(engines ? "MODEL,--onnx,--loadEngine" : "MODEL,--onnx", o.path,
@@ -286,7 +285,11 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
-  OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
+  if (options.made) {
+    OCTAVO_TRY(loaded.built, api::build_bytes(*options.made, build, std::filesystem::path(options.path).parent_path().string()));
+  } else {
+    OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
+  }
   loaded.engine = loaded.built->engine;
   loaded.seconds = since();
   if (options.verbose) log_decisions(*loaded.built);

@@ -26,6 +26,8 @@ struct ModelOptions {
   std::string calibration;
   std::vector<std::string> precision, allow;
   bool verbose = false;
+  /// What is built instead of the file's contents: a model that was made from it. Empty: the file.
+  std::shared_ptr<const std::vector<std::byte>> made;
 };
 /// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
@@ -34,6 +36,9 @@ void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 /// `octavo run --input a.jpg b.jpg model.onnx`: where no model is named, the last of the inputs that is an ONNX or engine file by its
 /// ending is the model.
 void take_model_from(std::vector<std::string>& inputs, ModelOptions& options);
+
+/// By the first bytes; a file that cannot be read is left to whoever reads it next.
+[[nodiscard]] bool is_engine_file(const std::string& path);
 
 /// What the file declares, before anything is built. -1: not known yet.
 struct InputDeclaration {

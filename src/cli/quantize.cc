@@ -15,6 +15,7 @@
 #include "cli/labels.h"
 #include "cli/metric.h"
 #include "cli/model.h"
+#include "cli/outcome.h"
 #include "quant/table.h"
 #include "report/explain.h"
 
@@ -111,81 +112,6 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
   return q;
 }
 
-std::string time_left(double seconds) {
-  return seconds < 90 ? fmt::format("{:.0f} s left", seconds) : fmt::format("{:.0f} min left", seconds / 60);
-}
-
-void list(const std::string& what, const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  fmt::print("{}:\n", what);
-  for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 8); ++i) fmt::print("  {}\n", lines[i]);
-  if (lines.size() > 8) fmt::print("  and {} more\n", lines.size() - 8);
-}
-
-std::string db(double x) {
-  return std::isfinite(x) ? fmt::format("{:.1f} dB", x) : "no error";
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x.empty() ? 0 : x[x.size() / 2];
-}
-
-void print_search(const quantize::PrecisionSearch& s) {
-  fmt::print("layers in float, signal to noise{}, estimated time of a run on one thread:\n", s.float_score ? ", score" : "");
-  for (const auto& p : s.curve) {
-    fmt::print("  {:>4}  {:>8}  {}{:>9.3f} ms{}\n", p.in_float.size(), db(p.sqnr),
-               p.score ? fmt::format("{:.1f} %  ", 100 * *p.score) : "", 1e3 * p.seconds, p.chosen ? "  chosen" : "");
-  }
-  std::vector<std::string> worst;
-  for (const auto& l : s.layers) worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us", l.node, db(l.sqnr), 1e6 * l.gain));
-  list("signal to noise at the outputs when only this layer is int8, by noise a second saved", worst);
-}
-
-void print_outcome(const Options& o, const quantize::Outcome& out, const quantize::Options& q, double seconds) {
-  std::map<std::string, std::size_t> methods;
-  for (const auto& t : out.tensors) ++methods[std::string(quantize::name_of(t.method))];
-  std::string text;
-  for (const auto& [name, n] : methods) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, name);
-  std::size_t int8 = 0;
-  std::vector<std::string> reasons;
-  std::vector<double> before, after;
-  for (const auto& l : out.layers) {
-    int8 += l.int8 ? 1 : 0;
-    if (!l.int8) reasons.push_back(fmt::format("{} ({}): {}", l.node, l.op, l.why_float));
-    if (l.fitted != 0) {
-      before.push_back(l.nearest);
-      after.push_back(l.fitted);
-    }
-  }
-  fmt::print("{}: {} samples, {:.1f} s; ranges of {} tensors{} ({})\n", o.output, out.samples, seconds, out.tensors.size(),
-             q.ranges.symmetric ? "" : " with zero points", text);
-  fmt::print("{} layers int8, {} float\n", int8, out.layers.size() - int8);
-  if (!after.empty()) {
-    fmt::print("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n", after.size(),
-               db(median(before)), db(median(after)));
-  }
-  if (!out.gains.empty()) fmt::print("signal to noise at the outputs with one correction after the other:\n");
-  for (std::size_t i = 0; i < out.gains.size(); ++i) {
-    const auto& g = out.gains[i];
-    const std::string gain = i == 0 ? "" : fmt::format("{:+.1f} dB", g.sqnr - out.gains[i - 1].sqnr);
-    fmt::print("  {:>9}  {:>9}  {}{}\n", db(g.sqnr), gain, i == 0 ? "" : "+ ", g.correction);
-  }
-  if (!out.nearest.empty())
-    fmt::print("signal to noise at the outputs without corrections: {}\n", db(quantize::sqnr_of(out.nearest)));
-  fmt::print(
-      "signal to noise at the outputs: {}\n",
-      out.outputs.empty() ? "unknown: not measured" : db(quantize::sqnr_of(out.outputs)) + " (on the data that it was made with)");
-  if (out.outputs.size() > 1) {
-    std::vector<std::string> lines;
-    for (const auto& e : out.outputs) lines.push_back(fmt::format("{}: {}", e.name, db(e.sqnr())));
-    list("of each output", lines);
-  }
-  if (out.search) print_search(*out.search);
-  list("layers that stay float", reasons);
-  list("tensors without a range: never anything but 0", out.without_range);
-}
-
 Status write(const Options& o, const quantize::Outcome& out, Form form, const api::PipelineOptions& build, Progress& progress) {
   const auto text = [&](const std::string& s) { return write_file(o.output, std::as_bytes(std::span(s.data(), s.size()))); };
   progress.step(fmt::format("write {}", o.output));
@@ -259,19 +185,7 @@ Result<int> run(const Options& o) {
   OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(model.graph)));
   OCTAVO_CHECK(set_score(o, model.graph, *data, options));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
-  std::string current;
-  auto begun = start;
-  options.progress = [&](const std::string& step, std::size_t done, std::size_t count) {
-    if (step != current) {
-      current = step;
-      begun = std::chrono::steady_clock::now();
-      if (o.model.verbose && done < count) return progress->step(step);
-    }
-    if (done == 0 || count == 0) return progress->step(step);
-    if (o.model.verbose && done != count) return;
-    const double left = since(begun) / static_cast<double>(done) * static_cast<double>(count - done);
-    progress->step(fmt::format("{} {} of {}, {}", step, done, count, time_left(left)));
-  };
+  options.progress = quantize_watcher(*progress, o.model.verbose);
   OCTAVO_TRY(const auto out, quantize::quantize(bytes, folder, *data, options));
   if (!o.float_model.empty()) OCTAVO_CHECK(write_file(o.float_model, out.model));
   OCTAVO_CHECK(write(o, out, form, build, *progress));
@@ -284,12 +198,8 @@ Result<int> run(const Options& o) {
     OCTAVO_CHECK(write_file(o.curve, std::as_bytes(std::span(svg.data(), svg.size()))));
   }
   progress.reset();
-  for (const auto* warnings : {&data->warnings(), &out.warnings}) {
-    for (std::size_t i = 0; i < std::min<std::size_t>(warnings->size(), 8); ++i)
-      fmt::print(stderr, "warning: {}\n", (*warnings)[i]);
-    if (warnings->size() > 8) fmt::print(stderr, "warning: and {} more\n", warnings->size() - 8);
-  }
-  print_outcome(o, out, options, since(start));
+  print_warnings(*data, out);
+  fmt::print("{}: {:.1f} s; {}", o.output, since(start), outcome_text(out, options.ranges.symmetric));
   return 0;
 }
 

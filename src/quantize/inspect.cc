@@ -72,6 +72,7 @@ class Inspector {
                 "octavo quantize makes such a model; give --calibration for a float model with a table");
     }
     add_layers();
+    add_outputs();
     exact_.graph.touch();
     OCTAVO_TRY(const Network exact, Network::create(exact_, all()));
     plan::PlanOptions options = implicit_.planned != nullptr ? implicit_.options : plan::PlanOptions();
@@ -190,6 +191,10 @@ class Inspector {
     sums_.resize(out_.layers.size());
   }
 
+  void add_outputs() {
+    for (const std::string& name : model_.graph.output_names) out_.outputs.push_back({name, 0, 0});
+  }
+
   [[nodiscard]] std::vector<Observable> all() const {
     std::vector<Observable> out = tensors_;
     out.insert(out.end(), results_.begin(), results_.end());
@@ -220,13 +225,15 @@ class Inspector {
   Result<InOrder> visit(const Visit& v) {
     std::vector<Counted> here;
     std::vector<Sums> layers;
+    std::vector<OutputError> outputs = errors_of(v.runners[0], v.runners[1], out_.outputs.size());
     const std::size_t tensors = out_.tensors.size(), count = out_.layers.size();
     for (std::size_t i = 0; i < tensors; ++i)
       here.push_back(
           count_codes(out_.tensors[i].quantizer, v.runners[0].observed(i).data<float>(), v.runners[1].observed(i).data<float>()));
     for (std::size_t i = 0; i < count; ++i)
       layers.push_back(sums(v.runners[0].observed(tensors + i), v.runners[0].observed(tensors + count + i), axes_[i]));
-    return [this, here = std::move(here), layers = std::move(layers)] {
+    return [this, here = std::move(here), layers = std::move(layers), outputs = std::move(outputs)] {
+      add_errors(out_.outputs, outputs);
       for (std::size_t i = 0; i < here.size(); ++i) {
         const Counted& c = here[i];
         RoundedTensor& t = out_.tensors[i];

@@ -12,6 +12,7 @@
 #include "plan/options.h"
 #include "quantize/data.h"
 #include "quantize/network.h"
+#include "quantize/statistics.h"
 
 namespace octavo::quantize {
 
@@ -49,6 +50,7 @@ struct Implicit {
 struct Inspection {
   std::vector<RoundedTensor> tensors;  ///< with one scale, in the order of the graph
   std::vector<RoundedLayer> layers;    ///< in the order of the graph
+  std::vector<OutputError> outputs;    ///< of the network: what all roundings of activations together change
 };
 
 /// The float network is the model as given (implicit), or the model without its activations' Q/DQ pairs: the rounding of weights, which

@@ -117,29 +117,35 @@ double OutputError::sqnr() const {
   return noise > 0 ? 10 * std::log10(signal / noise) : INFINITY;
 }
 
+std::vector<OutputError> errors_of(const Network::Runner& exact, const Network::Runner& other, std::size_t outputs) {
+  std::vector<OutputError> out(outputs);
+  for (std::size_t i = 0; i < outputs; ++i) {
+    const ir::Tensor &a = exact.output(i), &b = other.output(i);
+    if (a.dtype() != ir::DType::f32 || b.type() != a.type()) continue;
+    const auto x = a.data<float>(), y = b.data<float>();
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double s = x[k], d = static_cast<double>(y[k]) - s;
+      if (!std::isfinite(s) && (s == y[k] || (std::isnan(s) && std::isnan(y[k])))) continue;
+      out[i].signal += s * s;
+      out[i].noise += d * d;
+    }
+  }
+  return out;
+}
+
+void add_errors(std::vector<OutputError>& sums, const std::vector<OutputError>& more) {
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i].signal += more[i].signal;
+    sums[i].noise += more[i].noise;
+  }
+}
+
 Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
                                          const Progress& progress) {
   std::vector<OutputError> sums(exact.outputs());
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i].name = exact.plan().outputs[i].name;
   const auto visit = [&](const Visit& v) -> Result<InOrder> {
-    std::vector<OutputError> here(sums.size());
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const ir::Tensor &a = v.runners[0].output(i), &b = v.runners[1].output(i);
-      if (a.dtype() != ir::DType::f32 || b.type() != a.type()) continue;
-      const auto x = a.data<float>(), y = b.data<float>();
-      for (std::size_t k = 0; k < x.size(); ++k) {
-        const double s = x[k], d = static_cast<double>(y[k]) - s;
-        if (!std::isfinite(s) && (s == y[k] || (std::isnan(s) && std::isnan(y[k])))) continue;
-        here[i].signal += s * s;
-        here[i].noise += d * d;
-      }
-    }
-    return [&sums, here = std::move(here)] {
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        sums[i].signal += here[i].signal;
-        sums[i].noise += here[i].noise;
-      }
-    };
+    return [&sums, here = errors_of(v.runners[0], v.runners[1], sums.size())] { add_errors(sums, here); };
   };
   OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, progress));
   return sums;

@@ -46,6 +46,10 @@ struct OutputError {
   double signal = 0, noise = 0;       ///< sums of squares of the first network's values and of the differences
   [[nodiscard]] double sqnr() const;  ///< 10 log10(signal / noise); infinite without noise
 };
+/// Of one sample that both have run on, output by output, without names. Only float32 outputs count.
+[[nodiscard]] std::vector<OutputError> errors_of(const Network::Runner& exact, const Network::Runner& other, std::size_t outputs);
+/// `sums` and `more` are parallel.
+void add_errors(std::vector<OutputError>& sums, const std::vector<OutputError>& more);
 /// Both networks have the same outputs; only float32 ones count.
 [[nodiscard]] Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
                                                        const Progress& progress);

@@ -307,6 +307,59 @@ def test_a_float_model_without_ranges_says_what_to_do(tmp_path):
     assert "nothing is int8" in out and "octavo quantize" in out
 
 
+def test_build_on_data_quantizes_in_one_command(made, tmp_path):
+    common = ("--shapes", "image:1x1x16x16", "--data", PICTURES, *RECIPE, "--threads", 1)
+    done = run("build", FP32, *common, "-o", tmp_path / "m.octavo")
+    report = json.loads((made / "model.q.onnx.report").read_text())
+    assert "nothing is int8" not in done.stdout and f"{len(report['layers'])} layers int8, 0 float" in done.stdout
+    assert f"signal to noise at the outputs: {report['sqnr_db']:.1f} dB" in done.stdout
+    run("build", made / "model.q.onnx", *common[:2], *RECIPE, "--threads", 1, "-o", tmp_path / "same.octavo")
+    run("build", FP32, *common, "-o", tmp_path / "again.octavo")
+    assert (tmp_path / "m.octavo").read_bytes() == (tmp_path / "again.octavo").read_bytes()
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).random((1, 1, 16, 16), np.float32))
+    results = []
+    for engine in ("m", "same"):
+        run("run", tmp_path / f"{engine}.octavo", "--input", tmp_path / "x.npy", "-o", tmp_path / f"{engine}.npz")
+        results.append(next(iter(np.load(tmp_path / f"{engine}.npz").values())))
+    assert np.array_equal(*results)  # the model that octavo quantize writes, compiled
+
+
+@pytest.mark.parametrize("form", ["table", "pairs"])
+def test_build_on_data_says_what_ranges_and_pairs_cost(made, tmp_path, form):
+    model, more = (FP32, ("--calibration", made / "ranges.cache")) if form == "table" else (made / "model.q.onnx", ())
+    build = ("build", model, *more, "--shapes", "image:1x1x16x16", *RECIPE, "--threads", 1, "-o", tmp_path / "m.octavo")
+    without, measured = run(*build).stdout, run(*build, "--data", PICTURES).stdout
+    unknown, known = "unknown: no data", "signal to noise at the outputs by the rounding of activations, on "
+    assert (unknown in without) == (form == "table") and unknown not in measured
+    assert known in measured and known not in without
+    assert float(measured.split(known)[1].split(": ")[1].split(" dB")[0]) > 20
+
+
+def test_check_on_data_says_where_the_error_enters(made, tmp_path):
+    common = ("--shapes", "image:1x1x16x16", "--data", PICTURES, *RECIPE, "--threads", 1)
+    done = run("check", made / "model.q.onnx", *common, "--samples", 2, "--picture", tmp_path / "p.svg")
+    assert done.stdout.count("ok (") == 2 and "rounded tensors on" in done.stdout and "most is lost where" in done.stdout
+    found = json.loads(run("check", made / "model.q.onnx", *common, "--json").stdout)
+    assert [c["ok"] for c in found["checked"]] == [True] and all(r["different"] == 0 for r in found["checked"][0]["regions"])
+    doctor = json.loads(run("doctor", made / "model.q.onnx", *common, "--json").stdout)
+    assert {k: found[k] for k in ("tensors", "layers", "outputs")} == {k: doctor[k] for k in ("tensors", "layers", "outputs")}
+    assert (tmp_path / "p.svg").read_text().count("<circle") == 2 * len(found["tensors"]) + len(found["layers"])
+    assert found["outputs"][0]["sqnr_db"] > 20 and all(0 < t["codes_used"] <= 256 and 0 <= t["saturated"] <= 1 for t in found["tensors"])
+    assert "nothing is rounded" in run("check", FP32, *common).stdout
+    table = run("check", FP32, "--calibration", made / "ranges.cache", *common).stdout
+    assert "rounded tensors on" in table and "signal to noise at the outputs" in table
+
+
+def test_check_on_data_refuses_what_says_nothing(made, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 16, 16), np.float32))
+    both = ("check", FP32, "--input", tmp_path / "x.npy", "--data", PICTURES)
+    assert "--input and --data" in run(*both, code=2).stderr
+    assert "--picture shows what data make" in run("check", FP32, "--picture", tmp_path / "p.svg", code=2).stderr
+    assert "no such file or folder" in run("check", FP32, "--data", tmp_path / "none", "--effort", 0, code=7).stderr
+    assert "no such file or folder" in run("build", FP32, "--data", tmp_path / "none", "--effort", 0, "-o", tmp_path / "m.octavo", code=7).stderr
+    assert not (tmp_path / "m.octavo").exists() and not (tmp_path / "p.svg").exists()
+
+
 def test_doctor_says_where_the_error_enters(made, tmp_path):
     model = onnx.load(made / "model.q.onnx")
     scales = {t.name: t for t in model.graph.initializer}
