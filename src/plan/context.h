@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/memo.h"
 #include "plan/options.h"
 #include "plan/search/cost.h"
 #include "region/provider.h"
@@ -15,6 +16,7 @@ struct PlanContext {
   const std::vector<const region::Provider*>& providers;  ///< in order of preference
   const PlanOptions& options;
   Costs& costs;
+  Memo& memo;
 
   [[nodiscard]] bool enabled(std::string_view rule_or_choice) const { return !options.disabled.contains(rule_or_choice); }
   /// "measured" or "estimated": what prices are.

@@ -202,7 +202,8 @@ Status check_names(const PlanOptions& options) {
 
 Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options) {
   Estimates estimates;
-  const PlanContext context{providers, options, costs_of(options, estimates)};
+  Memo memo;
+  const PlanContext context{providers, options, costs_of(options, estimates), memo};
   OCTAVO_TRY(Planned planned, plan_once(graph, context));
   OCTAVO_CHECK(choose_images(graph, context, plan_once, planned));
   OCTAVO_CHECK(guard(graph, context, plan_once, planned));

@@ -12,7 +12,8 @@ Result<RunTime> estimated_time(const onnx::Model& model, const std::set<std::str
   plan::PlanOptions options;
   OCTAVO_TRY(const plan::Planned planned, plan::make_plan(model.graph, providers, options));
   plan::Estimates estimates;
-  plan::Pricer pricer({providers, options, estimates});
+  plan::Memo memo;
+  plan::Pricer pricer({providers, options, estimates, memo});
   RunTime out;
   OCTAVO_TRY(const auto items, pricer.price(planned.plan));
   for (const auto& item : items) out.seconds += item.seconds;

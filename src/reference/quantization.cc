@@ -1,6 +1,7 @@
 // view, quantize, dequantize with known parameters, and their run-time forms. The scalar formulas are ir/quantizer.h's.
 #include <cmath>
 
+#include "ir/quantize_many.h"
 #include "reference/detail.h"
 
 namespace octavo::reference {
@@ -15,6 +16,18 @@ void for_each_channel(const Shape& shape, int axis, F&& f) {
 }
 
 Tensor quantized(const std::vector<float>& x, const ir::Quantizer& q, const TensorType& type) {
+  if (q.arith == DType::f32 && ir::is_int8(type.dtype)) {
+    Tensor out(type);
+    const std::span<std::uint8_t> codes{reinterpret_cast<std::uint8_t*>(out.mutable_bytes().data()), x.size()};
+    const std::size_t run = q.axis < 0 ? x.size() : idx(ir::dense_strides(type.shape)[idx(q.axis)]);
+    const std::size_t channels = q.axis < 0 ? 1 : idx(type.shape[idx(q.axis)]);
+    for (std::size_t i = 0, c = 0; i < x.size(); i += run, c = c + 1 == channels ? 0 : c + 1) {
+      const auto channel = static_cast<std::int64_t>(c);
+      ir::quantize_many(std::span(x).subspan(i, run), q.scale_at(channel), q.zero_at(channel), static_cast<std::int32_t>(q.lo()),
+                        static_cast<std::int32_t>(q.hi()), codes.subspan(i, run));
+    }
+    return out;
+  }
   std::vector<std::int64_t> codes(x.size());
   const std::int64_t lo = q.lo(), hi = q.hi();
   for_each_channel(type.shape, q.axis, [&](std::size_t i, std::int64_t c) {

@@ -1,7 +1,8 @@
+#include "region/hash.h"
+
+#include <map>
+
 #include "base/hash.h"
-
-#include <bit>
-
 #include "ir/canonical.h"
 #include "region/region.h"
 
@@ -26,7 +27,7 @@ class Digest {
   }
   void quantizer(const std::optional<ir::Quantizer>& q) { word(q ? ir::to_string(*q) : ""); }
   void tensor(const TensorRef& r) {
-    number(r.buffer);
+    number(number_of(r.buffer));
     number(r.offset);
     word(ir::name_of(r.dtype));
     list(r.dims);
@@ -63,10 +64,23 @@ class Digest {
       number(b.bytes);
     }
   }
+  void content(const ir::Tensor& t) {
+    const auto bytes = t.bytes();
+    word(hash128_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  /// Buffers are numbered from here on in the order in which tensors name them; `numbered` has those that were named.
+  void number_anew() { anew_ = true; }
+  [[nodiscard]] const std::map<BufferId, std::int64_t>& numbered() const { return numbers_; }
   [[nodiscard]] std::string result() const { return hash128_hex(text_); }
 
  private:
+  std::int64_t number_of(BufferId b) {
+    return anew_ ? numbers_.emplace(b, static_cast<std::int64_t>(numbers_.size())).first->second : b;
+  }
+
   std::string text_;
+  bool anew_ = false;
+  std::map<BufferId, std::int64_t> numbers_;
 };
 
 }  // namespace
@@ -82,10 +96,7 @@ std::string plan_hash(const Plan& plan) {
     d.number(b.alignment);
     d.number(b.bytes);
     d.number(b.kind == BufferKind::arena ? b.arena_offset : b.binding);
-    if (b.kind == BufferKind::constant && !b.data.empty()) {
-      const auto bytes = b.data.bytes();
-      d.word(hash128_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-    }
+    if (b.kind == BufferKind::constant && !b.data.empty()) d.content(b.data);
   }
   d.number(static_cast<std::int64_t>(plan.regions.size()));
   for (const Region& r : plan.regions) {
@@ -107,6 +118,35 @@ std::string plan_hash(const Plan& plan) {
     d.number(plan.images);
     d.number(plan.lanes);
   }
+  return d.result();
+}
+
+std::string content_hash(const Region& region, const Plan& plan) {
+  Digest d;
+  d.number_anew();
+  d.number(static_cast<std::int64_t>(region.stages.size()));
+  d.number(region.independent ? 1 : 0);
+  d.number(region.device);
+  for (const Stage& s : region.stages) d.stage(s);
+  std::map<std::int64_t, BufferId> by_number;
+  for (const auto& [buffer, number] : d.numbered()) by_number[number] = buffer;
+  for (const auto& [number, buffer] : by_number) {
+    if (buffer < 0 || static_cast<std::size_t>(buffer) >= plan.buffers.size()) continue;
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(buffer)];
+    d.number(number);
+    d.number(static_cast<std::int64_t>(b.kind));
+    d.number(b.space);
+    d.number(b.alignment);
+    d.number(b.bytes);
+    if (b.kind == BufferKind::constant && !b.data.empty()) d.content(b.data);
+    const auto* bindings = b.kind == BufferKind::input ? &plan.inputs : b.kind == BufferKind::output ? &plan.outputs : nullptr;
+    if (bindings == nullptr || b.binding < 0 || static_cast<std::size_t>(b.binding) >= bindings->size()) continue;
+    d.bindings({(*bindings)[static_cast<std::size_t>(b.binding)]});
+  }
+  for (const DeviceUse& u : plan.devices) d.word(u.name);
+  d.number(plan.threads);
+  d.number(plan.images);
+  d.number(plan.lanes);
   return d.result();
 }
 

@@ -136,7 +136,8 @@ Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& 
                        const std::map<std::string, float>& ranges) {
   OCTAVO_CHECK(check_names(options));
   Estimates estimates;
-  return Adviser({providers, options, costs_of(options, estimates)}).run(std::move(graph), errors, ranges);
+  Memo memo;
+  return Adviser({providers, options, costs_of(options, estimates), memo}).run(std::move(graph), errors, ranges);
 }
 
 }  // namespace octavo::plan

@@ -233,7 +233,7 @@ Status choose_images(const Graph& g, const PlanContext& context, const PlanOnce&
   if (!one) return leave(one.error());
   PlanOptions alone = context.options;
   alone.threads = 1;
-  auto made = plan_once(std::move(*one), {context.providers, alone, context.costs});
+  auto made = plan_once(std::move(*one), {context.providers, alone, context.costs, context.memo});
   if (!made) {
     if (made.error().kind != ErrorKind::unsupported) return tl::unexpected<Error>(made.error());
     return leave(because<Cause::not_planned>(made.error().message));

@@ -23,7 +23,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
   const ir::Grids grids = ir::find_grids(out.graph);
   const Grouping grouping = make_groups(out.graph, context.options.disabled, selection.apart);
   OCTAVO_TRY(Placement placement, place(out.graph, grids, grouping, selection.direct));
-  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement));
+  OCTAVO_TRY(auto regions, lower(out.graph, grids, grouping, placement, context.memo.simplified));
   account_for_moves(out.graph, regions);
   region::Plan& plan = out.plan;
   plan.model_name = out.graph.name;

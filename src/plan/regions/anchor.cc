@@ -21,6 +21,9 @@ using region::TensorRef;
 ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
   const ir::Quantizer q = ir::as_s8(*c.quantizer);
   const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
+  zero = q.zero_point;
+  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
+  if (shift == 0 && c.payload.dtype() == ir::DType::s8) return c.payload;
   ir::Tensor out(ir::DType::s8, c.payload.shape());
   const auto to = out.mutable_data<std::int8_t>();
   const auto shifted = [&](const auto& from) {
@@ -31,8 +34,6 @@ ir::Tensor weight_codes(const Node& c, std::vector<std::int32_t>& zero) {
   } else {
     shifted(c.payload.data<std::int8_t>());
   }
-  zero = q.zero_point;
-  if (std::all_of(zero.begin(), zero.end(), [](std::int32_t z) { return z == 0; })) zero.clear();
   return out;
 }
 
@@ -41,9 +42,12 @@ template <class T>
 ir::Tensor transposed_weights(const ir::Tensor& w) {
   const std::int64_t k = w.shape()[0], n = w.shape()[1];
   ir::Tensor out(w.dtype(), {n, k, 1, 1});
-  for (std::int64_t i = 0; i < k; ++i) {
+  const T* from = w.data<T>().data();
+  T* to = out.mutable_data<T>().data();
+  constexpr std::int64_t kTile = 64;  // rows of either side that stay in the cache
+  for (std::int64_t row = 0; row < k; row += kTile) {
     for (std::int64_t j = 0; j < n; ++j) {
-      out.mutable_data<T>()[static_cast<std::size_t>(j * k + i)] = w.data<T>()[static_cast<std::size_t>(i * n + j)];
+      for (std::int64_t i = row; i < std::min(row + kTile, k); ++i) to[j * k + i] = from[i * n + j];
     }
   }
   return out;

@@ -28,8 +28,8 @@ using region::TensorRef;
 
 class Lowerer {
  public:
-  Lowerer(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement)
-      : g_(g), grids_(grids), grouping_(grouping), placement_(placement) {}
+  Lowerer(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement, SimplifiedPrograms& simplified)
+      : g_(g), grids_(grids), grouping_(grouping), placement_(placement), simplified_(simplified) {}
 
   Result<std::vector<Region>> run() {
     for (std::size_t k = 0; k < grouping_.groups.size(); ++k) OCTAVO_CHECK(lower_group(static_cast<int>(k)));
@@ -170,7 +170,7 @@ class Lowerer {
       is_u8.push_back(builder.acc_is_code);
       builder.program.operand_count = static_cast<int>(stage.operands.size());
       OCTAVO_CHECK(program::verify(builder.program));
-      stage.program = program::simplify(builder.program, is_u8);
+      stage.program = simplified_.of(builder.program, is_u8);
       drop_unused_operands(stage, operand_values);
     }
     describe(group, stage, region);
@@ -293,6 +293,7 @@ class Lowerer {
   const Grids& grids_;
   const Grouping& grouping_;
   Placement& placement_;
+  SimplifiedPrograms& simplified_;
   std::vector<Region> regions_;
   std::set<Key> ready_;
   std::map<Key, TensorRef> converted_;
@@ -300,8 +301,9 @@ class Lowerer {
 
 }  // namespace
 
-Result<std::vector<Region>> lower(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement) {
-  return Lowerer(g, grids, grouping, placement).run();
+Result<std::vector<Region>> lower(const Graph& g, const Grids& grids, const Grouping& grouping, Placement& placement,
+                                  SimplifiedPrograms& simplified) {
+  return Lowerer(g, grids, grouping, placement, simplified).run();
 }
 
 }  // namespace octavo::plan

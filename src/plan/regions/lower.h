@@ -6,6 +6,7 @@
 #include "ir/graph.h"
 #include "ir/grid.h"
 #include "plan/layout/place.h"
+#include "plan/memo.h"
 #include "plan/regions/group.h"
 #include "region/region.h"
 
@@ -13,6 +14,6 @@ namespace octavo::plan {
 
 /// Appends to `placement.buffers` (constants, converted inputs) and returns the regions. Tactics are not chosen yet.
 [[nodiscard]] Result<std::vector<region::Region>> lower(const ir::Graph& g, const ir::Grids& grids, const Grouping& grouping,
-                                                        Placement& placement);
+                                                        Placement& placement, SimplifiedPrograms& simplified);
 
 }  // namespace octavo::plan

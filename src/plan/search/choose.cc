@@ -54,7 +54,7 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
     const auto winner = static_cast<std::size_t>(ballot.winner);
     r.tactic = ballot.offers[winner].tactic;
     r.seconds = ballot.times[winner].seconds;
-    OCTAVO_TRY(region::Artifact made, ballot.by[winner]->compile(r, plan, r.tactic));
+    OCTAVO_TRY(region::Artifact made, context.memo.compiled.compile(*ballot.by[winner], r, plan, r.tactic));
     region::keep_artifact(std::move(made), r, plan);
     for (const Stage& s : r.stages) {
       for (const auto& in : s.anchor.inputs) need(in);

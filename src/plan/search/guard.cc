@@ -34,7 +34,7 @@ Status guard(const ir::Graph& g, const PlanContext& context, const PlanOnce& pla
   plain.effort = 0;
   plain.costs = nullptr;
   Estimates estimates;
-  OCTAVO_TRY(auto unmeasured, plan_once(g, {context.providers, plain, estimates}));
+  OCTAVO_TRY(auto unmeasured, plan_once(g, {context.providers, plain, estimates, context.memo}));
   if (region::plan_hash(unmeasured.plan) == region::plan_hash(planned.plan)) return {};
   OCTAVO_TRY(const auto times, run_in_turn(unmeasured.plan, planned.plan, context));
   if (!times || !times->slower()) return {};
