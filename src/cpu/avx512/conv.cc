@@ -109,13 +109,13 @@ class ConvKernel final : public region::HostKernel {
   [[nodiscard]] std::span<const std::byte> rows_after(const region::Memory& memory, const Phase& ph, const TaskItem& task) const {
     const auto& x = stage_.anchor.inputs.front();
     const std::int64_t next = ph.first_row(task.row_tile + 1), rows = ph.rows_of(task.row_tile + 1);
-    const std::byte* image = memory.at(x) + task.image * x.strides[0];
+    const std::byte* image = memory.at(x) + plan_.bytes(task.image * x.strides[0]);
     if (ph.flat) {
       const std::int64_t pixel = ph.row_pixels * ph.pixel_bytes();
       return {image + next * pixel, static_cast<std::size_t>(rows * pixel)};
     }
     const std::int64_t y = std::max<std::int64_t>(0, next * ph.y.step + ph.y.lowest() + ph.y.extent(1) - ph.y.step);
-    return {image + y * x.strides[2], static_cast<std::size_t>(rows * ph.y.step * x.strides[2])};
+    return {image + plan_.bytes(y * x.strides[2]), static_cast<std::size_t>(plan_.bytes(rows * ph.y.step * x.strides[2]))};
   }
 
   using Key = std::tuple<int, int, int, int, std::size_t, int, int>;  // phase, pixels, vectors, tail, form, rows, skip
@@ -282,16 +282,20 @@ class ConvKernel final : public region::HostKernel {
   void copy_rows(const region::Memory& memory, const Phase& ph, const TaskItem& task, std::byte* to) const {
     const auto& x = stage_.anchor.inputs.front();
     const ConvShape& s = plan_.shape;
-    const std::byte* image = memory.at(x) + task.image * x.strides[0];
+    const std::byte* image = memory.at(x) + plan_.bytes(task.image * x.strides[0]);
     const std::int64_t first = ph.first_row(task.row_tile), rows = ph.rows_of(task.row_tile);
     const std::int64_t y0 = first * ph.y.step + ph.y.lowest(), count = ph.strip_rows(rows);
-    const StripRow row{.width = s.w, .channels = s.c, .pixel = x.strides[3], .zero = plan_.zero, .may_read_on = plan_.slack};
+    const StripRow row{.width = s.w,
+                       .channels = plan_.bytes(s.c),
+                       .pixel = plan_.bytes(x.strides[3]),
+                       .zero = plan_.zero,
+                       .may_read_on = plan_.slack};
     std::array<const std::byte*, 2> from{};
     const auto together = static_cast<std::size_t>(ph.together);
     for (std::int64_t i = 0; i < count; ++i, to += ph.strip_row_bytes()) {
       for (std::size_t r = 0; r < together; ++r) {
         const std::int64_t y = y0 + i * ph.together + static_cast<std::int64_t>(r);
-        from[r] = y < 0 || y >= s.h ? nullptr : image + y * x.strides[2];
+        from[r] = y < 0 || y >= s.h ? nullptr : image + plan_.bytes(y * x.strides[2]);
       }
       copy_strip_row(ph, row, std::span(from).first(together), to);
     }
@@ -303,7 +307,8 @@ class ConvKernel final : public region::HostKernel {
     const std::int64_t first = ph.first_row(task.row_tile);
     const std::int64_t j = ph.flat ? 0 : first, k = ph.flat ? first * ph.row_pixels : 0;
     const std::byte* origin = strip;
-    if (!ph.copies) origin = memory.at(x) + task.image * x.strides[0] + j * ph.y.step * ph.row_step + k * ph.pixel_bytes();
+    if (!ph.copies)
+      origin = memory.at(x) + plan_.bytes(task.image * x.strides[0]) + j * ph.y.step * ph.row_step + k * ph.pixel_bytes();
     std::array<std::byte*, kMaxStreams> base{};
     std::array<std::int64_t, kMaxStreams> channel{};
     const int streams = plan_.epilogue.stream_count();
@@ -322,7 +327,7 @@ class ConvKernel final : public region::HostKernel {
       const Block& block = ph.blocks[static_cast<std::size_t>(b)];
       TileArgs args;
       args.table = tables_[static_cast<std::size_t>(task.phase)].data();
-      args.x = origin + block.group * plan_.ic;
+      args.x = origin + plan_.bytes(block.group * plan_.ic);
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
       args.ahead = weights_ + block.weights;

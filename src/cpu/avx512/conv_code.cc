@@ -30,12 +30,21 @@ Reg64 pixel_among(int p) {
   return p < 6 ? Reg64(Xbyak::Operand::R8 + p) : p == 6 ? Xbyak::util::rdx : Xbyak::util::rcx;
 }
 
+/// acc += input * weight, lane by lane.
+void multiply_add(Code& c, Dots dots, const Zmm& acc, const Zmm& input, const Zmm& weight) {
+  if (dots == Dots::floats) {
+    c.vfmadd231ps(acc, input, weight);
+  } else {
+    c.vpdpbusd(acc, input, weight);
+  }
+}
+
 class ConvTile {
  public:
   /// `tiles`: of a block over a row tile. In that time the next block's weights are fetched into L2.
   /// `after_units`: registers are those of ConvUnits, which has done the first segments.
-  ConvTile(Code& c, const Phase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
-      : c_(c), ph_(phase), t_(tile), tiles_(tiles), after_units_(after_units) {}
+  ConvTile(Code& c, Dots dots, const Phase& phase, const Tile& tile, std::int64_t tiles, bool after_units = false)
+      : c_(c), dots_(dots), ph_(phase), t_(tile), tiles_(tiles), after_units_(after_units) {}
 
   void reduce(std::size_t first_segment = 0) {
     const int dots = t_.accs();
@@ -139,11 +148,12 @@ class ConvTile {
       } else {
         c_.vpbroadcastd(input, c_.ptr[x(p) + displacement]);
       }
-      for (int v = 0; v < t_.vectors; ++v) c_.vpdpbusd(Zmm(t_.acc(p, v)), input, Zmm(first_weight + v));
+      for (int v = 0; v < t_.vectors; ++v) multiply_add(c_, dots_, Zmm(t_.acc(p, v)), input, Zmm(first_weight + v));
     }
   }
 
   Code& c_;
+  Dots dots_;
   const Phase& ph_;
   Tile t_;
   std::int64_t tiles_;
@@ -186,14 +196,14 @@ class ConvUnits {
           list.emplace_back([=, this] {
             for (int v = 0; p == 0 && v < t.vectors; ++v) c_.vmovdqu32(Zmm(temps_ + v), weight(v));
             c_.vpbroadcastd(Zmm(other), input(p));
-            for (int v = 0; v < t.vectors; ++v) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
+            for (int v = 0; v < t.vectors; ++v) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
           });
         }
         for (int v = 0; !weights_stay_ && v < t.vectors; ++v) {
           list.emplace_back([=, this] {
             for (int p = 0; v == 0 && p < t.pixels; ++p) c_.vpbroadcastd(Zmm(temps_ + p), input(p));
             c_.vmovdqu32(Zmm(other), weight(v));
-            for (int p = 0; p < t.pixels; ++p) c_.vpdpbusd(Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
+            for (int p = 0; p < t.pixels; ++p) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
           });
         }
       }
@@ -240,7 +250,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& p
   stored.in_memory = true;
   if (tile.pixels > 6) emitter.few_pointers(2);
   ConvUnits units(c, plan, phase, tile, tile.accs(), segments);
-  ConvTile rest(c, phase, tile, tiles, true);
+  ConvTile rest(c, plan.dots, phase, tile, tiles, true);
   const int free = tile.accs() + units.reserved();
   Xbyak::Label loop, last;
   enter(c, stack + tile.accs() * 64);
@@ -283,7 +293,7 @@ void emit_behind(Code& c, Emitter& emitter, const ConvPlan& plan, const Phase& p
 std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, const Epilogue& epilogue, const Phase& phase,
                            const Tile& tile, std::int64_t tiles, bool vbmi) {
   Emitter emitter(c, pool, epilogue, vbmi);
-  ConvTile t(c, phase, tile, tiles);
+  ConvTile t(c, plan.dots, phase, tile, tiles);
   c.align(64);
   const std::size_t start = c.getSize();
   // With other tensors to read or write, or few pixels for code that is fetched from memory, it costs more than it saves.

@@ -36,6 +36,13 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
   }
 }
 
+/// Vectors of a block. Floats of a long reduction take four times the bytes of codes: where those of four vectors leave no room in L2,
+/// blocks of two pass half as many bytes for the same products, with twice the pixels a tile.
+int most_vectors(const ConvPlan& p, const Phase& ph, const Target& target) {
+  if (target.vectors > 0) return target.vectors;
+  return p.dots == Dots::floats && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
+}
+
 /// The phase's rows in `row tiles` row tiles that differ by at most `unit` rows.
 void split_row_tiles(Phase& ph, std::int64_t row_tiles, std::int64_t unit) {
   const std::int64_t units = ceil_div(ph.rows, unit);
@@ -52,7 +59,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
   constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.row_tiles * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
-  const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.shape.c);
+  const double in_bytes = static_cast<double>(ph.x.step * ph.y.step * p.bytes(p.shape.c));
   const bool sharing = threads >= region::kSharingWorkers;
   const double bytes_a_clock = 16, start = sharing ? 300 : 60;  // of a task: tiles are set up for each call
   double worst = 0, sum = 0, longest = 0;
@@ -75,7 +82,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
       const std::int64_t last = std::min(ph.first_row(next + 1), ph.rows * (w + 1) / threads);
       const auto own = static_cast<double>(std::max<std::int64_t>(0, last - first)) / static_cast<double>(ph.rows_of(next));
       const double share = p.images > 1 ? 0 : 1 - own;
-      foreign += share * pixels * static_cast<double>(p.shape.o) / static_cast<double>(blocks);
+      foreign += share * pixels * static_cast<double>(p.bytes(p.shape.o)) / static_cast<double>(blocks);
       if (next == row_tile) continue;
       foreign += pixels * in_bytes * share;
       if (ph.copies) {  // narrow row tiles copy the rows between them twice
@@ -105,7 +112,7 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   std::int64_t out_bytes = 0;
   for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
   const std::int64_t row_bytes =
-      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.shape.c + out_bytes * p.shape.o);
+      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.bytes(p.shape.c) + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
   // All weights pass once a row tile: heavy weights want few row tiles, light ones want row tiles that stay in L2 together with their outputs.
   const std::int64_t room = all_weights > kL2 / 4 ? kL2 / 4 * 3 : kL2 / 16 * 3;
@@ -116,11 +123,13 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue, p.tile_pixels) : align;
   const auto unit = [&](std::int64_t row_tiles) { return row_tiles <= 2 * threads ? align : tile; };
   const std::int64_t weights = p.weight_bytes, inits = p.init_count;
-  make_blocks(p, ph, 4, weights, inits);
+  const int widest = most_vectors(p, ph, target);
+  make_blocks(p, ph, widest, weights, inits);
   split_row_tiles(ph, least, unit(least));
   // Threads are worth their start from about 2 us on: what the regions around share out lies in several caches.
   const double speed = tiles ? 8 : 1;
-  const double work = std::max(p.shape.macs() / speed / static_cast<double>(phases), 5.0 * static_cast<double>(all_weights)) +
+  const double work = std::max(p.shape.macs() * static_cast<double>(p.element) / speed / static_cast<double>(phases),
+                               5.0 * static_cast<double>(all_weights)) +
                       static_cast<double>(p.images * ph.pixels * p.shape.o) * 20;
   if (threads <= 1 || work < 1e6) return;
   threads = std::min(threads, kMostThreads);
@@ -131,8 +140,8 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   const std::int64_t step = ceil_div(threads, 16);
   const std::int64_t most =
       target.row_tiles > 0 ? least : std::min(ceil_div(ph.rows, unit(least)), least + (sharing ? 4 : 2) * threads);
-  for (const int vectors : {4, 2}) {  // tiles take two at a time: blocks of two cost them nothing
-    if (vectors == 2 && !(tiles && sharing)) continue;
+  for (const int vectors : {widest, 2}) {  // tiles take two at a time: blocks of two cost them nothing
+    if (vectors != widest && !(tiles && sharing)) continue;
     make_blocks(p, ph, vectors, weights, inits);
     ph.parts = static_cast<int>(ph.blocks.size());
     for (std::int64_t row_tiles = least; row_tiles <= most; row_tiles = (row_tiles / step + 1) * step) {

@@ -17,9 +17,56 @@ std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, st
   return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
 }
 
+/// One number a channel that the sums begin with; empty: none.
+template <class T>
+Result<std::vector<T>> biases(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  if (conv.bias_operand < 0) return std::vector<T>();
+  const region::Stage& stage = region.stages.front();
+  const auto& from = stage.operands[static_cast<std::size_t>(conv.bias_operand)].ref;
+  const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
+  if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
+  const auto* first = reinterpret_cast<const T*>(data.bytes().data()) + from.offset;
+  const std::int64_t step = stage.space[1] == 1 ? 0 : from.strides[1];
+  std::vector<T> out(static_cast<std::size_t>(conv.shape.o));
+  for (std::int64_t c = 0; c < conv.shape.o; ++c) out[static_cast<std::size_t>(c)] = first[c * step];
+  return out;
+}
+
+/// Of floats: groups are not merged, and rows of the input are not put together.
+Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  const auto& ref = *region.stages.front().anchor.weights;
+  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const auto* w = reinterpret_cast<const float*>(constant.bytes().data()) + ref.offset;
+  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, conv));
+  ir::Tensor weights(ir::DType::f32, {std::max<std::int64_t>(16, conv.weight_bytes / 4)}), init(ir::DType::f32, {conv.init_count});
+  auto* wp = weights.mutable_data<float>().data();
+  auto* ip = init.mutable_data<float>().data();
+  const ConvShape& s = conv.shape;
+  const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;
+  for (const Phase& ph : conv.phases) {
+    const std::size_t per_row = ph.segments.size() / std::max<std::size_t>(1, ph.y.offset.size());
+    const bool joined = per_row != ph.x.offset.size();
+    for (const Block& b : ph.blocks) {
+      for (std::size_t segment = 0; segment < ph.segments.size(); ++segment) {
+        for (std::int64_t k = 0; k < ph.quads; ++k) {
+          const auto column = joined ? static_cast<std::size_t>(k / conv.ic) : segment % per_row;
+          const auto* from = w + s.weight_index(b.first_channel, k % conv.ic, ph.y.tap[segment / per_row], ph.x.tap[column]);
+          float* to = wp + b.weights / 4 + (static_cast<std::int64_t>(segment) * ph.quads + k) * b.vectors * 16;
+          for (std::int64_t c = 0; c < b.channels; ++c) to[c] = from[c * step];
+        }
+      }
+      for (std::int64_t c = 0; c < b.channels && !bias.empty(); ++c)
+        ip[b.init + c] = bias[static_cast<std::size_t>(b.first_channel + c)];
+    }
+  }
+  return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
+}
+
 }  // namespace
 
 Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  if (conv.dots == Dots::floats) return pack_floats(region, plan, conv);
   const auto& ref = *region.stages.front().anchor.weights;
   const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
   if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
@@ -29,15 +76,7 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
-  const std::int32_t* bias = nullptr;
-  std::int64_t bias_step = 0;
-  if (conv.bias_operand >= 0) {
-    const auto& from = region.stages.front().operands[static_cast<std::size_t>(conv.bias_operand)].ref;
-    const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
-    if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
-    bias = reinterpret_cast<const std::int32_t*>(data.bytes().data()) + from.offset;
-    bias_step = region.stages.front().space[1] == 1 ? 0 : from.strides[1];
-  }
+  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, conv));
   const region::Anchor& anchor = region.stages.front().anchor;
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
@@ -78,8 +117,8 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
       }
       for (std::size_t c = 0; c < sums.size(); ++c) {
         std::int64_t first = -static_cast<std::int64_t>(conv.zero) * sums[c];
-        if (bias != nullptr && c < limits.size()) {
-          const std::int64_t added = bias[(b.first_channel + static_cast<std::int64_t>(c)) * bias_step];
+        if (!bias.empty() && c < limits.size()) {
+          const std::int64_t added = bias[static_cast<std::size_t>(b.first_channel) + c];
           first += added;
           limits[c] += std::abs(added);
         }

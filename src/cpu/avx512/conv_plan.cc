@@ -53,7 +53,9 @@ bool inside(const Axis& a, std::int64_t size) {
 }
 
 /// How many groups to compute as one dense group with zero weights between them: small groups leave lanes empty otherwise.
-std::int64_t choose_merge(const ConvShape& s) {
+/// Floats stay apart: a product of zero and infinity would reach a group that has no infinity.
+std::int64_t choose_merge(const ConvShape& s, Dots dots) {
+  if (dots == Dots::floats) return 1;
   std::int64_t best = 1;
   double best_cost = 1e300;
   for (std::int64_t m = 1; m <= s.groups; ++m) {
@@ -61,8 +63,8 @@ std::int64_t choose_merge(const ConvShape& s) {
     if (m > 1 && (m * s.oc() > 64 || m * s.ic() > 256)) break;
     const double vectors = static_cast<double>(ceil_div(m * s.oc(), 16));
     const double blocks = static_cast<double>(ceil_div(m * s.oc(), 64));
-    const double dots = vectors * static_cast<double>(ceil_div(m * s.ic(), 4) * s.kh * s.kw);
-    const double cost = static_cast<double>(s.groups / m) * (dots / 2 + vectors * 4 + blocks * 4);
+    const double products = vectors * static_cast<double>(ceil_div(m * s.ic(), 4) * s.kh * s.kw);
+    const double cost = static_cast<double>(s.groups / m) * (products / 2 + vectors * 4 + blocks * 4);
     if (cost < best_cost) best_cost = cost, best = m;
   }
   return best;
@@ -71,22 +73,23 @@ std::int64_t choose_merge(const ConvShape& s) {
 /// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
 Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
   const bool taps = !ph.y.offset.empty();
-  ph.pitch = p.shape.c;
+  ph.pitch = p.bytes(p.shape.c);
+  const std::int64_t ic = p.bytes(p.ic);
   // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
   const bool run = consecutive(ph.x) && p.groups == 1;
-  const std::int64_t ragged = (run && x_pixel == p.ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic % 4;
+  const std::int64_t ragged = (run && x_pixel == ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * ic % 4;
   ph.copies = taps && (padded || (!p.slack && ragged != 0)) && !p.batch_is_pixels;
   if (p.batch_is_pixels && !p.slack && ragged != 0) return unmet("input channels of the caller's rows", p.ic, "a multiple of 4");
   ph.pixel_step = ph.copies ? ph.pitch : x_pixel;
-  ph.row_step = ph.copies ? ph.strip_row_bytes() : x.strides[2];
-  const bool joined = run && ph.pixel_step == p.ic && ph.x.offset.size() > 1;
+  ph.row_step = ph.copies ? ph.strip_row_bytes() : p.bytes(x.strides[2]);
+  const bool joined = run && ph.pixel_step == ic && ph.x.offset.size() > 1;
   const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
   for (auto dy : ph.y.offset) {
     for (std::size_t t = 0; t < ph.x.offset.size(); t += joined ? ph.x.offset.size() : 1) {
       ph.segments.push_back((dy - y0) * ph.row_step + (ph.x.offset[t] - x0) * ph.pixel_step);
     }
   }
-  ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * p.ic : 0;
+  ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * ic : 0;
   ph.quads = ceil_div(ph.segment_bytes, 4);
   return {};
 }
@@ -127,6 +130,7 @@ Target Target::of(const region::Tactic& t) {
   };
   Target out{.vbmi = text("vbmi") == "1", .multiply = cpu::multiplies(t)};
   out.pixels = number("pixels", 12);
+  out.vectors = number("vectors", 4);
   out.rows = number("rows", 1 << 16);
   out.row_tiles = number("row_tiles", 1 << 16);
   if (const int blocks = number("prefetch", 64); blocks > 0 || text("prefetch") == "0") out.prefetch = blocks;
@@ -138,6 +142,7 @@ void Target::write(region::Tactic& t) const {
   if (vbmi) t.parameters.emplace("vbmi", "1");
   if (multiply) t.parameters.emplace(kDivision, kMultiply);
   if (pixels > 0) t.parameters.emplace("pixels", std::to_string(pixels));
+  if (vectors > 0) t.parameters.emplace("vectors", std::to_string(vectors));
   if (rows > 0) t.parameters.emplace("rows", std::to_string(rows));
   if (prefetch >= 0) t.parameters.emplace("prefetch", std::to_string(prefetch));
   if (row_tiles > 0) t.parameters.emplace("row_tiles", std::to_string(row_tiles));
@@ -155,11 +160,13 @@ std::int64_t ConvShape::weight_index(std::int64_t out, std::int64_t in, std::int
   return (((g * ic() + in) * oc() + out % oc()) * kh + y) * kw + x;
 }
 
-Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros) {
+namespace {
+
+/// One stage, constant dense weights, two spatial dimensions.
+Reasons read_anchor(const region::Region& region, ConvShape& s) {
   if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const auto& stage = region.stages.front();
   const auto& a = stage.anchor;
-  if (!a.integer) return unmet("products", "float", "integer");
   s.transposed = a.op == ir::Op::conv_transpose;
   if (a.inputs.empty() || !a.weights) return unmet("weights", "not constant", "constant");
   const auto& x = a.inputs.front();
@@ -167,15 +174,16 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
   if (x.dims.size() != 4 || w.dims.size() != 4 || stage.space.size() != 4) {
     return unmet("input and weights", fmt::format("{} and {}", ir::to_string(x.dims), ir::to_string(w.dims)), "rank 4");
   }
-  if (x.dtype != ir::DType::u8 || w.dtype != ir::DType::s8) {
-    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(w.dtype)), "u8 and s8");
-  }
   if (w.strides != ir::dense_strides(w.dims)) return unmet("weights", "strided", "dense");
-  if (!x.quantizer) return unmet("input", "without a quantizer", "quantized");  // its zero points are one: region/verify
-  for (auto z : a.weight_zero) {
-    if (z != 0 && !weight_zeros) return unmet("weight zero point", z, "0");
-    if (z == -128) return unmet("weight zero point", z, "more than -128: a weight minus it must be less than 255");
-  }
+  return {};
+}
+
+/// Shapes and attributes, whatever the types; weights are dense.
+Reasons read_shape(const region::Region& region, ConvShape& s) {
+  const auto& stage = region.stages.front();
+  const auto& a = stage.anchor;
+  const auto& x = a.inputs.front();
+  const auto& w = *a.weights;
   if (x.dims[1] != 1 && x.strides[1] != 1) return unmet("channel stride of the input", x.strides[1], "1");
   s.groups = ir::get_int(a.attrs, "group", 1);
   s.n = x.dims[0], s.c = x.dims[1], s.h = x.dims[2], s.w = x.dims[3];
@@ -188,6 +196,36 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
     return unmet("shapes", "do not fit together", "those of a convolution");
   if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return unmet("elements", 0, "some");
   return {};
+}
+
+}  // namespace
+
+Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros) {
+  if (region.stages.size() == 1 && !region.stages.front().anchor.integer) return unmet("products", "float", "integer");
+  if (auto why = read_anchor(region, s); !why.empty()) return why;
+  const auto& a = region.stages.front().anchor;
+  const auto& x = a.inputs.front();
+  const auto& w = *a.weights;
+  if (x.dtype != ir::DType::u8 || w.dtype != ir::DType::s8) {
+    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(w.dtype)), "u8 and s8");
+  }
+  if (!x.quantizer) return unmet("input", "without a quantizer", "quantized");  // its zero points are one: region/verify
+  for (auto z : a.weight_zero) {
+    if (z != 0 && !weight_zeros) return unmet("weight zero point", z, "0");
+    if (z == -128) return unmet("weight zero point", z, "more than -128: a weight minus it must be less than 255");
+  }
+  return read_shape(region, s);
+}
+
+Reasons read_float_conv(const region::Region& region, ConvShape& s) {
+  if (region.stages.size() == 1 && region.stages.front().anchor.integer) return unmet("products", "integer", "float");
+  if (auto why = read_anchor(region, s); !why.empty()) return why;
+  const auto& a = region.stages.front().anchor;
+  const ir::DType x = a.inputs.front().dtype, w = a.weights->dtype;
+  if (x != ir::DType::f32 || w != ir::DType::f32) {
+    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x), ir::name_of(w)), "f32");
+  }
+  return read_shape(region, s);
 }
 
 std::int32_t weight_zero_of(const region::Anchor& a, std::int64_t channel) {
@@ -258,20 +296,25 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
 
 Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
-  if (auto why = read_conv(region, p.shape, dots == Dots::vnni); !why.empty()) return why;
+  const bool floats = dots == Dots::floats;
+  if (auto why = floats ? read_float_conv(region, p.shape) : read_conv(region, p.shape, dots == Dots::vnni); !why.empty())
+    return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
+  p.element = floats ? 4 : 1;
+  if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
+    return unmet("channels a group", "1 to 1", "more: lanes are channels of one group");
   p.halves = weight_halves(stage.anchor);
   p.tile_pixels = target.pixels;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
-  p.zero = x.quantizer->zero_point.front();
+  p.zero = floats ? 0 : x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
   if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue); !why.empty()) return why;
   p.bias_operand = take_bias(stage, plan, p.epilogue);
   p.images = p.batch_is_pixels ? 1 : s.n;
-  p.merge = choose_merge(s);
+  p.merge = choose_merge(s, dots);
   p.groups = s.groups / p.merge;
   p.ic = s.ic() * p.merge;
   p.oc = s.oc() * p.merge;
@@ -289,7 +332,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       if (ph.y.offset.empty() || ph.x.offset.empty()) ph.y.offset.clear(), ph.x.offset.clear();  // no taps reach this phase
       const bool taps = !ph.y.offset.empty();
       const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
-      const std::int64_t x_pixel = p.batch_is_pixels ? x.strides[0] : x.strides[3];
+      const std::int64_t x_pixel = p.bytes(p.batch_is_pixels ? x.strides[0] : x.strides[3]);
       const auto why = dots == Dots::amx ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
       if (!why.empty()) return why;
       if (p.halves == 2) {
@@ -308,12 +351,13 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
     }
   }
   Forms forms;
-  const bool brief = dots == Dots::amx ||
-                     std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; });
+  const bool brief = !floats && (dots == Dots::amx || std::all_of(p.phases.begin(), p.phases.end(),
+                                                                  [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; }));
   if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
   if (p.forms) p.written = p.epilogue;
   Curve curve;
-  if (target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
+  if (!floats && target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams &&
+      Curve::find(p.epilogue, curve).empty()) {
     Requant channels;
     channels.scale = curve.scale, channels.bias = curve.bias;
     if (foldable(stage, plan, channels)) p.curve = std::move(curve);
@@ -334,7 +378,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       const double per_pixel = quads / 1.7 + b.vectors * (1.5 + 0.25 * operations) + 3;
       clocks += per_pixel * static_cast<double>(ph.pixels * p.images);
     }
-    if (ph.copies) clocks += static_cast<double>(p.images * s.c * s.h * s.w) / 16;
+    if (ph.copies) clocks += static_cast<double>(p.bytes(p.images * s.c * s.h * s.w)) / 16;
   }
   clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
   p.seconds = clocks / standard_machine().clock_hz + 3e-7;

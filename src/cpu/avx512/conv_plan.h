@@ -32,6 +32,8 @@ struct ConvShape {
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
 /// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
+/// The same for a convolution of floats.
+[[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape);
 
 /// The zero point of the weights of an output channel (region::Anchor::weight_zero).
 [[nodiscard]] std::int32_t weight_zero_of(const region::Anchor& anchor, std::int64_t channel);
@@ -128,6 +130,7 @@ struct Target {
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
   /// 0 and -1: as estimates have it.
   int pixels = 0;         ///< parameter "pixels": the most pixels of a tile of vpdpbusd, where registers hold as many
+  int vectors = 0;        ///< parameter "vectors", of floats: the most vectors of a block
   std::int64_t rows = 0;  ///< parameter "rows", of depthwise: rows computed together; sliding window: of a block, before the next
   std::int64_t row_tiles = 0;  ///< parameter "row_tiles": into so many row tiles, if there are as many rows; depthwise: tasks
   int blocks_first = -1;       ///< parameter "order": 1 "blocks", tasks in order of channel blocks; 0 "rows", of row tiles
@@ -140,8 +143,9 @@ struct Target {
   void write(region::Tactic& tactic) const;
 };
 
-/// Where the products are computed: vpdpbusd on registers, or AMX tiles (amx_plan.h).
-enum class Dots : std::uint8_t { vnni, amx };
+/// Where the products are computed: vpdpbusd on registers, AMX tiles (amx_plan.h), or fused multiply-adds of floats. A quad of a
+/// reduction is four bytes of a pixel: four codes, or one float.
+enum class Dots : std::uint8_t { vnni, amx, floats };
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
@@ -187,7 +191,8 @@ struct ConvPlan {
   bool multiplies = false;     ///< divisions are multiplications where that is exact (division.h)
   std::optional<Forms> forms;  ///< blocks may run a shorter form of `epilogue`
   std::optional<Curve> curve;  ///< or that, its table packed
-  int bias_operand = -1;       ///< s32 constants that are added to the sums: part of their initial values; -1: none
+  int bias_operand = -1;       ///< constants that are added to the sums: part of their initial values; -1: none
+  std::int64_t element = 1;    ///< bytes of an element of the input
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
@@ -200,6 +205,7 @@ struct ConvPlan {
   std::vector<Phase> phases;
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
+  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const { return elements * element; }  ///< of the input
 };
 inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
 

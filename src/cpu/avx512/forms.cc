@@ -287,31 +287,36 @@ Result<std::vector<ir::Tensor>> pack_forms(const region::Region& region, const r
 }
 
 int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e) {
+  const bool floats = !stage.anchor.integer;
+  const Op add = floats ? Op::add : Op::add_i, load_op = floats ? Op::load_f : Op::load_i, acc_op = floats ? Op::acc_f : Op::acc_i;
   int operand = -1;
   std::size_t sum = 0;
   for (std::size_t i = 0; i < e.code.size() && operand < 0; ++i) {
-    if (e.code[i].op != Op::add_i) continue;
+    if (e.code[i].op != add) continue;
     const Instr &a = e.code[static_cast<std::size_t>(e.code[i].args[0])], &b = e.code[static_cast<std::size_t>(e.code[i].args[1])];
-    const Instr* load = a.op == Op::acc_i && b.op == Op::load_i ? &b : b.op == Op::acc_i && a.op == Op::load_i ? &a : nullptr;
+    const Instr* load = a.op == acc_op && b.op == load_op ? &b : b.op == acc_op && a.op == load_op ? &a : nullptr;
     if (load != nullptr) operand = load->imm, sum = i;
   }
   if (operand < 0) return -1;
   const auto& ref = stage.operands[static_cast<std::size_t>(operand)].ref;
   const Stream& s = e.operands[static_cast<std::size_t>(operand)];
-  if (plan.buffers[static_cast<std::size_t>(ref.buffer)].kind != region::BufferKind::constant || ref.dtype != ir::DType::s32 ||
-      (s.access != Access::channel && s.access != Access::uniform)) {
+  if (plan.buffers[static_cast<std::size_t>(ref.buffer)].kind != region::BufferKind::constant ||
+      ref.dtype != (floats ? ir::DType::f32 : ir::DType::s32) || (s.access != Access::channel && s.access != Access::uniform)) {
     return -1;
   }
   int acc = -1;
   for (std::size_t i = 0; i < e.code.size(); ++i) {
-    if (e.code[i].op == Op::acc_i) acc = static_cast<int>(i);
+    if (e.code[i].op == acc_op) acc = static_cast<int>(i);
     for (const int a : e.code[i].args) {  // nothing else sees the sum without it
-      if (a >= 0 && e.code[static_cast<std::size_t>(a)].op == Op::acc_i && i != sum) return -1;
+      if (a >= 0 && e.code[static_cast<std::size_t>(a)].op == acc_op && i != sum) return -1;
     }
   }
   for (std::size_t j = 0; j < e.outputs.size(); ++j) {
     const int v = e.pack.packs(j) ? e.pack.value : e.outputs[j].value;
-    if (v == acc || v == static_cast<int>(sum)) return -1;
+    if (v == acc || (!floats && v == static_cast<int>(sum))) return -1;
+  }
+  for (auto& o : e.outputs) {  // sums of floats are stored as they are
+    if (o.value == static_cast<int>(sum)) o.value = acc;
   }
   for (Instr& in : e.code) {
     for (int& a : in.args) {

@@ -40,7 +40,7 @@ struct FormEpilogue {
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_forms(const region::Region& region, const region::Plan& plan, const Requant& r,
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
 
-/// The operand of s32 constants, one a channel, that the program adds to the accumulator, and nothing else uses either; the sum is
+/// The operand of constants (s32, or f32 where sums are floats), one a channel, that the program adds to the accumulator, and nothing else uses either; the sum is
 /// then the accumulator. -1: none.
 [[nodiscard]] int take_bias(const region::Stage& stage, const region::Plan& plan, Epilogue& e);
 

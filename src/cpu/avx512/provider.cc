@@ -7,6 +7,7 @@
 
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
+#include "cpu/avx512/depthwise_float.h"
 #include "cpu/avx512/gather.h"
 #include "cpu/avx512/sliding_window.h"
 #include "cpu/family.h"
@@ -25,13 +26,21 @@ using region::Tactic;
 constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "conv_transpose.u8s8.avx512vnni.jit",
                            kDepthwise = "depthwise.u8s8.avx512vnni.jit",
                            kSlidingWindow = "depthwise.u8s8.avx512vnni.sliding_window", kGather = "gather.avx512vbmi.jit",
-                           kConvAmx = "conv.u8s8.amx", kTransposedAmx = "conv_transpose.u8s8.amx";
+                           kConvAmx = "conv.u8s8.amx", kTransposedAmx = "conv_transpose.u8s8.amx",
+                           kConvFloat = "conv.f32.avx512.jit", kTransposedFloat = "conv_transpose.f32.avx512.jit",
+                           kDepthwiseFloat = "depthwise.f32.avx512.jit";
 
 constexpr bool on_tiles(std::string_view family) {
   return family == kConvAmx || family == kTransposedAmx;
 }
+constexpr bool of_floats(std::string_view family) {
+  return family == kConvFloat || family == kTransposedFloat || family == kDepthwiseFloat;
+}
 constexpr bool is_conv(std::string_view family) {
-  return family == kConv || family == kTransposed || on_tiles(family);
+  return family == kConv || family == kTransposed || on_tiles(family) || family == kConvFloat || family == kTransposedFloat;
+}
+constexpr Dots dots_of(std::string_view family) {
+  return on_tiles(family) ? Dots::amx : of_floats(family) ? Dots::floats : Dots::vnni;
 }
 
 /// The family's tactic for code made for `target`.
@@ -39,10 +48,10 @@ Tactic tactic_of(std::string_view family, const Target& target) {
   Tactic t;
   t.provider = "cpu";
   t.family = family;
-  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : Isa::avx512vnni));
+  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : of_floats(family) ? Isa::avx512 : Isa::avx512vnni));
   if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
   target.write(t);
-  t.stores_in_place = family == kConv || family == kConvAmx;
+  t.stores_in_place = family == kConv || family == kConvAmx || family == kConvFloat;
   std::sort(t.required.begin(), t.required.end());
   return t;
 }
@@ -74,7 +83,13 @@ class Variants {
 std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   const Phase& ph = usual.phases.front();
   Variants out(here);
-  if (usual.dots == Dots::vnni) {
+  if (usual.dots == Dots::floats) {
+    for (const int vectors : {2, 3, 4}) {
+      if (vectors <= ceil_div(usual.oc, 16) && vectors != ph.blocks.front().vectors)
+        out.add([&](Target& t) { t.vectors = vectors; });
+    }
+  }
+  if (usual.dots != Dots::amx) {
     const int most = most_pixels(ph.blocks.front().vectors, ph.all_quads(), usual.epilogue);
     for (const int pixels : {most - 1, most - 2, most / 2}) {
       if (pixels >= 2) out.add([&](Target& t) { t.pixels = pixels; });
@@ -109,14 +124,18 @@ class Provider final : public region::Provider {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] bool knows(const Tactic& t) const override {
-    return t.provider == name() &&
-           (is_conv(t.family) || t.family == kDepthwise || t.family == kSlidingWindow || t.family == kGather);
+    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || t.family == kDepthwiseFloat ||
+                                    t.family == kSlidingWindow || t.family == kGather);
   }
 
   [[nodiscard]] std::vector<Offer> offers(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     const Op op = region.stages.empty() ? Op::input : region.stages.front().anchor.op;
     const Target target = Target::here();
+    if ((op == Op::conv || op == Op::conv_transpose) && !region.stages.front().anchor.integer) {
+      offer_floats(region, plan, out);
+      return out;
+    }
     if (op == Op::conv || op == Op::conv_transpose) {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
     }
@@ -148,7 +167,9 @@ class Provider final : public region::Provider {
     std::vector<Offer> out;
     if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
     const Target here = Target::here();
-    for (const std::string_view family : {kConv, kConvAmx}) {
+    const bool floats = !region.stages.front().anchor.integer;
+    for (const std::string_view family : {kConv, kConvAmx, kConvFloat}) {
+      if (of_floats(family) != floats) continue;
       ConvPlan usual;
       if (!why_lacking(tactic_of(family, {}).required).empty() || !make_plan(region, plan, family, here, usual).empty()) continue;
       if (usual.phases.empty()) continue;
@@ -157,6 +178,10 @@ class Provider final : public region::Provider {
         if (!make_plan(region, plan, family, target, conv).empty()) continue;
         out.push_back({tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), {}, conv.seconds});
       }
+    }
+    if (floats) {
+      add_depthwise_float_variants(region, plan, here, out);
+      return out;
     }
     if (!why_lacking(tactic_of(kDepthwise, {}).required).empty()) return out;
     if (DepthwisePlan usual; plan_depthwise(region, plan, here, usual).empty()) {
@@ -191,6 +216,10 @@ class Provider final : public region::Provider {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
       OCTAVO_TRY(made.constants, checked(pack_depthwise(region, plan, dw), packed_bytes(dw)));
+    } else if (tactic.family == kDepthwiseFloat) {
+      DepthwiseFloatPlan dw;
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
+      OCTAVO_TRY(made.constants, checked(pack_depthwise_float(region, plan, dw), packed_bytes(dw)));
     } else if (tactic.family == kGather) {
       GatherPlan gather;
       OCTAVO_CHECK(status(region, tactic, plan_gather(region, gather)));
@@ -220,6 +249,12 @@ class Provider final : public region::Provider {
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise(region, std::move(dw), packed, target.vbmi);
     }
+    if (tactic.family == kDepthwiseFloat) {
+      DepthwiseFloatPlan dw;
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
+      OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
+      return make_depthwise_float(region, std::move(dw), packed, target.vbmi);
+    }
     if (tactic.family == kGather) {
       GatherPlan gather;
       OCTAVO_CHECK(status(region, tactic, plan_gather(region, gather)));
@@ -244,6 +279,27 @@ class Provider final : public region::Provider {
     Reasons why = make_plan(region, plan, family, target, conv);
     return offer(tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), std::move(why), conv.seconds);
   }
+  /// A convolution of floats: channels in lanes where every group has one, products of all channels otherwise.
+  static void offer_floats(const Region& region, const Plan& plan, std::vector<Offer>& out) {
+    const Op op = region.stages.front().anchor.op;
+    out.push_back(offer_conv(region, plan, op == Op::conv ? kConvFloat : kTransposedFloat));
+    if (op != Op::conv || ir::get_int(region.stages.front().anchor.attrs, "group", 1) == 1) return;
+    const Target target = Target::here();
+    DepthwiseFloatPlan dw;
+    Reasons why = why_lacking(tactic_of(kDepthwiseFloat, {}).required);
+    if (why.empty()) why = plan_depthwise_float(region, plan, target, dw);
+    out.push_back(offer(tactic_of(kDepthwiseFloat, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
+  }
+  static void add_depthwise_float_variants(const Region& region, const Plan& plan, const Target& here, std::vector<Offer>& out) {
+    if (!why_lacking(tactic_of(kDepthwiseFloat, {}).required).empty()) return;
+    DepthwiseFloatPlan usual;
+    if (!plan_depthwise_float(region, plan, here, usual).empty()) return;
+    for (const Target& target : variants_of(usual.tasks, usual.rows, {usual.rows / 2, usual.rows * 2, usual.shape.out_h}, here)) {
+      DepthwiseFloatPlan dw;
+      if (!plan_depthwise_float(region, plan, target, dw).empty()) continue;
+      out.push_back({tactic_of(kDepthwiseFloat, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
+    }
+  }
   /// What the tactic's code is made for, if the tactic is one of this version's.
   static Result<Target> target_of(const Region& region, const Tactic& tactic) {
     const Target target = Target::of(tactic);
@@ -259,6 +315,7 @@ class Provider final : public region::Provider {
     return bytes;
   }
   static std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& p) { return avx512::packed_bytes(p); }
+  static std::vector<std::int64_t> packed_bytes(const DepthwiseFloatPlan& p) { return {p.weight_bytes, p.init_count * 4}; }
   static std::vector<std::int64_t> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
   static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::vector<std::int64_t>& bytes) {
     const auto same = [](const ir::Tensor& t, std::int64_t n) { return static_cast<std::int64_t>(t.bytes().size()) == n; };
@@ -268,8 +325,8 @@ class Provider final : public region::Provider {
   }
   static Reasons make_plan(const Region& region, const Plan& plan, std::string_view family, const Target& target, ConvPlan& conv) {
     if (!is_conv(family)) return unmet("family", family, "one of this provider's");
-    if (auto why = plan_conv(region, plan, target, conv, on_tiles(family) ? Dots::amx : Dots::vnni); !why.empty()) return why;
-    if (conv.shape.transposed != (family == kTransposed || family == kTransposedAmx))
+    if (auto why = plan_conv(region, plan, target, conv, dots_of(family)); !why.empty()) return why;
+    if (conv.shape.transposed != (family == kTransposed || family == kTransposedAmx || family == kTransposedFloat))
       return unmet("operator", conv.shape.transposed ? "ConvTranspose" : "Conv", "the other");
     return {};
   }

@@ -1,0 +1,160 @@
+"""Float networks beside ONNX Runtime and OpenVINO (its precision hint at f32): docs/lab/performance-float.md.
+
+The trained models of the test data that are float, the networks with seeded weights and two transformer encoders (transformers.py). Every
+measurement is a process of its own; engines take turns on the same file and the same inputs, with the same cores; figures are medians over
+rounds of each process's fastest run (of its median with --medians), since other work on the machine only ever adds to a time; the ratio is the
+median over rounds of the faster peer's time / Octavo's of the same round. Engines are built at the default effort with one timing cache a command.
+
+usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--before OCTAVO] [--json FILE] [--write]
+--before: another build of the command (an older one), measured in the same turns.
+"""
+import argparse
+import json
+import lzma
+import pathlib
+import statistics
+import sys
+
+import bundle
+import counterparts
+import networks
+import peer
+import transformers
+
+ENGINES = ("octavo", "ort", "openvino")
+PAGE = counterparts.ROOT / "docs/lab/performance-float.md"
+MARK = "<!-- by hand from here -->"
+
+
+def models(args):
+    """{name: (path, shapes to bind)}"""
+    import real_data
+
+    found = {}
+    for model in real_data.MODELS:
+        if "qdq" in model.file or "qoperator" in model.file:
+            continue
+        path = counterparts.DATA / "models" / model.file
+        if path.suffix == ".xz":
+            plain = args.models / path.stem
+            if not plain.exists():
+                plain.write_bytes(lzma.open(path).read())
+            path = plain
+        found[model.file.split(".")[0]] = (path, {model.input: list(model.shape)} if model.shape else {})
+    networks.make_zoo(args, networks.ZOO)
+    found |= {f"{net}, seeded": (args.models / f"{net}.onnx", {}) for net in networks.ZOO}
+    for name, make in transformers.NETWORKS.items():
+        path = args.models / f"{name}.onnx"
+        if not path.exists():
+            make(path)
+        found[name] = (path, {})
+    return {k: v for k, v in found.items() if not args.nets or any(n in k for n in args.nets)}
+
+
+def feeds_of(args, name, path, shapes):
+    import numpy as np
+
+    file = args.models / f"{name}.npz"
+    if not file.exists():
+        np.savez(file, **peer.inputs_of(path, 1, shapes))
+    return file
+
+
+def engine_of(args, command, path, shapes, threads):
+    """An engine of this command, built once."""
+    digest = bundle.digest(command)
+    engine = args.models / f"{path.stem}.t{threads}.{digest}.octavo"
+    if not engine.exists():
+        bound = peer.inputs_of(path, 1, shapes)
+        words = ",".join(f"{k}:{'x'.join(map(str, v.shape))}" for k, v in bound.items())
+        counterparts.run(["taskset", "-c", cores(args, threads), command, "build", path, "-o", engine, "--threads", threads, "--timing-cache",
+                          args.models / f"times.{digest}.txt", "--shapes", words])
+    return engine
+
+
+def cores(args, threads):
+    return ",".join(map(str, args.cpus[-threads:]))
+
+
+def measure(args, engine, name, path, shapes, threads):
+    """Milliseconds of one process: its fastest run, or the median."""
+    feeds, words = feeds_of(args, name, path, shapes), ["taskset", "-c", cores(args, threads)]
+    if engine in ("octavo", "before"):
+        command = args.octavo if engine == "octavo" else args.before
+        words += [command, "bench", engine_of(args, command, path, shapes, threads), "--threads", threads, "--input", feeds, "--json", "--seconds", args.seconds]
+    else:
+        words += [sys.executable, pathlib.Path(peer.__file__), engine, path, "-t", threads, "-s", args.seconds, "--inputs", feeds]
+        words += ["--precision", "f32"] if engine == "openvino" else []
+    return json.loads(counterparts.run(words).splitlines()[-1])["median_ms" if args.medians else "min_ms"]
+
+
+def ratio(times):
+    """Median over rounds of the faster peer's time / Octavo's."""
+    peers = [p for p in ("ort", "openvino") if times.get(p)]
+    return statistics.median(min(round_) / own for own, *round_ in zip(times["octavo"], *(times[p] for p in peers))) if peers else float("nan")
+
+
+def table(results):
+    lines = []
+    for threads in sorted({t for _, t in map(key_of, results["times"])}):
+        lines += [f"\n## {threads} thread{'s' * (threads > 1)}\n", "| network | before, ms | Octavo, ms | ONNX Runtime, ms | OpenVINO, ms | faster peer ÷ Octavo |",
+                  "|---|---:|---:|---:|---:|---:|"]
+        product, count = 1.0, 0
+        for key, times in results["times"].items():
+            name, of = key_of(key)
+            if of != threads or not times.get("octavo"):
+                continue
+            own = [f"{statistics.median(times[e]):.3f}" if times.get(e) else "–" for e in ("before", *ENGINES)]
+            product, count = product * ratio(times), count + 1
+            lines.append(f"| {name} | {' | '.join(own)} | **{ratio(times):.2f}** |")
+        lines.append(f"| geometric mean | | | | | **{product ** (1 / max(1, count)):.2f}** |")
+    return "\n".join(lines)
+
+
+def key_of(key):
+    name, threads = key.rsplit(" ", 1)
+    return name, int(threads)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", type=lambda t: t.split(","), help="those whose names contain one of these")
+    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1])
+    parser.add_argument("--engines", type=lambda t: t.split(","), default=list(ENGINES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--medians", action="store_true")
+    parser.add_argument("--octavo", default=counterparts.octavo_command())
+    parser.add_argument("--before", help="another octavo command")
+    parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/floats")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--write", metavar="COMMIT", help=f"write {PAGE.name}, with the commit that was measured")
+    args = parser.parse_args()
+    import os
+
+    args.cpus = sorted(os.sched_getaffinity(0))
+    args.models.mkdir(parents=True, exist_ok=True)
+    args.json = args.json or args.models / "floats.json"
+    results = json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {"times": {}}
+    found = models(args) if args.rounds else {}
+    for _ in range(args.rounds):
+        for threads in args.threads:
+            for name, (path, shapes) in found.items():
+                times = results["times"].setdefault(f"{name} {threads}", {})
+                for engine in (["before"] if args.before else []) + args.engines:
+                    try:
+                        times.setdefault(engine, []).append(measure(args, engine, name, path, shapes, threads))
+                    except RuntimeError as error:
+                        print(f"{name}: {engine}: {str(error).strip().splitlines()[-1][:200]}", file=sys.stderr)
+                print(f"{name} {threads}: " + ", ".join(f"{e} {v[-1]:.3f}" for e, v in times.items() if v), file=sys.stderr, flush=True)
+                args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    print(table(results))
+    if args.write:
+        old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        hand = old[old.index(MARK):] if MARK in old else MARK + "\n"
+        PAGE.write_text(f"# Float networks beside ONNX Runtime and OpenVINO\n\nWritten by `bench/floats.py --write`, commit {args.write}. float32 throughout, batch 1, medians over "
+                        f"rounds; *ratio*: of the faster peer in each round. *Before*: the commit that the last section names.\n{table(results)}\n\n{hand}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

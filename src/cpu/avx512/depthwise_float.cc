@@ -1,0 +1,256 @@
+#include "cpu/avx512/depthwise_float.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+
+#include "base/machine.h"
+#include "cpu/avx512/division.h"
+#include "cpu/avx512/fetch.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+/// Addresses inside code are 32 bits.
+constexpr std::int64_t kMostReach = std::int64_t{1} << 30;
+constexpr std::int64_t kMostKernelColumns = 11;
+constexpr std::int64_t kVectors = 2;
+
+class DepthwiseFloatKernel final : public region::HostKernel {
+ public:
+  DepthwiseFloatKernel(const region::Region& region, DepthwiseFloatPlan plan, std::span<const std::byte* const> packed, bool vbmi)
+      : d_(std::move(plan)),
+        stage_(region.stages.front()),
+        weights_(packed[0]),
+        init_(reinterpret_cast<const std::int32_t*>(packed[1])) {
+    stage_.anchor.weights.reset();
+    generate(vbmi);
+  }
+
+  [[nodiscard]] int tasks() const override { return d_.tasks.count; }
+  [[nodiscard]] std::size_t scratch_bytes() const override { return 0; }
+
+  void run(const region::Memory& memory, int begin, int end, const region::Worker&) const override {
+    each_call(d_.tasks, d_.shape, d_.rows, static_cast<std::int64_t>(d_.blocks.size()), begin, end,
+              [&](std::int64_t image, std::int64_t y, std::int64_t rows, std::size_t b) {
+                for (std::int64_t r = 0; r < rows; ++r) run_row(memory, image, y + r, b);
+              });
+  }
+
+ private:
+  /// Tiles of a row that the same code computes, one after the other.
+  struct Run {
+    TileFn code = nullptr;
+    std::int64_t tiles = 0;
+  };
+
+  void generate(bool vbmi) {
+    const ConvShape& s = d_.shape;
+    ConstantPool pool(code_);
+    std::map<DepthwiseFloatTile, std::size_t> made;
+    struct Planned {
+      std::size_t code = 0;
+      std::int64_t tiles = 0;
+    };
+    std::vector<TapRange> ranges;
+    for (std::int64_t y = 0; y < s.out_h; ++y) {
+      const TapRange r = d_.taps(0, y);
+      const auto found = std::find(ranges.begin(), ranges.end(), r);
+      range_of_.push_back(static_cast<std::size_t>(found - ranges.begin()));
+      if (found == ranges.end()) ranges.push_back(r);
+    }
+    std::vector<std::vector<std::vector<Planned>>> planned;  // [range][block]
+    for (const TapRange& rows : ranges) {
+      auto& of_range = planned.emplace_back();
+      for (const Block& b : d_.blocks) {
+        auto& runs = of_range.emplace_back();
+        const Tiling t = tile_pixels(s.out_w, d_.most_columns(b.vectors));
+        std::int64_t first = 0;
+        for (int i = 0; i < t.big_count + t.small_count; ++i) {
+          DepthwiseFloatTile tile{
+              .columns = i < t.big_count ? t.big : t.small, .vectors = b.vectors, .tail = b.tail, .rows = rows, .clipped = {}};
+          for (int p = 0; p < tile.columns; ++p) tile.clipped.push_back(d_.taps(1, first + p));
+          const TapRange whole{0, s.kw};
+          if (std::all_of(tile.clipped.begin(), tile.clipped.end(), [&](const TapRange& r) { return r == whole; }))
+            tile.clipped.clear();
+          const auto [at, is_new] = made.try_emplace(tile, 0);
+          if (is_new) at->second = emit_depthwise_float_tile(code_, pool, d_, tile, vbmi);
+          if (runs.empty() || runs.back().code != at->second) runs.push_back({at->second, 0});
+          ++runs.back().tiles;
+          first += tile.columns;
+        }
+      }
+    }
+    make_table();
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
+    for (const auto& of_range : planned) {
+      auto& to = runs_.emplace_back();
+      for (const auto& of_block : of_range) {
+        auto& list = to.emplace_back();
+        for (const Planned& p : of_block) list.push_back({reinterpret_cast<TileFn>(base + p.code), p.tiles});
+      }
+    }
+  }
+
+  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
+    const auto n = static_cast<std::size_t>(s);
+    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
+  }
+
+  void make_table() {
+    const auto columns = static_cast<std::size_t>(d_.epilogue.columns);
+    table_.resize(static_cast<std::size_t>(d_.shape.out_w) * columns);
+    for (std::int64_t k = 0; k < d_.shape.out_w; ++k) {
+      std::int32_t* row = table_.data() + static_cast<std::size_t>(k) * columns;
+      row[0] = static_cast<std::int32_t>((k * d_.shape.stride[1] - d_.shape.pads[1]) * d_.pixel_bytes);
+      for (int s = 0; s < d_.epilogue.stream_count(); ++s) {
+        const int column = d_.epilogue.stream(s).column;
+        if (column < 0) continue;
+        const auto& ref = stream_ref(s);
+        row[column] = static_cast<std::int32_t>(k * ref.strides[3] * static_cast<std::int64_t>(ir::size_of(ref.dtype)));
+      }
+    }
+  }
+
+  void run_row(const region::Memory& memory, std::int64_t image, std::int64_t y, std::size_t b) const {
+    const auto& x = stage_.anchor.inputs.front();
+    const ConvShape& s = d_.shape;
+    const Block& block = d_.blocks[b];
+    const std::byte* channels = memory.at(x) + (image * x.strides[0] + block.first_channel) * 4;
+    const std::int64_t row = y * s.stride[0] - s.pads[0];
+    if (d_.ahead > 0) {
+      const std::int64_t next = row + (s.kh - 1) * s.dilation[0] + 1;
+      for (std::int64_t r = std::max<std::int64_t>(0, next); r < std::min(s.h, next + d_.ahead); ++r) {
+        for (std::int64_t k = 0; k < s.w; ++k) __builtin_prefetch(channels + r * d_.row_bytes + k * d_.pixel_bytes, 0, 3);
+      }
+    }
+    TileArgs args;
+    args.table = table_.data();
+    args.x = channels + row * d_.row_bytes;
+    args.weights = weights_ + block.weights;
+    args.init = init_ + block.init;
+    for (int k = 0; k < d_.epilogue.stream_count(); ++k) {
+      const auto& ref = stream_ref(k);
+      const Stream& stream = d_.epilogue.stream(k);
+      std::int64_t at = image * ref.strides[0];
+      if (stream.column >= 0) at += y * ref.strides[2];
+      if (stream.access == Access::channel || stream.access == Access::full) at += block.first_channel;
+      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+    }
+    for (const Run& run : runs_[range_of_[static_cast<std::size_t>(y)]][b]) {
+      args.tiles = run.tiles;  // the table goes on where the last call left it
+      run.code(&args);
+    }
+  }
+
+  DepthwiseFloatPlan d_;
+  region::Stage stage_;
+  const std::byte* weights_;
+  const std::int32_t* init_;  ///< floats; TileArgs moves 32 bits
+  Code code_;
+  std::vector<std::size_t> range_of_;                ///< of an output row: which kernel rows are inside
+  std::vector<std::vector<std::vector<Run>>> runs_;  ///< [range][block]
+  std::vector<std::int32_t> table_;
+};
+
+}  // namespace
+
+TapRange DepthwiseFloatPlan::taps(int axis, std::int64_t at) const {
+  const auto a = static_cast<std::size_t>(axis);
+  const std::int64_t first = at * shape.stride[a] - shape.pads[a], size = axis == 0 ? shape.h : shape.w;
+  TapRange r{0, axis == 0 ? shape.kh : shape.kw};
+  while (r.begin < r.end && first + r.begin * shape.dilation[a] < 0) ++r.begin;
+  while (r.end > r.begin && first + (r.end - 1) * shape.dilation[a] >= size) --r.end;
+  return r.begin == r.end ? TapRange{} : r;
+}
+
+int DepthwiseFloatPlan::most_columns(int vectors) const {
+  const int registers = 28 - static_cast<int>(shape.kw) * vectors;  // and four for inputs
+  return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
+}
+
+Reasons plan_depthwise_float(const region::Region& region, const region::Plan& plan, const Target& target, DepthwiseFloatPlan& d) {
+  d = DepthwiseFloatPlan{};
+  if (auto why = read_float_conv(region, d.shape); !why.empty()) return why;
+  const ConvShape& s = d.shape;
+  if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
+  if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
+  if (s.kw > kMostKernelColumns) return unmet("kernel columns", s.kw, fmt::format("at most {}", kMostKernelColumns));
+  if (s.kh * s.kw > 121) return unmet("kernel taps", s.kh * s.kw, "at most 121");
+  const auto& stage = region.stages.front();
+  for (const auto& operand : stage.operands) {
+    for (auto v : operand.div) {
+      if (v != 1) return unmet("repetition of an operand", v, "1");
+    }
+  }
+  const auto& x = stage.anchor.inputs.front();
+  d.row_bytes = x.strides[2] * 4, d.pixel_bytes = x.strides[3] * 4;
+  const std::int64_t reach =
+      (s.kh * s.dilation[0] + 1) * d.row_bytes + (s.kw * s.dilation[1] + s.out_w * s.stride[1]) * d.pixel_bytes;
+  if (reach >= kMostReach) return unmet("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
+  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
+  d.bias_operand = take_bias(stage, plan, d.epilogue);
+  if (target.multiply) multiply_where_exact(d.epilogue);
+  d.ahead = std::max(0, target.prefetch);
+  const std::int64_t vectors = ceil_div(s.c, 16), blocks = ceil_div(vectors, kVectors);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::int64_t first = vectors * i / blocks * 16;
+    Block b = block_at(first, std::min(s.c, vectors * (i + 1) / blocks * 16));
+    b.weights = d.weight_bytes;
+    b.init = d.init_count;
+    d.weight_bytes += s.kh * s.kw * b.vectors * 64;
+    d.init_count += b.vectors * 16;
+    d.blocks.push_back(b);
+  }
+  // All channels of the rows that are computed together stay in L2, so that their lines come once.
+  const std::int64_t row = s.stride[0] * s.w * d.pixel_bytes + s.out_w * s.c * 4;
+  d.rows = target.rows > 0 ? target.rows
+                           : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
+  double clocks = 0;
+  for (const Block& b : d.blocks)
+    clocks += b.vectors * (static_cast<double>(s.kh * s.kw) / 1.6 + 1.5 + 0.25 * static_cast<double>(d.epilogue.code.size())) + 1;
+  clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
+  d.seconds = clocks / standard_machine().clock_hz + 3e-7;
+  d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
+  return {};
+}
+
+Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& region, const region::Plan& plan,
+                                                     const DepthwiseFloatPlan& d) {
+  const auto& stage = region.stages.front();
+  const auto data_of = [&](const region::TensorRef& ref) -> const float* {
+    const auto& data = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
+    return data.empty() ? nullptr : reinterpret_cast<const float*>(data.bytes().data()) + ref.offset;
+  };
+  const float* w = data_of(*stage.anchor.weights);
+  const region::TensorRef* added = d.bias_operand < 0 ? nullptr : &stage.operands[static_cast<std::size_t>(d.bias_operand)].ref;
+  const float* bias = added == nullptr ? nullptr : data_of(*added);
+  if (w == nullptr || (added != nullptr && bias == nullptr))
+    return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
+  const std::int64_t bias_step = added == nullptr || d.shape.c == 1 ? 0 : added->strides[1], taps = d.shape.kh * d.shape.kw;
+  ir::Tensor weights(ir::DType::f32, {d.weight_bytes / 4}), init(ir::DType::f32, {d.init_count});
+  auto* wp = weights.mutable_data<float>().data();
+  auto* ip = init.mutable_data<float>().data();
+  for (const Block& b : d.blocks) {
+    for (std::int64_t c = 0; c < b.channels; ++c) {
+      for (std::int64_t k = 0; k < taps; ++k) wp[b.weights / 4 + k * b.vectors * 16 + c] = w[(b.first_channel + c) * taps + k];
+      if (bias != nullptr) ip[b.init + c] = bias[(b.first_channel + c) * bias_step];
+    }
+  }
+  return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
+}
+
+Result<std::unique_ptr<region::HostKernel>> make_depthwise_float(const region::Region& region, DepthwiseFloatPlan d,
+                                                                 std::span<const std::byte* const> packed, bool vbmi) {
+  try {
+    return std::make_unique<DepthwiseFloatKernel>(region, std::move(d), packed, vbmi);
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+  }
+}
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,62 @@
+// Generated depthwise convolution of floats, channel multiplier 1: lanes are channels.
+//
+// A tile is some pixels of one output row by up to two vectors of channels. For every kernel row the weights of its taps are in
+// registers, and each input column that the tile reaches is loaded once and added to every pixel that has a tap there. Nothing is
+// padded: taps outside the image are left out, so there is code for each set of kernel rows and each clipped tile of a row. Packed
+// constants: [0] f32 weights, a block each [kernel row][kernel column][vector][16 channels]; [1] f32 biases or zeros.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/avx512/conv_plan.h"
+#include "cpu/avx512/emitter.h"
+#include "region/host_kernel.h"
+
+namespace octavo::cpu::avx512 {
+
+/// Taps of one axis that lie inside the image, [begin, end).
+struct TapRange {
+  std::int64_t begin = 0, end = 0;
+  auto operator<=>(const TapRange&) const = default;
+};
+
+struct DepthwiseFloatPlan {
+  ConvShape shape;
+  Epilogue epilogue;
+  int bias_operand = -1;                        ///< as ConvPlan::bias_operand
+  std::int64_t row_bytes = 0, pixel_bytes = 0;  ///< of the input
+  std::int64_t rows = 1;                        ///< output rows of a block, before the next block
+  RowTasks tasks;
+  std::int64_t ahead = 0;  ///< rows of the input that are fetched while others are read
+  std::vector<Block> blocks;
+  std::int64_t weight_bytes = 0, init_count = 0;
+  double seconds = 0;
+
+  /// The taps of output position `at` of axis 0 (rows) or 1 (columns) that are inside.
+  [[nodiscard]] TapRange taps(int axis, std::int64_t at) const;
+  /// The most pixels of a tile of so many vectors.
+  [[nodiscard]] int most_columns(int vectors) const;
+};
+
+[[nodiscard]] Reasons plan_depthwise_float(const region::Region& region, const region::Plan& plan, const Target& target,
+                                           DepthwiseFloatPlan& out);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& region, const region::Plan& plan,
+                                                                   const DepthwiseFloatPlan& d);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise_float(const region::Region& region, DepthwiseFloatPlan d,
+                                                                               std::span<const std::byte* const> packed, bool vbmi);
+
+/// Tiles of `columns` output pixels of a row: kernel rows that are inside, and taps of each pixel where `clipped` (whole windows
+/// otherwise).
+struct DepthwiseFloatTile {
+  int columns = 1, vectors = 1, tail = 16;
+  TapRange rows;
+  std::vector<TapRange> clipped;
+  auto operator<=>(const DepthwiseFloatTile&) const = default;
+};
+/// depthwise_float_code.cc: a TileFn; column 0 of the pixel table is the offset of the first pixel's window, which may begin outside.
+std::size_t emit_depthwise_float_tile(Code& code, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& tile,
+                                      bool vbmi);
+
+}  // namespace octavo::cpu::avx512

@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "cpu/avx512/depthwise_float.h"
+#include "cpu/avx512/pipeline.h"
+
+namespace octavo::cpu::avx512 {
+namespace {
+
+using Xbyak::Reg64;
+using Xbyak::Zmm;
+
+constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
+constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
+constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
+constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
+
+/// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
+void emit_sums(Code& c, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t, const Tile& tile) {
+  const Reg64 x = c.r8, w = c.r9;
+  c.mov(x, c.ptr[c.rdi + kTable]);
+  c.movsxd(x, c.dword[x]);
+  c.add(x, c.ptr[c.rdi + kX]);
+  start_accumulators(c, tile, true, w);
+  c.mov(w, c.ptr[c.rdi + kWeights]);
+  const ConvShape& s = d.shape;
+  const auto kw = static_cast<int>(s.kw);
+  const auto taps = [&](int p) { return t.clipped.empty() ? TapRange{0, s.kw} : t.clipped[static_cast<std::size_t>(p)]; };
+  const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = 32 - inputs;
+  int turn = 0;
+  for (std::int64_t ky = t.rows.begin; ky < t.rows.end; ++ky) {
+    for (int i = 0; i < kw * t.vectors; ++i)
+      c.vmovups(Zmm(weights + i), c.ptr[w + (static_cast<int>(ky) * kw * t.vectors + i) * 64]);
+    for (std::int64_t column = 0; column <= (t.columns - 1) * s.stride[1] + (s.kw - 1) * s.dilation[1]; ++column) {
+      for (int v = 0; v < t.vectors; ++v) {
+        bool loaded = false;
+        for (int p = 0; p < t.columns; ++p) {
+          const std::int64_t from = column - p * s.stride[1], k = from / s.dilation[1];
+          if (from < 0 || from % s.dilation[1] != 0 || k < taps(p).begin || k >= taps(p).end) continue;
+          const Zmm input(inputs + turn % turns);
+          if (!loaded) {
+            const auto at = c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * 64];
+            if (v == t.vectors - 1 && t.tail != 16) {
+              c.vmovups(input | c.k1 | Xbyak::util::T_z, at);
+            } else {
+              c.vmovups(input, at);
+            }
+            loaded = true;
+          }
+          c.vfmadd231ps(Zmm(tile.acc(p, v)), input, Zmm(weights + static_cast<int>(k) * t.vectors + v));
+        }
+        turn += loaded ? 1 : 0;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t emit_depthwise_float_tile(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t,
+                                      bool vbmi) {
+  Emitter emitter(c, pool, d.epilogue, vbmi);
+  const Tile tile{.pixels = t.columns, .vectors = t.vectors, .tail = t.tail};
+  c.align(64);
+  const std::size_t start = c.getSize();
+  enter(c, emitter.stack_bytes());
+  emitter.masks(tile);
+  Xbyak::Label next;
+  c.align(16);
+  c.L(next);
+  emit_sums(c, d, t, tile);
+  emitter.emit(tile);
+  c.add(c.qword[c.rdi + kTable], tile.pixels * d.epilogue.columns * 4);
+  c.dec(c.qword[c.rdi + kTiles]);
+  c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
+  leave(c, emitter.stack_bytes());
+  return start;
+}
+
+}  // namespace octavo::cpu::avx512

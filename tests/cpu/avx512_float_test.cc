@@ -1,0 +1,252 @@
+// Generated convolutions of floats against brute force: shapes around the tile sizes, strides, dilations, groups, pads, epilogues.
+// Sums are in another order than the brute force's: results agree within n roundings of the sum of magnitudes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cpu/avx512/provider.h"
+#include "cpu/scalar_region.h"
+
+namespace octavo::testing {
+namespace {
+
+using ir::DType;
+using program::Op;
+using region::BufferKind;
+using Ints = std::vector<std::int64_t>;
+
+constexpr float kTolerance = 1e-4F;
+
+struct Conv {
+  std::int64_t n = 1, c = 16, h = 5, w = 7, o = 16;
+  Ints kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads{0, 0, 0, 0};
+  std::int64_t groups = 1;
+  int gap = 0;
+  bool transposed = false;
+  BufferKind kind = BufferKind::arena;
+  int threads = 1;
+};
+
+std::string text(const Conv& k) {
+  return fmt::format("{} n{} c{} {}x{} o{} k{}x{} s{}x{} d{}x{} p{},{},{},{} g{} gap{} threads{}", k.transposed ? "convT" : "conv",
+                     k.n, k.c, k.h, k.w, k.o, k.kernel[0], k.kernel[1], k.strides[0], k.strides[1], k.dilations[0], k.dilations[1],
+                     k.pads[0], k.pads[1], k.pads[2], k.pads[3], k.groups, k.gap, k.threads);
+}
+
+std::int64_t out_size(const Conv& k, std::size_t d) {
+  const std::int64_t in = d == 0 ? k.h : k.w, pad = k.pads[d] + k.pads[d + 2], reach = k.dilations[d] * (k.kernel[d] - 1) + 1;
+  return k.transposed ? (in - 1) * k.strides[d] + reach - pad : (in + pad - reach) / k.strides[d] + 1;
+}
+
+/// What follows the sum: nothing, bias, bias and relu, bias and clip, bias, residual and relu, SiLU without bias.
+enum class Tail { sum, bias, relu, clip, residual, silu, codes };
+constexpr int kTails = 7;
+
+void build(Scene& s, const Conv& k, Tail tail) {
+  auto& st = s.stage();
+  auto& a = st.anchor;
+  a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
+  a.integer = false;
+  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
+  a.inputs = {s.nhwc(DType::f32, {k.n, k.c, k.h, k.w}, k.kind, k.gap)};
+  const ir::Shape w = k.transposed ? ir::Shape{k.c, k.o / k.groups, k.kernel[0], k.kernel[1]}
+                                   : ir::Shape{k.o, k.c / k.groups, k.kernel[0], k.kernel[1]};
+  a.weights = s.tensor(DType::f32, w, BufferKind::constant, {}, 0, 0.5F);
+  st.space = {k.n, k.o, out_size(k, 0), out_size(k, 1)};
+  s.plan().threads = k.threads;
+  auto& p = st.program;
+  int v = p.push(Op::acc_f);
+  if (tail != Tail::sum && tail != Tail::silu) {
+    st.operands.push_back({s.along(DType::f32, st.space, 1), {}});
+    p.operand_count = 1;
+    v = p.push(Op::add, v, p.load(Op::load_f, 0));
+  }
+  if (tail == Tail::residual) {
+    st.operands.push_back({s.nhwc(DType::f32, st.space), {}});
+    p.operand_count = 2;
+    v = p.push(Op::add, v, p.load(Op::load_f, 1));
+  }
+  if (tail == Tail::relu || tail == Tail::residual) v = p.push(Op::max, v, p.imm_f(0));
+  if (tail == Tail::clip) v = p.push(Op::min, p.push(Op::max, v, p.imm_f(0)), p.imm_f(1));
+  if (tail == Tail::silu) v = p.push(Op::div, v, p.push(Op::add, p.push(Op::mul, v, v), p.imm_f(1)));
+  DType type = DType::f32;
+  if (tail == Tail::codes) {  // no sum of these seeds is so near the threshold that the order of the additions decides
+    v = p.push(Op::sel_lt, v, p.imm_f(0.1F), p.imm_f(3), p.imm_f(200));
+    v = p.push(Op::f2i, v);
+    type = DType::u8;
+  }
+  p.outputs = {{v, type}};
+  st.stores = {s.nhwc(type, st.space, BufferKind::arena, k.gap)};
+}
+
+std::string run(Scene& s, const Conv& k, const std::string& tactic) {
+  const std::string why = s.compare(cpu::avx512_provider(), tactic, kTolerance);
+  return why.empty() ? why : why + "; " + text(k);
+}
+std::string run(Scene& s, const Conv& k) {
+  return run(s, k, k.transposed ? "cpu.conv_transpose.f32.avx512.jit" : "cpu.conv.f32.avx512.jit");
+}
+std::string run_depthwise(Scene& s, const Conv& k) {
+  return run(s, k, "cpu.depthwise.f32.avx512.jit");
+}
+Tail tail_of(std::uint32_t seed) {
+  return static_cast<Tail>(seed % (kTails - 1));
+}
+
+TEST(Avx512FloatConv, ChannelAndPixelTails) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t o : {1, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 80, 129}) {
+    for (const std::int64_t w : {1, 2, 5, 6, 7, 11, 12, 13, 25}) {
+      for (const std::int64_t c : {1, 3, 33, 97}) {  // reductions that are pipelined, straight, looped
+        Conv k;
+        k.o = o, k.w = w, k.c = c, k.h = 1 + static_cast<std::int64_t>(seed % 3), k.gap = static_cast<int>(seed % 2) * 5;
+        Scene s(seed);
+        build(s, k, tail_of(seed++));
+        EXPECT_RUNS(run(s, k));
+      }
+    }
+  }
+}
+
+TEST(Avx512FloatConv, KernelsStridesDilationsPads) {
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.n = s.pick(1, 2), k.h = s.pick(1, 12), k.w = s.pick(1, 16);
+    k.groups = s.pick(0, 2) == 0 ? s.pick(2, 6) : 1;
+    k.c = s.pick(2, k.groups > 1 ? 9 : 40) * k.groups;
+    k.o = s.pick(1, k.groups > 1 ? 20 : 70) * k.groups;
+    k.kernel = {s.pick(1, 5), s.pick(1, 5)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+    k.pads = {s.pick(0, 3), s.pick(0, 3), s.pick(0, 3), s.pick(0, 3)};
+    k.gap = s.pick(0, 1) * 3;
+    k.kind = s.pick(0, 3) == 0 ? BufferKind::input : BufferKind::arena;
+    k.threads = s.pick(1, 4);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k, tail_of(seed));
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+TEST(Avx512FloatConv, Transposed) {
+  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.transposed = true;
+    k.n = s.pick(1, 2), k.h = s.pick(1, 7), k.w = s.pick(1, 9);
+    k.groups = s.pick(0, 3) == 0 ? 2 : 1;
+    k.c = s.pick(2, 30) * k.groups, k.o = s.pick(1, 40) * k.groups;
+    k.kernel = {s.pick(1, 4), s.pick(1, 4)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.pads = {s.pick(0, 1), s.pick(0, 1), s.pick(0, 1), s.pick(0, 1)};
+    k.threads = s.pick(1, 3);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k, tail_of(seed));
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+/// Blocks of two vectors, whose weights pass half as often; rows of a batch as pixels.
+TEST(Avx512FloatConv, LongReductionsAndRowsOfABatch) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t o : {20, 64, 100}) {
+    for (const std::int64_t w : {1, 7, 13, 25}) {
+      Conv k;
+      k.o = o, k.w = w, k.c = 300, k.h = 3, k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+      Scene s(seed);
+      build(s, k, tail_of(seed++));
+      EXPECT_RUNS(run(s, k));
+      Conv rows;
+      rows.n = w, rows.o = o, rows.c = 2200, rows.h = rows.w = 1;
+      Scene t(seed);
+      build(t, rows, tail_of(seed++));
+      EXPECT_RUNS(run(t, rows));
+    }
+  }
+}
+
+TEST(Avx512FloatConv, CodesAreStored) {
+  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
+    Scene s(seed);
+    Conv k;
+    k.c = s.pick(2, 40), k.o = s.pick(1, 140), k.h = s.pick(1, 6), k.w = s.pick(1, 20);
+    build(s, k, Tail::codes);
+    EXPECT_RUNS(run(s, k));
+  }
+}
+
+/// Infinity and NaN of one group stay in it, and of one pixel in the windows that reach it.
+TEST(Avx512FloatConv, NotFinite) {
+  for (const bool depthwise : {false, true}) {
+    for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Conv k;
+      k.groups = depthwise ? 20 : 2, k.c = 20, k.o = 20, k.kernel = {3, 3}, k.pads = {1, 1, 1, 1}, k.w = 40;
+      Scene s(3);
+      build(s, k, Tail::bias);
+      auto& x = s.memory[static_cast<std::size_t>(s.stage().anchor.inputs[0].buffer)];
+      auto* first = reinterpret_cast<float*>(x.data() + x.size() / 8 * 4);  // somewhere inside
+      *first = value;
+      EXPECT_RUNS(depthwise ? run_depthwise(s, k) : run(s, k));
+    }
+  }
+}
+
+TEST(Avx512FloatConv, RefusesWhatOthersCompute) {
+  Conv k;
+  k.groups = k.c = k.o = 16;
+  Scene s(1);
+  build(s, k, Tail::bias);
+  for (const region::Offer& o : cpu::avx512_provider().offers(s.region(), s.plan())) {
+    if (o.tactic.family == "conv.f32.avx512.jit") {
+      EXPECT_FALSE(o.refusal.empty());
+    }
+    EXPECT_EQ(o.tactic.family.find("u8s8"), std::string::npos) << "integer code for floats";
+  }
+}
+
+Conv depthwise(std::int64_t c, std::int64_t h, std::int64_t w) {
+  Conv k;
+  k.c = k.o = k.groups = c;
+  k.h = h, k.w = w;
+  k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
+  return k;
+}
+
+TEST(Avx512FloatDepthwise, ChannelAndColumnTails) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t c : {2, 3, 8, 15, 16, 17, 31, 32, 33, 48, 64, 65, 144}) {
+    for (const std::int64_t w : {1, 2, 3, 7, 8, 9, 12, 13, 16, 25}) {
+      for (const std::int64_t h : {1, 2, 3, 9}) {
+        Conv k = depthwise(c, h, w);
+        k.gap = static_cast<int>(seed % 2) * 5;
+        Scene s(seed);
+        build(s, k, tail_of(seed++));
+        EXPECT_RUNS(run_depthwise(s, k));
+      }
+    }
+  }
+}
+
+TEST(Avx512FloatDepthwise, KernelsStridesDilationsPads) {
+  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+    Scene s(seed);
+    Conv k = depthwise(s.pick(2, 90), s.pick(1, 14), s.pick(1, 30));
+    k.n = s.pick(1, 2);
+    k.kernel = {s.pick(1, 11), s.pick(1, 11)};
+    k.strides = {s.pick(1, 3), s.pick(1, 3)};
+    k.dilations = {s.pick(1, 2), s.pick(1, 2)};
+    k.pads = {s.pick(0, 6), s.pick(0, 6), s.pick(0, 6), s.pick(0, 6)};
+    k.gap = s.pick(0, 1) * 3;
+    k.kind = s.pick(0, 2) == 0 ? BufferKind::input : BufferKind::arena;
+    k.threads = s.pick(1, 4);
+    if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
+    build(s, k, static_cast<Tail>(s.pick(0, kTails - 1)));
+    EXPECT_RUNS(run_depthwise(s, k));
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
