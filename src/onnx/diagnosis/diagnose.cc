@@ -142,9 +142,9 @@ void diagnose_scales(const ModelView& m, const Report& report) {
   }
 }
 
-Result<Diagnosis> diagnose_bytes(std::span<const std::byte> bytes, const std::string& folder, const DiagnoseOptions& options) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+namespace {
+
+Result<Diagnosis> diagnose(pb::ModelProto& model, const std::string& folder, const DiagnoseOptions& options) {
   Diagnosis out;
   try {
     OCTAVO_CHECK(inline_functions(model));
@@ -163,10 +163,19 @@ Result<Diagnosis> diagnose_bytes(std::span<const std::byte> bytes, const std::st
   return out;
 }
 
+}  // namespace
+
+Result<Diagnosis> diagnose_bytes(std::span<const std::byte> bytes, const std::string& folder, const DiagnoseOptions& options) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+  return diagnose(model, folder, options);
+}
+
 Result<Diagnosis> diagnose_file(const std::string& path, const DiagnoseOptions& options) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model_file(path, "the model", model));
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return diagnose_bytes(bytes, parent.empty() ? "." : parent.string(), options);
+  return diagnose(model, parent.empty() ? "." : parent.string(), options);
 }
 
 }  // namespace octavo::onnx

@@ -64,13 +64,14 @@ Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb
   return parse(raw, bytes.size(), name, out);
 }
 
-Result<std::vector<std::byte>> read_model_file(const std::string& path) {
+Status parse_model_file(const std::string& path, const std::string& name, pb::ModelProto& out) {
   std::ifstream in;
   OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
-  std::vector<std::byte> bytes(size);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!in) return fail(ErrorKind::io, fmt::format("reading {}: the read failed after {} of {} bytes", path, in.gcount(), size));
-  return bytes;
+  constexpr int kBlock = 1 << 20;
+  google::protobuf::io::IstreamInputStream raw(&in, kBlock);
+  const Status parsed = parse(raw, size, name, out);
+  if (in.bad()) return fail(ErrorKind::io, fmt::format("reading {}: the read failed", path));
+  return parsed;
 }
 
 namespace {
@@ -120,13 +121,7 @@ Result<Model> import_file(const std::string& path, const ImportOptions& options)
   ImportOptions named = options;
   if (named.display_name.empty()) named.display_name = path;
   pb::ModelProto model;
-  std::ifstream in;
-  OCTAVO_TRY(const std::size_t size, open_model_file(path, in));
-  constexpr int kBlock = 1 << 20;
-  google::protobuf::io::IstreamInputStream raw(&in, kBlock);  // the file's bytes and the model are never in memory both
-  const Status parsed = parse(raw, size, named.display_name, model);
-  if (in.bad()) return fail(ErrorKind::io, fmt::format("reading {}: the read failed", path));
-  OCTAVO_CHECK(parsed);
+  OCTAVO_CHECK(parse_model_file(path, named.display_name, model));
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   return import_parsed(model, named, parent.empty() ? "." : parent.string());
 }
@@ -138,9 +133,8 @@ Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {
 }
 
 Result<std::vector<InputInfo>> inputs_of_file(const std::string& path) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, path, model));
+  OCTAVO_CHECK(parse_model_file(path, path, model));
   return declared_inputs(model.graph());
 }
 

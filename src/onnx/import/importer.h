@@ -97,9 +97,10 @@ class Importer {
 [[nodiscard]] Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, const ImportOptions& options);
 /// The inputs that are not initializers.
 [[nodiscard]] Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph);
-/// The message in these bytes, with a graph and an opset; `name`: how errors call the model. The other: the whole file.
+/// The message in these bytes, with a graph and an opset; `name`: how errors call the model.
 [[nodiscard]] Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out);
-[[nodiscard]] Result<std::vector<std::byte>> read_model_file(const std::string& path);
+/// The message in a file, parsed as it is read: the file's bytes and the message are never in memory both.
+[[nodiscard]] Status parse_model_file(const std::string& path, const std::string& name, pb::ModelProto& out);
 /// Every tensor a node reads, those captured by its sub-graphs included.
 void collect_reads(const pb::NodeProto& node, std::vector<std::string>& out);
 

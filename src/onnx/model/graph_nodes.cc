@@ -9,15 +9,9 @@
 
 namespace octavo::onnx {
 
-Result<GraphNodes> nodes_of_file(const std::string& path) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
-  return nodes_of_bytes(bytes, path);
-}
+namespace {
 
-Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> bytes, const std::string& name) {
-  pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, name, model));
-  const pb::GraphProto& g = model.graph();
+GraphNodes nodes_of(const pb::GraphProto& g) {
   GraphNodes out;
   std::set<std::string> initializers, used;
   for (const auto& t : g.initializer()) initializers.insert(t.name());
@@ -37,6 +31,20 @@ Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> bytes, const std::s
     out.nodes.push_back(std::move(node));
   }
   return out;
+}
+
+}  // namespace
+
+Result<GraphNodes> nodes_of_file(const std::string& path) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model_file(path, path, model));
+  return nodes_of(model.graph());
+}
+
+Result<GraphNodes> nodes_of_bytes(std::span<const std::byte> bytes, const std::string& name) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, name, model));
+  return nodes_of(model.graph());
 }
 
 }  // namespace octavo::onnx

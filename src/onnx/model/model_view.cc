@@ -9,7 +9,7 @@
 
 namespace octavo::onnx {
 
-ModelView::ModelView(const pb::ModelProto& model, std::string folder) : model_(model), folder_(std::move(folder)) {
+ModelView::ModelView(pb::ModelProto& model, std::string folder) : model_(model), folder_(std::move(folder)) {
   std::set<std::string> used;
   for (int i = 0; i < graph().node_size(); ++i) {
     const pb::NodeProto& n = graph().node(i);
@@ -18,7 +18,7 @@ ModelView::ModelView(const pb::ModelProto& model, std::string folder) : model_(m
     if (!used.insert(name).second) name = fmt::format("{}_{}", name, i);
     names_.push_back(std::move(name));
   }
-  for (const auto& t : graph().initializer()) initializers_.emplace(t.name(), &t);
+  for (auto& t : *model_.mutable_graph()->mutable_initializer()) initializers_.emplace(t.name(), &t);
   for (const auto& i : graph().input()) inputs_.insert(i.name());
   live_.assign(static_cast<std::size_t>(graph().node_size()), false);
   std::vector<std::string> wanted;
@@ -62,7 +62,8 @@ const ir::Tensor* ModelView::constant(const std::string& tensor) const {
   if (known != constants_.end()) return known->second ? &*known->second : nullptr;
   auto& slot = constants_[name];
   const pb::TensorProto* proto = nullptr;
-  if (const auto at = initializers_.find(name); at != initializers_.end()) proto = at->second;
+  const auto at = initializers_.find(name);
+  if (at != initializers_.end()) proto = at->second;
   const pb::NodeProto* n = producer(name);
   if (proto == nullptr && n != nullptr && n->op_type() == "Constant") {
     for (const auto& a : n->attribute()) {
@@ -71,6 +72,7 @@ const ir::Tensor* ModelView::constant(const std::string& tensor) const {
   }
   if (proto == nullptr) return nullptr;
   if (auto t = read_tensor(*proto, folder_)) slot = std::move(*t);
+  if (at != initializers_.end()) std::string().swap(*at->second->mutable_raw_data());  // the slot has it from now on
   return slot ? &*slot : nullptr;
 }
 

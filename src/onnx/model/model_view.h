@@ -23,7 +23,8 @@ struct ScaleUse {
 
 class ModelView {
  public:
-  ModelView(const pb::ModelProto& model, std::string folder);
+  /// Bytes of constants that were asked for move out of the model.
+  ModelView(pb::ModelProto& model, std::string folder);
 
   [[nodiscard]] const pb::GraphProto& graph() const { return model_.graph(); }
   [[nodiscard]] bool live(int node) const { return live_[static_cast<std::size_t>(node)]; }
@@ -39,10 +40,10 @@ class ModelView {
  private:
   void find_scales(int node);
 
-  const pb::ModelProto& model_;
+  pb::ModelProto& model_;
   std::string folder_;
   std::map<std::string, int> producer_;
-  std::map<std::string, const pb::TensorProto*> initializers_;
+  std::map<std::string, pb::TensorProto*> initializers_;
   std::set<std::string> inputs_;
   std::vector<bool> live_;
   std::vector<std::string> names_;

@@ -10,9 +10,8 @@
 namespace octavo::onnx {
 
 Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& tensor) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, path, model));
+  OCTAVO_CHECK(parse_model_file(path, path, model));
   const pb::GraphProto& g = model.graph();
   TensorUses uses;
   for (const auto& input : g.input()) {
@@ -38,9 +37,8 @@ Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& te
 }
 
 Result<std::vector<std::string>> tensor_names(const std::string& path) {
-  OCTAVO_TRY(const std::vector<std::byte> bytes, read_model_file(path));
   pb::ModelProto model;
-  OCTAVO_CHECK(parse_model(bytes, path, model));
+  OCTAVO_CHECK(parse_model_file(path, path, model));
   std::set<std::string> names;
   for (const auto& input : model.graph().input()) names.insert(input.name());
   for (const auto& t : model.graph().initializer()) names.insert(t.name());
