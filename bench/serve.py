@@ -9,15 +9,16 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 
 import numpy as np
 
+MARGIN = 0.7  # seconds before and after the time that counts, in which clients start and stop
 ALONE = """
 import os, sys, time, numpy, octavo
 os.sched_setaffinity(0, {int(sys.argv[3])})
@@ -40,7 +41,7 @@ def client(port, name, datatype, shape, seconds, core, counts, index):
     x = (255 * np.random.default_rng(index).random(shape, dtype=np.float32)).astype({"FP32": np.float32, "UINT8": np.uint8}[datatype])
     header = json.dumps({"inputs": [{"name": name, "datatype": datatype, "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
                          "parameters": {"binary_data_output": True}}).encode()
-    body, done = header + x.tobytes(), 0
+    body = header + x.tobytes()
     connection = http.client.HTTPConnection("127.0.0.1", port)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -49,13 +50,17 @@ def client(port, name, datatype, shape, seconds, core, counts, index):
         answer.read()
         if answer.status != 200:
             raise SystemExit(f"status {answer.status}")
-        done += 1
-    counts[index] = done
+        counts[index] += 1
 
 
 def idle_seconds(core):
     fields = next(line for line in open("/proc/stat") if line.startswith(f"cpu{core} ")).split()
     return int(fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def rows_and_runs(port):
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    return [float(re.search(rf"^octavo_batch_rows_{what}\{{.*?\}} (\S+)", text, re.M).group(1)) for what in ("sum", "count")]
 
 
 def processor_seconds(pid):
@@ -98,28 +103,29 @@ def main():
         for turn in range(a.rounds + 1):
             before = ask_alone()
             counts = multiprocessing.Array("l", clients)
-            workers = [multiprocessing.Process(target=client, args=(port, info["name"], info["datatype"], shape, a.seconds, others, counts, i)) for i in range(clients)]
-            began, used, own, idle = time.monotonic(), processor_seconds(server.pid), resource.getrusage(resource.RUSAGE_CHILDREN), idle_seconds(a.core)
+            workers = [multiprocessing.Process(target=client, args=(port, info["name"], info["datatype"], shape, a.seconds + 2 * MARGIN, others, counts, i)) for i in range(clients)]
             for w in workers:
                 w.start()
+            time.sleep(MARGIN)
+            rows = rows_and_runs(port)
+            sent, began, used, own, idle = sum(counts), time.monotonic(), processor_seconds(server.pid), sum(processor_seconds(w.pid) for w in workers), idle_seconds(a.core)
+            time.sleep(a.seconds)
+            images, spent = (sum(counts) - sent) * a.rows, time.monotonic() - began
+            wall, cpu = images / spent, images / (processor_seconds(server.pid) - used)
+            client_us = 1e6 * (sum(processor_seconds(w.pid) for w in workers) - own) / images
+            free = (idle_seconds(a.core) - idle) / spent
+            rows, runs = (now - then for now, then in zip(rows_and_runs(port), rows))
             for w in workers:
                 w.join()
-            images = sum(counts) * a.rows
-            wall, cpu = images / (time.monotonic() - began), images / (processor_seconds(server.pid) - used)
-            spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-            client_us = 1e6 * (spent.ru_utime + spent.ru_stime - own.ru_utime - own.ru_stime) / images
-            free = (idle_seconds(a.core) - idle) / (time.monotonic() - began)
             after = ask_alone()  # before and after: the machine's speed drifts
             bare = [a.batch * (x + y) / 2 for x, y in zip(before, after)]
             if turn:
                 rates.append((wall, bare[0], cpu, bare[1]))
                 print(f"round {turn}: images a second served {wall:.1f}, alone {bare[0]:.1f}: {wall / bare[0]:.3f}; a second of the processor served {cpu:.1f}, alone "
                       f"{bare[1]:.1f}: {cpu / bare[1]:.3f}; octavo bench {1e3 * a.batch * 2 / (before[2] + after[2]):.1f}; a picture costs the clients {client_us:.0f} us, the server {1e6 / cpu:.0f}, "
-                      f"the engine {1e6 / bare[1]:.0f}; the server's core was idle for {free:.0%}", flush=True)
-        text = subprocess.run(["curl", "-s", f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=False).stdout
-        rows = {m.group(1): float(m.group(2)) for m in re.finditer(r"^(octavo_batch_rows_(?:sum|count))\{.*?\} (\S+)", text, re.M)}
+                      f"the engine {1e6 / bare[1]:.0f}; the server's core was idle for {free:.0%}; {rows / runs:.2f} rows a run", flush=True)
         print(f"{a.model}: batch {a.batch}, {clients} clients of {a.rows} rows, medians: served over alone {statistics.median(r[0] / r[1] for r in rates):.3f}, by the processor's "
-              f"time {statistics.median(r[2] / r[3] for r in rates):.3f}; {rows.get('octavo_batch_rows_sum', 0) / max(rows.get('octavo_batch_rows_count', 1), 1):.2f} rows a run")
+              f"time {statistics.median(r[2] / r[3] for r in rates):.3f}")
     finally:
         server.send_signal(signal.SIGTERM)
         alone.stdin.close()

@@ -2,42 +2,67 @@
 
 Everything but the runs happens on the event loop's thread, so no lock is needed. A batch starts when an engine is free and either the
 largest batch is full or the oldest request has waited for `delay`; one further full batch is handed over while an engine is busy, so that
-it need not wait for the loop. Rows of a batch belong to the requests in order; rows that fill it up are zeros and are thrown away.
+it need not wait for the loop. Rows of a batch belong to the requests in order; rows that belong to none are computed and thrown away.
 """
 import asyncio
 import collections
 import concurrent.futures
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
 
 from .._errors import Error
-from ._errors import Busy, Internal, Late, Unavailable
+from ._errors import Busy, Internal, Late, ServeError, Unavailable
+from ._seats import Board, Seat, Seats
 
 Arrays = Dict[str, Any]
+Done = Callable[[Optional[Arrays], Optional[ServeError]], None]
 
 
-class _Waiting:
-    __slots__ = ("inputs", "rows", "future", "since")
+class Waiting:
+    """A request. `done` is called once, with its outputs or with an error, and is None afterwards. `seat`: where its input already lies."""
+    __slots__ = ("inputs", "rows", "done", "since", "seat", "row")
 
-    def __init__(self, inputs: Arrays, rows: int, future: "asyncio.Future[Arrays]") -> None:
-        self.inputs, self.rows, self.future, self.since = inputs, rows, future, time.monotonic()
+    def __init__(self, inputs: Arrays, rows: int, done: Done, seat: Optional[Seat]) -> None:
+        self.inputs, self.rows, self.seat, self.since = inputs, rows, seat, time.monotonic()
+        self.done: Optional[Done] = done
+        self.row = 0  # in a job's board
+
+    def answer(self, outputs: Optional[Arrays], error: Optional[ServeError]) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            done(outputs, error)
+
+
+class _Job:
+    """A batch: in rows `start` to `start + size` of a board, or (None) to be joined. `copies`: what must be copied into the board first."""
+    __slots__ = ("batch", "total", "size", "board", "start", "copies", "begun", "ended")
+
+    def __init__(self, batch: List[Waiting], total: int, size: int) -> None:
+        self.batch, self.total, self.size = batch, total, size
+        self.board: Optional[Board] = None
+        self.start = 0
+        self.copies: List[Tuple[Seat, Any]] = []
+        self.begun = self.ended = 0.0
 
 
 class Batcher:
-    """`engines`: {batch size: engine}; a single size 0 means that requests are never joined."""
+    """`engines`: {batch size: engine}; a single size 0 means that requests are never joined. `seats`: boards of the only input, where there are some."""
 
     def __init__(self, engines: Mapping[int, Any], *, delay: float, instances: int, queue: int, timeout: float,
-                 observe: Callable[[int, int, List[float], float], None], waiting: Callable[[int], None]) -> None:
+                 observe: Callable[[int, int, List[float], float], None], waiting: Callable[[int], None], name: str = "", seats: Optional[Seats] = None) -> None:
         self._engines = dict(sorted(engines.items()))
         self._most = max(self._engines)
         self._delay, self._instances, self._limit, self._timeout = delay, instances, queue, timeout
         self._observe, self._report = observe, waiting
-        self._queue: Deque[_Waiting] = collections.deque()
+        self._name, self.seats = name, seats
+        self._queue: Deque[Waiting] = collections.deque()
+        self._unanswered: Deque[Waiting] = collections.deque()  # in their order; answered ones leave when they are at the front
         self._rows = self._running = 0
         self._timer: Optional[asyncio.TimerHandle] = None
+        self._sweeper: Optional[asyncio.TimerHandle] = None
         self._closing = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -46,48 +71,76 @@ class Batcher:
 
     async def infer(self, inputs: Arrays, rows: int) -> Arrays:
         """The outputs of this request alone. Raises Busy, Late, Unavailable, Internal."""
+        future: "asyncio.Future[Arrays]" = asyncio.get_running_loop().create_future()
+
+        def done(outputs: Optional[Arrays], error: Optional[ServeError]) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(outputs or {})
+            else:
+                future.set_exception(error)
+        one = self.submit(inputs, rows, done)
+        try:
+            return await future
+        except asyncio.CancelledError:  # the client went away
+            one.done = None
+            self._drop(one)
+            raise
+
+    def submit(self, inputs: Arrays, rows: int, done: Done, seat: Optional[Seat] = None) -> Waiting:
+        """`done` is called later, from the loop. `seat`: one of this batcher's, which holds the input; it must stay until then. Raises Busy, Unavailable."""
         if self._closing:
             raise Unavailable("the model is being unloaded")
         if len(self._queue) >= self._limit:
             raise Busy(f"{len(self._queue)} requests are waiting for this model, the limit is {self._limit}; try again later")
-        loop = asyncio.get_running_loop()
-        one = _Waiting(inputs, rows, loop.create_future())
+        if seat is not None and self.seats is not None and not seat.board.open:  # its board went without it
+            if self.seats.move(seat):
+                inputs = {self._name: seat.array()}
+            else:
+                seat = None
+        one = Waiting(inputs, rows, done, seat)
         self._queue.append(one)
+        while self._unanswered and self._unanswered[0].done is None:
+            self._unanswered.popleft()
+        self._unanswered.append(one)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(self._timeout, self._sweep)
         self._rows += max(rows, 1)
         self._idle.clear()
-        self._report(len(self._queue))
-        late = loop.call_later(self._timeout, self._give_up, one)
         self._dispatch()
-        try:
-            return await one.future
-        except asyncio.CancelledError:  # the client went away
-            self._drop(one)
-            raise
-        finally:
-            late.cancel()
+        self._report(len(self._queue))
+        return one
 
     async def close(self) -> None:
         """Takes no more requests; returns when those that wait have been answered."""
         self._closing = True
+        self._dispatch()
         await self._idle.wait()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         self._threads.shutdown(wait=False)
 
     def abandon(self) -> None:
         """Answers everything that waits with Unavailable, at once."""
         self._closing = True
-        for one in list(self._queue):
-            if not one.future.done():
-                one.future.set_exception(Unavailable("the server is stopping"))
+        for one in list(self._unanswered):
+            one.answer(None, Unavailable("the server is stopping"))
             self._drop(one)
 
-    def _give_up(self, one: _Waiting) -> None:
-        if one.future.done():
-            return
-        waited = time.monotonic() - one.since
-        one.future.set_exception(Late(f"the request waited {waited:.1f} s, the limit is {self._timeout} s"))
-        self._drop(one)
+    def _sweep(self) -> None:
+        """Answers what has waited too long, running or not."""
+        self._sweeper = None
+        now = time.monotonic()
+        while self._unanswered and (self._unanswered[0].done is None or self._unanswered[0].since + self._timeout <= now):
+            one = self._unanswered.popleft()
+            one.answer(None, Late(f"the request waited {now - one.since:.1f} s, the limit is {self._timeout} s"))
+            self._drop(one)
+        if self._unanswered:
+            rest = self._unanswered[0].since + self._timeout - now
+            self._sweeper = asyncio.get_running_loop().call_later(max(rest, 0.001), self._sweep)
 
-    def _drop(self, one: _Waiting) -> None:
+    def _drop(self, one: Waiting) -> None:
         try:
             self._queue.remove(one)
         except ValueError:
@@ -101,51 +154,84 @@ class Batcher:
             self._idle.set()
 
     def _dispatch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         while self._queue:
             full = self._rows >= self._most
             if self._running >= self._instances + (1 if full else 0):
                 return  # the end of a run calls again
             rest = self._queue[0].since + self._delay - time.monotonic()
             if not full and self._most > 1 and rest > 0 and not self._closing:
-                self._timer = asyncio.get_running_loop().call_later(rest, self._dispatch)
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(max(rest, 0.001), self._waited)
                 return
             self._start(self._take())
 
-    def _take(self) -> List[_Waiting]:
+    def _waited(self) -> None:
+        self._timer = None
+        self._dispatch()
+
+    def _take(self) -> _Job:
         batch = [self._queue.popleft()]
         rows = batch[0].rows
         while self._most > 0 and self._queue and rows + self._queue[0].rows <= self._most:
             batch.append(self._queue.popleft())
             rows += batch[-1].rows
         self._rows -= sum(max(one.rows, 1) for one in batch)
-        self._report(len(self._queue))
-        return batch
+        job = _Job(batch, rows, next(s for s in self._engines if s >= rows) if self._most > 0 else 0)
+        if self.seats is not None:
+            if self._together(job, self.seats):
+                self.seats.close(job.board)  # type: ignore[arg-type]
+            else:
+                job.board = None
+                for seat, _ in job.copies:
+                    self.seats.leave(seat)
+                job.copies = []
+        return job
 
-    def _start(self, batch: List[_Waiting]) -> None:
+    def _together(self, job: _Job, seats: Seats) -> bool:
+        """Whether all of a batch lie in one board within the rows of its engine, or can be brought there."""
+        board = next((one.seat.board for one in job.batch if one.seat is not None), None)
+        if board is None:
+            return False
+        first, last = self._most, 0
+        for one in job.batch:
+            seat = one.seat
+            if seat is None or seat.board is not board:
+                if one.rows == 1 and not board.holes and board.next == self._most:
+                    seats.vacate(board)
+                if seat is not None:
+                    if not seats.move(seat, board):
+                        return False
+                    one.inputs = {self._name: seat.array()}
+                else:
+                    seat = seats.take_in(board, one.rows)
+                    if seat is None:
+                        return False
+                    job.copies.append((seat, one.inputs[self._name]))
+            one.row = seat.row
+            first, last = min(first, seat.row), max(last, seat.row + seat.rows)
+        job.board, job.start = board, min(first, self._most - job.size)
+        return last <= job.start + job.size
+
+    def _start(self, job: _Job) -> None:
         self._running += 1
         loop = asyncio.get_running_loop()
-        job = self._threads.submit(self._run, [one.inputs for one in batch], [one.rows for one in batch])
-        job.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, batch, done, time.monotonic()))
+        self._threads.submit(self._run, job).add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, job, done))
 
-    def _run(self, inputs: Sequence[Arrays], rows: Sequence[int]) -> Any:
-        """On a thread of the pool: joins, runs, splits."""
-        start = time.monotonic()
-        total = sum(rows)
-        size = next(s for s in self._engines if s >= total) if self._most > 0 else 0
-        if len(inputs) == 1 and total == size:
-            joined = inputs[0]
+    def _run(self, job: _Job) -> Any:
+        """On a thread of the pool: joins and runs."""
+        job.begun = time.monotonic()
+        batch = job.batch
+        if job.board is not None:
+            for seat, array in job.copies:
+                seat.array()[:] = array
+            joined = {self._name: job.board.array[job.start:job.start + job.size]}
+        elif len(batch) == 1 and job.total == job.size:
+            joined = batch[0].inputs
         else:
-            joined = {name: self._join(size, name, [one[name] for one in inputs]) for name in inputs[0]}
-        outputs = self._engines[size].run(joined)
-        split: List[Arrays] = []
-        at = 0
-        for n in rows:
-            split.append(outputs if self._most == 0 else {name: array[at:at + n] for name, array in outputs.items()})
-            at += n
-        return split, total, size, start, time.monotonic()
+            joined = {name: self._join(job.size, name, [one.inputs[name] for one in batch]) for name in batch[0].inputs}
+        outputs = self._engines[job.size].run(joined)
+        job.ended = time.monotonic()
+        return outputs
 
     def _join(self, size: int, name: str, arrays: Sequence[Any]) -> Any:
         """In memory of this thread that its next run takes again: new pages cost more than copying into them. Engines keep no inputs."""
@@ -159,19 +245,26 @@ class Batcher:
         made[at:] = 0
         return made
 
-    def _finish(self, batch: List[_Waiting], done: "concurrent.futures.Future[Any]", _: float) -> None:
+    def _finish(self, job: _Job, done: "concurrent.futures.Future[Any]") -> None:
         self._running -= 1
         self._dispatch()  # before the answers are written: the engine is free
         error = done.exception()
         if error is None:
-            split, total, size, start, end = done.result()
-            self._observe(total, size, [start - one.since for one in batch], end - start)
-            for one, outputs in zip(batch, split):
-                if not one.future.done():
-                    one.future.set_result(outputs)
+            outputs, at = done.result(), 0
+            self._observe(job.total, job.size, [job.begun - one.since for one in job.batch], job.ended - job.begun)
+            for one in job.batch:
+                if self._most == 0:
+                    one.answer(outputs, None)
+                    continue
+                if job.board is not None:
+                    at = one.row - job.start
+                if one.done is not None:
+                    one.answer({name: array[at:at + one.rows] for name, array in outputs.items()}, None)
+                at += one.rows
         else:
             text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            for one in batch:
-                if not one.future.done():
-                    one.future.set_exception(Internal(f"the run failed: {text}"))
+            for one in job.batch:
+                one.answer(None, Internal(f"the run failed: {text}"))
+        for seat, _ in job.copies:
+            self.seats.leave(seat)  # type: ignore[union-attr]
         self._settled()

@@ -13,6 +13,7 @@ from .._errors import Error, FileError, UsageError
 from ._batcher import Batcher
 from ._errors import BadRequest, NotFound, Unavailable
 from ._metrics import Metrics
+from ._seats import Seats
 from ._settings import Settings
 from ._tensors import describe, dtype_of
 
@@ -92,8 +93,11 @@ class Version:
         self.running = 0
         for engine in engines.values():  # the first run makes code and memory ready
             engine.run({t["name"]: numpy.zeros([int(d) for d in t["shape"]], dtype_of(t["dtype"])) for t in engine.inputs})
-        self.batcher = Batcher(engines, delay=settings.delay, instances=settings.instances, queue=settings.queue, timeout=settings.timeout,
-                               observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
+        self.known: Dict[bytes, Any] = {}  # of _quick
+        only = first.inputs[0] if self.batched and len(first.inputs) == 1 else None
+        seats = Seats([int(d) for d in only["shape"]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
+        self.batcher = Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,
+                               timeout=settings.timeout, observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
                                waiting=metrics.waiting.labels(self.name, self.version).set)
 
     def rows_of(self, inputs: Arrays, datatypes: Dict[str, str]) -> int:

@@ -1,5 +1,6 @@
 """One inference request, whichever protocol it came by: checked, run, counted."""
 import dataclasses
+import logging
 import time
 from typing import Any, Dict, List, Optional
 
@@ -9,6 +10,7 @@ from ._metrics import Metrics
 from ._models import Models, Version
 
 Arrays = Dict[str, Any]
+_log = logging.getLogger("octavo.serve")
 
 
 @dataclasses.dataclass
@@ -43,15 +45,9 @@ class Service:
         outcome, labels = "500", ("", "")
         self.active += 1
         try:
-            if self.stopping:
-                raise Unavailable("the server is stopping")
-            model = self.models.get(request.model, request.version)
+            model = self.model(request.model, request.version)
             labels = (model.name, model.version)
-            rows = model.rows_of(request.inputs, request.datatypes)
-            for name in request.outputs or ():
-                if name not in model.output_names:
-                    raise BadRequest(f"model {model.name!r} has no output {name!r}; it has {', '.join(map(repr, model.output_names))}")
-            outputs = await self._run(request, model, rows)
+            outputs = await model.batcher.infer(request.inputs, rows_of(request, model))
             outcome = "ok"
             return Response(model, request.id, {n: outputs[n] for n in (request.outputs or model.output_names)})
         except ServeError as e:
@@ -61,8 +57,11 @@ class Service:
             self.active -= 1
             self.metrics.observe_request(*labels, protocol, outcome, time.monotonic() - start)
 
-    async def _run(self, request: Request, model: Version, rows: int) -> Arrays:
-        return await model.batcher.infer(request.inputs, rows)
+    def model(self, name: str, version: str) -> Version:
+        """For a request that is to be answered."""
+        if self.stopping:
+            raise Unavailable("the server is stopping")
+        return self.models.get(name, version)
 
     def metadata(self) -> Dict[str, Any]:
         return {"name": "octavo", "version": __version__,
@@ -87,6 +86,23 @@ class Service:
                             "inference_stats": {"success": part(s["ok"], s["seconds"]), "fail": part(s["failed"], 0.0),
                                                 "queue": part(s["ok"], s["queue"]), "compute_infer": part(s["runs"], s["run"])}})
         return out
+
+
+def rows_of(request: Request, model: Version) -> int:
+    """The request's rows; checks all that it says against the model."""
+    rows = model.rows_of(request.inputs, request.datatypes)
+    for name in request.outputs or ():
+        if name not in model.output_names:
+            raise BadRequest(f"model {model.name!r} has no output {name!r}; it has {', '.join(map(repr, model.output_names))}")
+    return rows
+
+
+def known_error(error: Exception) -> ServeError:
+    """An error as a client sees it; one of ours goes to the log."""
+    if isinstance(error, ServeError):
+        return error
+    _log.exception("a request failed", exc_info=error)
+    return internal(error)
 
 
 def internal(error: BaseException) -> Internal:

@@ -1,5 +1,4 @@
 """The Open Inference Protocol over HTTP, with the binary tensor data extension and the model repository extension."""
-import logging
 import re
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
@@ -10,25 +9,27 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
-from ._errors import BadRequest, NotFound, ServeError
-from ._http import JSON_LENGTH, Bodies, Incoming
-from ._requests import Request, Response, Service, internal
+from ._bodies import Bodies
+from ._errors import BadRequest, NotFound
+from ._requests import Request, Response, Service, known_error
 from ._settings import Settings
 from ._tensors import from_bytes, from_list, little_endian, to_list
 
+JSON_LENGTH = "inference-header-content-length"
 _NUMBER = re.compile("[0-9]{1,18}")
-_log = logging.getLogger("octavo.serve")
 
 
 def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, Dict[str, Any]]:
     """The request in a body, and its JSON part."""
-    binary = memoryview(b"")
-    text: Any = body
-    if JSON_LENGTH in headers:
-        length = headers[JSON_LENGTH]
-        if not _NUMBER.fullmatch(length) or int(length) > len(body):
-            raise BadRequest(f"Inference-Header-Content-Length is {length!r}, the body has {len(body)} bytes")
-        text, binary = memoryview(body)[:int(length)], memoryview(body)[int(length):]
+    if JSON_LENGTH not in headers:
+        return parse_parts(model, version, body, b"")
+    length = headers[JSON_LENGTH]
+    if not _NUMBER.fullmatch(length) or int(length) > len(body):
+        raise BadRequest(f"Inference-Header-Content-Length is {length!r}, the body has {len(body)} bytes")
+    return parse_parts(model, version, memoryview(body)[:int(length)], memoryview(body)[int(length):])
+
+
+def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Request, Dict[str, Any]]:
     try:
         said = orjson.loads(text)
     except orjson.JSONDecodeError as e:
@@ -45,7 +46,7 @@ def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, D
         if name in inputs:
             raise BadRequest(f"input {name!r} is given twice")
         datatypes[name] = datatype
-        size = _parameters(one).get("binary_data_size")
+        size = parameters(one).get("binary_data_size")
         if size is None:
             inputs[name] = from_list(name, datatype, shape, one.get("data"))
         elif isinstance(size, bool) or not isinstance(size, int) or size < 0 or at + size > len(binary):
@@ -63,15 +64,15 @@ def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, D
     if not isinstance(request_id, str):
         raise BadRequest("id is not a string")
     for refused in ("sequence_id", "priority"):
-        if _parameters(said).get(refused):
+        if parameters(said).get(refused):
             raise BadRequest(f"parameter {refused!r} is not supported")
     return Request(model, version, request_id, inputs, datatypes, names), said  # type: ignore[arg-type]
 
 
-def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, int]:
-    """The body, and the bytes of its JSON part where binary data follow it (0: all is JSON). Outputs as JSON numbers, or as binary data where the request asks for it."""
-    everything = bool(_parameters(said).get("binary_data_output", False))
-    asked = {o["name"]: _parameters(o) for o in said.get("outputs") or []}
+def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
+    """The JSON part of the answer, and the binary data behind it (none: all is JSON). Outputs as JSON numbers, or as binary data where the request asks for it."""
+    everything = bool(parameters(said).get("binary_data_output", False))
+    asked = {o["name"]: parameters(o) for o in said.get("outputs") or []}
     outputs, tail = [], []
     for name, array in response.outputs.items():
         datatype = response.version.datatypes[name]
@@ -88,19 +89,12 @@ def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, int]:
     top = {"model_name": response.version.name, "model_version": response.version.version, "outputs": outputs}
     if response.id:
         top["id"] = response.id
-    header = orjson.dumps(top)
-    return (b"".join([header, *tail]), len(header)) if tail else (header, 0)
+    return orjson.dumps(top), tail
 
 
 def application(service: Service, settings: Settings, bodies: Bodies) -> Starlette:
-    """The routes; most inference requests are answered by Connection, which calls `direct`."""
+    """The routes; most inference requests go the short way (_quick)."""
     Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-
-    def error_of(e: Exception) -> ServeError:
-        if isinstance(e, ServeError):
-            return e
-        _log.exception("a request failed")
-        return internal(e)
 
     def answer(handler: Handler) -> Handler:
         async def guarded(request: HttpRequest) -> HttpResponse:
@@ -109,7 +103,7 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
             except ClientDisconnect:
                 return HttpResponse(status_code=499)
             except Exception as e:
-                error = error_of(e)
+                error = known_error(e)
             headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
             return HttpResponse(orjson.dumps({"error": str(error)}), status_code=error.status, media_type="application/json", headers=headers)
         return guarded
@@ -139,26 +133,10 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
     async def infer(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request) as body:
             parsed, said = parse(*path(request), request.headers, body)
-            made, json = render(await service.infer(parsed, "http"), said)
-        if not json:
-            return HttpResponse(made, media_type="application/json")
-        return HttpResponse(made, media_type="application/octet-stream", headers={JSON_LENGTH: str(json)})
-
-    async def direct(model: str, version: str, headers: Dict[str, str], one: Incoming) -> Tuple[int, bytes, bytes, bytes]:
-        """`infer` for a Connection: status, content type, further header lines, body."""
-        answered = False
-        try:
-            parsed, said = parse(model, version, headers, bodies.inflated(headers, await one.whole()))
-            made, json = render(await service.infer(parsed, "http"), said)
-            answered = True
-            return (200, b"application/octet-stream", b"%b: %d\r\n" % (JSON_LENGTH.encode(), json), made) if json else (200, b"application/json", b"", made)
-        except ClientDisconnect:
-            return 499, b"text/plain", b"", b""
-        except Exception as e:
-            error = error_of(e)
-            return error.status, b"application/json", b"retry-after: 1\r\n" if error.status in (429, 503) else b"", orjson.dumps({"error": str(error)})
-        finally:
-            one.forget(answered)
+            text, data = render(await service.infer(parsed, "http"), said)
+        if not data:
+            return HttpResponse(text, media_type="application/json")
+        return HttpResponse(b"".join([text, *data]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
 
     async def index(request: HttpRequest) -> HttpResponse:
         async with bodies.read(request) as body:
@@ -168,7 +146,7 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
     async def load(request: HttpRequest) -> HttpResponse:
         _allowed(settings)
         async with bodies.read(request) as body:
-            refuse_parameters(_parameters(_object(body)) if bytes(body).strip() else {})
+            refuse_parameters(parameters(_object(body)) if bytes(body).strip() else {})
         await service.models.load(request.path_params["model"])
         return HttpResponse()
 
@@ -198,7 +176,6 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
               post("/v2/repository/models/{model}/unload", unload)]
     for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), post(f"{base}/infer", infer), get(base, model_metadata)]
-    bodies.infer = direct
     return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
 
 
@@ -227,7 +204,7 @@ def _object(body: Any) -> Dict[str, Any]:
     return value
 
 
-def _parameters(value: Dict[str, Any]) -> Dict[str, Any]:
+def parameters(value: Dict[str, Any]) -> Dict[str, Any]:
     found: Optional[Any] = value.get("parameters")
     if found is None:
         return {}

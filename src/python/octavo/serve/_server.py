@@ -11,9 +11,11 @@ import uvicorn
 
 from .._errors import FileError
 from . import _grpc, _rest
-from ._http import Bodies
+from ._bodies import Bodies
+from ._http import connection
 from ._metrics import Metrics
 from ._models import Models
+from ._quick import Quick
 from ._requests import Service
 from ._settings import Settings
 
@@ -59,7 +61,7 @@ class Server:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     asyncio.get_running_loop().add_signal_handler(number, self._signalled)
             bodies = Bodies(settings)
-            config = uvicorn.Config(_rest.application(self.service, settings, bodies), http=bodies.connection(), log_level="warning", access_log=False, lifespan="off",
+            config = uvicorn.Config(_rest.application(self.service, settings, bodies), http=connection(bodies, Quick(self.service, bodies)), log_level="warning", access_log=False, lifespan="off",
                                     server_header=False, proxy_headers=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
                                     timeout_graceful_shutdown=max(1, int(settings.grace)))
             web = _Web(config)
