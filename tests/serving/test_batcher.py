@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("octavo")
 from octavo.serve import Busy, Internal, Late, Unavailable  # noqa: E402
 from octavo.serve._batcher import Batcher  # noqa: E402
+from octavo.serve._seats import Seats  # noqa: E402
 
 
 class Double:
@@ -135,5 +136,113 @@ def test_instances_run_at_the_same_time():
                 return {"y": inputs["x"]}
         b, _ = batcher({1: Meets()}, instances=2, delay=0.0)
         await asyncio.gather(*(b.infer(rows(i), 1) for i in range(4)))
+        await b.close()
+    asyncio.run(main())
+
+
+class Sender:
+    """Who receives a row's value into its seat, as a connection does, perhaps late, and can be told to go elsewhere."""
+
+    def __init__(self, seats, values):
+        self.seats, self.values, self.done = seats, np.array(values, np.float32).reshape(-1, 1), 0
+        self.seat = seats.take(len(values), self)
+        self.own = None if self.seat else np.empty_like(self.values)
+
+    def memory(self):
+        return self.own if self.seat is None else self.seat.array()
+
+    def receive(self, count):
+        self.memory()[self.done:self.done + count] = self.values[self.done:self.done + count]
+        self.done = min(self.done + count, len(self.values))
+        return self.done == len(self.values)
+
+    def evict(self):
+        self.own = self.memory().copy()
+        self.leave()
+
+    def leave(self):
+        seat, self.seat = self.seat, None
+        if seat is not None:
+            self.seats.leave(seat)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_seats_hold_each_request_apart(seed):
+    """Bodies arrive interleaved, some slowly, some never whole, some without a seat; every answer is its own request's, and all boards come back."""
+    random = np.random.default_rng(seed)
+    most = int(random.choice([2, 4, 8]))
+
+    async def main():
+        seats = Seats([most, 1], np.dtype(np.float32), 4 * most * int(random.integers(2, 7)))
+        boards = seats._left
+        engines = {size: Double(size, 0.0005) for size in {1, most // 2, most}}
+        b, seen = batcher(engines, delay=0.002, seats=seats, name="x", queue=10_000)
+        got, senders = [], []
+        for i in range(1, 400):
+            senders.append(Sender(seats, [1000 * i + row for row in range(int(random.choice([1, 1, 1, 1, 2, most])))]))
+            for sender in [s for s in senders if random.random() < 0.7]:
+                fate = random.random()
+                if fate < 0.03:  # its client goes away
+                    sender.leave()
+                elif fate < 0.1:  # comes as JSON: no seat
+                    sender.leave()
+                    ask(b, sender, {"x": sender.values}, None, got)
+                elif not sender.receive(1):
+                    continue
+                else:
+                    seat = sender.seat
+                    if seat is not None:
+                        seat.owner = None
+                    ask(b, sender, {"x": sender.memory()}, seat, got)
+                senders.remove(sender)
+            if random.random() < 0.2:
+                await asyncio.sleep(float(random.choice([0, 0.001, 0.004])))
+        for sender in senders:
+            sender.leave()
+        await b.close()
+        assert sum(run[0] for run in seen) == sum(len(values) for values, _ in got) and len(got) > 300
+        for values, answer in got:
+            assert np.array_equal(answer, 2 * values)
+        assert seats._left + len(seats._free) + (seats._current is not None) == boards
+        assert all(not board.seats for board in [*seats._free, *filter(None, [seats._current])])
+    asyncio.run(main())
+
+
+def ask(b, sender, inputs, seat, got):
+    def done(outputs, error):
+        assert error is None
+        got.append((sender.values, outputs["y"].copy()))
+        sender.leave()
+    b.submit(inputs, len(sender.values), done, seat)
+
+
+def test_full_batches_are_run_where_they_lie():
+    """Also when a row of each batch comes late: the rows behind it move up, and the next batch is whole again."""
+    async def main():
+        seats = Seats([4, 1], np.dtype(np.float32), 1 << 20)
+        engine, joined = Double(4, 0.001), []
+        b, _ = batcher({4: engine}, seats=seats, name="x", delay=5.0)
+        b._join = lambda *a: joined.append(a) or Batcher._join(b, *a)
+        got, late = [], None
+        for i in range(1, 81):
+            sender = Sender(seats, [i])
+            if i % 4 == 2 and late is None:
+                late = sender  # its body takes longer than those of the next four
+                continue
+            ready = [sender]
+            if late is not None and i % 4 == 3 and i > 5:
+                ready, late = [sender, late], None
+            for one in ready:
+                one.receive(1)
+                if one.seat is None:  # somebody needed its row
+                    one.seat = seats.take(1)
+                    one.seat.array()[:] = one.values
+                one.seat.owner = None
+                ask(b, one, {"x": one.memory()}, one.seat, got)
+            await asyncio.sleep(0)
+        while len(got) < 80:
+            await asyncio.sleep(0.01)
+        assert all(np.array_equal(answer, 2 * values) for values, answer in got)
+        assert not joined and engine.runs == [4] * 20
         await b.close()
     asyncio.run(main())

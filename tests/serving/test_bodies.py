@@ -172,3 +172,58 @@ def test_all_bodies_together_have_a_limit(name):
         assert codes[0] == 200 and codes[-1] == 429
         assert server.ask("POST", "/v2/models/digits/infer", body, headers)[0] == 200  # nothing is held any more
         assert server.stop() == 0
+
+
+def test_heads_that_are_repeated(server, engine, name):
+    """A head that equals the last one is not parsed again; what follows it may differ, and other requests may come between."""
+    x, y = picture(1, 8), picture(2, 8)
+    good = plain(*binary(name, x))
+    head = good.index(b"\r\n\r\n") + 4
+    other = good.replace(b"FP32", b"FP64", 1)
+    broken = good.replace(b'{"inputs"', b'["inputs"', 1)
+    second = plain(*binary(name, y))
+    assert len({len(r) for r in (good, other, broken, second)}) == 1 and second[:head] == good[:head]
+    small = json_body(name, picture(3, 1))
+    index = b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    one = Raw(server)
+    for _ in range(3):
+        for request, expected in ((good, x), (second, y), (other, 400), (good, x), (broken, 400), (second, y), (index, 200), (good, x), (plain({}, small), 200), (second, y)):
+            for cut in (None, head, head - 3, head + 20, head + 300):
+                if cut is None:
+                    one.socket.sendall(request)
+                else:
+                    one.socket.sendall(request[:cut])
+                    time.sleep(0.002)
+                    one.socket.sendall(request[cut:])
+                if isinstance(expected, int):
+                    assert one.answer()[0] == expected
+                else:
+                    assert np.array_equal(one.result(), want(engine, name, expected))
+    one.socket.sendall(good + second + index + good)  # several at once
+    for expected in (x, y, None, x):
+        if expected is None:
+            assert one.answer()[0] == 200
+        else:
+            assert np.array_equal(one.result(), want(engine, name, expected))
+    one.close()
+
+
+def test_the_same_json_with_other_rows_and_a_queue_of_slow_senders(server, engine, name):
+    """Whole bodies are answered while others of the same batch are on their way, which are answered when they come."""
+    pictures = [picture(i, 1) for i in range(40)]
+    slow = [Raw(server) for _ in range(20)]
+    for one, x in zip(slow, pictures):
+        request = plain(*binary(name, x, 300))
+        one.socket.sendall(request[:-200])
+    quick = [Raw(server) for _ in range(20)]
+    for one, x in zip(quick, pictures[20:]):
+        one.socket.sendall(plain(*binary(name, x, 300)))
+    for one, x in zip(quick, pictures[20:]):
+        assert np.array_equal(one.result(), want(engine, name, x))
+        one.close()
+    for one in slow[::2]:
+        one.close()
+    for one, x in list(zip(slow, pictures))[1::2]:
+        one.socket.sendall(plain(*binary(name, x, 300))[-200:])
+        assert np.array_equal(one.result(), want(engine, name, x))
+        one.close()
