@@ -87,7 +87,7 @@ class _Parsed(HttpToolsProtocol):
             json = self._by_name.get(_JSON_LENGTH, b"")
             self.incoming = one = Incoming(self._bodies, size, int(json) if json.isdigit() and len(json) < 10 else 0)
             one.cycle = self.cycle
-            self.scope[INCOMING] = one  # type: ignore[typeddict-unknown-key]
+            self.scope[INCOMING] = one  # type: ignore[literal-required]
 
     def _large_body(self) -> Optional[int]:
         """The size of a plain request's; None for all others."""

@@ -22,7 +22,7 @@ class Metrics:
                                         registry=self.registry)
         self.rows = prometheus.Histogram("octavo_batch_rows", "Rows that requests put into one run", labels,
                                          buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256), registry=self.registry)
-        self.padding = prometheus.Counter("octavo_padding_rows", "Rows of zeros that filled batches up", labels, registry=self.registry)
+        self.padding = prometheus.Counter("octavo_padding_rows", "Rows that belonged to no request: they filled batches up", labels, registry=self.registry)
         self.waiting = prometheus.Gauge("octavo_waiting_requests", "Requests in the queue now", labels, registry=self.registry)
         self.loads = prometheus.Counter("octavo_loads", "Models loaded, by outcome: ok or failed", ("model", "outcome"), registry=self.registry)
         self.totals: Dict[Tuple[str, str], Dict[str, float]] = {}

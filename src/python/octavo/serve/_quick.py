@@ -48,7 +48,7 @@ class Known:
         for name, array in request.inputs.items():
             self.inputs.append((name, array.dtype, array.shape, self.size))
             self.size += array.nbytes
-        self.name = self.inputs[0][0]
+        self.name = self.inputs[0][0] if self.inputs else ""
         self.answer: Optional[Tuple[bytes, bytes, List[str]]] = None
 
     def arrays(self, data: Any) -> Dict[str, Any]:
