@@ -251,8 +251,10 @@ Command add_quantize(CLI::App& app) {
   app.add_option("--metric", o->metric, "What --max-drop bounds: top1 (default), or map50 of detectors")->type_name("NAME");
   app.add_option(
          "--min-layer-sqnr", o->min_layer,
-         fmt::format("Layers whose results keep less than this when they alone are rounded stay float (default {}; 0: none does)",
-                     o->min_layer))
+         fmt::format(
+             "Layers whose results keep less than this when they alone are rounded, and that cost the outputs at least 1 dB, stay "
+             "float (default {}; 0: none does)",
+             o->min_layer))
       ->check(CLI::Range(0.0, 200.0))
       ->type_name("DB");
   app.add_option("--curve", o->curve, "Accuracy over time of the networks that the search measured, as a picture (.svg)")

@@ -20,6 +20,10 @@ double decibel(double signal, double noise) {
 /// Layers of which fewer rows were seen are rounded to nearest and keep their biases: what two pictures say about the twenty values
 /// of a squeeze-and-excitation branch does not hold for a third.
 constexpr std::int64_t kLeastRows = 32;
+/// A layer that loses much goes to float only where the outputs keep so many dB more by it: float costs time.
+constexpr double kLeastGain = 1;
+/// How many of them are tried, the worst first, and on how many of the samples.
+constexpr std::size_t kMostTried = 24, kTrialSamples = 8;
 
 class Run {
  public:
@@ -66,11 +70,13 @@ class Run {
     if (corrects_) {
       OCTAVO_CHECK(put_and_fit());
     } else {
-      round_to_nearest();
+      OCTAVO_CHECK(round_to_nearest());
     }
     drop_ranges();
     if (options_.pairs && options_.bound.given()) OCTAVO_CHECK(search());
-    if (options_.measure) OCTAVO_CHECK(measure());
+    if (options_.measure) {
+      OCTAVO_TRY(out_.outputs, measure("compare"));
+    }
     return std::move(out_);
   }
 
@@ -214,7 +220,7 @@ class Run {
     fits_.resize(inputs_.layers.size());
     OCTAVO_TRY(auto put, write());  // says which layers get pairs
     if (options_.measure) {
-      OCTAVO_TRY(out_.nearest, measure_model("compare before fitting"));
+      OCTAVO_TRY(out_.nearest, measure("compare before fitting"));
     }
     if (put.quantized.empty())
       return fail(ErrorKind::usage,
@@ -258,9 +264,8 @@ class Run {
       fit(found, given, step + ", layers");
       OCTAVO_TRY(put, write());
     }
-    if (find_lossy()) {
-      OCTAVO_TRY(put, write());
-    }
+    OCTAVO_CHECK(find_lossy());
+    OCTAVO_TRY(put, write());
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       LayerResult r = result_of(l);
       r.int8 = put.quantized.contains(r.node);
@@ -282,7 +287,7 @@ class Run {
   }
 
   /// Without corrections: what the planner makes of a table, which rounds weights to the nearest code.
-  void round_to_nearest() {
+  Status round_to_nearest() {
     fits_.resize(inputs_.layers.size());
     FitOptions nearest;
     nearest.least_error_scales = nearest.correct_bias = nearest.learned_rounding = false;
@@ -292,7 +297,7 @@ class Run {
       round_through(quantizers_.at(input_name(l)), given.values, given.values);
       fits_[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given, nearest);
     });
-    find_lossy();
+    OCTAVO_CHECK(find_lossy());
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       LayerResult r = result_of(l);
       r.int8 = quantizers_.contains(input_name(l)) && !dropped_.contains(input_name(l));
@@ -300,24 +305,58 @@ class Run {
       r.nearest = r.fitted = decibel(fits_[l].signal, fits_[l].nearest);
       out_.layers.push_back(std::move(r));
     }
+    return {};
   }
 
-  /// Layers that keep too little when they alone are rounded; true if there are any.
-  bool find_lossy() {
+  /// Layers that keep too little when they alone are rounded stay float, the worst first, where the outputs keep more by it.
+  Status find_lossy() {
+    std::vector<std::pair<double, std::size_t>> tried;  // dB that it keeps, layer
     for (std::size_t l = 0; l < fits_.size(); ++l) {
       const double kept = decibel(fits_[l].signal, fits_[l].fitted);
       if (fits_[l].codes.empty() || !(fits_[l].signal > 0) || !(fits_[l].fitted > 0) || kept >= options_.least_layer_sqnr) continue;
-      lossy_.emplace(inputs_.layers[l].node, kept);
-      keep_float_.insert(inputs_.layers[l].node);
-      if (!options_.pairs) dropped_.emplace(input_name(l), inputs_.layers[l].node);
+      tried.emplace_back(kept, l);
     }
-    return !lossy_.empty();
+    if (tried.empty()) return {};
+    std::sort(tried.begin(), tried.end());
+    if (tried.size() > kMostTried) tried.resize(kMostTried);
+    const Part some(data_, kTrialSamples);
+    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
+    OCTAVO_TRY(double now, trial_sqnr(exact, some));
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      report("layers that lose much", i, tried.size());
+      const auto [kept, l] = tried[i];
+      const std::string& node = inputs_.layers[l].node;
+      keep_float_.insert(node);
+      const bool dropped = !options_.pairs && dropped_.emplace(input_name(l), node).second;
+      OCTAVO_TRY(const double then, trial_sqnr(exact, some));
+      if (then - now >= kLeastGain) {
+        lossy_.emplace(node, Lossy{kept, then - now});
+        now = then;
+        continue;
+      }
+      keep_float_.erase(node);
+      if (dropped) dropped_.erase(input_name(l));
+    }
+    return {};
+  }
+
+  /// Of the outputs, with what is float so far.
+  Result<double> trial_sqnr(const Network& exact, const Data& data) {
+    if (corrects_) {
+      OCTAVO_TRY(const auto put, write());
+      (void)put;
+    }
+    OCTAVO_TRY(const Network rounded, rounded_network());
+    OCTAVO_TRY(const auto errors, compare(exact, rounded, data, options_.threads, {}));
+    return sqnr_of(errors);
   }
 
   [[nodiscard]] std::string why_float(std::size_t l) const {
     if (const auto at = lossy_.find(inputs_.layers[l].node); at != lossy_.end()) {
-      return fmt::format("its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr)", at->second,
-                         options_.least_layer_sqnr);
+      return fmt::format(
+          "its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr), which costs the outputs {:.1f} "
+          "dB",
+          at->second.kept, options_.least_layer_sqnr, at->second.cost);
     }
     if (const auto at = dropped_.find(input_name(l)); at != dropped_.end())
       return fmt::format("tensor \"{}\" gets no range, because \"{}\" would lose too much", at->first, at->second);
@@ -406,27 +445,23 @@ class Run {
   /// The model as it was given: what errors are measured against.
   [[nodiscard]] const onnx::Model& reference() const { return exact_ ? *exact_ : model_; }
 
-  /// The float network's outputs beside those of out_.model.
-  Result<std::vector<OutputError>> measure_model(const std::string& step) const {
-    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
-    OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
+  /// What came out so far: out_.model, or the model as given; with the ranges where it has no pairs.
+  [[nodiscard]] Result<Network> rounded_network() const {
     plan::PlanOptions implicit;
-    if (!options_.pairs) implicit.ranges = out_.scales();
-    OCTAVO_TRY(const Network rounded, Network::create(now, {}, implicit));
-    return compare(exact, rounded, data_, options_.threads, samples(step));
+    if (!options_.pairs) {
+      implicit.ranges = out_.scales();
+      for (const auto& [tensor, reader] : dropped_) implicit.ranges.erase(tensor);
+    }
+    if (!corrects_) return Network::create(model_, {}, implicit);
+    OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
+    return Network::create(now, {}, implicit);
   }
 
-  Status measure() {
-    if (corrects_) {
-      OCTAVO_TRY(out_.outputs, measure_model("compare"));
-      return {};
-    }
-    OCTAVO_TRY(const Network exact, Network::create(model_, {}));
-    plan::PlanOptions options;
-    options.ranges = out_.scales();
-    OCTAVO_TRY(const Network rounded, Network::create(model_, {}, options));
-    OCTAVO_TRY(out_.outputs, compare(exact, rounded, data_, options_.threads, samples("compare")));
-    return {};
+  /// The float network's outputs beside those of what came out so far.
+  Result<std::vector<OutputError>> measure(const std::string& step) const {
+    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
+    OCTAVO_TRY(const Network rounded, rounded_network());
+    return compare(exact, rounded, data_, options_.threads, samples(step));
   }
 
   std::span<const std::byte> bytes_;
@@ -442,9 +477,12 @@ class Run {
   std::vector<Rows> rows_;                   ///< of the float network, by layer
   std::vector<std::vector<float>> weights_;  ///< by layer, as RowLayer::weights
   std::map<std::string, ir::Quantizer> quantizers_;
-  std::vector<Fit> fits_;                       ///< by layer; without codes: not fitted
-  std::set<std::string> keep_float_;            ///< nodes that get no pairs
-  std::map<std::string, double> lossy_;         ///< of those, the ones that keep too little in int8: dB
+  std::vector<Fit> fits_;             ///< by layer; without codes: not fitted
+  std::set<std::string> keep_float_;  ///< nodes that get no pairs
+  struct Lossy {
+    double kept = 0, cost = 0;  ///< dB of its results when it alone is rounded; dB that the outputs lose by it
+  };
+  std::map<std::string, Lossy> lossy_;          ///< of those, the ones that keep too little in int8
   std::map<std::string, std::string> dropped_;  ///< tensors that get no range: the lossy node that reads them
   Outcome out_;
 };

@@ -32,9 +32,10 @@ struct Options {
   /// With ranges only: also make the float model that belongs to them, whose channels are equalized, whose weights lie on the codes
   /// that they are rounded to, and whose biases are corrected. The ranges are those of its tensors, and of no other model.
   bool float_model = false;
-  /// A layer whose results keep less than this, in dB, when it alone is rounded stays float; with ranges only, the tensor that it reads
-  /// gets none. 0: every layer is rounded. Layers of usual networks keep 28 to 45 dB: what is below is a tensor whose channels share one
-  /// scale and differ by orders of magnitude, and one such layer can cost more than all others together.
+  /// A layer whose results keep less than this, in dB, when it alone is rounded stays float, provided that the outputs keep at least one dB
+  /// more by it: float costs time. With ranges only, the tensor that it reads gets none. 0: every layer is rounded. Layers of usual
+  /// networks keep 28 to 45 dB: what is below is a tensor whose channels share one scale and differ by orders of magnitude, and one such
+  /// layer can cost more than all others together, or next to nothing.
   double least_layer_sqnr = 22;
   /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
   /// fitted to its own rounded input only.

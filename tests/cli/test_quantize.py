@@ -262,14 +262,19 @@ def test_a_search_that_cannot_be_is_refused(tmp_path):
     assert "belongs to a table" in quantize(tmp_path / "q.onnx", "--float-model", tmp_path / "f.onnx", code=2).stderr
 
 
-def unlike_channels(path, listed_as_inputs=False):
-    """Channels that differ by a factor of 10,000 behind an activation that no factor passes, and a depthwise layer that makes them alike."""
+def unlike_channels(path, listed_as_inputs=False, drowned=False):
+    """Channels that differ by a factor of 10,000 behind an activation that no factor passes, and a depthwise layer that makes them alike.
+    `drowned`: what comes of it is added to something much larger."""
     h, rng = onnx.helper, np.random.default_rng(3)
     wide = np.logspace(-2, 2, 8).astype(np.float32)
     values = {"a.w": rng.standard_normal((8, 1, 3, 3)) * wide[:, None, None, None], "d.w": rng.standard_normal((8, 1, 3, 3)) / wide[:, None, None, None],
               "e.w": rng.standard_normal((4, 8, 1, 1))}
     nodes = [h.make_node("Conv", ["image", "a.w"], ["a"], "a", pads=[1] * 4), h.make_node("Sigmoid", ["a"], ["s"]), h.make_node("Mul", ["a", "s"], ["m"]),
              h.make_node("Conv", ["m", "d.w"], ["d"], "d", group=8, pads=[1] * 4), h.make_node("Conv", ["d", "e.w"], ["scores"], "e")]
+    if drowned:
+        nodes[-1].output[0] = "small"
+        values["f.w"] = 1e4 * rng.standard_normal((4, 1, 3, 3))
+        nodes += [h.make_node("Conv", ["image", "f.w"], ["f"], "f", pads=[1] * 4), h.make_node("Add", ["small", "f"], ["scores"])]
     infos = {name: h.make_tensor_value_info(name, 1, v.shape) for name, v in values.items()}
     inputs = [h.make_tensor_value_info("image", 1, [1, 1, 16, 16]), *(infos.values() if listed_as_inputs else ())]
     graph = h.make_graph(nodes, "g", inputs, [h.make_tensor_value_info("scores", 1, [1, 4, 16, 16])],
@@ -289,9 +294,17 @@ def test_a_layer_that_loses_too_much_stays_float_and_is_named(tmp_path, form):
         sqnr[least] = report["sqnr_db"]
         in_float = [layer["node"] for layer in report["layers"] if not layer["int8"]]
         assert in_float == (["d"] if least else []), report["layers"]
-        assert ("below 15 dB (--min-layer-sqnr)" in out) == bool(least) and f"{3 - len(in_float)} layers int8, {len(in_float)} float" in out
+        assert ("below 15 dB (--min-layer-sqnr), which costs the outputs" in out) == bool(least) and f"{3 - len(in_float)} layers int8, {len(in_float)} float" in out
         assert ("m" in {t["name"] for t in report["tensors"]}) == (not least or file == "q.onnx")
     assert sqnr[15] > sqnr[0] + 15, sqnr
+
+
+@pytest.mark.parametrize("file", ["q.onnx", "r.cache"])
+def test_a_layer_that_loses_too_much_stays_int8_where_the_outputs_do_not_show_it(tmp_path, file):
+    unlike_channels(tmp_path / "m.onnx", drowned=True)
+    quantize(tmp_path / file, "--report", tmp_path / "r", model=tmp_path / "m.onnx")
+    layers = {layer["node"]: layer for layer in json.loads((tmp_path / "r").read_text())["layers"]}
+    assert layers["d"]["sqnr_db"] < 20 and all(layer["int8"] for layer in layers.values()), layers
 
 
 def test_initializers_that_are_listed_as_inputs_do_not_become_inputs(tmp_path):
