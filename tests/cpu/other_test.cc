@@ -250,7 +250,8 @@ INSTANTIATE_TEST_SUITE_P(Isa, Softmax, ::testing::Values("portable", "avx2", "av
 TEST_P(Softmax, EveryAxisAndLength) {
   std::uint32_t seed = 1;
   for (const ir::Op op : {ir::Op::softmax, ir::Op::log_softmax}) {
-    for (const ir::Shape& dims : {ir::Shape{3, 1000}, {2, 16, 4, 21}, {1, 1, 1, 1}, {7}, {5, 257}, {300, 3}}) {
+    for (const ir::Shape& dims :
+         {ir::Shape{3, 1000}, {2, 16, 4, 21}, {1, 1, 1, 1}, {7}, {5, 257}, {300, 3}, {20, 300}, {9, 1030}}) {
       for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(dims.size()); ++axis) {
         Scene s(seed++);
         const auto x =

@@ -260,14 +260,14 @@ TEST(Copy, RunsTransposesAndAnyType) {
   for (const DType t : {DType::u8, DType::f16, DType::f32, DType::s64}) {
     for (const ir::Shape& dims :
          {ir::Shape{2, 3, 5, 7}, {1, 64, 20, 17}, {3, 16, 16, 16}, {1, 33, 40, 40}, {1, 1, 1, 1}, {5, 255, 2, 3}}) {
-      for (const int kind : {0, 1, 2, 3}) {
+      for (const int kind : {0, 1, 2, 3, 4}) {
         Scene s(seed++);
         auto& st = s.stage();
         st.space = dims;
         const auto from =
-            kind == 0 || kind == 2 ? s.tensor(t, dims, BufferKind::input) : s.nhwc(t, dims, BufferKind::arena, kind == 3 ? 5 : 0);
+            kind % 2 == 0 ? s.tensor(t, dims, BufferKind::input) : s.nhwc(t, dims, BufferKind::arena, kind == 3 ? 5 : 0);
         const auto to = kind == 0   ? s.nhwc(t, dims, BufferKind::arena, 3)
-                        : kind == 3 ? s.nhwc(t, dims)
+                        : kind >= 3 ? s.nhwc(t, dims)
                                     : s.tensor(t, dims, BufferKind::output);
         st.stores = {to};
         if (t == DType::s64 || kind == 2) {

@@ -2,13 +2,17 @@
 // around the vectors, row tiles and column blocks of cpu/rows (16 columns, 4 rows, 8 steps, 32 rows of a product).
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 
+#include "cpu/families/row_families.h"
 #include "cpu/isa.h"
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "program/math.h"
 
 namespace octavo::testing {
 namespace {
@@ -46,6 +50,58 @@ void set_norm(Scene& s, ir::Op op, const ir::Shape& x, const std::vector<int>& o
   st.anchor.inputs = {s.tensor(DType::f32, x, BufferKind::arena, order), s.tensor(DType::f32, inner, BufferKind::constant),
                       s.tensor(DType::f32, inner, BufferKind::constant)};
   add_epilogue(s, st.anchor.inputs[0], order);
+}
+
+/// The same bits as the function that programs and the reference compute, over all exponents and around where results end.
+TEST_P(Rows, ExponentialsAreTheReferences) {
+  if (!cpu::why_lacking({GetParam()}).empty() && std::string(GetParam()) != "portable") GTEST_SKIP() << "needs " << GetParam();
+  const cpu::RowKernels& rows = cpu::row_kernels(*cpu::find_isa(GetParam()));
+  std::vector<float> x;
+  for (std::uint32_t bits = 0; bits < 0xff000000U; bits += 0x00012345U) x.push_back(std::bit_cast<float>(bits));
+  for (int i = -10500; i < 9000; ++i) x.push_back(static_cast<float>(i) * 0.01F);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  x.insert(x.end(), {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), -0.0F});
+  for (const float less : {0.0F, 3.25F, -80.0F}) {
+    std::vector<float> y(x.size() + 1, 7.0F);
+    rows.exp_differences(y.data(), x.data(), less, static_cast<std::int64_t>(x.size()));
+    EXPECT_EQ(y.back(), 7.0F) << "wrote past the end";
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      program::FloatOps m;
+      const float expected = program::exp(m, x[i] - less);
+      ASSERT_TRUE(std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(y[i]) ||
+                  (std::isnan(expected) && std::isnan(y[i])))
+          << x[i] << " - " << less << ": " << y[i] << " instead of " << expected;
+    }
+  }
+}
+
+/// Sums of neighbouring rows are each row's in order; what is no NaN wins.
+TEST_P(Rows, SumsInOrderAndTheLargest) {
+  if (!cpu::why_lacking({GetParam()}).empty() && std::string(GetParam()) != "portable") GTEST_SKIP() << "needs " << GetParam();
+  const cpu::RowKernels& kernels = cpu::row_kernels(*cpu::find_isa(GetParam()));
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  for (const std::int64_t rows : {1, 7, 8, 9, 20}) {
+    for (const std::int64_t n : {1, 15, 16, 63, 64, 65, 200}) {
+      std::vector<float> x(static_cast<std::size_t>(rows * n)), sums(static_cast<std::size_t>(rows));
+      for (float& v : x) v = normal(rng);
+      kernels.sums_in_order(sums.data(), x.data(), rows, n, n);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        float* row = x.data() + r * n;
+        float sum = 0, best = -std::numeric_limits<float>::infinity();
+        row[r % n] = std::numeric_limits<float>::quiet_NaN();
+        for (std::int64_t i = 0; i < n; ++i) best = row[i] > best ? row[i] : best;
+        EXPECT_EQ(kernels.largest(row, n), best) << rows << " rows of " << n;
+        row[r % n] = 0.5F;
+        for (std::int64_t i = 0; i < n; ++i) sum += row[i];
+        kernels.sums_in_order(sums.data() + r, row, 1, n, n);
+        EXPECT_EQ(sums[static_cast<std::size_t>(r)], sum);
+      }
+      std::vector<float> together(sums);
+      kernels.sums_in_order(together.data(), x.data(), rows, n, n);
+      EXPECT_EQ(together, sums) << rows << " rows of " << n;
+    }
+  }
 }
 
 TEST_P(Rows, InstanceNorm) {

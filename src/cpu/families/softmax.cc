@@ -1,17 +1,20 @@
 // cpu.softmax.block.<isa>, cpu.log_softmax.block.<isa>: the reference's operations in the reference's order: largest element, exp
-// of the differences (the same named polynomial, run by the block interpreter), sum in order, one division each.
+// of the differences (the same named polynomial), sum in order, one division each.
 #include <algorithm>
-#include <limits>
+#include <cstring>
 
+#include "cpu/families/row_families.h"
 #include "cpu/family.h"
 #include "program/math.h"
 
 namespace octavo::cpu {
 namespace {
 
+/// Rows whose sums are added up side by side, where they are not so long that they would leave the first-level cache.
+constexpr std::int64_t kRowsTogether = 8, kLongRow = 1024;
+
 struct Parts {
   Epilogue epilogue;
-  Code exp;  // exp(operand 0 - operand 1)
   std::size_t axis = 0, row = 0;
 };
 
@@ -38,22 +41,17 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   OCTAVO_TRY(Code code, Code::compile(s.program, loads));
   OCTAVO_TRY(p.epilogue, Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), static_cast<int>(p.row),
                                         static_cast<int>(p.axis)));
-  program::Program exp;
-  exp.operand_count = 2;
-  program::ProgramOps ops{exp};
-  const int difference = exp.push(program::Op::sub, exp.load(program::Op::load_f, 0), exp.load(program::Op::load_f, 1));
-  exp.outputs.push_back({program::exp(ops, difference), ir::DType::f32});
-  OCTAVO_TRY(p.exp, Code::compile(exp, {Elem::f32, Elem::f32}));
   return p;
 }
 
 class SoftmaxKernel final : public Kernel {
  public:
-  SoftmaxKernel(const KernelTable& table, Parts p, const Stage& s)
-      : table_(table), p_(std::move(p)), x_(s.anchor.inputs[0]), log_(s.anchor.op == ir::Op::log_softmax), exp_(p_.exp.view()) {
+  SoftmaxKernel(const RowKernels& rows, Parts p, const Stage& s)
+      : kernels_(rows), p_(std::move(p)), x_(s.anchor.inputs[0]), log_(s.anchor.op == ir::Op::log_softmax) {
     const auto& dims = p_.epilogue.space().dims;
     extent_ = dims[p_.axis];
-    rows_ = extent_ == 0 ? 1 : std::clamp<std::int64_t>(kBlock / extent_, 1, std::max<std::int64_t>(dims[p_.row], 1));
+    rows_ = extent_ == 0 ? 1 : std::clamp<std::int64_t>(kBlock / extent_, extent_ <= kLongRow ? kRowsTogether : 1, kBlock);
+    rows_ = std::min(rows_, std::max<std::int64_t>(dims[p_.row], 1));
     groups_ = (dims[p_.row] + rows_ - 1) / rows_;
     blocks_ = groups_;
     for (std::size_t k = 0; k < dims.size(); ++k) {
@@ -65,13 +63,10 @@ class SoftmaxKernel final : public Kernel {
   }
 
   int tasks() const override { return tasks_; }
-  std::size_t scratch_bytes() const override {
-    return epilogue_bytes() + exp_bytes() + 2 * row_bytes() + 2 * kBlock * sizeof(float);
-  }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 2 * kBlock * sizeof(float); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     p_.epilogue.prepare(worker.scratch);
-    p_.exp.prepare(reinterpret_cast<std::int32_t*>(worker.scratch + epilogue_bytes()));
     const auto& dims = p_.epilogue.space().dims;
     for (std::int64_t b = blocks_ * task_begin / tasks_; b < blocks_ * task_end / tasks_; ++b) {
       Index origin{};
@@ -88,12 +83,10 @@ class SoftmaxKernel final : public Kernel {
 
  private:
   [[nodiscard]] std::size_t epilogue_bytes() const { return (p_.epilogue.scratch_bytes() + 63) / 64 * 64; }
-  [[nodiscard]] std::size_t exp_bytes() const { return (p_.exp.slot_bytes() + 63) / 64 * 64; }
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>((rows_ * extent_ * 4 + 63) / 64 * 64); }
 
   void one(const Memory& memory, std::byte* scratch, Index origin, std::int64_t rows) const {
-    std::byte* slots = scratch + epilogue_bytes();
-    auto* x = reinterpret_cast<float*>(slots + exp_bytes());
+    auto* x = reinterpret_cast<float*>(scratch + epilogue_bytes());
     auto* e = x + row_bytes() / 4;
     float* largest = e + row_bytes() / 4;
     float* sums = largest + kBlock;
@@ -101,49 +94,42 @@ class SoftmaxKernel final : public Kernel {
     for (std::size_t k = 0; k < x_.strides.size(); ++k) from += origin[k] * x_.strides[k];
     const std::int64_t row_step = p_.row < x_.strides.size() ? x_.strides[p_.row] : 0, step = x_.strides[p_.axis];
     for (std::int64_t r = 0; r < rows; ++r) {
-      float best = -std::numeric_limits<float>::infinity();
-      for (std::int64_t k = 0; k < extent_; ++k) {
-        const float v = from[r * row_step + k * step];
-        x[r * extent_ + k] = v;
-        best = v > best ? v : best;
+      float* to = x + r * extent_;
+      if (step == 1) {
+        std::memcpy(to, from + r * row_step, static_cast<std::size_t>(extent_) * 4);
+      } else {
+        for (std::int64_t k = 0; k < extent_; ++k) to[k] = from[r * row_step + k * step];
       }
-      largest[r] = best;
+      largest[r] = kernels_.largest(to, extent_);
     }
-    // Rows longer than a block go piece by piece.
-    const auto piece = static_cast<int>(std::min<std::int64_t>(extent_, kBlock));
-    for (std::int64_t k = 0; k < extent_; k += piece) {
-      const auto cols = static_cast<int>(std::min<std::int64_t>(piece, extent_ - k));
-      Stream loads[2], store;
-      loads[0] = {reinterpret_cast<std::byte*>(x + k), extent_ * 4, 4, nullptr};
-      loads[1] = {reinterpret_cast<std::byte*>(largest), 4, 0, nullptr};
-      store = {reinterpret_cast<std::byte*>(e + k), extent_ * 4, 4, nullptr};
-      table_.run_block(exp_, {static_cast<int>(rows), cols, loads, &store, reinterpret_cast<std::int32_t*>(slots)});
-    }
+    for (std::int64_t r = 0; r < rows; ++r) kernels_.exp_differences(e + r * extent_, x + r * extent_, largest[r], extent_);
     program::FloatOps m;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float sum = 0;
-      for (std::int64_t k = 0; k < extent_; ++k) sum += e[r * extent_ + k];
-      sums[r] = log_ ? program::log(m, sum) : sum;
-    }
+    kernels_.sums_in_order(sums, e, rows, extent_, extent_);
+    for (std::int64_t r = 0; log_ && r < rows; ++r) sums[r] = program::log(m, sums[r]);
     auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
-    for (std::int64_t k = 0; k < extent_; k += piece) {
-      const std::int64_t cols = std::min<std::int64_t>(piece, extent_ - k);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t c = 0; c < cols; ++c) {
-          const std::int64_t i = r * extent_ + k + c;
-          acc[r * cols + c] = log_ ? (x[i] - largest[r]) - sums[r] : e[i] / sums[r];
+    // The epilogue takes a block of elements: some rows, or a piece of one.
+    const std::int64_t piece = std::min<std::int64_t>(extent_, kBlock), each = kBlock / piece, first_row = origin[p_.row];
+    for (std::int64_t r0 = 0; r0 < rows; r0 += each) {
+      const std::int64_t count = std::min(each, rows - r0);
+      origin[p_.row] = first_row + r0;
+      for (std::int64_t k = 0; k < extent_; k += piece) {
+        const std::int64_t cols = std::min(piece, extent_ - k);
+        for (std::int64_t r = 0; r < count; ++r) {
+          const float* values = (log_ ? x : e) + (r0 + r) * extent_ + k;
+          float* to = acc + r * cols;
+          if (!log_) kernels_.divide(to, values, sums[r0 + r], cols);
+          for (std::int64_t c = 0; log_ && c < cols; ++c) to[c] = (values[c] - largest[r0 + r]) - sums[r0 + r];
         }
+        origin[p_.axis] = k;
+        p_.epilogue.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(cols));
       }
-      origin[p_.axis] = k;
-      p_.epilogue.run(memory, scratch, origin, static_cast<int>(rows), static_cast<int>(cols));
     }
   }
 
-  const KernelTable& table_;
+  const RowKernels& kernels_;
   Parts p_;
   region::TensorRef x_;
   bool log_;
-  BlockCode exp_;
   std::int64_t extent_ = 1, rows_ = 1, groups_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
@@ -168,7 +154,7 @@ class SoftmaxFamily final : public Family {
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
-    return std::make_unique<SoftmaxKernel>(*kernel_table(isa), std::move(p), only(r));
+    return std::make_unique<SoftmaxKernel>(row_kernels(isa), std::move(p), only(r));
   }
 };
 

@@ -35,6 +35,14 @@ struct RowKernels {
                    std::int64_t w_step, std::int64_t k, std::int64_t n);
   // Widens [*least, *most] until it holds all of x that are no NaN
   void (*range)(const float* x, std::int64_t n, float* least, float* most);
+  // The largest of x that is no NaN, or minus infinity
+  float (*largest)(const float* x, std::int64_t n);
+  // to[i] = exp(x[i] - less), the operations of program/math.inc in their order
+  void (*exp_differences)(float* to, const float* x, float less, std::int64_t n);
+  // to[r] = the sum of x[r * step + i], i < n, in this order
+  void (*sums_in_order)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n);
+  // to[i] = x[i] / by
+  void (*divide)(float* to, const float* x, float by, std::int64_t n);
   // to[i] = QuantizeLinear(x[i]) to u8 with a scale and a zero point
   void (*quantize)(std::uint8_t* to, const float* x, std::int64_t n, float scale, std::int32_t zero);
   // Where the maximum is: the first, or the last of equal ones. A NaN is never greater and nothing is greater than it, so a row that
