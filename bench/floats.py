@@ -2,7 +2,7 @@
 
 The trained models of the test data that are float, the networks with seeded weights and two transformer encoders (transformers.py). Every
 measurement is a process of its own; engines take turns on the same file and the same inputs, with the same cores; figures are medians over
-rounds of each process's fastest run (of its median with --medians), since other work on the machine only ever adds to a time; the ratio is the
+rounds of --figure: each process's median run, its fastest one, or its mean processor time, for machines that other work shares; the ratio is the
 median over rounds of the faster peer's time / Octavo's of the same round. Engines are built at the default effort with one timing cache a command.
 
 usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--before OCTAVO] [--json FILE] [--write]
@@ -77,7 +77,7 @@ def cores(args, threads):
 
 
 def measure(args, engine, name, path, shapes, threads):
-    """Milliseconds of one process: its fastest run, or the median."""
+    """Milliseconds of one process."""
     feeds, words = feeds_of(args, name, path, shapes), ["taskset", "-c", cores(args, threads)]
     if engine in ("octavo", "before"):
         command = args.octavo if engine == "octavo" else args.before
@@ -85,7 +85,7 @@ def measure(args, engine, name, path, shapes, threads):
     else:
         words += [sys.executable, pathlib.Path(peer.__file__), engine, path, "-t", threads, "-s", args.seconds, "--inputs", feeds]
         words += ["--precision", "f32"] if engine == "openvino" else []
-    return json.loads(counterparts.run(words).splitlines()[-1])["median_ms" if args.medians else "min_ms"]
+    return json.loads(counterparts.run(words).splitlines()[-1])[args.figure + "_ms"]
 
 
 def ratio(times):
@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--engines", type=lambda t: t.split(","), default=list(ENGINES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--medians", action="store_true")
+    parser.add_argument("--figure", choices=("median", "min", "processor"), default="median")
     parser.add_argument("--octavo", default=counterparts.octavo_command())
     parser.add_argument("--before", help="another octavo command")
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/floats")
