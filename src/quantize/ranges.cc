@@ -88,7 +88,7 @@ double entropy_threshold(const Histogram& h) {
     const double outside = total - sum[i], last = bins[i - 1] + outside;
     double divergence = p_log_p[i - 1] + (last > 0 ? last * std::log(last) : 0) - total * std::log(total / sum[i]);
     for (std::size_t level = 0; level < kLevels; ++level) {
-      const std::size_t from = level * i / kLevels, to = (level + 1) * i / kLevels;
+      const std::size_t from = (level * i + kLevels - 1) / kLevels, to = ((level + 1) * i + kLevels - 1) / kLevels;
       const double here = sum[to] - sum[from];
       if (!(here > 0)) continue;
       const double q = here / (filled[to] - filled[from]);

@@ -12,6 +12,7 @@ from ort_exact import LEVELS, exact_session
 from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", ROOT / "../shared"))
 OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
 DIGITS = ROOT / "examples/digits"
 FP32, QDQ, PICTURES = DIGITS / "digits_fp32.onnx", DIGITS / "digits_qdq.onnx", DIGITS / "images"
@@ -437,3 +438,40 @@ def test_a_model_of_opset_11_is_carried_over(tmp_path):
     assert made.opset_import[0].version == 13 and json.loads((tmp_path / "r").read_text())["sqnr_db"] > 30
     model(tmp_path / "no.onnx", 1)
     assert "only axis -1 means the same" in quantize(tmp_path / "no.q.onnx", model=tmp_path / "no.onnx", code=4).stderr
+
+
+def entropy_threshold(values):
+    """NVIDIA's calibration as it is published (GTC 2017, pytorch-quantization): 2048 bins of magnitudes, 128 levels."""
+    bins = np.histogram(np.abs(values), 2048, (0, np.abs(values).max()))[0].astype(np.float64)
+    bins[0] = bins[1]
+    divergences = []
+    for i in range(128, 2049):
+        p = bins[:i].copy()
+        p[-1] += bins[i:].sum()
+        level = np.minimum(np.digitize(np.arange(i), np.linspace(0, i, 129)) - 1, 127)
+        mass, filled = np.bincount(level, bins[:i], 128), np.bincount(level, bins[:i] > 0, 128)
+        q = np.where(bins[:i] > 0, (mass / np.maximum(filled, 1))[level], 0)
+        used = p > 0
+        divergences.append(np.sum(p[used] / p.sum() * np.log(p[used] / p.sum() / np.maximum(q[used] / q.sum(), 1e-12))))
+    return (128 + int(np.argmin(divergences)) + 0.5) * np.abs(values).max() / 2048
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entropy_is_the_published_calibration(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    shape = (2000, 1, 16, 16)
+    values = (rng.standard_normal(shape) * rng.choice([1, 2], shape, p=[0.97, 0.03])).astype(np.float32)
+    np.save(tmp_path / "x.npy", values)
+    quantize(tmp_path / "r.json", "--method", "entropy", "--no-measure", "--min-layer-sqnr", 0, data=tmp_path / "x.npy")
+    ours, theirs = json.loads((tmp_path / "r.json").read_text())["image"], entropy_threshold(values)
+    assert ours == pytest.approx(theirs, rel=0.02) and ours < 0.99 * np.abs(values).max()
+
+
+def test_entropy_thresholds_have_the_form_of_a_real_table():
+    """TensorRT 8.5.1 clipped pictures of BGR minus (104, 117, 123), whose largest magnitude is 151, behind bin 1967 of 2048, at its middle."""
+    table = SHARED / "caches/retina_lp.trt8501.entropy2.cache"
+    if not table.exists():
+        pytest.skip("the shared test data are not here")
+    bits = dict(line.rsplit(": ", 1) for line in table.read_text().splitlines()[1:])["input"]
+    threshold = 127.0 * float(np.array(int(bits, 16), np.uint32).view(np.float32))
+    assert threshold == pytest.approx((1967 + 0.5) * 151 / 2048, rel=1e-6)
