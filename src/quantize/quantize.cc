@@ -533,10 +533,12 @@ std::map<std::string, float> Outcome::scales() const {
 }
 
 Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& given) {
-  constexpr std::size_t kForBiases = 8;
+  constexpr std::size_t kForSamples = 8;
   Options options = given;
-  const bool few = data.size() < kForBiases && options.fit.correct_bias && (options.pairs || options.float_model);
+  const bool few = data.size() < kForSamples && options.fit.correct_bias && (options.pairs || options.float_model);
   if (few) options.fit.correct_bias = false;
+  const bool few_for_best = data.size() < kForSamples && options.method == Method::best;
+  if (few_for_best) options.method = Method::error;
   std::vector<Gain> gains;
   if (options.gains) {
     OCTAVO_TRY(gains, gains_of(bytes, folder, data, options));
@@ -547,7 +549,13 @@ Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& fo
     out.warnings.push_back(
         fmt::format("{} sample{}: biases are not corrected, which takes at least {}: the shift of so few does not hold "
                     "for others",
-                    data.size(), data.size() == 1 ? "" : "s", kForBiases));
+                    data.size(), data.size() == 1 ? "" : "s", kForSamples));
+  }
+  if (few_for_best) {
+    out.warnings.push_back(fmt::format(
+        "{} sample{}: ranges are those with the least squared error (mse), because what layers make of fewer than {} does not "
+        "hold for others",
+        data.size(), data.size() == 1 ? "" : "s", kForSamples));
   }
   return out;
 }

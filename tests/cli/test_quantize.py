@@ -217,6 +217,9 @@ def test_layers_seen_in_few_rows_are_not_fitted(tmp_path):
             np.save(folder / f"{k}.npy", np.random.default_rng(k).random((1, 1, 16, 16), np.float32))
         done = quantize(tmp_path / "q.onnx", "--no-equalization", "--no-measure", "--report", tmp_path / f"{folder.name}.json", data=folder)
         assert ("3 samples: biases are not corrected, which takes at least 8" in done.stderr) == (folder == few)
+        assert ("3 samples: ranges are those with the least squared error (mse)" in done.stderr) == (folder == few)
+        methods = {tensor["method"] for tensor in json.loads((tmp_path / f"{folder.name}.json").read_text())["tensors"]}
+        assert (methods == {"mse"}) == (folder == few), methods
         corrected = any("_corrected" in t.name for t in onnx.load(tmp_path / "q.onnx").graph.initializer)
         assert corrected == (folder == many)
     gemm = [[layer for layer in json.loads((tmp_path / f"{n}.json").read_text())["layers"] if layer["op"] in ("Gemm", "MatMul")] for n in ("few", "many")]
