@@ -233,6 +233,19 @@ def test_saturating_weights(tmp_path):
     assert ("warning", "saturating-weights", "w") in rules(doctor(tmp_path / "m.onnx", code=0))
 
 
+def test_weights_that_were_trained_on_after_their_scales_were_taken(tmp_path):
+    """Float weights behind Q/DQ, as quantization-aware training exports them, beside scales of other weights."""
+    w = np.linspace(-1.27, 1.27, 108).reshape(4, 3, 3, 3)
+    w[1] /= 8
+    net(tmp_path / "m.onnx", float_weights=w)
+    report = doctor(tmp_path / "m.onnx", code=0)
+    assert rules(report) == [("warning", "unused-weight-codes", "w")]
+    assert "1 of 4 channels" in report["findings"][0]["text"] and "the scale and the weights disagree" in report["findings"][0]["text"]
+    w[1] = 0  # any scale is right
+    net(tmp_path / "m.onnx", float_weights=w)
+    assert rules(doctor(tmp_path / "m.onnx")) == []
+
+
 def table(path, header, scales):
     bits = {k: struct.unpack(">I", struct.pack(">f", v))[0] for k, v in scales.items()}
     path.write_text(f"TRT-8510-{header}\n" + "".join(f"{k}: {v:x}\n" for k, v in bits.items()))

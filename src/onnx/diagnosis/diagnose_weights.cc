@@ -166,6 +166,42 @@ void saturation_of(const Weights& w, const std::string& node, const Report& repo
   }
 }
 
+/// Scales that are far too wide for the weights: they were taken of others, as of weights that were trained on since.
+void unused_codes_of(const Weights& w, const std::string& node, const Report& report) {
+  const auto rank = static_cast<std::int64_t>(w.data->shape().size());
+  const std::int64_t entries = w.scale->size();
+  if (entries > 1 && (w.axis < 0 || w.axis >= rank || w.data->shape()[static_cast<std::size_t>(w.axis)] != entries)) return;
+  const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : 1;
+  std::vector<double> used(static_cast<std::size_t>(entries));  // the largest part of the codes on one side of zero, by channel
+  const ir::Tensor values = w.data->to_f32();
+  each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
+    const double zero = zero_at(w, c), s = scale_at(w, c), whole = std::max(w.hi - zero, zero - w.lo);
+    double& most = used[static_cast<std::size_t>(c)];
+    for (const float v : run) most = std::max(most, (w.coded ? std::abs(v - zero) : std::abs(v / s)) / whole);
+  });
+  constexpr double kFew = 0.25, kManyChannels = 0.1;
+  std::int64_t channels = 0, narrow = 0;  // channels of nothing but 0 may have any scale
+  double least = 1;
+  for (const double part : used) {
+    if (part <= 0) continue;
+    ++channels;
+    if (part >= kFew) continue;
+    ++narrow;
+    least = std::min(least, part);
+  }
+  if (static_cast<double>(narrow) <= kManyChannels * static_cast<double>(channels)) return;
+  const std::string where = entries > 1 ? fmt::format("{} of {} channels", narrow, channels) : "the tensor";
+  report({Severity::warning,
+          "unused-weight-codes",
+          w.name,
+          {node},
+          fmt::format(
+              "in {} the largest weight is below a quarter of what the scale \"{}\" can hold, at worst {:.3g} %: the scale and the "
+              "weights disagree. Likely the weights were changed after the scales were taken, as by training on; take the scales "
+              "again: max / 127",
+              where, w.scale_name, 100 * least)});
+}
+
 }  // namespace
 
 void diagnose_weights(const ModelView& m, const Report& report) {
@@ -180,6 +216,7 @@ void diagnose_weights(const ModelView& m, const Report& report) {
     if (!usable || !seen.insert(w->name + "\n" + w->scale_name).second) continue;
     axis_of(*w, n, m.name_of(i), report);
     saturation_of(*w, m.name_of(i), report);
+    unused_codes_of(*w, m.name_of(i), report);
   }
 }
 
