@@ -114,7 +114,12 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
 }
 
 Result<std::vector<Feed>> FileData::read(const std::string& path) const {
-  OCTAVO_TRY(const Given given, read_inputs({.inputs = {path}, .recipe = recipe_}, declared_));
+  auto read = read_inputs({.inputs = {path}, .recipe = recipe_}, declared_);
+  if (!read) {
+    const bool named = read.error().message.find(path) != std::string::npos;
+    return fail(read.error().kind, named ? read.error().message : fmt::format("{}: {}", path, read.error().message));
+  }
+  const Given given = std::move(*read);
   const auto feeds = Feeds::create(given, recipe_, "", plan_);
   if (!feeds) return fail(feeds.error().kind, fmt::format("{}: {}", path, feeds.error().message));
   std::vector<Feed> out;

@@ -79,6 +79,17 @@ Result<ir::Tensor> joined(const ir::Tensor& a, const ir::Tensor& b, const std::s
   return whole;
 }
 
+/// The way out where the array has the model's dimensions in another layout; else nothing.
+std::string layout_hint(const ir::Shape& array, const ir::Shape& wanted) {
+  if (array.size() != 4 || wanted.size() != 4 || array == wanted) return "";
+  const auto is = [&](std::size_t a, std::size_t b, std::size_t c) {
+    return array[a] == wanted[1] && array[b] == wanted[2] && array[c] == wanted[3];
+  };
+  if (is(3, 1, 2)) return "\n  its channels are last, the model's are first: numpy.transpose(x, (0, 3, 1, 2))";
+  if (is(2, 3, 1)) return "\n  its channels are first, the model's are last: numpy.transpose(x, (0, 2, 3, 1))";
+  return "";
+}
+
 /// What a plan will refuse, said before the model is built. Formats that were asked for (--bind) change types and layouts; then only
 /// the plan can tell.
 Status fits(const Given& given, const InputOptions& options, const Declared& declared) {
@@ -93,8 +104,8 @@ Status fits(const Given& given, const InputOptions& options, const Declared& dec
       }
       if (!wanted.empty() && array.shape() != wanted && !same_rows(array.shape(), wanted)) {
         return fail(ErrorKind::bad_input,
-                    fmt::format("input \"{}\" takes {}{}, the array is {}", input.name, ir::name_of(input.type.dtype),
-                                input.shape_text, ir::to_string(array.type())));
+                    fmt::format("input \"{}\" takes {}{}, the array is {}{}", input.name, ir::name_of(input.type.dtype),
+                                input.shape_text, ir::to_string(array.type()), layout_hint(array.shape(), wanted)));
       }
     }
     if (input.name == given.picture_input) {
@@ -278,8 +289,9 @@ Result<Feeds> Feeds::create(const Given& given, const RecipeOptions& options, co
     // Several inputs must agree on what a run is; of one, the last run may be short.
     const bool exact = whole || (k > 0 && tensor.shape()[0] % wanted[0] == 0);
     if (k == 0 || (runs != 0 && k != runs) || (plan.inputs.size() > 1 && !exact)) {
-      return fail(ErrorKind::bad_input, fmt::format("input \"{}\" takes {}, the array is {}", binding.name,
-                                                    ir::to_string(binding.type), ir::to_string(tensor.type())));
+      return fail(ErrorKind::bad_input,
+                  fmt::format("input \"{}\" takes {}, the array is {}{}", binding.name, ir::to_string(binding.type),
+                              ir::to_string(tensor.type()), layout_hint(tensor.shape(), wanted)));
     }
     runs = k;
     if (!whole && f.picture_slot_ == plan.inputs.size()) {

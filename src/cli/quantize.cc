@@ -200,6 +200,12 @@ Result<int> run(const Options& o) {
   progress.reset();
   print_warnings(*data, out);
   fmt::print("{}: {:.1f} s; {}", o.output, since(start), outcome_text(out, options.ranges.symmetric));
+  if (!options.pairs && !options.float_model) {
+    fmt::print(
+        "a table has no place for corrected weights, nor for zero points: --float-model FILE writes the float model with the "
+        "corrections, "
+        "which the table then belongs to; -o model.q.onnx keeps all\n");
+  }
   return 0;
 }
 

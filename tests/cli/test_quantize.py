@@ -78,11 +78,28 @@ def test_corrections_gain_and_can_be_switched_off(made, tmp_path):
     assert "signal to noise at the outputs without corrections" in text and "layers int8" in text
 
 
-@pytest.mark.parametrize("name", ["model.q.onnx", "ranges.cache"])
+@pytest.mark.parametrize("name", ["model.q.onnx", "ranges.cache", "ranges.json"])
 def test_the_same_bytes_on_any_number_of_threads(made, tmp_path, name):
     for threads in (1, 3):
         quantize(tmp_path / name, "--threads", threads)
         assert (tmp_path / name).read_bytes() == (made / name).read_bytes(), threads
+
+
+def test_engines_are_the_same_bytes_for_any_number_of_threads_that_quantize(made, tmp_path):
+    """`--threads` also says what the engine is for, so that it is built from models that different numbers of threads quantized."""
+    for threads in (1, 3):
+        quantize(tmp_path / f"{threads}.q.onnx", "--threads", threads)
+        run("build", tmp_path / f"{threads}.q.onnx", "--effort", 0, "--threads", 1, "-o", tmp_path / f"{threads}.octavo")
+    assert (tmp_path / "1.octavo").read_bytes() == (tmp_path / "3.octavo").read_bytes()
+
+
+def test_a_table_read_back_keeps_every_scale(made, tmp_path):
+    """Written as TensorRT writes it, read, and written again as pairs: the float32 scales are the same to the last bit."""
+    scales = {line.rsplit(": ", 1)[0]: int(line.rsplit(": ", 1)[1], 16) for line in (made / "ranges.cache").read_text().splitlines()[1:]}
+    run("convert", FP32, "--from-table", made / "ranges.cache", "--qdq-model", tmp_path / "pairs.onnx")
+    run("convert", tmp_path / "pairs.onnx", "--to-table", tmp_path / "back.cache", "--float-model", tmp_path / "f.onnx")
+    back = {line.rsplit(": ", 1)[0]: int(line.rsplit(": ", 1)[1], 16) for line in (tmp_path / "back.cache").read_text().splitlines()[1:]}
+    assert back and all(scales[name] == bits for name, bits in back.items())
 
 
 def test_tables_are_what_build_takes(made, tmp_path):
@@ -125,6 +142,9 @@ def test_black_pictures_and_single_ones_are_named(tmp_path):
     (lambda p: p.write_text("hello"), 5, "not a folder, JPEG, PNG, .npy or .npz file"),
     (lambda p: np.save(p.open("wb"), np.full((2, 1, 16, 16), np.nan, np.float32)), 5, "is nan"),
     (lambda p: np.save(p.open("wb"), np.zeros((1, 1, 8, 8), np.float32)), 5, "takes f32[1,1,16,16], the array is f32[1,1,8,8]"),
+    (lambda p: np.save(p.open("wb"), np.zeros((1, 16, 16, 1), np.float32)), 5, "its channels are last, the model's are first: numpy.transpose(x, (0, 3, 1, 2))"),
+    (lambda p: np.save(p.open("wb"), np.zeros((0, 1, 16, 16), np.float32)), 5, "the array is f32[0,1,16,16]"),
+    (lambda p: np.save(p.open("wb"), np.full((2, 1, 16, 16), np.inf, np.float32)), 5, "is inf"),
     (lambda p: np.save(p.open("wb"), np.zeros((1, 1, 16, 16), np.int64)), 5, "takes f32, the array holds s64"),
     (lambda p: p.write_bytes((PICTURES / sorted(os.listdir(PICTURES))[0]).read_bytes()[:60]), 5, "data"),
 ])
@@ -132,7 +152,7 @@ def test_bad_data_is_an_error_that_names_it(tmp_path, make, code, text):
     path = tmp_path / "data"
     make(path)
     done = quantize(tmp_path / "r.cache", data=path, code=code)
-    assert text in done.stderr and not (tmp_path / "r.cache").exists(), done.stderr
+    assert text in done.stderr and str(path) in done.stderr and not (tmp_path / "r.cache").exists(), done.stderr
 
 
 def test_what_cannot_be_is_refused(tmp_path):
@@ -155,6 +175,9 @@ def test_labels(tmp_path):
     run(*common, "--labels", tmp_path / "l.csv", "--json", tmp_path / "b.json")
     a, b = (json.loads((tmp_path / f"{k}.json").read_text())["models"][0] for k in "ab")
     assert a["top1"] == b["top1"] and a["top5"] == b["top5"]
+    assert "nothing.csv" in run(*common, "--labels", tmp_path / "nothing.csv", code=7).stderr
+    (tmp_path / "word.txt").write_text("0\n1\ncat\n3\n")
+    assert "cat" in run(*common, "--labels", tmp_path / "word.txt", code=5).stderr
     (tmp_path / "short.txt").write_text("0\n")
     assert "1 lines for 4 samples" in run(*common, "--labels", tmp_path / "short.txt", code=5).stderr
     (tmp_path / "far.txt").write_text("0\n1\n2\n77\n")
