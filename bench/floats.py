@@ -6,7 +6,7 @@ rounds of --figure: each process's median run, its fastest one, or its mean proc
 median over rounds of the faster peer's time / Octavo's of the same round. Engines are built at the default effort with one timing cache a command.
 
 usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--before OCTAVO] [--json FILE] [--write]
---before: another build of the command (an older one), measured in the same turns.
+--before: another build of the command (an older one): its engines are measured in the same turns, by --octavo.
 """
 import argparse
 import json
@@ -81,7 +81,7 @@ def measure(args, engine, name, path, shapes, threads):
     feeds, words = feeds_of(args, name, path, shapes), ["taskset", "-c", cores(args, threads)]
     if engine in ("octavo", "before"):
         command = args.octavo if engine == "octavo" else args.before
-        words += [command, "bench", engine_of(args, command, path, shapes, threads), "--threads", threads, "--input", feeds, "--json", "--seconds", args.seconds]
+        words += [args.octavo, "bench", engine_of(args, command, path, shapes, threads), "--threads", threads, "--input", feeds, "--json", "--seconds", args.seconds]
     else:
         words += [sys.executable, pathlib.Path(peer.__file__), engine, path, "-t", threads, "-s", args.seconds, "--inputs", feeds]
         words += ["--precision", "f32"] if engine == "openvino" else []

@@ -163,6 +163,29 @@ TEST_P(Rows, Matmul) {
   }
 }
 
+/// Sums that are stored as they are go to their places at once where whole vectors fit there; rows that lie together are not gathered.
+TEST_P(Rows, MatmulStoresItsSums) {
+  std::uint32_t seed = 1;
+  for (const std::int64_t m : {1, 5, 33}) {
+    for (const std::int64_t n : {16, 20, 64, 208}) {
+      for (const int gap : {0, 7}) {
+        for (const bool between : {false, true}) {  // heads lie between rows, as attention has them
+          Scene s(seed++);
+          region::Stage& st = s.stage();
+          const std::vector<int> order = between ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{};
+          st.space = {2, 3, m, n};
+          st.anchor.op = ir::Op::matmul;
+          st.anchor.inputs = {s.tensor(DType::f32, {2, 3, m, 21}, BufferKind::arena, order, gap),
+                              s.tensor(DType::f32, {2, 3, 21, n}, BufferKind::arena, order, gap)};
+          st.program.outputs = {{st.program.push(Op::acc_f), DType::f32}};
+          st.stores = {s.tensor(DType::f32, st.space, BufferKind::arena, order, gap)};
+          EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("matmul.f32"), 1e-4F));
+        }
+      }
+    }
+  }
+}
+
 struct Layer {
   std::string cell, direction = "forward";
   std::int64_t steps = 1, batch = 1, inputs = 1, hidden = 1;

@@ -84,14 +84,23 @@ class MatmulKernel final : public Kernel {
         gather_matrix(right, t_.padded(), b, t_.k, t_.n, t_.b_row, t_.b_col);
       }
       have = batch;
-      gather_matrix(left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
-      std::fill(out, out + rows * t_.padded(), 0.0F);
-      k_.multiply(out, t_.padded(), left, t_.k, rows, right, t_.padded(), t_.k, t_.padded());
-      store(memory, worker.scratch, origin, out, first, rows);
+      const bool neighbours = t_.a_col == 1;  // then the rows are read where they are
+      if (!neighbours) gather_matrix(left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
+      const float* x = neighbours ? a + first * t_.a_row : left;
+      origin[t_.row_dim] = first;
+      float* direct = t_.padded() == t_.n ? stored_row(epilogue_, memory, origin, t_.col_dim) : nullptr;
+      float* to = direct == nullptr ? out : direct;
+      const std::int64_t step = direct == nullptr ? t_.padded() : row_step();
+      for (std::int64_t r = 0; r < rows; ++r) std::fill(to + r * step, to + r * step + t_.padded(), 0.0F);
+      k_.multiply(to, step, x, neighbours ? t_.a_row : t_.k, rows, right, t_.padded(), t_.k, t_.padded());
+      if (direct == nullptr) store(memory, worker.scratch, origin, out, first, rows);
     }
   }
 
  private:
+  /// Floats between the rows of the result.
+  [[nodiscard]] std::int64_t row_step() const { return epilogue_.space().stores.front().strides[t_.row_dim] / 4; }
+
   void store(const Memory& memory, std::byte* scratch, Index origin, const float* out, std::int64_t first,
              std::int64_t rows) const {
     auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));

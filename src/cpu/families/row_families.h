@@ -23,8 +23,25 @@ namespace octavo::cpu {
 inline void gather_matrix(float* to, std::int64_t to_step, const float* from, std::int64_t rows, std::int64_t cols,
                           std::int64_t row, std::int64_t col) {
   for (std::int64_t i = 0; i < rows; ++i) {
+    if (col == 1) {
+      std::copy(from + i * row, from + i * row + cols, to + i * to_step);
+      continue;
+    }
     for (std::int64_t j = 0; j < cols; ++j) to[i * to_step + j] = from[i * row + j * col];
   }
+}
+/// Where a row at `origin` belongs if its floats are stored as they are computed, neighbours along `col`; null: the epilogue has work to do.
+[[nodiscard]] inline float* stored_row(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col) {
+  const Space& space = e.space();
+  if (!e.code().identity() || !space.loads.empty() || space.stores.size() != 1) return nullptr;
+  const Access& to = space.stores.front();
+  if (to.elem != Elem::f32 || (to.strides[col] != 4 && space.dims[col] != 1)) return nullptr;
+  std::int64_t at = to.offset;
+  for (std::size_t k = 0; k < space.dims.size(); ++k) {
+    if (to.div[k] != 1) return nullptr;
+    at += origin[k] * to.strides[k];
+  }
+  return reinterpret_cast<float*>(memory.base[static_cast<std::size_t>(to.buffer)] + at);
 }
 [[nodiscard]] constexpr std::size_t line(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;

@@ -109,6 +109,13 @@ class SoftmaxKernel final : public Kernel {
     auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
     // The epilogue takes a block of elements: some rows, or a piece of one.
     const std::int64_t piece = std::min<std::int64_t>(extent_, kBlock), each = kBlock / piece, first_row = origin[p_.row];
+    for (std::int64_t r = 0; !log_ && r < rows; ++r) {
+      origin[p_.row] = first_row + r;
+      float* to = stored_row(p_.epilogue, memory, origin, p_.axis);
+      if (to == nullptr) break;
+      kernels_.divide(to, e + r * extent_, sums[r], extent_);
+      if (r + 1 == rows) return;
+    }
     for (std::int64_t r0 = 0; r0 < rows; r0 += each) {
       const std::int64_t count = std::min(each, rows - r0);
       origin[p_.row] = first_row + r0;
