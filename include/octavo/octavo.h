@@ -200,6 +200,9 @@ struct BuildOptions {
   bool strict_timing = false;
   /// Implicit quantization: ranges of tensors by ONNX name, as int8 scales (largest magnitude / 127). See read_calibration.
   std::map<std::string, float> ranges = {};
+  /// What the model's own QuantizeLinear/DequantizeLinear pairs say: "demand": each rounds where it stands; "permit": those on activations with
+  /// one scale and zero point 0 are taken as ranges, and the planner rounds where regions exchange tensors, nowhere else (docs/implicit.md).
+  std::string qdq = "demand";
   /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions = {};
   /// Type and layout of inputs and outputs by name, as "uint8:hwc", "float16", "int8:hwc8" (docs/bindings.md).

@@ -18,6 +18,7 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
   p.timing.cache = options.timing_cache;
   p.timing.strict = options.strict_timing;
   p.plan.ranges = options.ranges;
+  p.plan.permit_pairs = take(permits_pairs(options.qdq));
   for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
   p.plan.allowed = options.allowed;
   p.plan.max_error = options.max_error;

@@ -133,6 +133,11 @@ std::string runs_on(const engine::Engine& engine) {
   return described ? *described : described.error().message;
 }
 
+Result<bool> permits_pairs(std::string_view qdq) {
+  if (qdq == "demand" || qdq == "permit") return qdq == "permit";
+  return fail(ErrorKind::usage, fmt::format("qdq \"{}\": known are demand and permit", qdq));
+}
+
 Status check_options(const PipelineOptions& options) {
   if (auto known = providers(options.device); !known) return tl::unexpected<Error>(known.error());
   OCTAVO_CHECK(cpu::cap_named(options.cpu));

@@ -92,6 +92,8 @@ struct DeviceHere {
 /// The description of what the engine runs on: its device beside the host, or this machine.
 [[nodiscard]] std::string runs_on(const engine::Engine& engine);
 
+/// "demand" or "permit", as --qdq takes it. Errors: `usage` for anything else.
+[[nodiscard]] Result<bool> permits_pairs(std::string_view qdq);
 /// The device and the instruction set are known and the thread count is not negative.
 [[nodiscard]] Status check_options(const PipelineOptions& options);
 

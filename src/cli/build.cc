@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/write_file.h"
+#include "cli/changed_outputs.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
 #include "cli/file.h"
@@ -153,6 +154,14 @@ Result<int> build(const Options& o) {
         "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
   }
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted, !o.data.empty()));
+  if (o.model.build.plan.permit_pairs) {
+    std::unique_ptr<FileData> data;
+    if (!o.data.empty()) {
+      OCTAVO_TRY(data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
+    }
+    OCTAVO_TRY(const std::string changed, changed_outputs(o.model, loaded, data.get()));
+    fmt::print("{}", changed);
+  }
   if (!quantized && !o.data.empty()) {
     OCTAVO_TRY(const std::string accuracy, accuracy_on(o, loaded));
     fmt::print("{}", accuracy);

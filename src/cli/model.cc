@@ -177,6 +177,13 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--calibration,--calib", o.calibration,
                  "Ranges of a float model: TensorRT calibration table, or JSON {tensor: amax} (docs/implicit.md)")
       ->type_name("FILE");
+  app.add_option_function<std::string>(
+         "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },
+         "What the model's own Q/DQ pairs say: demand (default): each rounds where it stands; permit: those on activations count "
+         "as ranges of a "
+         "float model, rounded where regions exchange tensors (docs/implicit.md)")
+      ->check(CLI::IsMember({"demand", "permit"}))
+      ->type_name("demand|permit");
   app.add_option("--precision,--layerPrecisions", o.precision,
                  "Types by pattern of ONNX node or tensor names, first match counts, as conv1=float32,*head*=int8")
       ->delimiter(',')
@@ -266,10 +273,12 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   const auto start = std::chrono::steady_clock::now();
   const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   if (is_engine_file(options.path)) {
-    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.build.plan.max_error) {
-      return fail(ErrorKind::usage, fmt::format("--calibration, --precision, --allow and --max-error belong to building; \"{}\" is "
-                                                "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
-                                                options.path, options.path));
+    if (!options.calibration.empty() || !options.precision.empty() || !options.allow.empty() || options.build.plan.max_error ||
+        options.build.plan.permit_pairs) {
+      return fail(ErrorKind::usage,
+                  fmt::format("--calibration, --qdq, --precision, --allow and --max-error belong to building; \"{}\" is "
+                              "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
+                              options.path, options.path));
     }
     if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() ||
         !options.build.plan.disabled.empty() || !options.build.plan.forced.empty()) {

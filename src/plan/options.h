@@ -46,6 +46,8 @@ struct PlanOptions {
 
   /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as scales (amax/127). Empty: explicit only.
   std::map<std::string, float> ranges;
+  /// The model's own Q/DQ pairs permit their roundings instead of demanding them (plan/precision/permit_pairs.h).
+  bool permit_pairs = false;
   std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern
   std::set<std::string> allowed = default_types();  ///< types that anchors may compute in (with permitted views)
   std::map<std::string, BindingFormat> bindings;    ///< by input or output name

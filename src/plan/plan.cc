@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "ir/canonical.h"
 #include "ir/verify.h"
@@ -44,13 +45,14 @@ Rules rules_of(const PlanOptions& options) {
 
 /// May the planner put views or casts where the model has none?
 bool permits(const PlanOptions& options) {
-  return !options.ranges.empty() || !options.precisions.empty() || options.allowed.contains("bfloat16");
+  return !options.ranges.empty() || options.permit_pairs || !options.precisions.empty() || options.allowed.contains("bfloat16");
 }
 
 /// A graph after the steps that do not depend on times.
 struct Prepared {
   ir::Graph graph;
-  PermitReport given;  ///< which ranges count
+  PermitReport given;                   ///< which ranges count, and what became of the model's pairs
+  std::optional<ir::Graph> with_pairs;  ///< before its pairs became ranges
   std::map<std::string, BoundTensor> bound;
   std::vector<rewrite::RunReport> reports;
 };
@@ -61,6 +63,10 @@ struct Prepared {
 Result<Prepared> prepare(ir::Graph graph, const PlanOptions& options, const Rules& rules) {
   Prepared out;
   if (!options.ranges.empty()) out.given = set_ranges(graph, options.ranges);
+  if (options.permit_pairs) {
+    out.with_pairs = graph;
+    out.given.pairs = permit_pairs(graph);
+  }
   OCTAVO_TRY(out.reports.emplace_back(), quant::normalize(graph, rules.laws));
   if (!options.bindings.empty()) {
     OCTAVO_TRY(out.bound, bind(graph, options.bindings));
@@ -151,7 +157,7 @@ Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
   OCTAVO_TRY(Prepared prepared, prepare(std::move(graph), context.options, rules));
   const PrecisionWork work{
       [&](const PermitChoices& choices) { return permitted_form(prepared.graph, context.options, rules, choices); },
-      [&] { return exact_form(prepared.graph, rules); }, context};
+      [&] { return exact_form(prepared.with_pairs ? *prepared.with_pairs : prepared.graph, rules); }, context};
   OCTAVO_TRY(auto chosen, choose_precisions(work));
   auto& [form, searched] = chosen;
   OCTAVO_CHECK(confirm(form.graph, context, searched));
@@ -163,6 +169,7 @@ Result<Planned> plan_once(ir::Graph graph, const PlanContext& context) {
   out.permitted = std::move(form.permitted);
   out.permitted.unmatched = std::move(prepared.given.unmatched);
   out.permitted.unusable = std::move(prepared.given.unusable);
+  out.permitted.pairs = std::move(prepared.given.pairs);
   explain_precision(out.plan, out.permitted);
   out.plan.decisions = std::move(searched.decisions);
   describe_bindings(out.plan, prepared.bound);

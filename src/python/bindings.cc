@@ -46,6 +46,7 @@ BuildOptions options_of(const nb::dict& options) {
   } else if (!calibration.is_none()) {
     o.ranges = read_calibration(path_of(calibration));
   }
+  o.qdq = nb::cast<std::string>(options["qdq"]);
   o.precisions = nb::cast<std::vector<std::pair<std::string, std::string>>>(options["precision"]);
   o.bindings = nb::cast<std::map<std::string, std::string>>(options["bindings"]);
   if (!options["allowed"].is_none()) o.allowed = nb::cast<std::set<std::string>>(options["allowed"]);

@@ -220,3 +220,29 @@ def test_ctrl_c_ends_a_build_for_new_shapes(x):
         except KeyboardInterrupt:
             pass
     thread.join()
+
+
+def test_pairs_as_permissions(tmp_path):
+    """octavo.build(qdq="permit"): the plan and the results of the float model with the same ranges."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    def model(pairs):
+        codes = np.random.default_rng(2).integers(-127, 128, (4, 4, 1, 1)).astype(np.int8)
+        codes[:, 0] = 127
+        constants = [numpy_helper.from_array(np.full(4, 0.01, np.float32), "ws"), numpy_helper.from_array(np.zeros(4, np.int8), "wz"),
+                     numpy_helper.from_array(np.float32(0.02), "s"), numpy_helper.from_array(np.int8(0), "z"), numpy_helper.from_array(codes, "w")]
+        pair = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]), helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"])]
+        nodes = [*(pair if pairs else []), helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+                 helper.make_node("Conv", ["xd" if pairs else "x", "wd"], ["y"], "conv")]
+        value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 5, 5])
+        graph = helper.make_graph(nodes, "g", [value("x")], [value("y")], constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    permitted = octavo.build(model(True), qdq="permit", effort=0, threads=1)
+    counterpart = octavo.build(model(False), calibration={"x": 0.02 * 127}, effort=0, threads=1)
+    assert permitted.plan_hash == counterpart.plan_hash
+    x = np.random.default_rng(5).uniform(-2, 2, (1, 4, 5, 5)).astype(np.float32)
+    assert np.array_equal(permitted.run({"x": x})["y"], counterpart.run({"x": x})["y"])
+    with pytest.raises(octavo.UsageError, match="known are demand and permit"):
+        octavo.build(model(True), qdq="allow")

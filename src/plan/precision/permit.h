@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "plan/options.h"
+#include "plan/precision/permit_pairs.h"
 
 namespace octavo::plan {
 
@@ -33,6 +34,7 @@ struct PermitReport {
   std::map<std::string, Reason> bfloat16;
   std::set<std::string> others;  ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
   int int8_layers = 0, demanded_layers = 0, float_layers = 0, bfloat16_layers = 0;  ///< weighted operators, each counted once
+  PermittedPairs pairs;              ///< of the model, where PlanOptions::permit_pairs asks for it
   std::vector<std::string> missing;  ///< tensors read by weighted operators without a range
 };
 

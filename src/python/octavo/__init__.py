@@ -39,7 +39,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           strict_timing: bool = False, calibration: Union[_Path, Mapping[str, float], None] = None,
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
-          progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None) -> Engine:
+          progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand") -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -55,6 +55,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
     calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit int8 in a
               float model.
+    qdq       what the model's own QuantizeLinear/DequantizeLinear pairs say. "demand": each rounds where it stands. "permit": those on activations
+              with one scale and zero point 0 count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
+              else. Faster where pairs stand inside regions, and not the same results; `octavo build --qdq permit` prints by how much.
     precision {pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or such pairs: the first that matches counts.
     allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
@@ -70,7 +73,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     """
     return cast(Engine, _with(model, _build_file, _build_bytes)(_build_options(
         device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision, allowed,
-        max_error, bindings, progress, cpu)))
+        max_error, bindings, progress, cpu, qdq)))
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
@@ -185,7 +188,8 @@ def _unpickled(engine: bytes, threads: int) -> Engine:
 
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
-                   max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str]) -> Dict[str, Any]:
+                   max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
+                   qdq: str) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -213,13 +217,14 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "effort": 2 if effort is None else int(effort), "timing_cache": _os.fspath(timing_cache or ""), "strict_timing": bool(strict_timing),
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
-        "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress,
+        "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
     }
 
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
-    "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None}
+    "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
+    "qdq": "demand"}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:
