@@ -2,9 +2,10 @@
 
 MODEL: an ONNX model, or engine files of batch 1 and --batch (one.octavo,eight.octavo); inputs are float32 or uint8. The server (one thread a run) and the engine alone (a loop
 over run, one thread) are pinned to the same core, in turns; the clients, processes of their own, to the others. Each client keeps one request of `--rows` rows (binary tensors)
-under way over HTTP. Prints each round, with what a picture costs clients, server and engine, and medians. Needs what requirements-serving.txt lists."""
+under way over HTTP, or gRPC. Prints each round, with what a picture costs clients, server and engine, and medians. Needs what requirements-serving.txt lists."""
 import argparse
 import http.client
+import importlib
 import json
 import multiprocessing
 import os
@@ -18,7 +19,6 @@ import urllib.request
 
 import numpy as np
 
-MARGIN = 0.7  # seconds before and after the time that counts, in which clients start and stop
 ALONE = """
 import os, sys, time, numpy, octavo
 os.sched_setaffinity(0, {int(sys.argv[3])})
@@ -36,20 +36,31 @@ for line in sys.stdin:
 """
 
 
-def client(port, name, datatype, shape, seconds, core, counts, index):
+def client(port, name, datatype, shape, core, counts, index):
     os.sched_setaffinity(0, core)
     x = (255 * np.random.default_rng(index).random(shape, dtype=np.float32)).astype({"FP32": np.float32, "UINT8": np.uint8}[datatype])
     header = json.dumps({"inputs": [{"name": name, "datatype": datatype, "shape": list(shape), "parameters": {"binary_data_size": x.nbytes}}],
                          "parameters": {"binary_data_output": True}}).encode()
     body = header + x.tobytes()
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while not counts[-1]:
         connection.request("POST", "/v2/models/m/infer", body, {"Inference-Header-Content-Length": str(len(header))})
         answer = connection.getresponse()
         answer.read()
         if answer.status != 200:
             raise SystemExit(f"status {answer.status}")
+        counts[index] += 1
+
+
+def grpc_client(port, name, datatype, shape, core, counts, index):
+    os.sched_setaffinity(0, core)
+    triton = sys.modules["tritonclient.grpc"]  # imported once, before the clients are
+    x = (255 * np.random.default_rng(index).random(shape, dtype=np.float32)).astype({"FP32": np.float32, "UINT8": np.uint8}[datatype])
+    one = triton.InferInput(name, list(shape), datatype)
+    one.set_data_from_numpy(x)
+    connection = triton.InferenceServerClient(f"127.0.0.1:{port}")
+    while not counts[-1]:
+        connection.infer("m", [one])
         counts[index] += 1
 
 
@@ -77,15 +88,19 @@ def main():
     p.add_argument("--clients", type=int, default=0, help="0: twice the batch over the rows")
     p.add_argument("--seconds", type=float, default=8)
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--grpc", action="store_true", help="the clients use gRPC (tritonclient) in place of HTTP")
     p.add_argument("--delay-ms", default="5")
     p.add_argument("--timing-cache", default="serve_times.txt")
     a = p.parse_args()
+    if a.grpc:
+        importlib.import_module("tritonclient.grpc")
     clients = a.clients or 2 * a.batch // a.rows
     others = set(os.sched_getaffinity(0)) - {a.core} or {a.core}
-    server = subprocess.Popen([sys.executable, "-m", "octavo", "serve", f"m={a.model}", "--port", "0", "--grpc-port", "-1", "--batch", str(a.batch), "--threads", "1",
+    server = subprocess.Popen([sys.executable, "-m", "octavo", "serve", f"m={a.model}", "--port", "0", "--grpc-port", "0" if a.grpc else "-1", "--batch", str(a.batch), "--threads", "1",
                                "--delay-ms", a.delay_ms, "--timing-cache", a.timing_cache], stderr=subprocess.PIPE, text=True,
                               preexec_fn=lambda: os.sched_setaffinity(0, {a.core}))
-    port = int(next(m for m in (re.match(r"ready: http://127.0.0.1:(\d+)", line) for line in server.stderr) if m).group(1))
+    ready = next(m for m in (re.match(r"ready: http://127.0.0.1:(\d+)(?:, grpc://127.0.0.1:(\d+))?", line) for line in server.stderr) if m)
+    port, asked = int(ready.group(1)), int(ready.group(2) or ready.group(1))
     alone = subprocess.Popen([sys.executable, "-c", ALONE, a.model, str(a.batch), str(a.core), a.timing_cache], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     alone.stdout.readline()
     try:
@@ -102,11 +117,13 @@ def main():
 
         for turn in range(a.rounds + 1):
             before = ask_alone()
-            counts = multiprocessing.Array("l", clients)
-            workers = [multiprocessing.Process(target=client, args=(port, info["name"], info["datatype"], shape, a.seconds + 2 * MARGIN, others, counts, i)) for i in range(clients)]
+            counts = multiprocessing.Array("l", clients + 1)  # the last: they stop
+            workers = [multiprocessing.Process(target=grpc_client if a.grpc else client, args=(asked, info["name"], info["datatype"], shape, others, counts, i)) for i in range(clients)]
             for w in workers:
                 w.start()
-            time.sleep(MARGIN)
+            while not all(counts[:clients]) and all(w.is_alive() for w in workers):
+                time.sleep(0.1)
+            time.sleep(0.5)
             rows = rows_and_runs(port)
             sent, began, used, own, idle = sum(counts), time.monotonic(), processor_seconds(server.pid), sum(processor_seconds(w.pid) for w in workers), idle_seconds(a.core)
             time.sleep(a.seconds)
@@ -115,6 +132,7 @@ def main():
             client_us = 1e6 * (sum(processor_seconds(w.pid) for w in workers) - own) / images
             free = (idle_seconds(a.core) - idle) / spent
             rows, runs = (now - then for now, then in zip(rows_and_runs(port), rows))
+            counts[-1] = 1
             for w in workers:
                 w.join()
             after = ask_alone()  # before and after: the machine's speed drifts
