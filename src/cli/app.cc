@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
+#include "cli/usage.h"
 #include "cli/view.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
@@ -60,9 +61,7 @@ int print_error(const Error& error) {
 }
 
 int parse_failed(const CLI::App& app, const CLI::ParseError& e) {
-  std::string command = "octavo";
-  for (const auto* sub : app.get_subcommands()) command += " " + sub->get_name();
-  return print_error({ErrorKind::usage, fmt::format("{}\n  see: {} --help", e.what(), command)});
+  return print_error({ErrorKind::usage, usage_text(app, e)});
 }
 
 /// What is still buffered must reach stdout: output that is lost is an error, whatever the command was about to return.
@@ -107,6 +106,12 @@ int run_command(const std::vector<std::string>& arguments) {
   }
   if (!arguments.empty() && !arguments[0].starts_with('-') &&
       std::ranges::none_of(entries, [&](const Entry& e) { return arguments[0] == e.name; })) {
+    if (is_model_name(arguments[0])) {
+      return print_error(
+          {ErrorKind::usage, fmt::format("\"{0}\" is a file, and a command must come first, as in: octavo bench {0}\n"
+                                         "  see: octavo --help",
+                                         arguments[0])});
+    }
     std::set<std::string> names;
     for (const Entry& e : entries) names.insert(e.name);
     return print_error({ErrorKind::usage, fmt::format("\"{}\" is not a command; nearest: {}\n  see: octavo --help", arguments[0],
@@ -114,6 +119,9 @@ int run_command(const std::vector<std::string>& arguments) {
   }
   if (arguments.empty())
     return print_error({ErrorKind::usage, "no command given, such as build, run or explain\n  see: octavo --help"});
+  if (const auto found = std::ranges::find_if(arguments, is_bundled_by_mistake); found != arguments.end())
+    return print_error(
+        {ErrorKind::usage, fmt::format("\"{}\" is not an option of octavo {}{}", *found, arguments[0], kBenchmarkApp)});
   std::vector<const char*> argv{"octavo"};
   for (const std::string& a : arguments) argv.push_back(a.c_str());
   try {

@@ -78,6 +78,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
   }
   constexpr std::uintmax_t kKept = std::uintmax_t{256} << 20;  // of files with arrays; beyond, they are read again for each sample
   std::uintmax_t array_bytes = 0;
+  bool pictures = false;
   for (const std::string& path : options.data) {
     std::error_code problem;
     const bool folder = fs::is_directory(path, problem);
@@ -95,6 +96,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
         continue;
       }
       if (kind == Kind::picture) {
+        pictures = true;
         out->entries_.push_back({file, 0, nullptr});
         continue;
       }
@@ -105,6 +107,13 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
       if (array_bytes <= kKept) kept = std::make_shared<const std::vector<Feed>>(std::move(feeds));
       for (std::size_t k = 0; k < parts; ++k) out->entries_.push_back({file, k, kept});
     }
+  }
+  const bool pixels = inputs.inputs.size() == 1 && ir::is_float(inputs.inputs[0].type.dtype) && !options.recipe.given();
+  if (pixels && pictures) {
+    out->warnings_.push_back(fmt::format(
+        "no preprocessing is named: pixels go into \"{}\" as 0 to 255; say how the model was trained: --preset torch (or "
+        "tf, caffe, cifar, yolox), or --scale 1/255; --scale 1 for pixels as they are",
+        inputs.inputs[0].name));
   }
   if (out->entries_.empty()) {
     return fail(ErrorKind::bad_input, fmt::format("--data {}: {} files, and no JPEG, PNG, .npy or .npz among them", options.data[0],

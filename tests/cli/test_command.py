@@ -19,11 +19,11 @@ DIGITS = ROOT / "examples/digits"
 QDQ, FP32, IMAGES = DIGITS / "digits_qdq.onnx", DIGITS / "digits_fp32.onnx", DIGITS / "images"
 
 
-def octavo(*args, code=0):
-    """stdout of a run that must end with `code`; stderr when it is not 0."""
-    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+def octavo(*args, code=0, cwd=None, both=False):
+    """stdout of a run that must end with `code`; stderr when it is not 0; `both`: one after the other."""
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300, cwd=cwd)
     assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stderr if code > 1 else done.stdout
+    return done.stdout + done.stderr if both else done.stderr if code > 1 else done.stdout
 
 
 def pictures(count=20):
@@ -209,7 +209,7 @@ def test_force_an_answer():
     [
         ([], 2, "error: no command given, such as build, run or explain\n  see: octavo --help\n"),
         (["biuld", QDQ], 2, None),
-        (["run"], 2, "error: no model given; name its file, as in: octavo run model.onnx --input photo.jpg\n"),
+        (["run"], 2, "error: no model given; name its file behind the command, as in: octavo bench model.onnx\n"),
         (["run", "absent.onnx"], 7, "error: reading absent.onnx: no such file\n"),
         (["run", QDQ, "--top", "0", "--input", "x"], 2, "error: --top: Value 0 not in range 1 to 1000\n  see: octavo run --help\n"),
         (["run", QDQ], 2, 'error: nothing for input "image" f32[N,1,16,16]; give --input image=FILE\n'),
@@ -224,6 +224,13 @@ def test_force_an_answer():
         (["bench", FP32, "--optShapes=image:1x1x16x16", "--minShapes=image:1x1x16x16", "--maxShapes=image:8x1x16x16"], 2,
          "error: --maxShapes image:8x1x16x16, --shapes image:1x1x16x16: an engine has one set of shapes\n"
          "  to do: build an engine for each, or give the range in a program: profiles={input: (min, opt, max)} of octavo.build\n"),
+        ([QDQ], 2, f'error: "{QDQ}" is a file, and a command must come first, as in: octavo bench {QDQ}\n  see: octavo --help\n'),
+        (["build", QDQ], 2, "error: --output is required, as in: octavo build model.onnx -o model.octavo\n  see: octavo build --help\n"),
+        (["build", QDQ, "--batch", "8", "-o", "x"], 2, 'error: "--batch" is not an option of octavo build; it is one of octavo run, octavo bench\n'
+         "  the batch of an engine is part of its shapes, as in: --shapes image:8x3x224x224\n  see: octavo build --help\n"),
+        (["run", QDQ, "--imput=x.png"], 2, 'error: "--imput" is not an option of octavo run; nearest: "--input", "--cpu", "--output"\n  see: octavo run --help\n'),
+        (["bench", QDQ, "more"], 2, 'error: octavo bench takes no argument "more" here\n  see: octavo bench --help\n'),
+        (["cache", "list"], 2, "error: octavo cache takes one of show, diff, merge, pin, unpin, prune\n  see: octavo cache --help\n"),
         (["bench", FP32, "--shapes", "image"], 2, 'error: --shapes image: "image" is not NAME:DIMxDIMx..., as in image:1x3x224x224\n'),
         (["bench", FP32, "--shapes", "image:1x1x16x16", "--batch", "2"], 2, f'error: --batch 2: the batch of "{FP32}" is fixed at 1\n'),
     ],
@@ -233,6 +240,27 @@ def test_errors(args, code, text):
     assert got.startswith("error: ")
     if text is not None:
         assert got == text
+
+
+@pytest.mark.parametrize("args", [["-m", "x"], ["-niter", "10"], ["-hint", "latency"], ["-op", "f16"], ["-ol=NHWC"], ["-d", "CPU"]])
+def test_options_of_benchmark_app_are_named(args, tmp_path):
+    """-hint would otherwise be -h, and -op f16 an output file p."""
+    for command in ("bench", "build"):
+        text = octavo(command, QDQ, *args, code=2, cwd=tmp_path)
+        assert text.startswith(f'error: "{args[0].partition("=")[0]}') and f"is not an option of octavo {command}" in text
+        assert "docs/from-openvino.md says what each option of benchmark_app is here" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_option_of_trtexec_with_a_slip():
+    assert '"--warmup" is not an option of octavo bench; nearest: "--warmUp"' in octavo("bench", QDQ, "--warmup", "5", code=2)
+
+
+def test_pictures_without_preprocessing_are_pointed_out_where_data_are_read(tmp_path):
+    for args in (["eval", FP32, QDQ], ["quantize", FP32, "-o", tmp_path / "x.onnx"]):
+        plain = octavo(*args, "--data", IMAGES, "--effort", 0, both=True)
+        assert 'warning: no preprocessing is named: pixels go into "image" as 0 to 255' in plain
+        assert "no preprocessing" not in octavo(*args, "--data", IMAGES, "--effort", 0, "--scale", "1/255", both=True)
 
 
 def test_array_that_does_not_fit(tmp_path):
