@@ -208,6 +208,41 @@ def test_heads_that_are_repeated(server, engine, name):
     one.close()
 
 
+def test_a_connection_without_requests_is_closed_in_the_end():
+    """One timer stays while requests come, and closes when the last answer is long ago."""
+    from octavo.serve._http import _Parsed
+
+    class Loop:
+        now, calls = 100.0, []
+
+        def time(self):
+            return self.now
+
+        def call_later(self, seconds, _):
+            self.calls.append(seconds)
+
+    class Stub:
+        closed = response_complete = False
+
+        def is_closing(self):
+            return self.closed
+
+        def close(self):
+            self.closed = True
+    one = object.__new__(_Parsed)
+    one.loop, one.transport, one.cycle, one.timeout_keep_alive, one._answered = Loop(), Stub(), Stub(), 75, 60.0
+    one.timeout_keep_alive_handler()  # a request is under way
+    assert one.loop.calls == [75] and not one.transport.closed
+    one.cycle.response_complete = True
+    one.timeout_keep_alive_handler()  # answered 40 s ago
+    assert one.loop.calls == [75, 35.0] and not one.transport.closed
+    one.loop.now = 135.0
+    one.timeout_keep_alive_handler()
+    assert one.transport.closed and len(one.loop.calls) == 2
+    one.timeout_keep_alive_handler()
+    assert len(one.loop.calls) == 2
+
+
 def test_the_same_json_with_other_rows_and_a_queue_of_slow_senders(server, engine, name):
     """Whole bodies are answered while others of the same batch are on their way, which are answered when they come."""
     pictures = [picture(i, 1) for i in range(40)]

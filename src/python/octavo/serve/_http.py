@@ -35,6 +35,7 @@ class _Parsed(HttpToolsProtocol):
         self._messages = 0                # that began in one read
         self._complete = False            # the parser has seen the end of the last of them
         self._default: Any = (None, b"")
+        self._answered = 0.0              # when the last request of the short way was
         self.incoming: Optional[Incoming] = None
 
     def data_received(self, data: bytes) -> None:
@@ -50,7 +51,6 @@ class _Parsed(HttpToolsProtocol):
         begin = len(self._bytes)
         if begin < 4 or count < begin or self._used or not data.startswith(self._bytes) or not self._free():
             return False
-        self._unset_keepalive_if_required()
         one = self._begin(self._head)  # type: ignore[arg-type]
         if count > begin:
             end = min(count, begin + one.size)
@@ -148,7 +148,25 @@ class _Parsed(HttpToolsProtocol):
         one.response_complete = True
         if not one.keep_alive:
             self.transport.close()
-        self.on_response_complete()
+        if self.pipeline or self.flow.read_paused:
+            self.on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            self._answered = self.loop.time()
+            if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+                self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """The timer stays while requests take the short way, so it may find the connection in use, or used a while ago."""
+        if self.transport.is_closing():
+            return
+        rest = self._answered + self.timeout_keep_alive - self.loop.time()
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy or rest > 0.01:
+            again = self.timeout_keep_alive if busy else rest
+            self.timeout_keep_alive_task = self.loop.call_later(again, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
 
     async def _reply_later(self, one: Incoming, status: int, lines: bytes, body: List[Any]) -> None:
         await self.flow.drain()

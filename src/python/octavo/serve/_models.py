@@ -98,7 +98,7 @@ class Version:
         seats = Seats([int(d) for d in only["shape"]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
         self.batcher = Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,
                                timeout=settings.timeout, observe=lambda *run: metrics.observe_run(self.name, self.version, *run),
-                               waiting=metrics.waiting.labels(self.name, self.version).set)
+                               waiting=metrics.waiting(self.name, self.version))
 
     def rows_of(self, inputs: Arrays, datatypes: Dict[str, str]) -> int:
         """Checks names, types and shapes of a request against the model; its rows (0: the model is not batched)."""
