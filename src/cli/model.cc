@@ -78,7 +78,7 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
 Status require_path(const ModelOptions& options) {
   if (!options.build.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.build.cpu));
   if (!options.path.empty()) return {};
-  return fail(ErrorKind::usage, "no model given; name its file behind the command, as in: octavo bench model.onnx");
+  return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
 }
 
 void log_decisions(const api::Built& built) {
