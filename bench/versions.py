@@ -110,6 +110,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     counterparts.finish(args)
+    args.nets = list(networks.ALL) if args.nets == ["all"] else args.nets
     cells = [(n, s, e, t, c) for n in args.nets for s in args.styles for e in args.efforts for t in args.threads for c in args.cpu]
     for net, style in sorted({c[:2] for c in cells}):
         networks.explicit_model(args, net, style)
