@@ -10,6 +10,7 @@
 #include "cli/diagnosis.h"
 #include "cli/file.h"
 #include "cli/inspection.h"
+#include "cli/kept_float.h"
 #include "cli/model.h"
 #include "cli/outcome.h"
 #include "cli/print.h"
@@ -131,7 +132,9 @@ Result<int> build(const Options& o) {
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
     progress.step(fmt::format("write {}", o.output));
-    OCTAVO_TRY(const engine::Notes notes, recipe_note(o, loaded.engine->plan()));
+    OCTAVO_TRY(engine::Notes notes, recipe_note(o, loaded.engine->plan()));
+    OCTAVO_TRY(const engine::Notes kept, kept_float_note(model));
+    notes.insert(kept.begin(), kept.end());
     return loaded.engine->save(o.output == "-" ? "/dev/stdout" : o.output, notes);
   };
   const Status done = compile();

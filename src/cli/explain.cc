@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/file.h"
+#include "cli/kept_float.h"
 #include "cli/model.h"
 #include "cli/roundings.h"
 #include "cli/slow_share.h"
@@ -179,6 +180,10 @@ Result<int> explain(const Options& o) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
     fmt::print("{}{}{}", report::table(plan), slow, roundings);
+  }
+  if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
+    OCTAVO_TRY(const std::string kept, kept_float_text(o.model, loaded, o.filter.node));
+    fmt::print("{}", kept);
   }
   if (loaded.built && (o.laws || !o.filter.empty())) {
     fmt::print("{}{}", o.filter.empty() ? "" : "\n", report::law_log(loaded.built->reports, nodes));

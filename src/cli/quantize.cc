@@ -12,6 +12,7 @@
 #include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
+#include "cli/kept_float.h"
 #include "cli/labels.h"
 #include "cli/metric.h"
 #include "cli/model.h"
@@ -121,7 +122,10 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
     case Form::pairs: return write_file(o.output, out.model);
     case Form::engine: {
       OCTAVO_TRY(const auto built, api::build_bytes(out.model, build, std::filesystem::path(o.model.path).parent_path().string()));
-      return built.engine->save(o.output);
+      ModelOptions model = o.model;
+      model.made = std::make_shared<const std::vector<std::byte>>(out.model);
+      OCTAVO_TRY(const engine::Notes notes, kept_float_note(model));
+      return built.engine->save(o.output, notes);
     }
   }
   return {};

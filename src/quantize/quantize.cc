@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "quantize/best_range.h"
@@ -74,6 +75,7 @@ class Run {
     }
     drop_ranges();
     if (options_.pairs && options_.bound.given()) OCTAVO_CHECK(search());
+    if (options_.pairs) OCTAVO_CHECK(note_float_layers());
     if (options_.measure) {
       OCTAVO_TRY(out_.outputs, measure("compare"));
     }
@@ -434,6 +436,18 @@ class Run {
                                    [&](const Sensitivity& s) { return s.node == l.node; });
       l.why_float = fmt::format("kept for the bound: alone in int8 it leaves {:.1f} dB at the outputs", at->sqnr);
     }
+    return {};
+  }
+
+  Status note_float_layers() {
+    nlohmann::json why;
+    for (const LayerResult& l : out_.layers) {
+      if (!l.int8) why[l.node] = l.why_float;
+    }
+    if (why.empty()) return {};
+    OCTAVO_TRY(const auto editor, onnx::open_model(out_.model, folder_, options_.import.display_name));
+    onnx::set_metadata(*editor, kKeptFloat, why.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
     return {};
   }
 

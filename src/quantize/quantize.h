@@ -71,6 +71,10 @@ struct LayerResult {
   double fitted = 0;       ///< as written
 };
 
+/// In the metadata of a model with pairs, and in the notes of engines built from it: {node: why it stays float, and what int8 would have
+/// cost} as JSON. Absent when every layer is int8.
+inline constexpr const char* kKeptFloat = "octavo.kept_float";
+
 /// What one correction did to the signal to noise at the outputs, added to those before it.
 struct Gain {
   std::string correction;

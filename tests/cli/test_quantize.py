@@ -326,6 +326,22 @@ def test_a_layer_that_loses_too_much_stays_float_and_is_named(tmp_path, form):
     assert sqnr[15] > sqnr[0] + 15, sqnr
 
 
+@pytest.mark.parametrize("way", ["quantize", "quantize to an engine", "build", "build --data"])
+def test_plans_say_what_int8_would_have_cost_a_float_layer(tmp_path, way):
+    unlike_channels(tmp_path / "m.onnx")
+    if way == "build --data":
+        run("build", tmp_path / "m.onnx", "--data", PICTURES, *RECIPE, "--threads", 1, "-o", tmp_path / "m.octavo")
+    else:
+        quantize(tmp_path / ("m.octavo" if way == "quantize to an engine" else "q.onnx"), model=tmp_path / "m.onnx")
+    if way == "build":
+        run("build", tmp_path / "q.onnx", "--effort", 0, "--threads", 1, "-o", tmp_path / "m.octavo")
+    file = tmp_path / ("q.onnx" if way == "quantize" else "m.octavo")
+    effort = () if file.suffix == ".octavo" else ("--effort", 0)
+    whole, one, other = (run("explain", file, *effort, *node).stdout for node in ((), ("--node", "d"), ("--node", "e")))
+    said = "  d: its results keep"
+    assert said in whole and said in one and said not in other and "which costs the outputs" in whole
+
+
 @pytest.mark.parametrize("file", ["q.onnx", "r.cache"])
 def test_a_layer_that_loses_too_much_stays_int8_where_the_outputs_do_not_show_it(tmp_path, file):
     unlike_channels(tmp_path / "m.onnx", drowned=True)

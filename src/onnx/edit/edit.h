@@ -25,6 +25,8 @@ class Editor {
   /// A temporary file beside `path`, then renamed: an existing file survives any failure.
   [[nodiscard]] Status save(const std::string& path) const;
 
+  [[nodiscard]] pb::ModelProto& model() { return model_; }
+  [[nodiscard]] const pb::ModelProto& model() const { return model_; }
   [[nodiscard]] pb::GraphProto& graph() { return *model_.mutable_graph(); }
   [[nodiscard]] const pb::GraphProto& graph() const { return model_.graph(); }
   [[nodiscard]] std::int64_t opset() const;              ///< of the default domain
