@@ -275,6 +275,18 @@ def test_calibration_tables(tmp_path):
     assert run("doctor", model, "--minmax", minmax).returncode == 2
 
 
+@pytest.mark.parametrize("narrow", [1, 10])
+def test_unlike_parts_of_a_concatenation(tmp_path, narrow):
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="a"), helper.make_node("Conv", ["x", "w"], ["b"], name="b"),
+             helper.make_node("Concat", ["a", "b"], ["c"], name="c", axis=1), helper.make_node("Conv", ["c", "v"], ["y"], name="d")]
+    save(tmp_path / "m.onnx", nodes, {"w": rng.standard_normal((4, 3, 1, 1), np.float32), "v": rng.standard_normal((2, 8, 1, 1), np.float32)}, [1, 3, 4, 4])
+    table(tmp_path / "c", "MinMaxCalibration", {"x": 0.02, "a": 100 / 127, "b": narrow / 127, "c": 100 / 127})
+    report = doctor(tmp_path / "m.onnx", "--calibration", tmp_path / "c")
+    assert rules(report) == ([("warning", "unlike-parts", "b")] if narrow == 1 else [])
+    assert narrow > 1 or "of this part d keeps 1 of 127 codes" in report["findings"][0]["text"]
+
+
 def test_refused_nodes(tmp_path):
     nodes = [helper.make_node("NoSuchOperator", ["x"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["y"], name="relu")]
     save(tmp_path / "m.onnx", nodes, {}, [3, 3])

@@ -459,6 +459,28 @@ def test_doctor_says_which_layer_of_an_implicit_model_to_keep_float(tmp_path):
     assert "there is nothing to look at on data" in run("doctor", model, "--data", PICTURES, *RECIPE, code=2).stderr
 
 
+def test_unlike_parts_of_an_output_keep_their_own_ranges(tmp_path):
+    """Boxes beside scores, concatenated at the output: one range for both would leave nothing of the scores."""
+    h, rng = onnx.helper, np.random.default_rng(7)
+    values = {"a.w": rng.standard_normal((4, 1, 3, 3)), "box.w": 1000 * rng.standard_normal((4, 4, 1, 1)), "score.w": rng.standard_normal((2, 4, 1, 1))}
+    nodes = [h.make_node("Conv", ["image", "a.w"], ["a"], "a", pads=[1] * 4), h.make_node("Relu", ["a"], ["r"]), h.make_node("Conv", ["r", "box.w"], ["box"], "box"),
+             h.make_node("Conv", ["r", "score.w"], ["s"], "score"), h.make_node("Sigmoid", ["s"], ["score"]), h.make_node("Concat", ["box", "score"], ["y"], axis=1)]
+    graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("image", 1, [1, 1, 16, 16])], [h.make_tensor_value_info("y", 1, [1, 6, 16, 16])],
+                         [onnx.numpy_helper.from_array(v.astype(np.float32), name) for name, v in values.items()])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    quantize(tmp_path / "r.cache", "--method", "minmax", model=tmp_path / "m.onnx")
+    assert any(line.startswith("y: ") for line in (tmp_path / "r.cache").read_text().splitlines())  # the whole has a range, too
+    np.save(tmp_path / "x.npy", rng.random((1, 1, 16, 16), np.float32))
+    results = []
+    for form, options in {"float": (), "int8": ("--calibration", tmp_path / "r.cache")}.items():
+        run("run", tmp_path / "m.onnx", "--input", tmp_path / "x.npy", *options, "--effort", 0, "-o", tmp_path / f"{form}.npz")
+        results.append(next(iter(np.load(tmp_path / f"{form}.npz").values())))
+    exact, rounded = (r[:, 4:] for r in results)
+    assert np.abs(results[0][:, :4]).max() > 100 > 1 >= exact.max()
+    error = np.mean((exact - rounded) ** 2)
+    assert 0 < error < 1e-3 * np.mean(exact ** 2)  # layers are int8; by one range for both each score would be 0 or at least 0.8
+
+
 def test_a_model_of_opset_11_is_carried_over(tmp_path):
     """Split, Squeeze and Clip, whose attributes became inputs, and a Softmax that may and one that may not be carried over."""
     def model(path, axis):

@@ -41,6 +41,39 @@ std::vector<std::string> readers(const ModelView& m, const std::string& tensor) 
   return out;
 }
 
+/// A layer that reads a concatenation reads all of it by one scale, that of the widest part.
+void unlike_parts(const ModelView& m, const std::map<std::string, float>& scales, const Report& report) {
+  constexpr double kUnlike = 16;
+  const auto scale_of = [&](const std::string& tensor) {
+    const auto at = scales.find(tensor);
+    return at != scales.end() && at->second > 0 && std::isfinite(at->second) ? static_cast<double>(at->second) : 0.0;
+  };
+  for (int i = 0; i < m.graph().node_size(); ++i) {
+    const pb::NodeProto& n = m.graph().node(i);
+    if (!m.live(i) || n.op_type() != "Concat") continue;
+    std::vector<std::string> layers;
+    for (int k = 0; k < m.graph().node_size(); ++k) {
+      const pb::NodeProto& r = m.graph().node(k);
+      const bool weighted =
+          r.op_type() == "Conv" || r.op_type() == "ConvTranspose" || r.op_type() == "Gemm" || r.op_type() == "MatMul";
+      if (m.live(k) && weighted && r.input_size() > 1 && r.input(0) == n.output(0) && m.constant(r.input(1)) != nullptr)
+        layers.push_back(m.name_of(k));
+    }
+    if (layers.empty()) continue;
+    double whole = scale_of(n.output(0));
+    for (int k = 0; whole == 0 && k < n.input_size(); ++k) whole = std::max(whole, scale_of(n.input(k)));
+    for (const std::string& part : n.input()) {
+      const double own = scale_of(part);
+      if (own == 0 || own * kUnlike >= whole) continue;
+      report(
+          {Severity::warning, "unlike-parts", part, layers,
+           fmt::format("its range in the table is {:.4g}, that of the concatenation \"{}\" {:.4g}: of this part {} keeps {:.0f} of "
+                       "127 codes. octavo doctor --data says what that costs; --precision {}=float32 keeps the layer float",
+                       127 * own, n.output(0), 127 * whole, layers.front(), 127 * own / whole, layers.front())});
+    }
+  }
+}
+
 }  // namespace
 
 void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const Report& report) {
@@ -80,6 +113,7 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
               op, bound, 127 * bound / range, bound));
     }
   }
+  unlike_parts(m, options.ranges, report);
   if (!unknown.empty()) {
     const std::size_t some = std::min<std::size_t>(unknown.size(), 5);
     report({Severity::warning,
