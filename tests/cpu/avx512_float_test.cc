@@ -203,7 +203,9 @@ TEST(Avx512FloatConv, RefusesWhatOthersCompute) {
     if (o.tactic.family == "conv.f32.avx512.jit") {
       EXPECT_FALSE(o.refusal.empty());
     }
-    EXPECT_EQ(o.tactic.family.find("u8s8"), std::string::npos) << "integer code for floats";
+    if (o.tactic.family.find("u8s8") != std::string::npos) {
+      EXPECT_FALSE(o.refusal.empty()) << "integer code for floats";
+    }
   }
 }
 

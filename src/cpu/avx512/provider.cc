@@ -132,10 +132,7 @@ class Provider final : public region::Provider {
     std::vector<Offer> out;
     const Op op = region.stages.empty() ? Op::input : region.stages.front().anchor.op;
     const Target target = Target::here();
-    if ((op == Op::conv || op == Op::conv_transpose) && !region.stages.front().anchor.integer) {
-      offer_floats(region, plan, out);
-      return out;
-    }
+    if ((op == Op::conv || op == Op::conv_transpose) && !region.stages.front().anchor.integer) offer_floats(region, plan, out);
     if (op == Op::conv || op == Op::conv_transpose) {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
     }
