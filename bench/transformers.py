@@ -1,4 +1,4 @@
-"""Two small transformer encoders of seeded weights, in float: BERT-like (ids in, 4 layers of 256 features, 4 heads, 128 tokens) and ViT-like
+"""Two small transformer encoders of seeded weights, in float and with Q/DQ pairs: BERT-like (ids in, 4 layers of 256 features, 4 heads, 128 tokens) and ViT-like
 (a 224x224 image in patches of 16, 4 layers of 192 features, 3 heads). Attention, LayerNormalization and GELU are spelled out as exporters of
 opset 13 write them.
 
@@ -99,7 +99,36 @@ def vit(path, n=192, heads=3, layers=4, classes=100):
     g.save(path, [g.helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 224, 224])], g.linear(token, n, classes), [1, classes])
 
 
-NETWORKS = {"bert_like": bert, "vit_like": vit}
+def quantized(path, make, inputs):
+    """Q/DQ pairs around products and convolutions as ONNX Runtime's static quantization places them: int8 weights per output channel, symmetric
+    int8 activations per tensor, ranges of a few seeded inputs."""
+    from onnxruntime import quantization
+
+    class Reader(quantization.CalibrationDataReader):
+        def __init__(self):
+            rng = np.random.default_rng(3)
+            self.left = [inputs(rng) for _ in range(4)]
+
+        def get_next(self):
+            return self.left.pop() if self.left else None
+
+    plain = pathlib.Path(path).with_suffix(".float.onnx")
+    make(plain)
+    quantization.quantize_static(plain, path, Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+                                 op_types_to_quantize=["MatMul", "Conv"], activation_type=quantization.QuantType.QInt8,
+                                 weight_type=quantization.QuantType.QInt8, extra_options={"ActivationSymmetric": True, "MatMulConstBOnly": True})
+    plain.unlink()
+
+
+def bert_qdq(path):
+    quantized(path, bert, lambda rng: {"ids": rng.integers(0, 1000, (1, 128))})
+
+
+def vit_qdq(path):
+    quantized(path, vit, lambda rng: {"image": rng.standard_normal((1, 3, 224, 224)).astype(np.float32)})
+
+
+NETWORKS = {"bert_like": bert, "vit_like": vit, "bert_like_qdq": bert_qdq, "vit_like_qdq": vit_qdq}
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
