@@ -76,9 +76,10 @@ Result<Ballot> vote(const region::Region& r, const region::Plan& plan, const Pla
   return b;
 }
 
-Result<std::vector<Pricer::Item>> Pricer::price(const region::Plan& plan) {
+Result<std::vector<Pricer::Item>> Pricer::price(const region::Plan& plan, Steps* steps) {
   std::vector<Item> out;
   for (const region::Region& r : plan.regions) {
+    if (steps != nullptr) OCTAVO_CHECK(steps->next());
     const std::string key = region::key(r, plan);
     auto found = known_.find(key);
     if (found == known_.end()) {

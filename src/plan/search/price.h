@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "plan/context.h"
 #include "plan/search/cost.h"
+#include "plan/search/steps.h"
 #include "region/provider.h"
 #include "region/region.h"
 
@@ -34,8 +35,8 @@ class Pricer {
     std::string identity;  ///< key and first result: the same in two plans means the same region
     double seconds = 0;
   };
-  /// Parallel to plan.regions. Errors: those of Costs; `unsupported` when nobody can run a region.
-  [[nodiscard]] Result<std::vector<Item>> price(const region::Plan& plan);
+  /// Parallel to plan.regions. `steps`: told of each region. Errors: those of Costs; `unsupported` when nobody can run a region.
+  [[nodiscard]] Result<std::vector<Item>> price(const region::Plan& plan, Steps* steps = nullptr);
 
  private:
   PlanContext context_;

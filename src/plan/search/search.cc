@@ -1,17 +1,15 @@
 #include "plan/search/search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
 
-#include "base/task.h"
 #include "plan/candidates/registry.h"
 #include "plan/candidates/stages.h"
 #include "plan/search/margins.h"
 #include "plan/search/price.h"
+#include "plan/search/steps.h"
 
 namespace octavo::plan {
 namespace {
@@ -54,14 +52,16 @@ class Search {
       out.best = out.defaults;
       return out;
     }
-    OCTAVO_TRY(base_, pricer_.price(out.defaults.plan));
+    Steps regions("region", out.defaults.plan.regions.size());
+    OCTAVO_TRY(base_, pricer_.price(out.defaults.plan, &regions));
     out.default_seconds = out.best_seconds = total(base_);
     choices_ = find_choices(out.defaults, defaults_, options_);
     const std::size_t most = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
     const std::size_t limit = std::min(most, choices_.size());
     OCTAVO_CHECK(give_notice(limit));
+    Steps steps("choice", limit);
     for (std::size_t i = 0; i < limit; ++i) {
-      OCTAVO_CHECK(begin_step(fmt::format("plan: choice {} of {}", i + 1, limit)));
+      OCTAVO_CHECK(steps.next());
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
     }
     OCTAVO_TRY(const Picks picks, options_.effort == 2 ? greedy() : by_components());
@@ -88,8 +88,9 @@ class Search {
   /// Tells the source of times what will be priced, where it wants to know.
   Status give_notice(std::size_t limit) {
     if (!context_.costs.wants_notice()) return {};
+    Steps steps("candidates of choice", limit);
     for (std::size_t i = 0; i < limit; ++i) {
-      OCTAVO_CHECK(begin_step(fmt::format("plan: candidates of choice {} of {}", i + 1, limit)));
+      OCTAVO_CHECK(steps.next());
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) {
         if (const auto made = realize(g_, selected({{i, k}}), context_)) context_.costs.notice(made->plan, false);
       }

@@ -1,8 +1,11 @@
 #include "plan/search/whole_runs.h"
 
+#include "base/task.h"
+
 namespace octavo::plan {
 
 Result<std::optional<WholeRuns>> run_in_turn(const region::Plan& base, const region::Plan& other, const PlanContext& context) {
+  OCTAVO_CHECK(begin_step("plan: two whole plans, run in turn"));
   OCTAVO_TRY(const auto pair, context.costs.compare(base, other));
   if (!pair) return std::optional<WholeRuns>();
   return std::optional(WholeRuns{pair->first, pair->second});
