@@ -5,6 +5,7 @@
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
+#include "cuda/conv_shift.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emulation/emulated_test.h"
@@ -172,6 +173,79 @@ TEST_F(ConvEmulated, MistakesInWindowsAreFound) {
   EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * (kFillCode - 1)"), "") << "wrong zero point";
   EXPECT_NE(planted("right % kStrideW * kSide", "right % kStrideW"), "") << "columns of the other residue";
   EXPECT_NE(planted("column < kOutW ?", "column <= kOutW ?"), "") << "a pixel too many";
+}
+
+const cuda::Target kHopper{"sm_90a", 132, 227 * 1024};
+
+std::string run_shift(const ConvCase& k, const std::string& tile, int groups, int unit, int stages, const Edit& edit = {},
+                      int processors = 132) {
+  ConvScene s(k, 7);
+  const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+  cuda::Target target = kHopper;
+  target.multiprocessors = processors;
+  const cuda::Parameters p{{"tile", tile},
+                           {"groups", std::to_string(groups)},
+                           {"unit", std::to_string(unit)},
+                           {"stages", std::to_string(stages)},
+                           {"blocks", "1"}};
+  return run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_shift_family(), p, 0, edit, truth, target);
+}
+
+TEST_F(ConvEmulated, EveryTapReadsOneTileFromAnotherByteOn) {
+  ConvCase k = conv(2, 32, 11, 13, 48, 3, 3, 1, 1);
+  k.zero = 130, k.style = "residual", k.gap = 32;
+  EXPECT_EQ(run_shift(k, "4x13x32", 2, 64, 2, {}, 2), "") << k.text();   // shared padding, tiles behind the last row
+  EXPECT_EQ(run_shift(k, "11x13x64", 3, 64, 2, {}, 1), "") << k.text();  // whole images, more groups than units
+  EXPECT_EQ(run_shift(k, "5x6x32", 1, 128, 1, {}, 4), "") << k.text();   // parts of rows, one group, one stage
+  k = conv(1, 16, 9, 21, 32, 3, 3, 2, 1), k.zero = 255, k.style = "silu";
+  EXPECT_EQ(run_shift(k, "2x11x32", 2, 64, 3, {}, 1), "") << k.text();  // strides: a plane a residue; taps in pairs, the last alone
+  k = conv(1, 48, 6, 7, 20, 2, 3, 1, 1), k.zero = 7, k.dilation = 2, k.style = "bias";
+  EXPECT_EQ(run_shift(k, "2x5x32", 4, 64, 2, {}, 1), "") << k.text();
+  k = conv(3, 64, 1, 1, 128, 3, 3, 1, 1), k.zero = 114, k.style = "mixed";  // one pixel: padding alone around it
+  EXPECT_EQ(run_shift(k, "1x1x128", 2, 64, 2, {}, 1), "") << k.text();
+  k = conv(2, 16, 5, 70, 32, 1, 5, 1, 2), k.zero = 9, k.style = "float";  // more columns than a unit has positions
+  EXPECT_EQ(run_shift(k, "2x70x32", 2, 64, 2, {}, 2), "") << k.text();
+  k = conv(2, 16, 8, 9, 32, 5, 5, 1, 0), k.zero = 200;  // no padding
+  EXPECT_EQ(run_shift(k, "3x5x32", 2, 64, 2, {}, 2), "") << k.text();
+}
+
+TEST_F(ConvEmulated, TheTilesOfWarpgroupsThatEstimatesPrefer) {
+  ConvCase k = conv(1, 64, 9, 12, 64, 3, 3, 1, 1);
+  k.zero = 114, k.style = "mixed";
+  for (const int stride : {1, 2}) {
+    k.stride = stride;
+    const ConvScene s(k, 7);
+    const auto all = cuda::conv_shift_family().candidates(s.region, s.plan, kHopper);
+    ASSERT_FALSE(all.empty());
+    const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+    EXPECT_EQ(run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_shift_family(), all[0].parameters, 0, {}, truth, kHopper),
+              "")
+        << k.text();
+  }
+  const ConvScene s(k, 7);
+  EXPECT_FALSE(cuda::conv_shift_family().why_not(s.region, s.plan, kTarget).empty()) << "needs sm_90a";
+}
+
+TEST_F(ConvEmulated, MistakesInShiftedTilesAreFound) {
+  ConvCase k = conv(4, 32, 9, 13, 40, 3, 3, 1, 1);
+  k.zero = 77;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_shift(
+        k, "4x13x32", 2, 64, 2, [&](std::string text) { return edited(std::move(text), from, to); }, 2);
+  };
+  EXPECT_EQ(planted("kStages", "kStages"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_meet(kFull + stage * kGroups + group, 256);", ""), "") << "does not wait for the tile";
+  EXPECT_NE(planted("octavo_copy_wait<0>();\n      octavo_group_publish();", ""), "") << "gives the tile away while it is copied";
+  EXPECT_NE(planted("if (tiles++ >= kStages) octavo_meet", "if (tiles++ < 0) octavo_meet"), "") << "overwrites a tile in use";
+  EXPECT_NE(planted("octavo_group_wait<0>();\n", "\n"), "") << "reads sums under way";
+  EXPECT_NE(planted("octavo_meet(kTurn + group, 256);", ";"), "") << "takes no turns";
+  EXPECT_NE(planted("octavo_copy_wait<0>();\n  octavo_group_publish();", ""), "") << "does not wait for the filter";
+  EXPECT_NE(planted("row < kPlaneRows && (unsigned)(top + down) < (unsigned)kInH", "(unsigned)(top + down) <= (unsigned)kInH"), "")
+      << "a row too many";
+  EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * (kFillCode - 1)"), "") << "wrong zero point";
+  EXPECT_NE(planted("octavo_half(2 * step + 1) - octavo_half(2 * step)", "16"), "") << "second half at the wrong place";
+  EXPECT_NE(planted("octavo_arrive(kEmpty + stage, 128 * kGroups + 128);\n      OCTAVO_UNROLL", "OCTAVO_UNROLL"), "")
+      << "frees no stage";
 }
 
 TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {

@@ -5,6 +5,7 @@
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
+#include "cuda/conv_shift.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emit_cuda.h"
@@ -187,6 +188,11 @@ TEST_P(ConvCompiles, EveryFamily) {
     for (const int stages : {2, 4}) {
       texts.emplace_back(&cuda::conv_mma_family(), shape(1, 256, 8, 64, 3, 1, 5, 0, "relu"),
                          tile("128x64x64", "8x1", stages, 1, "streamed", "wgmma"));
+    }
+    for (const int unit : {64, 128}) {
+      texts.emplace_back(
+          &cuda::conv_shift_family(), shape(1, 64, 14, 64, 3, 1, 5, 0, "residual"),
+          Parameters{{"tile", "14x14x64"}, {"groups", "3"}, {"unit", std::to_string(unit)}, {"stages", "2"}, {"blocks", "1"}});
     }
   }
   for (const auto& [family, k, parameters] : texts) {

@@ -56,6 +56,7 @@ class Runner {
     hooks_.access = [](const void* p, unsigned n, int write, int aligned) { running->access(p, n, write != 0, aligned != 0); };
     hooks_.atomic = [](const void* p, unsigned n) { running->atomic(p, n); };
     hooks_.barrier = [](int id, int n, int line) { running->barrier(id, n, line); };
+    hooks_.arrive = [](int id, int n) { running->arrive(id, n); };
     hooks_.collective = [](unsigned mask, int line, void* mine, void (*f)(void**)) { running->collective(mask, line, mine, f); };
     hooks_.warp_barrier = [] { ++running->mine().warp_interval; };
     hooks_.copy_async = [](void* to, const void* from, int n, int m) { running->copy_async(to, from, n, m); };
@@ -92,6 +93,7 @@ class Runner {
     block_ = static_cast<int>(block);
     interval_ = 0;
     warp_intervals_.assign(count_, Now{});
+    arrived_.fill(0);
     for (Range* r : {dynamic_.get(), static_.get()}) {
       r->forget();
       std::memset(r->data(), 0xCD, r->bytes());
@@ -202,6 +204,12 @@ class Runner {
     fibers_.leave();
   }
 
+  void arrive(int id, int threads) {
+    int& arrived = arrived_.at(static_cast<std::size_t>(id));
+    if (++arrived >= threads)
+      stop(fmt::format("block {} thread {}: all threads of barrier {} arrive and none waits", block_, current_, id));
+  }
+
   /// Opens the barriers that all of their threads have come to. Named barriers order their own threads, which the checks treat as
   /// an order of all: only barrier 0 is known to be of the whole block.
   bool open_barriers() {
@@ -211,7 +219,13 @@ class Runner {
       for (Thread& t : threads_) {
         if (t.state == Thread::State::barrier && t.barrier == id) waiting.push_back(&t);
       }
-      if (waiting.empty() || static_cast<int>(waiting.size()) < waiting[0]->barrier_threads) continue;
+      int& arrived = arrived_.at(static_cast<std::size_t>(id));
+      if (waiting.empty() || static_cast<int>(waiting.size()) + arrived < waiting[0]->barrier_threads) continue;
+      if (static_cast<int>(waiting.size()) + arrived > waiting[0]->barrier_threads) {
+        error_ = fmt::format("block {}: more threads than the {} of barrier {}", block_, waiting[0]->barrier_threads, id);
+        return true;
+      }
+      arrived = 0;
       for (const Thread* t : waiting) {
         if (t->line == waiting[0]->line) continue;
         error_ = fmt::format("block {}: threads wait at different barriers of the text, at lines {} and {}", block_,
@@ -309,6 +323,7 @@ class Runner {
   std::unique_ptr<Range> dynamic_, static_;
   OctavoHooks hooks_{};
   std::vector<int> released_;
+  std::array<int, 16> arrived_{};    ///< at each barrier, without waiting
   std::vector<Now> warp_intervals_;  ///< a warp each
   int block_ = 0, interval_ = 0;
   std::size_t current_ = 0;

@@ -19,6 +19,7 @@ struct OctavoHooks {
   void (*atomic)(const void* address, unsigned bytes);
   /// __syncthreads (id 0) or a named barrier of `threads` threads; `line` tells barriers of the text apart.
   void (*barrier)(int id, int threads, int line);
+  void (*arrive)(int id, int threads);  ///< counts for the barrier and does not wait
   /// Waits until all lanes of `mask` have come to this line; the last one calls `together` with each lane's `mine` (null: not there).
   void (*collective)(unsigned mask, int line, void* mine, void (*together)(void** lanes));
   /// After a __syncwarp: what lanes wrote before it may be read by the others.

@@ -21,6 +21,8 @@ OCTAVO_DEVICE int octavo_blocks() {
   return (int)gridDim.x;
 }
 #define octavo_barrier() __syncthreads()
+#define octavo_meet(id, threads) octavo_hooks->barrier(id, threads, __LINE__)
+#define octavo_arrive(id, threads) octavo_hooks->arrive(id, threads)
 OCTAVO_DEVICE void octavo_wait_for_previous() {}
 
 template <int bytes, bool near_copy>
@@ -215,8 +217,60 @@ OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, c
     }
   }
 }
+// Read from the shared memory when they are waited for, as late as the GPU may.
+struct OctavoProducts {
+  int (*sums)[4];
+  const unsigned char *a, *b;
+  int tiles, lead, group;
+};
+struct OctavoPending {
+  OctavoProducts all[256];
+  int count, committed;
+};
+static OctavoPending octavo_pending[1024];
+template <int tiles>
+OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int lead, const void* b) {
+  OctavoPending& mine = octavo_pending[octavo_thread()];
+  if ((unsigned long)a % 16 != 0 || lead % 16 != 0 || lead <= 0 || (unsigned long)b % 16 != 0 || mine.count == 256)
+    return octavo_hooks->trap("operands of a warpgroup's product that it cannot take");
+  mine.all[mine.count++] = {sums, (const unsigned char*)a, (const unsigned char*)b, tiles, lead, mine.committed};
+}
+OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
+  const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
+  for (int k = 0; k < 8; ++k) {
+    unsigned left[2];
+    for (int i = 0; i < 2; ++i) {
+      const unsigned char* at = p.a + (k / 4 * p.lead + (first + 8 * i) * 16 + k % 4 * 4);
+      octavo_hooks->access(at, 4, 0, 1);
+      left[i] = *(const unsigned*)at;
+    }
+    for (int j = 0; j < p.tiles; ++j) {
+      for (int c = 0; c < 2; ++c) {
+        const int row = 8 * j + lane % 4 * 2 + c;
+        const unsigned char* at = p.b + (row * 32 + 16 * (k / 4 ^ (row >> 2 & 1)) + k % 4 * 4);
+        octavo_hooks->access(at, 4, 0, 1);
+        for (int i = 0; i < 2; ++i) {
+          for (int n = 0; n < 4; ++n)
+            p.sums[j][2 * i + c] += (int)(left[i] >> (8 * n) & 255) * (int)(signed char)(*(const unsigned*)at >> (8 * n));
+        }
+      }
+    }
+  }
+}
 OCTAVO_DEVICE void octavo_group_begin() {}
-OCTAVO_DEVICE void octavo_group_commit() {}
-template <int steps>
-OCTAVO_DEVICE void octavo_group_wait() {}
+OCTAVO_UNCHECKED static void octavo_group_commit() {
+  ++octavo_pending[octavo_thread()].committed;
+}
+template <int groups>
+OCTAVO_UNCHECKED static void octavo_group_wait() {
+  OctavoPending& mine = octavo_pending[octavo_thread()];
+  int left = 0;
+  for (int i = 0; i < mine.count; ++i) {
+    if (mine.all[i].group < mine.committed - groups)
+      octavo_multiply_now(mine.all[i]);
+    else
+      mine.all[left++] = mine.all[i];
+  }
+  mine.count = left;
+}
 OCTAVO_DEVICE void octavo_group_publish() {}
