@@ -165,8 +165,9 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double written = depth * (t.m + (t.resident ? 0 : t.n)) / 128;  // into shared memory, which the products read
   // Where rows are packed threads put every 16 bytes together by themselves.
   const double packed = s.packed_rows ? depth * t.m / 16 * 60 / 128 : 0;
-  const double copied =
-      packed + written + depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) / kBytesFromL2;
+  const double copied = packed + written +
+                        depth * (t.m * (t.near_copy && s.taps() > 1 ? 0.5 : 1.0) + (t.resident ? 0 : t.n)) /
+                            (t.groups && s.taps() > 1 ? kBytesFromL2 * 1.6 : kBytesFromL2);
   // A thread reads what the program knows of each channel, about three words, through L1: once for all of its pixels.
   const double pixels = warp_m / 8, constants = 3.0 * t.m * t.n / pixels / 32 * 0.5;
   const double program = static_cast<double>(t.m) * t.n * kEpilogue * (t.splits > 1 || l.before > 0 ? 2 : 1) + constants;
@@ -174,7 +175,8 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double overlapped = t.blocks > 1 || t.groups ? std::max({products, copied, program}) + 0.3 * std::min(products, program)
                                                      : std::max(products, copied) + program;
   // Products wait for taps that come through L1: seen, 1.4 to 1.5 times as long on layers of up to 64 channels.
-  const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64) ? 1.45 : 1;
+  // So do those of one block a multiprocessor whose filter leaves no room for another.
+  const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64 || (t.resident && t.blocks == 1)) ? 1.45 : 1;
   const double latency = (t.groups && t.stages > 3 ? 800
                           : t.stages > 2           ? 900
                                                    : 1400) +
@@ -208,7 +210,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
 class ConvMma final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
-  [[nodiscard]] int version() const override { return 4; }
+  [[nodiscard]] int version() const override { return 5; }
   [[nodiscard]] bool about(const region::Region& r) const override {
     const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };
     if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;

@@ -70,7 +70,8 @@ Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
                      rows = (t.rows - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1;
   // A row's right padding is the next row's left one.
   const bool whole = t.columns == s.out_w && s.stride_w == 1;
-  const std::int64_t most = std::min<std::int64_t>(s.pad_left, t.columns - 1);  // so that no two taps meet in one byte
+  // At most so much that every column has its position, and no two taps meet in one byte.
+  const std::int64_t most = std::min({s.pad_left, columns - t.columns, std::int64_t{t.columns} - 1});
   const std::int64_t shared = whole ? std::clamp<std::int64_t>(columns - s.pad_left - s.in_w, 0, most) : 0;
   z.pitch = parts(columns, s.stride_w) - shared;
   z.plane_rows = parts(rows, s.stride_h);
@@ -135,7 +136,7 @@ double seconds_of(const Tile& t, const Sizes& z, double traffic, const Target& t
   const double copied = bytes / 16 * 20 / 128 + bytes / 24;
   // One group alone leaves the matrix units idle while it is in its program, two do so where that is the longer part.
   const double waits = t.groups * t.blocks == 1   ? program * 2 + 400
-                       : t.groups * t.blocks == 2 ? std::max(0.0, program * 1.5 + 300 - products) / 2
+                       : t.groups * t.blocks == 2 ? std::max(0.02 * products, (program * 1.5 + 300 - products) / 2)
                                                   : 0;
   const double busy = units * (std::max(products + 0.5 * constants, program * 1.3) + waits);
   const double one = t.stages * t.blocks > 1 ? std::max(busy, copied) + 0.1 * std::min(busy, copied) + 200 : busy + copied + 1000;
@@ -268,7 +269,21 @@ class ConvShift final : public Family {
     }
     ConvShape flat;  // one tap with all of the depth
     flat.out_channels = s.out_channels, flat.channels = s.taps() * s.channels;
-    return pack_filter(flat, flat.channels, ordered, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece});
+    const ir::Tensor rows = pack_filter(flat, flat.channels, ordered, {z.tiles_n, z.steps, t.channels, 32, shape.run, shape.piece});
+    ir::Tensor out(ir::DType::s8, {static_cast<std::int64_t>(rows.bytes().size())});
+    const auto* from = rows.data<std::int8_t>().data();
+    auto* to = out.mutable_data<std::int8_t>().data();
+    const auto channels = static_cast<std::size_t>(t.channels);
+    for (std::size_t step = 0; step < static_cast<std::size_t>(z.tiles_n * z.steps); ++step) {
+      for (std::size_t row = 0; row < channels; ++row) {
+        for (std::size_t half = 0; half < 2; ++half) {
+          const std::size_t turn = row >> 2 & 1;  // as pack_filter exchanges them
+          std::copy_n(from + (step * channels + row) * 32 + 16 * (half ^ turn), 16,
+                      to + (step * 2 + half) * channels * 16 + row * 16);
+        }
+      }
+    }
+    return out;
   }
 
   static std::string define(const ConvShape& s, const Tile& t, const Sizes& z) {

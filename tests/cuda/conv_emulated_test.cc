@@ -205,6 +205,8 @@ TEST_F(ConvEmulated, EveryTapReadsOneTileFromAnotherByteOn) {
   EXPECT_EQ(run_shift(k, "1x1x128", 2, 64, 2, {}, 1), "") << k.text();
   k = conv(2, 16, 5, 70, 32, 1, 5, 1, 2), k.zero = 9, k.style = "float";  // more columns than a unit has positions
   EXPECT_EQ(run_shift(k, "2x70x32", 2, 64, 2, {}, 2), "") << k.text();
+  k = conv(1, 16, 10, 4, 7, 2, 2, 1, 2), k.zero = 63;  // more padding than the kernel has columns
+  EXPECT_EQ(run_shift(k, "3x7x32", 1, 64, 2, {}, 1), "") << k.text();
   k = conv(2, 16, 8, 9, 32, 5, 5, 1, 0), k.zero = 200;  // no padding
   EXPECT_EQ(run_shift(k, "3x5x32", 2, 64, 2, {}, 2), "") << k.text();
 }

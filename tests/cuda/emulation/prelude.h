@@ -21,6 +21,9 @@ OCTAVO_DEVICE int octavo_blocks() {
   return (int)gridDim.x;
 }
 #define octavo_barrier() __syncthreads()
+OCTAVO_DEVICE int octavo_same(int v) {
+  return v;
+}
 #define octavo_meet(id, threads) octavo_hooks->barrier(id, threads, __LINE__)
 #define octavo_arrive(id, threads) octavo_hooks->arrive(id, threads)
 OCTAVO_DEVICE void octavo_wait_for_previous() {}
@@ -202,7 +205,9 @@ OCTAVO_DEVICE unsigned octavo_group_word(const void* shared, int r, int byte) {
   return *(const unsigned*)((const unsigned char*)shared + r * row + 16 * (byte / 16 ^ turn) + byte % 16);
 }
 template <int row, int tiles>
-OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, const void* b, int at) {
+OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, int from_a, const void* b, int from_b) {
+  const int at = from_b;
+  a = (const unsigned char*)a + (from_a - from_b);
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
   unsigned left[2][8];
   for (int i = 0; i < 2; ++i) {
@@ -221,7 +226,7 @@ OCTAVO_DEVICE void octavo_group_multiply(int (&sums)[tiles][4], const void* a, c
 struct OctavoProducts {
   int (*sums)[4];
   const unsigned char *a, *b;
-  int tiles, lead, group;
+  int tiles, lead, lead_b, group;
 };
 struct OctavoPending {
   OctavoProducts all[256];
@@ -229,11 +234,15 @@ struct OctavoPending {
 };
 static OctavoPending octavo_pending[1024];
 template <int tiles>
-OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int lead, const void* b) {
+OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], const void* a, int from_a, int lead, const void* b,
+                                                         int from_b, int lead_b) {
+  a = (const unsigned char*)a + from_a;
+  b = (const unsigned char*)b + from_b;
   OctavoPending& mine = octavo_pending[octavo_thread()];
-  if ((unsigned long)a % 16 != 0 || lead % 16 != 0 || lead <= 0 || (unsigned long)b % 16 != 0 || mine.count == 256)
+  if ((unsigned long)a % 16 != 0 || lead % 16 != 0 || lead <= 0 || lead_b % 16 != 0 || lead_b <= 0 || (unsigned long)b % 16 != 0 ||
+      mine.count == 256)
     return octavo_hooks->trap("operands of a warpgroup's product that it cannot take");
-  mine.all[mine.count++] = {sums, (const unsigned char*)a, (const unsigned char*)b, tiles, lead, mine.committed};
+  mine.all[mine.count++] = {sums, (const unsigned char*)a, (const unsigned char*)b, tiles, lead, lead_b, mine.committed};
 }
 OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
@@ -247,7 +256,7 @@ OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
     for (int j = 0; j < p.tiles; ++j) {
       for (int c = 0; c < 2; ++c) {
         const int row = 8 * j + lane % 4 * 2 + c;
-        const unsigned char* at = p.b + (row * 32 + 16 * (k / 4 ^ (row >> 2 & 1)) + k % 4 * 4);
+        const unsigned char* at = p.b + (k / 4 * p.lead_b + row * 16 + k % 4 * 4);
         octavo_hooks->access(at, 4, 0, 1);
         for (int i = 0; i < 2; ++i) {
           for (int n = 0; n < 4; ++n)
@@ -257,6 +266,8 @@ OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
     }
   }
 }
+template <int tiles>
+OCTAVO_DEVICE void octavo_group_settle(int (&)[tiles][4]) {}
 OCTAVO_DEVICE void octavo_group_begin() {}
 OCTAVO_UNCHECKED static void octavo_group_commit() {
   ++octavo_pending[octavo_thread()].committed;
