@@ -26,7 +26,7 @@ double energy(const std::vector<float>& y, std::size_t n, std::size_t m, bool ce
 }
 
 double relative_change(const Reader& reader, const ir::Quantizer& q, bool centered) {
-  constexpr std::int64_t kMost = 256;
+  constexpr std::int64_t kMost = 2048;
   const RowLayer& l = *reader.layer;
   const auto k = static_cast<std::size_t>(l.depth()), m = static_cast<std::size_t>(l.channels());
   const std::int64_t n = std::min(kMost, reader.rows->count);

@@ -16,7 +16,7 @@ struct Reader {
 };
 /// The first of `tried` for which the sum over readers of (mean squared change of the results / mean square of the results) is least;
 /// without readers, the one with the least mean squared change of the tensor itself. `centered`: a change of a channel's mean does
-/// not count, because the bias makes up for it. At most 256 rows of a reader are looked at. `tried` is not empty.
+/// not count, because the bias makes up for it. At most 2048 rows of a reader are looked at. `tried` is not empty.
 [[nodiscard]] std::pair<Method, Interval> best_range(const Histogram& h, const std::vector<std::pair<Method, Interval>>& tried,
                                                      const std::vector<Reader>& readers, bool symmetric, bool centered);
 
