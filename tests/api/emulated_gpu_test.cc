@@ -95,7 +95,9 @@ TEST_F(EmulatedGpu, RandomNetworksGiveTheBitsOfTheReference) {
     ++equal;
   }
   std::printf("networks equal to the reference: %d, refused: %d\n", equal, refused);
-  if (count >= 6) EXPECT_GE(equal, 2);
+  if (count >= 6) {
+    EXPECT_GE(equal, 2);
+  }
 }
 
 /// The way of a measured build with real kernels: every tactic of a region in one plan, finished, run and timed; then whole plans.

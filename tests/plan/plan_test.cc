@@ -205,8 +205,12 @@ TEST_P(PlanCase, EqualsTheReference) {
     copies += r.precision == "move";
     listing += r.name + " [" + r.precision + "] " + report::sentences(r.reasons) + "\n";
   }
-  if (c.regions > 0) EXPECT_EQ(static_cast<int>(planned->plan.regions.size()), c.regions) << listing;
-  if (c.copies >= 0) EXPECT_EQ(copies, c.copies) << listing;
+  if (c.regions > 0) {
+    EXPECT_EQ(static_cast<int>(planned->plan.regions.size()), c.regions) << listing;
+  }
+  if (c.copies >= 0) {
+    EXPECT_EQ(copies, c.copies) << listing;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plan, PlanCase, ::testing::ValuesIn(kCases),
