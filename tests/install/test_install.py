@@ -15,8 +15,8 @@ pytestmark = pytest.mark.skipif(not list((BUILD / "lib").glob("liboctavo.so*")) 
                                 reason="the library is not built (target octavo_cpp)")
 
 
-def run(*args, **more):
-    done = subprocess.run([*map(str, args)], capture_output=True, text=True, check=False, timeout=600, **more)
+def run(*args, timeout=600, **more):
+    done = subprocess.run([*map(str, args)], capture_output=True, text=True, check=False, timeout=timeout, **more)
     assert done.returncode == 0, f"{args}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -121,8 +121,10 @@ target_link_libraries(user PRIVATE octavo::octavo)
     run("cmake", "-S", tmp_path, "-B", tmp_path / "b", "-G", "Ninja", f"-DPython3_EXECUTABLE={ROOT}/.venv/bin/python")
     plan = run("ninja", "-C", tmp_path / "b", "-t", "targets", "all")
     assert "user:" in plan and "test_api:" not in plan
+    own = [c for c in run("ninja", "-C", tmp_path / "b", "-t", "commands", "user").splitlines() if c.endswith("main.cc")]
+    assert len(own) == 1 and "20" in re.search(r"-std=(\S+)", own[0])[1]  # the header's standard, though the project names none
     if os.environ.get("OCTAVO_LONG"):
-        run("cmake", "--build", tmp_path / "b", "--target", "user")
+        run("cmake", "--build", tmp_path / "b", "--target", "user", timeout=7200)
         run(tmp_path / "b/user", MODEL)
     else:
         run("cmake", "--build", tmp_path / "b", "--target", "octavo_base")
