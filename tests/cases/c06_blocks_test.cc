@@ -65,7 +65,9 @@ TEST(C06ConvPool, FusedOrProvenSlower) {
   EXPECT_EQ(d->candidates.size(), 2U) << f.listing;
   for (const auto& a : d->candidates) EXPECT_TRUE(a.seconds > 0 || !a.notes.empty()) << f.listing;
   EXPECT_EQ(judge(stem(Form::fake_quant, true, true), {.effort = 3}).hash, f.hash);
-  EXPECT_EQ(judge(stem(Form::counterpart, true, true), {.effort = 3}).hash, f.hash) << "the search treats the counterpart alike";
+  // Without "precision": ranges permit float as well, which instructions without dot products of bytes may run faster.
+  EXPECT_EQ(judge(stem(Form::counterpart, true, true), {.disabled = {"precision"}, .effort = 3}).hash, f.hash)
+      << "the search treats the counterpart alike";
 }
 
 TEST(C06ConvPool, ControlWithoutTheLaw) {
