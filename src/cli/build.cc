@@ -133,7 +133,7 @@ Result<int> build(const Options& o) {
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
     progress.step(fmt::format("write {}", o.output));
     OCTAVO_TRY(engine::Notes notes, recipe_note(o, loaded.engine->plan()));
-    OCTAVO_TRY(const engine::Notes kept, kept_float_note(model));
+    const engine::Notes kept = kept_float_note(*loaded.built);
     notes.insert(kept.begin(), kept.end());
     return loaded.engine->save(o.output == "-" ? "/dev/stdout" : o.output, notes);
   };

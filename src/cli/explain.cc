@@ -182,7 +182,7 @@ Result<int> explain(const Options& o) {
     fmt::print("{}{}{}", report::table(plan), slow, roundings);
   }
   if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
-    OCTAVO_TRY(const std::string kept, kept_float_text(o.model, loaded, o.filter.node));
+    const std::string kept = kept_float_text(loaded, o.filter.node);
     fmt::print("{}", kept);
   }
   if (loaded.built && (o.laws || !o.filter.empty())) {

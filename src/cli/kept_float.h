@@ -3,14 +3,13 @@
 
 #include <string>
 
-#include "base/result.h"
 #include "cli/model.h"
 
 namespace octavo::cli {
 
-/// The notes that an engine of this model keeps: quantize::kKeptFloat, when the model has it. Nothing for an engine file.
-[[nodiscard]] Result<engine::Notes> kept_float_note(const ModelOptions& model);
+/// The notes that an engine of this model keeps: quantize::kKeptFloat, when the model has it.
+[[nodiscard]] engine::Notes kept_float_note(const api::Built& built);
 /// A line for each such layer, of the model or of the notes of an engine; `node`: of this one alone. "" without any.
-[[nodiscard]] Result<std::string> kept_float_text(const ModelOptions& model, const Loaded& loaded, const std::string& node);
+[[nodiscard]] std::string kept_float_text(const Loaded& loaded, const std::string& node);
 
 }  // namespace octavo::cli

@@ -122,10 +122,7 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
     case Form::pairs: return write_file(o.output, out.model);
     case Form::engine: {
       OCTAVO_TRY(const auto built, api::build_bytes(out.model, build, std::filesystem::path(o.model.path).parent_path().string()));
-      ModelOptions model = o.model;
-      model.made = std::make_shared<const std::vector<std::byte>>(out.model);
-      OCTAVO_TRY(const engine::Notes notes, kept_float_note(model));
-      return built.engine->save(o.output, notes);
+      return built.engine->save(o.output, kept_float_note(built));
     }
   }
   return {};

@@ -56,13 +56,6 @@ Result<std::vector<std::byte>> model_bytes(const Editor& model) {
   return std::vector<std::byte>(span.begin(), span.end());
 }
 
-std::string metadata(const Editor& model, const std::string& key) {
-  for (const auto& entry : model.model().metadata_props()) {
-    if (entry.key() == key) return entry.value();
-  }
-  return "";
-}
-
 void set_metadata(Editor& model, const std::string& key, const std::string& text) {
   for (auto& entry : *model.model().mutable_metadata_props()) {
     if (entry.key() == key) return entry.set_value(text);

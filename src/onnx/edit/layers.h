@@ -24,8 +24,7 @@ class Editor;
 /// The model as it is now, in one file.
 [[nodiscard]] Result<std::vector<std::byte>> model_bytes(const Editor& model);
 
-/// What the model says of itself by a key (metadata_props); "" without it.
-[[nodiscard]] std::string metadata(const Editor& model, const std::string& key);
+/// What the model says of itself by a key (metadata_props).
 void set_metadata(Editor& model, const std::string& key, const std::string& text);
 
 /// A Conv, ConvTranspose, Gemm or MatMul with constant float32 weights, as the file spells it.

@@ -41,8 +41,9 @@ struct Model {
   std::int64_t opset = 0;                      ///< of the default domain
   std::map<std::string, std::int64_t> opsets;  ///< by domain; "" is the default one
   std::string producer, producer_version;
-  int node_count = 0;             ///< ONNX nodes in the file
-  std::vector<InputInfo> inputs;  ///< as declared
+  std::map<std::string, std::string> metadata;  ///< metadata_props: what the model says of itself, by key
+  int node_count = 0;                           ///< ONNX nodes in the file
+  std::vector<InputInfo> inputs;                ///< as declared
   /// Decisions the user may want to know: substituted scales, a bound batch, skipped casts. In the order of the nodes.
   std::vector<std::string> notes;
   /// ONNX nodes that no IR node stands for, and why ("folded into a constant", "no effect at inference", "reaches no output").

@@ -44,6 +44,7 @@ Status Importer::read_header() {
   out_.ir_version = model_.ir_version();
   out_.producer = model_.producer_name();
   out_.producer_version = model_.producer_version();
+  for (const auto& entry : model_.metadata_props()) out_.metadata.emplace(entry.key(), entry.value());
   out_.graph.name = model_.graph().name();
   out_.node_count = model_.graph().node_size();
   for (const auto& set : model_.opset_import()) out_.opsets[set.domain() == "ai.onnx" ? "" : set.domain()] = set.version();
