@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "cuda/conv_text.h"
+#include "cuda/conv_tiles.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -55,9 +55,6 @@ int forwarded_operand(const region::Region& r) {
 
 std::int64_t up(std::int64_t v, std::int64_t to) {
   return (v + to - 1) / to * to;
-}
-std::int64_t parts(std::int64_t v, std::int64_t of) {
-  return (v + of - 1) / of;
 }
 
 /// What follows from shape and tile.
@@ -235,15 +232,7 @@ class ConvMma final : public Family {
     }
     std::vector<Candidate> out;
     for (const Layout& l : layouts(s, target)) out.push_back({spell(l.tile), seconds_of(s.conv, l, traffic, target)});
-    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-    // A search that times the first few is to see different tiles, and not one with more stages.
-    std::set<std::string> seen;
-    std::stable_partition(out.begin(), out.end(), [&](const Candidate& c) {
-      return seen
-          .insert(c.parameters.at("tile") + c.parameters.at("products") + c.parameters.at("splits") + "/" +
-                  c.parameters.at("slices"))
-          .second;
-    });
+    put_in_order(out, {"tile", "products", "splits", "slices"});
     return out;
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
@@ -417,10 +406,7 @@ Parameters spell(const ConvTile& t) {
 
 Result<ConvTile> parse_conv_tile(const Parameters& parameters) {
   ConvTile t;
-  const auto get = [&](const char* name) {
-    const auto it = parameters.find(name);
-    return it == parameters.end() ? std::string() : it->second;
-  };
+  const auto get = [&](const char* name) { return value_of(parameters, name); };
   const std::string filter = get("filter"), copies = get("copies"), products = get("products");
   const bool numbers =
       std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&

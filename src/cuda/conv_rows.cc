@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "cuda/conv_text.h"
+#include "cuda/conv_tiles.h"
 #include "cuda/elements.h"
 #include "cuda/planar.h"
 #include "region/tensor_ref.h"
@@ -32,10 +33,7 @@ Parameters spell(const Tile& t) {
 
 Result<Tile> parse(const Parameters& parameters) {
   Tile t;
-  const auto get = [&](const char* name) {
-    const auto it = parameters.find(name);
-    return it == parameters.end() ? std::string() : it->second;
-  };
+  const auto get = [&](const char* name) { return value_of(parameters, name); };
   const bool numbers =
       std::sscanf(get("tile").c_str(), "%dx%d", &t.rows, &t.columns) == 2 &&
       std::sscanf(get("channels").c_str(), "%d", &t.channels) == 1 && std::sscanf(get("warps").c_str(), "%d", &t.warps) == 1 &&

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <set>
 #include <string>
 
 #include "cuda/conv_text.h"
+#include "cuda/conv_tiles.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -33,10 +33,7 @@ Parameters spell(const Tile& t) {
 
 Result<Tile> parse(const Parameters& parameters) {
   Tile t;
-  const auto get = [&](const char* name) {
-    const auto it = parameters.find(name);
-    return it == parameters.end() ? std::string() : it->second;
-  };
+  const auto get = [&](const char* name) { return value_of(parameters, name); };
   const bool numbers =
       std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.rows, &t.columns, &t.channels) == 3 &&
       std::sscanf(get("groups").c_str(), "%d", &t.groups) == 1 && std::sscanf(get("unit").c_str(), "%d", &t.unit) == 1 &&
@@ -47,10 +44,6 @@ Result<Tile> parse(const Parameters& parameters) {
         "conv.u8s8.shift: parameters are tile (rows x columns x channels), groups (of four warps), unit (positions), stages and "
         "blocks");
   return t;
-}
-
-std::int64_t parts(std::int64_t v, std::int64_t of) {
-  return (v + of - 1) / of;
 }
 
 /// Sixteen bytes of the depth: how far behind a position's first byte they lie in the tile, and which weights they meet.
@@ -150,12 +143,7 @@ double seconds_of(const Tile& t, const Sizes& z, double traffic, const Target& t
 class ConvShift final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.shift"; }
-  [[nodiscard]] bool about(const region::Region& r) const override {
-    if (r.stages.size() != 1 || r.stages[0].anchor.op != ir::Op::conv || !r.stages[0].anchor.integer || !r.stages[0].anchor.weights)
-      return false;
-    const ir::Shape& w = r.stages[0].anchor.weights->dims;
-    return w.size() == 4 && w[2] * w[3] > 1 && ir::get_int(r.stages[0].anchor.attrs, "group", 1) == 1;
-  }
+  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r); }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     ConvShape s;
     return why_not(r, plan, target, s);
@@ -164,10 +152,7 @@ class ConvShift final : public Family {
                                                   const Target& target) const override {
     ConvShape s;
     if (!why_not(r, plan, target, s).empty()) return {};
-    const auto bytes = [](const region::TensorRef& t) { return static_cast<double>(tensor_bytes(t)); };
-    double traffic = bytes(r.stages[0].anchor.inputs[0]);
-    for (const auto& o : r.stages[0].stores) traffic += bytes(o);
-    for (const auto& o : r.stages[0].operands) traffic += o.ref.strides[3] != 0 ? bytes(o.ref) : 0;
+    const double traffic = traffic_of(r.stages[0]);
     std::vector<Candidate> out;
     for (const int channels : {32, 64, 128, 256}) {
       if (channels > 32 && channels >= 2 * s.out_channels) continue;
@@ -185,9 +170,7 @@ class ConvShift final : public Family {
       }
     }
     if (out.empty()) out.push_back({spell(kLeast), 1});
-    std::stable_sort(out.begin(), out.end(), faster);
-    std::set<std::string> seen;  // the first few are to be different tiles
-    std::stable_partition(out.begin(), out.end(), [&](const Candidate& c) { return seen.insert(c.parameters.at("tile")).second; });
+    put_in_order(out);
     return out;
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
@@ -229,12 +212,7 @@ class ConvShift final : public Family {
   static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
     if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
     if (auto why = read_conv(r, plan, s); !why.empty()) return why;
-    if (s.channels % 16 != 0 || s.piece != 16 || s.channels > 2048)
-      return unmet("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
-                   "multiples of 16");
-    if (const std::int64_t steps = parts(s.kernel_h * s.kernel_w * s.channels, 32); steps > kMostSteps)
-      return unmet("products of 32 bytes", steps, fmt::format("at most {}", kMostSteps));
-    if (s.pixels() > INT32_MAX / 4) return unmet("pixels", s.pixels(), "less than 2^29");
+    if (auto why = why_not_windowed(s, kMostSteps); !why.empty()) return why;
     return why_not_tile(s, kLeast, target);
   }
 

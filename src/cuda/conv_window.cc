@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <set>
 #include <string>
 
 #include "cuda/conv_text.h"
+#include "cuda/conv_tiles.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -33,10 +33,7 @@ Parameters spell(const Tile& t) {
 
 Result<Tile> parse(const Parameters& parameters) {
   Tile t;
-  const auto get = [&](const char* name) {
-    const auto it = parameters.find(name);
-    return it == parameters.end() ? std::string() : it->second;
-  };
+  const auto get = [&](const char* name) { return value_of(parameters, name); };
   const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.rows, &t.columns, &t.channels) == 3 &&
                        std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
                        std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 &&
@@ -53,7 +50,6 @@ struct Sizes {
 };
 Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
   Sizes z{};
-  const auto parts = [](std::int64_t v, std::int64_t of) { return (v + of - 1) / of; };
   const std::int64_t chunks = s.channels / 16, pitch = chunks % 2 == 1 ? s.channels : s.channels + 16;
   z.steps = parts(s.kernel_h * s.kernel_w * chunks, 2);
   z.filter = z.steps * t.channels * 32;
@@ -111,12 +107,7 @@ double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traf
 class ConvWindow final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.window"; }
-  [[nodiscard]] bool about(const region::Region& r) const override {
-    if (r.stages.size() != 1 || r.stages[0].anchor.op != ir::Op::conv || !r.stages[0].anchor.integer || !r.stages[0].anchor.weights)
-      return false;
-    const ir::Shape& w = r.stages[0].anchor.weights->dims;
-    return w.size() == 4 && w[2] * w[3] > 1 && ir::get_int(r.stages[0].anchor.attrs, "group", 1) == 1;
-  }
+  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r); }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     ConvShape s;
     return why_not(r, plan, target, s);
@@ -125,10 +116,7 @@ class ConvWindow final : public Family {
                                                   const Target& target) const override {
     ConvShape s;
     if (!why_not(r, plan, target, s).empty()) return {};
-    const auto bytes = [](const region::TensorRef& t) { return static_cast<double>(tensor_bytes(t)); };
-    double traffic = bytes(r.stages[0].anchor.inputs[0]);
-    for (const auto& o : r.stages[0].stores) traffic += bytes(o);
-    for (const auto& o : r.stages[0].operands) traffic += o.ref.strides[3] != 0 ? bytes(o.ref) : 0;
+    const double traffic = traffic_of(r.stages[0]);
     struct Base {
       int rows, columns, channels, warps_m, warps_n;
     };
@@ -149,9 +137,7 @@ class ConvWindow final : public Family {
       }
     }
     if (out.empty()) out.push_back({spell(kLeast), 1});
-    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-    std::set<std::string> seen;  // the first few are to be different tiles
-    std::stable_partition(out.begin(), out.end(), [&](const Candidate& c) { return seen.insert(c.parameters.at("tile")).second; });
+    put_in_order(out);
     return out;
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
@@ -194,12 +180,7 @@ class ConvWindow final : public Family {
   static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
     if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
     if (auto why = read_conv(r, plan, s); !why.empty()) return why;
-    if (s.channels % 16 != 0 || s.piece != 16)
-      return unmet("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
-                   "multiples of 16");
-    if (const std::int64_t steps = (s.kernel_h * s.kernel_w * s.channels + 31) / 32; steps > kMostSteps)
-      return unmet("products of 32 bytes", steps, fmt::format("at most {}", kMostSteps));
-    if (s.pixels() > INT32_MAX / 4) return unmet("pixels", s.pixels(), "less than 2^29");
+    if (auto why = why_not_windowed(s, kMostSteps); !why.empty()) return why;
     return why_not_tile(s, kLeast, target);
   }
 
