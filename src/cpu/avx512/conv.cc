@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <tuple>
 
@@ -14,6 +13,7 @@
 #include "cpu/avx512/conv_code.h"
 #include "cpu/avx512/division.h"
 #include "cpu/avx512/fetch.h"
+#include "cpu/avx512/generated.h"
 #include "cpu/avx512/strip.h"
 
 namespace octavo::cpu::avx512 {
@@ -395,11 +395,7 @@ Result<std::unique_ptr<region::HostKernel>> make_conv(const region::Region& regi
       }
     }
   }
-  try {
-    return std::make_unique<ConvKernel>(region, std::move(conv), packed, vbmi, tiles);
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
-  }
+  return make_generated<ConvKernel>(region, std::move(conv), packed, vbmi, tiles);
 }
 
 }  // namespace octavo::cpu::avx512

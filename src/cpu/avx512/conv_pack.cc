@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cpu/avx512/constants.h"
 #include "cpu/avx512/conv.h"
 
 namespace octavo::cpu::avx512 {
@@ -17,28 +18,10 @@ std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, st
   return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
 }
 
-/// One number a channel that the sums begin with; empty: none.
-template <class T>
-Result<std::vector<T>> biases(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  if (conv.bias_operand < 0) return std::vector<T>();
-  const region::Stage& stage = region.stages.front();
-  const auto& from = stage.operands[static_cast<std::size_t>(conv.bias_operand)].ref;
-  const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
-  if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
-  const auto* first = reinterpret_cast<const T*>(data.bytes().data()) + from.offset;
-  const std::int64_t step = stage.space[1] == 1 ? 0 : from.strides[1];
-  std::vector<T> out(static_cast<std::size_t>(conv.shape.o));
-  for (std::int64_t c = 0; c < conv.shape.o; ++c) out[static_cast<std::size_t>(c)] = first[c * step];
-  return out;
-}
-
 /// Of floats: groups are not merged, and rows of the input are not put together.
 Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  const auto& ref = *region.stages.front().anchor.weights;
-  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const auto* w = reinterpret_cast<const float*>(constant.bytes().data()) + ref.offset;
-  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, conv));
+  OCTAVO_TRY(const auto* w, constant_at<float>(region, plan, *region.stages.front().anchor.weights, "weights"));
+  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, conv.bias_operand, conv.shape.o));
   ir::Tensor weights(ir::DType::f32, {std::max<std::int64_t>(16, conv.weight_bytes / 4)}), init(ir::DType::f32, {conv.init_count});
   auto* wp = weights.mutable_data<float>().data();
   auto* ip = init.mutable_data<float>().data();
@@ -67,16 +50,13 @@ Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const 
 
 Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
   if (conv.dots == Dots::floats) return pack_floats(region, plan, conv);
-  const auto& ref = *region.stages.front().anchor.weights;
-  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
   ir::Tensor weights(ir::DType::s8, {std::max<std::int64_t>(64, conv.weight_bytes)}), init(ir::DType::s32, {conv.init_count});
   auto wp = weights.mutable_data<std::int8_t>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
-  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, conv));
+  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, conv.bias_operand, conv.shape.o));
   const region::Anchor& anchor = region.stages.front().anchor;
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "base/machine.h"
+#include "cpu/avx512/constants.h"
 #include "cpu/avx512/division.h"
 #include "cpu/avx512/fetch.h"
+#include "cpu/avx512/generated.h"
 #include "cpu/isa.h"
 
 namespace octavo::cpu::avx512 {
@@ -306,10 +307,7 @@ Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, c
 }
 
 Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan, const DepthwisePlan& d) {
-  const auto& ref = *region.stages.front().anchor.weights;
-  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), init(ir::DType::s32, {d.init_count});
   auto* wp = weights.mutable_data<std::int8_t>().data();
   auto* ip = init.mutable_data<std::int32_t>().data();
@@ -344,11 +342,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, con
 
 Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan d,
                                                            std::span<const std::byte* const> packed, bool vbmi) {
-  try {
-    return std::make_unique<DepthwiseKernel>(region, std::move(d), packed, vbmi);
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
-  }
+  return make_generated<DepthwiseKernel>(region, std::move(d), packed, vbmi);
 }
 
 }  // namespace octavo::cpu::avx512

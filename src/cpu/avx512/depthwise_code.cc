@@ -11,7 +11,6 @@ using Xbyak::Reg64;
 using Xbyak::Zmm;
 
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
@@ -132,20 +131,7 @@ void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Ti
 std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& shape, bool vbmi) {
   Emitter emitter(c, pool, dw.epilogue, vbmi);
   const Tile tile{shape.columns * shape.rows, shape.vectors, shape.tail};
-  c.align(64);
-  const std::size_t start = c.getSize();
-  enter(c, emitter.stack_bytes());
-  emitter.masks(tile);
-  Xbyak::Label next;
-  c.align(16);
-  c.L(next);
-  emit_dots(c, dw, shape, tile);
-  emitter.emit(tile);
-  c.add(c.qword[c.rdi + kTable], tile.pixels * dw.epilogue.columns * 4);
-  c.dec(c.qword[c.rdi + kTiles]);
-  c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
-  leave(c, emitter.stack_bytes());
-  return start;
+  return emit_tile_loop(c, emitter, tile, dw.epilogue.columns, [&] { emit_dots(c, dw, shape, tile); });
 }
 
 }  // namespace octavo::cpu::avx512

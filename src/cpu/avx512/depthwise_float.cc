@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <map>
 
 #include "base/machine.h"
+#include "cpu/avx512/constants.h"
 #include "cpu/avx512/division.h"
 #include "cpu/avx512/fetch.h"
+#include "cpu/avx512/generated.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -221,24 +222,16 @@ Reasons plan_depthwise_float(const region::Region& region, const region::Plan& p
 
 Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& region, const region::Plan& plan,
                                                      const DepthwiseFloatPlan& d) {
-  const auto& stage = region.stages.front();
-  const auto data_of = [&](const region::TensorRef& ref) -> const float* {
-    const auto& data = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-    return data.empty() ? nullptr : reinterpret_cast<const float*>(data.bytes().data()) + ref.offset;
-  };
-  const float* w = data_of(*stage.anchor.weights);
-  const region::TensorRef* added = d.bias_operand < 0 ? nullptr : &stage.operands[static_cast<std::size_t>(d.bias_operand)].ref;
-  const float* bias = added == nullptr ? nullptr : data_of(*added);
-  if (w == nullptr || (added != nullptr && bias == nullptr))
-    return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const std::int64_t bias_step = added == nullptr || d.shape.c == 1 ? 0 : added->strides[1], taps = d.shape.kh * d.shape.kw;
+  OCTAVO_TRY(const auto* w, constant_at<float>(region, plan, *region.stages.front().anchor.weights, "weights"));
+  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, d.bias_operand, d.shape.c));
+  const std::int64_t taps = d.shape.kh * d.shape.kw;
   ir::Tensor weights(ir::DType::f32, {d.weight_bytes / 4}), init(ir::DType::f32, {d.init_count});
   auto* wp = weights.mutable_data<float>().data();
   auto* ip = init.mutable_data<float>().data();
   for (const Block& b : d.blocks) {
     for (std::int64_t c = 0; c < b.channels; ++c) {
       for (std::int64_t k = 0; k < taps; ++k) wp[b.weights / 4 + k * b.vectors * 16 + c] = w[(b.first_channel + c) * taps + k];
-      if (bias != nullptr) ip[b.init + c] = bias[(b.first_channel + c) * bias_step];
+      if (!bias.empty()) ip[b.init + c] = bias[static_cast<std::size_t>(b.first_channel + c)];
     }
   }
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
@@ -246,11 +239,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& regio
 
 Result<std::unique_ptr<region::HostKernel>> make_depthwise_float(const region::Region& region, DepthwiseFloatPlan d,
                                                                  std::span<const std::byte* const> packed, bool vbmi) {
-  try {
-    return std::make_unique<DepthwiseFloatKernel>(region, std::move(d), packed, vbmi);
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
-  }
+  return make_generated<DepthwiseFloatKernel>(region, std::move(d), packed, vbmi);
 }
 
 }  // namespace octavo::cpu::avx512

@@ -11,7 +11,6 @@ using Xbyak::Reg64;
 using Xbyak::Zmm;
 
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
-constexpr int kTiles = static_cast<int>(offsetof(TileArgs, tiles));
 constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
@@ -61,20 +60,7 @@ std::size_t emit_depthwise_float_tile(Code& c, ConstantPool& pool, const Depthwi
                                       bool vbmi) {
   Emitter emitter(c, pool, d.epilogue, vbmi);
   const Tile tile{.pixels = t.columns, .vectors = t.vectors, .tail = t.tail};
-  c.align(64);
-  const std::size_t start = c.getSize();
-  enter(c, emitter.stack_bytes());
-  emitter.masks(tile);
-  Xbyak::Label next;
-  c.align(16);
-  c.L(next);
-  emit_sums(c, d, t, tile);
-  emitter.emit(tile);
-  c.add(c.qword[c.rdi + kTable], tile.pixels * d.epilogue.columns * 4);
-  c.dec(c.qword[c.rdi + kTiles]);
-  c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
-  leave(c, emitter.stack_bytes());
-  return start;
+  return emit_tile_loop(c, emitter, tile, d.epilogue.columns, [&] { emit_sums(c, d, t, tile); });
 }
 
 }  // namespace octavo::cpu::avx512

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
+#include "cpu/avx512/generated.h"
 #include "cpu/family.h"
 
 namespace octavo::cpu::avx512 {
@@ -183,11 +183,7 @@ Reasons plan_gather(const region::Region& region, GatherPlan& p) {
 }
 
 Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan) {
-  try {
-    return std::make_unique<GatherKernel>(region, std::move(plan));
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
-  }
+  return make_generated<GatherKernel>(region, std::move(plan));
 }
 
 }  // namespace octavo::cpu::avx512

@@ -50,6 +50,23 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   c.mov(c.ptr[c.rdi + kTable], c.rsi);
 }
 
+std::size_t emit_tile_loop(Code& c, Emitter& emitter, const Tile& tile, int columns, const Unit& sums) {
+  c.align(64);
+  const std::size_t start = c.getSize();
+  enter(c, emitter.stack_bytes());
+  emitter.masks(tile);
+  Xbyak::Label next;
+  c.align(16);
+  c.L(next);
+  sums();
+  emitter.emit(tile);
+  c.add(c.qword[c.rdi + kTable], tile.pixels * columns * 4);
+  c.dec(c.qword[c.rdi + kTiles]);
+  c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
+  leave(c, emitter.stack_bytes());
+  return start;
+}
+
 void start_accumulators(Code& c, const Tile& tile, bool has_init, const Xbyak::Reg64& scratch) {
   using Xbyak::Zmm;
   if (has_init) c.mov(scratch, c.ptr[c.rdi + kInit]);

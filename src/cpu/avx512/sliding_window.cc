@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <exception>
 #include <map>
 
 #include "base/machine.h"
+#include "cpu/avx512/constants.h"
 #include "cpu/avx512/fetch.h"
+#include "cpu/avx512/generated.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -169,20 +170,9 @@ std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& d) {
 
 Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region, const region::Plan& plan,
                                                     const SlidingWindowPlan& d) {
-  const auto& ref = *region.stages.front().anchor.weights;
-  const auto& constant = plan.buffers[static_cast<std::size_t>(ref.buffer)].data;
-  if (constant.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the weights have no data", region.name));
-  const auto* w = reinterpret_cast<const std::int8_t*>(constant.bytes().data()) + ref.offset;
+  OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
   OCTAVO_TRY(const ChannelValues channels, ChannelValues::of(region, plan, d.requant));
-  const std::int32_t* bias = nullptr;
-  std::int64_t bias_step = 0;
-  if (d.bias_operand >= 0) {
-    const auto& from = region.stages.front().operands[static_cast<std::size_t>(d.bias_operand)].ref;
-    const auto& data = plan.buffers[static_cast<std::size_t>(from.buffer)].data;
-    if (data.empty()) return fail(ErrorKind::internal, fmt::format("packing \"{}\": the bias has no data", region.name));
-    bias = reinterpret_cast<const std::int32_t*>(data.bytes().data() + from.offset);
-    bias_step = d.shape.c == 1 ? 0 : from.strides[1];
-  }
+  OCTAVO_TRY(const std::vector<std::int32_t> bias, biases<std::int32_t>(region, plan, d.bias_operand, d.shape.c));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), values(ir::DType::f32, {kValues * d.init_count});
   std::vector<LineBlock> blocks;
   for (const Block& b : d.blocks) {
@@ -195,7 +185,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
         most += 255 * std::abs(tap);
       }
       line.limits.push_back(most);
-      line.offsets.push_back(-d.zero * sum + (bias == nullptr ? 0 : bias[(b.first_channel + c) * bias_step]));
+      line.offsets.push_back(-d.zero * sum + (bias.empty() ? 0 : bias[static_cast<std::size_t>(b.first_channel + c)]));
     }
   }
   OCTAVO_TRY(auto lines, pack_lines(region, plan, d.requant, blocks, d.init_count));
@@ -232,11 +222,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const region::Region& region
 
 Result<std::unique_ptr<region::HostKernel>> make_sliding_window(const region::Region& region, SlidingWindowPlan d,
                                                                 std::span<const std::byte* const> packed) {
-  try {
-    return std::make_unique<SlidingWindowKernel>(region, std::move(d), packed);
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
-  }
+  return make_generated<SlidingWindowKernel>(region, std::move(d), packed);
 }
 
 }  // namespace octavo::cpu::avx512
