@@ -132,7 +132,7 @@ class ConvKernel final : public region::HostKernel {
   };
 
   [[nodiscard]] Shapes shapes(const Phase& ph, const Block& b, std::int64_t pixels) const {
-    const Tile tile{.pixels = 0, .vectors = b.vectors, .tail = b.tail};
+    const Tile tile{.pixels = 0, .vectors = b.vectors, .lanes = plan_.epilogue.lanes, .tail = b.tail};
     Shapes s{.big = tile, .small = tile};
     if (plan_.dots == Dots::amx) {
       const TileRuns t = tile_runs(ph, pixels);
@@ -189,7 +189,7 @@ class ConvKernel final : public region::HostKernel {
   }
 
   void generate(bool vbmi) {
-    ConstantPool pool(code_);
+    ConstantPool pool(code_, plan_.epilogue.lanes);
     std::map<Key, std::size_t> at;
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];
@@ -289,7 +289,8 @@ class ConvKernel final : public region::HostKernel {
                        .channels = plan_.bytes(s.c),
                        .pixel = plan_.bytes(x.strides[3]),
                        .zero = plan_.zero,
-                       .may_read_on = plan_.slack};
+                       .may_read_on = plan_.slack,
+                       .wide = plan_.epilogue.lanes == 16};
     std::array<const std::byte*, 2> from{};
     const auto together = static_cast<std::size_t>(ph.together);
     for (std::int64_t i = 0; i < count; ++i, to += ph.strip_row_bytes()) {

@@ -9,6 +9,7 @@ namespace octavo::cpu::avx512 {
 namespace {
 
 using Xbyak::Reg64;
+using Xbyak::Xmm;
 using Xbyak::Zmm;
 
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
@@ -31,7 +32,7 @@ Reg64 pixel_among(int p) {
 }
 
 /// acc += input * weight, lane by lane.
-void multiply_add(Code& c, Dots dots, const Zmm& acc, const Zmm& input, const Zmm& weight) {
+void multiply_add(Code& c, Dots dots, const Xmm& acc, const Xmm& input, const Xmm& weight) {
   if (dots == Dots::floats) {
     c.vfmadd231ps(acc, input, weight);
   } else {
@@ -51,7 +52,7 @@ class ConvTile {
     const auto segments = static_cast<std::int64_t>(ph_.segments.size() - first_segment), total = segments * ph_.quads;
     if (total == 0) return;
     if (!after_units_) c_.mov(w_, c_.ptr[c_.rdi + kWeights]);
-    if (first_segment > 0) c_.add(w_, static_cast<int>(static_cast<std::int64_t>(first_segment) * ph_.quads * t_.vectors * 64));
+    if (first_segment > 0) c_.add(w_, static_cast<int>(static_cast<std::int64_t>(first_segment) * ph_.quads * quad_bytes_));
     if (total * dots <= kStraightDots) {
       std::int64_t done = 0;
       for (auto s = first_segment; s < ph_.segments.size(); ++s) {
@@ -65,10 +66,10 @@ class ConvTile {
     while (unroll > most / 2 && ph_.quads % unroll != 0) --unroll;
     if (ph_.quads % unroll != 0) unroll = most;
     const auto loops = ph_.quads / unroll;
-    const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = t_.vectors * 64;
+    const int rest = static_cast<int>(ph_.quads % unroll), quad_bytes = quad_bytes_;
     const bool walks = segments > 1;
     const std::int64_t rounds = loops * segments;
-    const auto lines = ceil_div(total * t_.vectors, std::max<std::int64_t>(1, tiles_ * rounds));
+    const auto lines = ceil_div(total * quad_bytes, 64 * std::max<std::int64_t>(1, tiles_ * rounds));
     const bool fetch = ph_.ahead > 0 && t_.pixels < 12 && tiles_ > 1 && lines <= unroll * t_.vectors;
     Xbyak::Label next_segment, inner;
     if (fetch) c_.mov(ahead_, c_.ptr[c_.rdi + kAhead]);
@@ -139,23 +140,25 @@ class ConvTile {
 
   /// Four bytes of every pixel against four weights of every channel. `index` counts quads from w_.
   void quad(int displacement, int index, bool indexed) {
-    const int first_weight = 32 - t_.vectors, temps = first_weight - t_.accs();
-    for (int v = 0; v < t_.vectors; ++v) c_.vmovdqu32(Zmm(first_weight + v), c_.ptr[w_ + (index * t_.vectors + v) * 64]);
+    const int first_weight = (t_.lanes == 16 ? 32 : 16) - t_.vectors, temps = first_weight - t_.accs();
+    for (int v = 0; v < t_.vectors; ++v) c_.vmovups(reg(first_weight + v), c_.ptr[w_ + index * quad_bytes_ + v * t_.lanes * 4]);
     for (int p = 0; p < t_.pixels; ++p) {
-      const Zmm input(t_.accs() + next_temp_++ % temps);
+      const Xmm input = reg(t_.accs() + next_temp_++ % temps);
       if (indexed) {
         c_.vpbroadcastd(input, c_.ptr[x(p) + k_ + displacement]);
       } else {
         c_.vpbroadcastd(input, c_.ptr[x(p) + displacement]);
       }
-      for (int v = 0; v < t_.vectors; ++v) multiply_add(c_, dots_, Zmm(t_.acc(p, v)), input, Zmm(first_weight + v));
+      for (int v = 0; v < t_.vectors; ++v) multiply_add(c_, dots_, reg(t_.acc(p, v)), input, reg(first_weight + v));
     }
   }
+  [[nodiscard]] Xmm reg(int i) const { return vector_register(t_.lanes, i); }
 
   Code& c_;
   Dots dots_;
   const Phase& ph_;
   Tile t_;
+  int quad_bytes_ = t_.vectors * t_.lanes * 4;
   std::int64_t tiles_;
   bool after_units_;
   const Reg64 w_ = after_units_ ? Xbyak::util::r14 : Xbyak::util::rbp, k_ = Xbyak::util::r15;
@@ -297,19 +300,20 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   c.align(64);
   const std::size_t start = c.getSize();
   // With other tensors to read or write, or few pixels for code that is fetched from memory, it costs more than it saves.
-  const bool curve = epilogue.window > 0;
+  const bool curve = epilogue.window > 0, wide = tile.lanes == 16;
   const bool fits = tile.accs() > 9 && tile.accs() <= 12 && tile.pixels <= 6;
   const bool fits_curve = curve && tile.vectors == 1 && tile.pixels > 6 && tile.pixels <= kPixelsOfOneVector;
-  if ((emitter.is_long() || curve) && (fits || fits_curve) && epilogue.columns <= 2 && phase.pixels >= kPixelsBehind) {
+  if (wide && (emitter.is_long() || curve) && (fits || fits_curve) && epilogue.columns <= 2 && phase.pixels >= kPixelsBehind) {
     if (const auto segments = segments_among(phase, tile); segments > 0) {
       emit_behind(c, emitter, plan, phase, tile, tiles, segments);
       return start;
     }
   }
-  const int stack = emitter.stack_bytes(), all_stack = stack + (curve ? tile.accs() * 64 : 0);
+  const bool stores = curve || emitter.wants_registers();
+  const int stack = emitter.stack_bytes(), all_stack = stack + (stores ? tile.accs() * 64 : 0);
   enter(c, all_stack);
   emitter.masks(tile);
-  if (!curve && tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
+  if (wide && !curve && tile.accs() <= 12 && tile.pixels <= 6 && phase.all_quads() <= kPipelinedQuads && emitter.width() <= 3) {
     const ConvUnits units(c, plan, phase, tile, 2 * tile.accs(), phase.segments.size());
     emit_pipeline(c, emitter, tile, plan.epilogue.columns, units.reserved(), units);
     leave(c, emitter.stack_bytes());
@@ -321,14 +325,8 @@ std::size_t emit_conv_tile(Code& c, ConstantPool& pool, const ConvPlan& plan, co
   t.pointers(plan.epilogue.columns);
   t.start(!plan.starts_at_zero());
   t.reduce();
-  if (curve) {
-    Tile stored = tile;
-    stored.in_memory = true;
-    for (int i = 0; i < tile.accs(); ++i) c.vmovdqu32(c.ptr[c.rsp + stack + i * 64], Zmm(i));
-    c.lea(c.r15, c.ptr[c.rsp + stack]);
-    c.mov(c.rsi, c.ptr[c.rdi + kTable]);
-    emitter.begin(stored, 0, true);
-    for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
+  if (stores) {
+    emit_stored(c, emitter, tile);
   } else {
     emitter.emit(tile);
   }

@@ -13,7 +13,7 @@ constexpr std::int64_t kL2 = standard_machine().l2_bytes;
 
 /// Blocks of up to `most` vectors of channels, behind the constants of the phases before.
 void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
-  const std::int64_t vectors = ceil_div(p.oc, 16), blocks = ceil_div(vectors, most);
+  const std::int64_t lanes = p.epilogue.lanes, vectors = ceil_div(p.oc, lanes), blocks = ceil_div(vectors, most);
   p.weight_bytes = weights;
   p.init_count = inits;
   ph.blocks.clear();
@@ -24,13 +24,13 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
       k.group = g;
       k.vectors = static_cast<int>((vectors * (b + 1)) / blocks - (vectors * b) / blocks);
       k.first_channel = g * p.oc + first;
-      k.channels = std::min<std::int64_t>(k.vectors * 16, p.oc - first);
-      k.tail = static_cast<int>(k.channels - (k.vectors - 1) * 16);
+      k.channels = std::min<std::int64_t>(k.vectors * lanes, p.oc - first);
+      k.tail = static_cast<int>(k.channels - (k.vectors - 1) * lanes);
       k.weights = p.weight_bytes;
       k.init = p.init_count;
       first += k.channels;
-      p.weight_bytes += static_cast<std::int64_t>(ph.segments.size()) * ph.quads * k.vectors * 64;
-      p.init_count += k.vectors * 16;
+      p.weight_bytes += static_cast<std::int64_t>(ph.segments.size()) * ph.quads * k.vectors * lanes * 4;
+      p.init_count += k.vectors * lanes;
       ph.blocks.push_back(k);
     }
   }
@@ -39,6 +39,7 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
 /// Vectors of a block. Floats of a long reduction take four times the bytes of codes: where those of four vectors leave no room in L2,
 /// blocks of two pass half as many bytes for the same products, with twice the pixels a tile.
 int most_vectors(const ConvPlan& p, const Phase& ph, const Target& target) {
+  if (p.epilogue.lanes == 8) return std::min(3, target.vectors > 0 ? target.vectors : 2);  // of 16 registers
   if (target.vectors > 0) return target.vectors;
   return p.dots == Dots::floats && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
 }
@@ -113,7 +114,7 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
   const std::int64_t row_bytes =
       (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.bytes(p.shape.c) + out_bytes * p.shape.o);
-  const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * 64 * ceil_div(p.oc, 16) * p.groups;
+  const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * p.epilogue.vector_bytes() * ceil_div(p.oc, p.epilogue.lanes) * p.groups;
   // All weights pass once a row tile: heavy weights want few row tiles, light ones want row tiles that stay in L2 together with their outputs.
   const std::int64_t room = all_weights > kL2 / 4 ? kL2 / 4 * 3 : kL2 / 16 * 3;
   const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);

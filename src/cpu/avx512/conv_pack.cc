@@ -35,7 +35,7 @@ Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const 
         for (std::int64_t k = 0; k < ph.quads; ++k) {
           const auto column = joined ? static_cast<std::size_t>(k / conv.ic) : segment % per_row;
           const auto* from = w + s.weight_index(b.first_channel, k % conv.ic, ph.y.tap[segment / per_row], ph.x.tap[column]);
-          float* to = wp + b.weights / 4 + (static_cast<std::int64_t>(segment) * ph.quads + k) * b.vectors * 16;
+          float* to = wp + b.weights / 4 + (static_cast<std::int64_t>(segment) * ph.quads + k) * b.vectors * conv.epilogue.lanes;
           for (std::int64_t c = 0; c < b.channels; ++c) to[c] = from[c * step];
         }
       }

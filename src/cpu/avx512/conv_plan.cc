@@ -242,12 +242,12 @@ std::int32_t half_of_weight(std::int32_t weight, bool first) {
   return first ? low : weight - low;
 }
 
-Block block_at(std::int64_t first, std::int64_t channels) {
+Block block_at(std::int64_t first, std::int64_t channels, int lanes) {
   Block b;
   b.first_channel = first;
-  b.channels = std::min<std::int64_t>(64, channels - first);
-  b.vectors = static_cast<int>(ceil_div(b.channels, 16));
-  b.tail = static_cast<int>(b.channels - (b.vectors - 1) * 16);
+  b.channels = std::min<std::int64_t>(4 * lanes, channels - first);
+  b.vectors = static_cast<int>(ceil_div(b.channels, lanes));
+  b.tail = static_cast<int>(b.channels - (b.vectors - 1) * lanes);
   return b;
 }
 
@@ -274,6 +274,7 @@ Tiling tile_pixels(std::int64_t pixels, int most) {
 }
 
 int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
+  if (epilogue.lanes == 8) return 12 / vectors;  // with up to three vectors of weights, and one of pixels
   // Two sets of accumulators; what they leave free keeps the epilogue's constants, which matters more the shorter the reduction.
   const bool light = quads >= 12 && epilogue.columns <= 2;
   if (epilogue.operations() >= kManyOperations && quads * vectors * 64 <= kNearWeights) return 12 / vectors;
@@ -311,7 +312,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   p.zero = floats ? 0 : x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
-  if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue); !why.empty()) return why;
+  if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue, target.lanes); !why.empty()) return why;
   p.bias_operand = take_bias(stage, plan, p.epilogue);
   p.images = p.batch_is_pixels ? 1 : s.n;
   p.merge = choose_merge(s, dots);

@@ -53,7 +53,7 @@ struct Axis {
   [[nodiscard]] std::int64_t extent(std::int64_t rows) const { return step * (rows - 1) + highest() - lowest() + 1; }
 };
 
-/// Up to 64 output channels of one (merged) group.
+/// Up to four vectors of output channels of one (merged) group.
 struct Block {
   std::int64_t first_channel = 0, channels = 0, group = 0;
   int vectors = 1, tail = 16;
@@ -65,7 +65,7 @@ struct Block {
   return (a + b - 1) / b;
 }
 /// The block of `channels` that begins at `first`; its offsets are the caller's.
-[[nodiscard]] Block block_at(std::int64_t first, std::int64_t channels);
+[[nodiscard]] Block block_at(std::int64_t first, std::int64_t channels, int lanes = 16);
 
 /// Tasks of a depthwise convolution: `count` equal parts of `rows` output rows of all images, as other convolutions are shared
 /// among threads; rows == 0, where there are too few of them: of the calls for `together` rows of a block of channels, in order of
@@ -126,6 +126,7 @@ inline constexpr int kPixelsOfOneVector = 8;
 /// What code is generated for, beside AVX-512 VNNI: fixed in the tactic's parameters when it is offered, so that packing (at build) and
 /// code generation (at load) agree on every machine.
 struct Target {
+  int lanes = 16;         ///< Epilogue::lanes; the family says it, not a parameter
   bool vbmi = false;      ///< parameter "vbmi=1": byte permutes look tables up, and curves are computed by table
   bool multiply = false;  ///< parameter "division=multiply": divisions become multiplications where that is exact
   /// 0 and -1: as estimates have it.

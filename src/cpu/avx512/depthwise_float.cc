@@ -49,7 +49,7 @@ class DepthwiseFloatKernel final : public region::HostKernel {
 
   void generate(bool vbmi) {
     const ConvShape& s = d_.shape;
-    ConstantPool pool(code_);
+    ConstantPool pool(code_, d_.epilogue.lanes);
     std::map<DepthwiseFloatTile, std::size_t> made;
     struct Planned {
       std::size_t code = 0;
@@ -170,7 +170,7 @@ TapRange DepthwiseFloatPlan::taps(int axis, std::int64_t at) const {
 }
 
 int DepthwiseFloatPlan::most_columns(int vectors) const {
-  const int registers = 28 - static_cast<int>(shape.kw) * vectors;  // and four for inputs
+  const int inputs = epilogue.lanes == 16 ? 4 : 2, registers = epilogue.registers() - inputs - static_cast<int>(shape.kw) * vectors;
   return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
 }
 
@@ -193,18 +193,18 @@ Reasons plan_depthwise_float(const region::Region& region, const region::Plan& p
   const std::int64_t reach =
       (s.kh * s.dilation[0] + 1) * d.row_bytes + (s.kw * s.dilation[1] + s.out_w * s.stride[1]) * d.pixel_bytes;
   if (reach >= kMostReach) return unmet("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
-  if (auto why = lower(stage, false, target.vbmi, d.epilogue); !why.empty()) return why;
+  if (auto why = lower(stage, false, target.vbmi, d.epilogue, target.lanes); !why.empty()) return why;
   d.bias_operand = take_bias(stage, plan, d.epilogue);
   if (target.multiply) multiply_where_exact(d.epilogue);
   d.ahead = std::max(0, target.prefetch);
-  const std::int64_t vectors = ceil_div(s.c, 16), blocks = ceil_div(vectors, kVectors);
+  const std::int64_t lanes = target.lanes, vectors = ceil_div(s.c, lanes), blocks = ceil_div(vectors, lanes == 16 ? kVectors : 1);
   for (std::int64_t i = 0; i < blocks; ++i) {
-    const std::int64_t first = vectors * i / blocks * 16;
-    Block b = block_at(first, std::min(s.c, vectors * (i + 1) / blocks * 16));
+    const std::int64_t first = vectors * i / blocks * lanes;
+    Block b = block_at(first, std::min(s.c, vectors * (i + 1) / blocks * lanes), target.lanes);
     b.weights = d.weight_bytes;
     b.init = d.init_count;
-    d.weight_bytes += s.kh * s.kw * b.vectors * 64;
-    d.init_count += b.vectors * 16;
+    d.weight_bytes += s.kh * s.kw * b.vectors * lanes * 4;
+    d.init_count += b.vectors * lanes;
     d.blocks.push_back(b);
   }
   // All channels of the rows that are computed together stay in L2, so that their lines come once.
@@ -230,7 +230,7 @@ Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& regio
   auto* ip = init.mutable_data<float>().data();
   for (const Block& b : d.blocks) {
     for (std::int64_t c = 0; c < b.channels; ++c) {
-      for (std::int64_t k = 0; k < taps; ++k) wp[b.weights / 4 + k * b.vectors * 16 + c] = w[(b.first_channel + c) * taps + k];
+      for (std::int64_t k = 0; k < taps; ++k) wp[b.weights / 4 + k * b.vectors * d.epilogue.lanes + c] = w[(b.first_channel + c) * taps + k];
       if (!bias.empty()) ip[b.init + c] = bias[static_cast<std::size_t>(b.first_channel + c)];
     }
   }

@@ -15,7 +15,7 @@ constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
 /// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
-void emit_sums(Code& c, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t, const Tile& tile) {
+void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t, const Tile& tile) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kTable]);
   c.movsxd(x, c.dword[x]);
@@ -25,28 +25,33 @@ void emit_sums(Code& c, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t
   const ConvShape& s = d.shape;
   const auto kw = static_cast<int>(s.kw);
   const auto taps = [&](int p) { return t.clipped.empty() ? TapRange{0, s.kw} : t.clipped[static_cast<std::size_t>(p)]; };
-  const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = 32 - inputs;
+  const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = d.epilogue.registers() - inputs;
+  const auto reg = [&](int i) { return vector_register(tile.lanes, i); };
+  const int vector_bytes = d.epilogue.vector_bytes();
   int turn = 0;
   for (std::int64_t ky = t.rows.begin; ky < t.rows.end; ++ky) {
     for (int i = 0; i < kw * t.vectors; ++i)
-      c.vmovups(Zmm(weights + i), c.ptr[w + (static_cast<int>(ky) * kw * t.vectors + i) * 64]);
+      c.vmovups(reg(weights + i), c.ptr[w + (static_cast<int>(ky) * kw * t.vectors + i) * vector_bytes]);
     for (std::int64_t column = 0; column <= (t.columns - 1) * s.stride[1] + (s.kw - 1) * s.dilation[1]; ++column) {
       for (int v = 0; v < t.vectors; ++v) {
         bool loaded = false;
         for (int p = 0; p < t.columns; ++p) {
           const std::int64_t from = column - p * s.stride[1], k = from / s.dilation[1];
           if (from < 0 || from % s.dilation[1] != 0 || k < taps(p).begin || k >= taps(p).end) continue;
-          const Zmm input(inputs + turn % turns);
+          const Xbyak::Xmm input = reg(inputs + turn % turns);
           if (!loaded) {
-            const auto at = c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * 64];
-            if (v == t.vectors - 1 && t.tail != 16) {
-              c.vmovups(input | c.k1 | Xbyak::util::T_z, at);
+            const auto at = c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * vector_bytes];
+            if (v == t.vectors - 1 && t.tail != tile.lanes && tile.lanes == 8) {
+              c.vmovups(input, pool.block(first_dwords(t.tail)));
+              c.vmaskmovps(input, input, at);
+            } else if (v == t.vectors - 1 && t.tail != tile.lanes) {
+              c.vmovups(Zmm(input.getIdx()) | c.k1 | Xbyak::util::T_z, at);
             } else {
               c.vmovups(input, at);
             }
             loaded = true;
           }
-          c.vfmadd231ps(Zmm(tile.acc(p, v)), input, Zmm(weights + static_cast<int>(k) * t.vectors + v));
+          c.vfmadd231ps(reg(tile.acc(p, v)), input, reg(weights + static_cast<int>(k) * t.vectors + v));
         }
         turn += loaded ? 1 : 0;
       }
@@ -59,8 +64,8 @@ void emit_sums(Code& c, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t
 std::size_t emit_depthwise_float_tile(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t,
                                       bool vbmi) {
   Emitter emitter(c, pool, d.epilogue, vbmi);
-  const Tile tile{.pixels = t.columns, .vectors = t.vectors, .tail = t.tail};
-  return emit_tile_loop(c, emitter, tile, d.epilogue.columns, [&] { emit_sums(c, d, t, tile); });
+  const Tile tile{.pixels = t.columns, .vectors = t.vectors, .lanes = d.epilogue.lanes, .tail = t.tail};
+  return emit_tile_loop(c, emitter, tile, d.epilogue.columns, [&] { emit_sums(c, pool, d, t, tile); });
 }
 
 }  // namespace octavo::cpu::avx512

@@ -53,7 +53,7 @@ bool Emitter::dies(int value) const {
 int Emitter::take(int value) {
   if (free_.empty()) {
     int victim = -1, far = -1;
-    for (int r = 0; r < 32; ++r) {
+    for (int r = 0; r < e_.registers(); ++r) {
       const auto k = static_cast<std::size_t>(r);
       if (owner_[k] < 0 || pinned_[k]) continue;
       const int lane = lane_of_[k];
@@ -70,7 +70,7 @@ int Emitter::take(int value) {
       drop_hoisted(v);
     } else {
       if (pl.home == Home::none) {
-        c_.vmovups(c_.ptr[c_.rsp + slot(lane, v)], Xbyak::Zmm(victim));
+        c_.vmovups(c_.ptr[c_.rsp + slot(lane, v)], reg(victim));
         pl.home = Home::stack;
       }
       pl.reg = -1;
@@ -115,16 +115,16 @@ int Emitter::in_register(int value) {
     if (const int block = e_.code[static_cast<std::size_t>(value)].block; block >= 0) {
       c_.vmovaps(Xbyak::Zmm(r), pool_.block(block_bytes(block)));
     } else if (bits == 0) {
-      c_.vpxord(Xbyak::Zmm(r), Xbyak::Zmm(r), Xbyak::Zmm(r));
+      clear(c_, reg(r));
     } else {
-      c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(bits));
+      c_.vpbroadcastd(reg(r), pool_.one(bits));
     }
   } else if (pl.home == Home::memory) {
     load_into(r, value, p_, v_);
   } else if (pl.home == Home::accumulator) {
-    c_.vmovdqu32(Xbyak::Zmm(r), c_.ptr[c_.r15 + tile_.place(p_, v_)]);
+    c_.vmovups(reg(r), c_.ptr[c_.r15 + tile_.place(p_, v_)]);
   } else {
-    c_.vmovups(Xbyak::Zmm(r), c_.ptr[c_.rsp + slot(lane_, value)]);
+    c_.vmovups(reg(r), c_.ptr[c_.rsp + slot(lane_, value)]);
   }
   return r;
 }
@@ -134,7 +134,7 @@ void Emitter::with_source(int value, F f) {
   Place& pl = place(value);
   if (pl.reg >= 0) {
     pinned_[static_cast<std::size_t>(pl.reg)] = true;
-    f(Xbyak::Zmm(pl.reg));
+    f(reg(pl.reg));
     return;
   }
   if (const int block = e_.code[static_cast<std::size_t>(value)].block; block >= 0) return f(pool_.block(block_bytes(block)));
@@ -147,9 +147,9 @@ void Emitter::with_source(int value, F f) {
   if (four_bytes && !(vector && masked(v_) && !padded(value))) {
     const auto where = element(e_.code[static_cast<std::size_t>(value)].imm, p_, v_);
     if (vector) return f(where);
-    return f(c_.ptr_b[where.getRegExp()]);
+    if (wide()) return f(c_.ptr_b[where.getRegExp()]);
   }
-  f(Xbyak::Zmm(in_register(value)));
+  f(reg(in_register(value)));
 }
 
 /// The register for the result of instruction i: that of an argument which ends here, or a fresh one.
@@ -195,7 +195,7 @@ void Emitter::place_sources(int lanes) {
 void Emitter::compute(int i) {
   const Instr& in = e_.code[static_cast<std::size_t>(i)];
   const int a = in.args[0], b = in.args[1], c = in.args[2], d = in.args[3];
-  const auto Z = [](int r) { return Xbyak::Zmm(r); };
+  const auto Z = [this](int r) { return reg(r); };
   const auto has_reg = [this](int v) { return place(v).reg >= 0; };
   const auto one = [&](auto f) { with_source(a, [&](const auto& src) { f(destination(i, {a}), src); }); };
   const auto two = [&](auto f) {
@@ -208,12 +208,12 @@ void Emitter::compute(int i) {
     case Special::within: two([&](auto r, auto x, const auto& s) { c_.vrangeps(r, x, s, 2); }); return;
     case Special::add_down: {
       const int rx = in_register(a), rb = in_register(b);
-      c_.vaddps(Z(destination(i, {a})), Z(rx), Z(rb) | Xbyak::util::T_rd_sae);
+      c_.vaddps(Xbyak::Zmm(destination(i, {a})), Xbyak::Zmm(rx), Xbyak::Zmm(rb) | Xbyak::util::T_rd_sae);
       return;
     }
     case Special::pick: {
       const int rx = in_register(a);
-      with_source(b, [&](const auto& src) { c_.vpermps(Z(destination(i, {a})), Z(rx), src); });
+      with_source(b, [&](const auto& src) { c_.vpermps(Xbyak::Zmm(destination(i, {a})), Xbyak::Zmm(rx), src); });
       return;
     }
     case Special::none: break;
@@ -222,9 +222,13 @@ void Emitter::compute(int i) {
     case Op::i2f: one([&](int r, const auto& s) { c_.vcvtdq2ps(Z(r), s); }); break;
     case Op::f2i: one([&](int r, const auto& s) { c_.vcvtps2dq(Z(r), s); }); break;
     case Op::sqrt: one([&](int r, const auto& s) { c_.vsqrtps(Z(r), s); }); break;
-    case Op::round: one([&](int r, const auto& s) { c_.vrndscaleps(Z(r), s, 8); }); break;
-    case Op::floor: one([&](int r, const auto& s) { c_.vrndscaleps(Z(r), s, 9); }); break;
-    case Op::ceil: one([&](int r, const auto& s) { c_.vrndscaleps(Z(r), s, 10); }); break;
+    case Op::round:
+    case Op::floor:
+    case Op::ceil: {
+      const std::uint8_t way = in.op == Op::round ? 8 : in.op == Op::floor ? 9 : 10;
+      one([&](int r, const auto& s) { wide() ? c_.vrndscaleps(Z(r), s, way) : c_.vroundps(Z(r), s, way); });
+      break;
+    }
     case Op::add: two([&](auto r, auto x, const auto& s) { c_.vaddps(r, x, s); }); break;
     case Op::sub: two([&](auto r, auto x, const auto& s) { c_.vsubps(r, x, s); }); break;
     case Op::mul: two([&](auto r, auto x, const auto& s) { c_.vmulps(r, x, s); }); break;
@@ -236,8 +240,8 @@ void Emitter::compute(int i) {
     case Op::mul_i: two([&](auto r, auto x, const auto& s) { c_.vpmulld(r, x, s); }); break;
     case Op::max_i: two([&](auto r, auto x, const auto& s) { c_.vpmaxsd(r, x, s); }); break;
     case Op::min_i: two([&](auto r, auto x, const auto& s) { c_.vpminsd(r, x, s); }); break;
-    case Op::and_i: two([&](auto r, auto x, const auto& s) { c_.vpandd(r, x, s); }); break;
-    case Op::or_i: two([&](auto r, auto x, const auto& s) { c_.vpord(r, x, s); }); break;
+    case Op::and_i: two([&](auto r, auto x, const auto& s) { wide() ? c_.vpandd(r, x, s) : c_.vandps(r, x, s); }); break;
+    case Op::or_i: two([&](auto r, auto x, const auto& s) { wide() ? c_.vpord(r, x, s) : c_.vorps(r, x, s); }); break;
     case Op::shl_i: {
       const int x = in_register(a);
       c_.vpslld(Z(destination(i, {a})), Z(x), static_cast<std::uint8_t>(in.imm));
@@ -250,16 +254,24 @@ void Emitter::compute(int i) {
     }
     case Op::nan0: {
       const int x = in_register(a);
-      c_.vcmpps(c_.k2, Z(x), Z(x), 7);  // ordered
-      c_.vmovaps(Z(destination(i, {a})) | c_.k2 | Xbyak::util::T_z, Z(x));
+      if (!wide()) {
+        const int ordered = take(-1);
+        c_.vcmpps(reg(ordered), reg(x), reg(x), 7);
+        c_.vandps(reg(destination(i, {a})), reg(x), reg(ordered));
+        release(ordered);
+        break;
+      }
+      c_.vcmpps(c_.k2, Xbyak::Zmm(x), Xbyak::Zmm(x), 7);  // ordered
+      c_.vmovaps(Xbyak::Zmm(destination(i, {a})) | c_.k2 | Xbyak::util::T_z, Xbyak::Zmm(x));
       break;
     }
     case Op::to_f16: {
       const int x = in_register(a);
       const int r = take(i);
       canonical_nan(r, x);
-      c_.vcvtps2ph(Xbyak::Ymm(r), Z(r), 0);
-      c_.vcvtph2ps(Z(r), Xbyak::Ymm(r));
+      const Xbyak::Xmm half = wide() ? Xbyak::Xmm(Xbyak::Operand::YMM, r) : Xbyak::Xmm(r);
+      c_.vcvtps2ph(half, Z(r), 0);
+      c_.vcvtph2ps(Z(r), half);
       break;
     }
     case Op::to_bf16: {
@@ -270,9 +282,18 @@ void Emitter::compute(int i) {
     case Op::sel_lt:
     case Op::sel_eq: {
       const int x = in_register(a);
-      with_source(b, [&](const auto& src) { c_.vcmpps(c_.k2, Z(x), src, in.op == Op::sel_lt ? 0x11 : 0x00); });
-      const int other = in_register(d);
-      with_source(c, [&](const auto& src) { c_.vblendmps(Z(destination(i, {c, d, a, b})) | c_.k2, Z(other), src); });
+      const std::uint8_t way = in.op == Op::sel_lt ? 0x11 : 0x00;
+      if (!wide()) {
+        const int chosen = take(-1);
+        with_source(b, [&](const auto& src) { c_.vcmpps(reg(chosen), reg(x), src, way); });
+        const int other = in_register(d);
+        with_source(c, [&](const auto& src) { c_.vblendvps(reg(destination(i, {c, d, a, b})), reg(other), src, reg(chosen)); });
+        release(chosen);
+        break;
+      }
+      with_source(b, [&](const auto& src) { c_.vcmpps(c_.k2, Z(x), src, way); });
+      const Xbyak::Zmm other(in_register(d));
+      with_source(c, [&](const auto& src) { c_.vblendmps(Xbyak::Zmm(destination(i, {c, d, a, b})) | c_.k2, other, src); });
       break;
     }
     case Op::fma: {

@@ -40,9 +40,15 @@ class Code : public Xbyak::CodeGenerator {
   Code() : CodeGenerator(1 << 16, Xbyak::AutoGrow) {}
 };
 
+/// Register i of vectors of 16 lanes, or of 8.
+[[nodiscard]] inline Xbyak::Xmm vector_register(int lanes, int i) {
+  return lanes == 16 ? Xbyak::Xmm(Xbyak::Operand::ZMM, i) : Xbyak::Xmm(Xbyak::Operand::YMM, i);
+}
+
 struct Tile {
   int pixels = 1, vectors = 1;
-  int tail = 16;                                                                 ///< channels in the last vector, 1..16
+  int lanes = 16;                                                                ///< Epilogue::lanes
+  int tail = lanes;                                                              ///< channels in the last vector, 1..lanes
   int first = 0;                                                                 ///< zmm of pixel 0, vector 0
   bool in_memory = false;                                                        ///< accumulators are int32 at [r15 + place()]
   int rows = 0, skip = 0;                                                        ///< of amx_code.h
@@ -51,15 +57,26 @@ struct Tile {
   [[nodiscard]] int place(int p, int v) const { return (p * vectors + v) * 64; }
 };
 
+/// All bits to zero.
+void clear(Code& c, const Xbyak::Xmm& register_);
 /// Callee-saved registers and spill space around a generated function. Clobbers rax.
 void enter(Code& c, int stack_bytes);
 void leave(Code& c, int stack_bytes);
 
+/// A block of the constant pool: the value in every 32 bits.
+[[nodiscard]] std::array<std::uint8_t, 64> each_dword(std::int32_t value);
+/// The mask of AVX2 for a last vector of `tail` channels.
+[[nodiscard]] std::array<std::uint8_t, 64> first_dwords(int tail);
+
 /// Read-only data behind the code, reached relative to rip.
 class ConstantPool {
  public:
-  explicit ConstantPool(Code& code) : c_(code) {}
-  Xbyak::Address each_lane(std::int32_t bits) { return c_.ptr_b[c_.rip + dwords_[bits]]; }  ///< as a {1to16} operand
+  explicit ConstantPool(Code& code, int lanes = 16) : c_(code), lanes_(lanes) {}
+  /// As an operand of vectors: {1to16}, or the bytes eight times.
+  Xbyak::Address each_lane(std::int32_t bits) {
+    if (lanes_ == 16) return c_.ptr_b[c_.rip + dwords_[bits]];
+    return c_.ptr[c_.rip + blocks_[each_dword(bits)]];
+  }
   Xbyak::Address one(std::int32_t bits) { return c_.ptr[c_.rip + dwords_[bits]]; }          ///< the four bytes
   Xbyak::Address block(const std::array<std::uint8_t, 64>& v) { return c_.ptr[c_.rip + blocks_[v]]; }
   /// `wide`: 256 int32 entries, for gathers. Otherwise 256 bytes.
@@ -70,6 +87,7 @@ class ConstantPool {
 
  private:
   Code& c_;
+  int lanes_;
   std::map<std::int32_t, Xbyak::Label> dwords_;
   std::map<std::array<std::uint8_t, 64>, Xbyak::Label> blocks_;
   std::map<std::pair<program::Table, bool>, Xbyak::Label> tables_;
@@ -124,6 +142,8 @@ class Emitter {
   void forget_pointers() { pointers_.assign(pointers_.size(), {}); }
   /// Called between instructions of a step that do not depend on each other's registers: rows() times in all steps.
   void between(std::function<void()> f) { between_ = std::move(f); }
+  /// With 16 registers: the accumulators of a tile go to memory first, and all registers are the epilogue's.
+  [[nodiscard]] bool wants_registers() const;
   [[nodiscard]] int rows() const;
   /// Long enough that vectors are evaluated in step with registers of their own (kManyOperations).
   [[nodiscard]] bool is_long() const { return e_.operations() >= kManyOperations; }
@@ -192,7 +212,12 @@ class Emitter {
   void store_packed(const Group& group, int j, int out);
   Xbyak::Reg64 pointer(int stream, int pixel);
   Xbyak::Address element(int stream, int p, int v);
-  [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != 16; }
+  [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != tile_.lanes; }
+  [[nodiscard]] Xbyak::Xmm reg(int i) const { return vector_register(e_.lanes, i); }
+  [[nodiscard]] bool wide() const { return e_.lanes == 16; }
+  void store_tail(const Xbyak::Address& to, int reg);
+  void store_bytes(const Xbyak::Address& to, int reg);
+
   /// A curve's m and b are there for whole vectors, and must be: a lane without a channel has no open code.
   [[nodiscard]] bool padded(int value) const { return e_.window > 0 && e_.code[static_cast<std::size_t>(value)].imm < 2; }
   [[nodiscard]] const Stream& operand_of(int value) const {

@@ -17,11 +17,32 @@ using Xbyak::Zmm;
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table));
 constexpr int kStream = static_cast<int>(offsetof(TileArgs, stream));
 
+void broadcast_eax(Code& c, const Xmm& r) {
+  if (r.isZMM()) {
+    c.vpbroadcastd(Zmm(r.getIdx()), c.eax);
+    return;
+  }
+  c.vmovd(Xmm(r.getIdx()), c.eax);
+  c.vpbroadcastd(r, Xmm(r.getIdx()));
+}
+
 }  // namespace
 
 std::array<std::uint8_t, 64> each_byte(std::int32_t value) {
   std::array<std::uint8_t, 64> out{};
   out.fill(static_cast<std::uint8_t>(value & 255));
+  return out;
+}
+
+std::array<std::uint8_t, 64> each_dword(std::int32_t value) {
+  std::array<std::uint8_t, 64> out{};
+  for (std::size_t i = 0; i < 64; ++i) out[i] = static_cast<std::uint8_t>(static_cast<std::uint32_t>(value) >> (i % 4 * 8));
+  return out;
+}
+
+std::array<std::uint8_t, 64> first_dwords(int tail) {
+  std::array<std::uint8_t, 64> out{};
+  std::fill_n(out.begin(), tail * 4, static_cast<std::uint8_t>(255));
   return out;
 }
 
@@ -41,6 +62,10 @@ std::array<std::uint8_t, 64> natural_order() {
     for (std::size_t lane = 0; lane < 4; ++lane) idx[(4 * v + lane) * 4] = static_cast<std::uint8_t>(4 * lane + v);
   }
   return idx;
+}
+
+void clear(Code& c, const Xmm& r) {
+  r.isZMM() ? c.vpxord(r, r, r) : c.vxorps(r, r, r);
 }
 
 void enter(Code& c, int stack_bytes) {
@@ -79,6 +104,7 @@ void ConstantPool::emit() {
 }
 
 void Emitter::masks(const Tile& tile) {
+  if (!wide()) return;  // they are in the constant pool
   if (tile.tail != 16) {
     c_.mov(c_.eax, (1U << static_cast<unsigned>(tile.tail)) - 1U);
     c_.kmovd(c_.k1, c_.eax);
@@ -122,7 +148,7 @@ Xbyak::Address Emitter::element(int stream, int p, int v) {
   const Stream& s = e_.stream(stream);
   const Reg64 r = pointer(stream, p);
   const bool vector = s.access == Access::channel || s.access == Access::full;
-  return c_.ptr[r + (vector ? v * 16 * static_cast<int>(ir::size_of(s.dtype)) : 0)];
+  return c_.ptr[r + (vector ? v * e_.lanes * static_cast<int>(ir::size_of(s.dtype)) : 0)];
 }
 
 void Emitter::load_order(int reg) {
@@ -132,8 +158,13 @@ void Emitter::load_order(int reg) {
 void Emitter::load_into(int reg, int value, int p, int v) {
   const Stream& s = operand_of(value);
   const auto from = element(e_.code[static_cast<std::size_t>(value)].imm, p, v);
+  if (!wide() && (s.access == Access::channel || s.access == Access::full) && masked(v)) {
+    c_.vmovups(Ymm(reg), pool_.block(first_dwords(tile_.tail)));
+    c_.vmaskmovps(Ymm(reg), Ymm(reg), from);
+    return;
+  }
   if (s.access == Access::channel || s.access == Access::full) {
-    const Zmm to = masked(v) && !padded(value) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
+    const Xmm to = !wide() ? this->reg(reg) : masked(v) && !padded(value) ? Zmm(reg) | c_.k1 | Xbyak::util::T_z : Zmm(reg);
     switch (s.dtype) {
       case DType::u8:
       case DType::boolean: c_.vpmovzxbd(to, from); break;
@@ -141,7 +172,7 @@ void Emitter::load_into(int reg, int value, int p, int v) {
       case DType::f16: c_.vcvtph2ps(to, from); break;
       case DType::bf16:
         c_.vpmovzxwd(to, from);
-        c_.vpslld(Zmm(reg), Zmm(reg), 16);
+        c_.vpslld(this->reg(reg), this->reg(reg), 16);
         break;
       default: c_.vmovups(to, from); break;
     }
@@ -152,24 +183,24 @@ void Emitter::load_into(int reg, int value, int p, int v) {
     case DType::u8:
     case DType::boolean:
       c_.movzx(c_.eax, c_.byte[where]);
-      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      broadcast_eax(c_, this->reg(reg));
       break;
     case DType::s8:
       c_.movsx(c_.eax, c_.byte[where]);
-      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      broadcast_eax(c_, this->reg(reg));
       break;
     case DType::f16:
       c_.movzx(c_.eax, c_.word[where]);
       c_.vmovd(Xmm(reg), c_.eax);
       c_.vcvtph2ps(Xmm(reg), Xmm(reg));
-      c_.vbroadcastss(Zmm(reg), Xmm(reg));
+      c_.vbroadcastss(this->reg(reg), Xmm(reg));
       break;
     case DType::bf16:
       c_.movzx(c_.eax, c_.word[where]);
       c_.shl(c_.eax, 16);
-      c_.vpbroadcastd(Zmm(reg), c_.eax);
+      broadcast_eax(c_, this->reg(reg));
       break;
-    default: c_.vpbroadcastd(Zmm(reg), from); break;
+    default: c_.vpbroadcastd(this->reg(reg), from); break;
   }
 }
 
@@ -197,6 +228,15 @@ void Emitter::table(int dst, int index, int which) {
 }
 
 void Emitter::canonical_nan(int dst, int src) {
+  if (!wide()) {
+    const int ordered = take(-1);
+    c_.vandps(reg(dst), reg(src), pool_.each_lane(INT32_MIN));
+    c_.vorps(reg(dst), reg(dst), pool_.each_lane(0x7fc00000));
+    c_.vcmpps(reg(ordered), reg(src), reg(src), 7);
+    c_.vblendvps(reg(dst), reg(dst), reg(src), reg(ordered));
+    release(ordered);
+    return;
+  }
   c_.vpandd(Zmm(dst), Zmm(src), pool_.each_lane(INT32_MIN));
   c_.vpord(Zmm(dst), Zmm(dst), pool_.each_lane(0x7fc00000));
   c_.vcmpps(c_.k2, Zmm(src), Zmm(src), 7);  // ordered
@@ -205,6 +245,20 @@ void Emitter::canonical_nan(int dst, int src) {
 
 void Emitter::round_bf16(int dst, int src) {
   const int nan = take(-1);
+  if (!wide()) {
+    const int unordered = take(-1);
+    c_.vorps(reg(nan), reg(src), pool_.each_lane(0x00400000));
+    c_.vpsrld(reg(dst), reg(src), 16);
+    c_.vandps(reg(dst), reg(dst), pool_.each_lane(1));
+    c_.vpaddd(reg(dst), reg(dst), pool_.each_lane(0x7fff));
+    c_.vpaddd(reg(dst), reg(dst), reg(src));
+    c_.vcmpps(reg(unordered), reg(src), reg(src), 3);
+    c_.vblendvps(reg(dst), reg(dst), reg(nan), reg(unordered));
+    c_.vandps(reg(dst), reg(dst), pool_.each_lane(static_cast<std::int32_t>(0xffff0000U)));
+    release(unordered);
+    release(nan);
+    return;
+  }
   c_.vpord(Zmm(nan), Zmm(src), pool_.each_lane(0x00400000));
   c_.vpsrld(Zmm(dst), Zmm(src), 16);
   c_.vpandd(Zmm(dst), Zmm(dst), pool_.each_lane(1));
@@ -216,30 +270,70 @@ void Emitter::round_bf16(int dst, int src) {
   release(nan);
 }
 
+/// The first channels of a vector of eight. (A masked store takes dozens of micro-operations on some processors.)
+void Emitter::store_tail(const Xbyak::Address& to, int reg) {
+  const auto where = to.getRegExp();
+  int from = reg, done = 0;
+  const int spare = tile_.tail % 4 == 0 ? -1 : take(-1);
+  if ((tile_.tail & 4) != 0) {
+    c_.vmovups(c_.ptr[where], Xmm(reg));
+    done = 4;
+    if (spare >= 0) c_.vextractf128(Xmm(spare), Ymm(reg), 1), from = spare;
+  }
+  if ((tile_.tail & 2) != 0) {
+    c_.vmovlps(c_.ptr[where + done * 4], Xmm(from));
+    done += 2;
+    if ((tile_.tail & 1) != 0) c_.vpermilps(Xmm(spare), Xmm(from), 2), from = spare;
+  }
+  if ((tile_.tail & 1) != 0) c_.vmovss(c_.ptr[where + done * 4], Xmm(from));
+  if (spare >= 0) release(spare);
+}
+
+/// The low bytes of a vector of eight.
+void Emitter::store_bytes(const Xbyak::Address& to, int reg) {
+  const int low = take(-1), high = take(-1);
+  c_.vandps(Ymm(low), Ymm(reg), pool_.each_lane(255));
+  c_.vextracti128(Xmm(high), Ymm(low), 1);
+  c_.vpackusdw(Xmm(low), Xmm(low), Xmm(high));
+  c_.vpackuswb(Xmm(low), Xmm(low), Xmm(low));
+  c_.vmovlps(to, Xmm(low));
+  release(high);
+  release(low);
+}
+
 void Emitter::store(int j, int reg) {
   const int s = static_cast<int>(e_.operands.size()) + j;
   auto to = element(s, p_, v_);
+  if (masked(v_) && !wide()) return store_tail(to, reg);
   if (masked(v_)) to = to | c_.k1;
   switch (e_.stores[static_cast<std::size_t>(j)].dtype) {
     case DType::u8:
     case DType::s8:
-    case DType::boolean: c_.vpmovdb(to, Zmm(reg)); break;
+    case DType::boolean: wide() ? c_.vpmovdb(to, Zmm(reg)) : store_bytes(to, reg); break;
     case DType::f16: {
       const int t = take(-1);
       canonical_nan(t, reg);
-      c_.vcvtps2ph(to, Zmm(t), 0);
+      c_.vcvtps2ph(to, this->reg(t), 0);
       release(t);
       break;
     }
     case DType::bf16: {
       const int t = take(-1);
       round_bf16(t, reg);
-      c_.vpsrld(Zmm(t), Zmm(t), 16);
-      c_.vpmovdw(to, Zmm(t));
+      c_.vpsrld(this->reg(t), this->reg(t), 16);
+      if (wide()) {
+        c_.vpmovdw(to, Zmm(t));
+      } else {
+        const int high = take(-1);
+        c_.vextracti128(Xmm(high), Ymm(t), 1);
+        c_.vpackusdw(Xmm(t), Xmm(t), Xmm(high));
+        c_.vmovups(to, Xmm(t));
+        release(high);
+      }
       release(t);
       break;
     }
-    default: c_.vmovups(to, Zmm(reg)); break;
+    default: c_.vmovups(to, this->reg(reg)); break;
   }
 }
 

@@ -72,10 +72,11 @@ std::vector<int> Emitter::wanted_in_registers() const {
       count(in.args[0]);
     }
   }
-  for (std::size_t i = 0; i < e_.code.size(); ++i) {  // 8- and 16-bit operands are converted on every use
+  for (std::size_t i = 0; i < e_.code.size(); ++i) {  // 8- and 16-bit operands are converted on every use; AVX2 has no {1to8}
     if (!is_load(e_.code[i].op)) continue;
     const auto t = operand_of(static_cast<int>(i)).dtype;
-    if (t != ir::DType::f32 && t != ir::DType::s32) ++must[i];
+    const bool broadcast = operand_of(static_cast<int>(i)).access == Access::uniform || operand_of(static_cast<int>(i)).access == Access::pixel;
+    if ((t != ir::DType::f32 && t != ir::DType::s32) || (broadcast && !wide())) ++must[i];
   }
   return must;
 }
@@ -89,7 +90,7 @@ void Emitter::hoist(int lanes) {
   order_reg_ = -1;
   loaded_vector_ = -1;
   int budget = static_cast<int>(free_.size()) - std::max(3, lanes * (width() - 1) + 3);
-  if (tile_.in_memory) budget -= tight_ ? lanes : kValuesAhead;
+  if (tile_.in_memory && wide()) budget -= tight_ ? lanes : kValuesAhead;
   if (tile_.pixels == 1) return;
   const auto grab = [&] {
     const int r = free_.back();
@@ -108,7 +109,7 @@ void Emitter::hoist(int lanes) {
       if (in.block >= 0) {
         c_.vmovaps(Xbyak::Zmm(r), pool_.block(block_bytes(in.block)));
       } else if (is_imm(in.op)) {
-        c_.vpbroadcastd(Xbyak::Zmm(r), pool_.one(in.imm));
+        c_.vpbroadcastd(reg(r), pool_.one(in.imm));
       } else {
         load_into(r, value, 0, 0);
       }
@@ -137,19 +138,19 @@ void Emitter::hoist(int lanes) {
 int Emitter::lanes_for(bool few_pointers) const {
   if (tight_) return tile_.vectors == 3 ? 3 : 4;  // what is packed together
   if ((few_pointers && !tile_.in_memory) || e_.operations() < kLongProgram) return 1;
-  const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory ? kValuesAhead : 0);
+  const int each = std::max(1, width() - 1), spare = 3 + (tile_.in_memory && wide() ? kValuesAhead : 0);
   return std::clamp((static_cast<int>(free_.size()) - spare) / each, 1, e_.window > 0 ? 4 : kLanes);
 }
 
 void Emitter::begin(const Tile& tile, int free_first, bool few_pointers) {
   tile_ = tile;
   free_.clear();
-  for (int r = 31; r >= free_first; --r) free_.push_back(r);
+  for (int r = e_.registers() - 1; r >= free_first; --r) free_.push_back(r);
   pointers_.assign(few_pointers ? few_ : 12, {});
   groups_.clear();
   steps_.clear();
   if (!few_pointers) c_.mov(c_.rsi, c_.ptr[c_.rdi + static_cast<int>(offsetof(TileArgs, table))]);
-  tight_ = tile.in_memory && free_.size() < 24;
+  tight_ = tile.in_memory && wide() && free_.size() < 24;
   const int lanes = lanes_for(few_pointers);
   hoist(lanes);
   // Four vectors share a pack: one pixel of 3 or 4 vectors, two of 2, four of 1.
@@ -206,6 +207,16 @@ void Emitter::step(int i) {
     loaded_vector_ = v;
   }
   evaluate(s.members);
+}
+
+bool Emitter::wants_registers() const {
+  if (wide()) return false;
+  const auto needs_more = [](const Instr& i) {
+    return i.op == Op::sel_lt || i.op == Op::sel_eq || i.op == Op::to_f16 || i.op == Op::to_bf16;
+  };
+  const auto converted = [](const Stream& s) { return ir::size_of(s.dtype) < 4; };
+  return is_long() || width() > 2 || std::any_of(e_.code.begin(), e_.code.end(), needs_more) ||
+         std::any_of(e_.stores.begin(), e_.stores.end(), converted);
 }
 
 int Emitter::rows() const {

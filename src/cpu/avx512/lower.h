@@ -77,6 +77,7 @@ struct Epilogue {
   std::vector<program::Output> outputs;
   std::vector<program::Table> tables;
   std::vector<Stream> operands, stores;
+  int lanes = 16;   ///< 32-bit elements of a vector: 16 (AVX-512), or 8 (AVX2, floats alone)
   int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
   Pack pack;
   std::vector<std::array<float, 16>> blocks;
@@ -85,6 +86,8 @@ struct Epilogue {
   std::int32_t window = 0;
   std::shared_ptr<const Epilogue> written;
 
+  [[nodiscard]] int vector_bytes() const { return lanes * 4; }
+  [[nodiscard]] int registers() const { return lanes == 16 ? 32 : 16; }
   [[nodiscard]] std::int64_t operations() const {
     return std::count_if(code.begin(), code.end(), [](const Instr& i) { return i.args[0] >= 0; });
   }
@@ -98,7 +101,7 @@ struct Epilogue {
 inline constexpr int kMaxStreams = 28;
 
 /// Fills `out` for a stage of rank 4 (N, C, H, W), or returns why it cannot be done (empty: fine). `batch_is_pixels`: H*W == 1 and
-/// the images of the batch are the pixels of a tile.
-[[nodiscard]] Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out);
+/// the images of the batch are the pixels of a tile. `lanes`: Epilogue::lanes.
+[[nodiscard]] Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilogue& out, int lanes = 16);
 
 }  // namespace octavo::cpu::avx512

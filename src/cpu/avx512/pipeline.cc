@@ -50,35 +50,50 @@ void emit_pipeline(Code& c, Emitter& emitter, const Tile& tile, int columns, int
   c.mov(c.ptr[c.rdi + kTable], c.rsi);
 }
 
+void emit_stored(Code& c, Emitter& emitter, const Tile& tile) {
+  const int stack = emitter.stack_bytes();
+  Tile stored = tile;
+  stored.in_memory = true;
+  for (int i = 0; i < tile.accs(); ++i) c.vmovups(c.ptr[c.rsp + stack + i * 64], vector_register(tile.lanes, i));
+  c.lea(c.r15, c.ptr[c.rsp + stack]);
+  c.mov(c.rsi, c.ptr[c.rdi + kTable]);
+  emitter.begin(stored, 0, true);
+  for (int i = 0; i < emitter.steps(); ++i) emitter.step(i);
+}
+
 std::size_t emit_tile_loop(Code& c, Emitter& emitter, const Tile& tile, int columns, const Unit& sums) {
   c.align(64);
   const std::size_t start = c.getSize();
-  enter(c, emitter.stack_bytes());
+  const int stack = emitter.stack_bytes() + (emitter.wants_registers() ? tile.accs() * 64 : 0);
+  enter(c, stack);
   emitter.masks(tile);
   Xbyak::Label next;
   c.align(16);
   c.L(next);
   sums();
-  emitter.emit(tile);
+  if (emitter.wants_registers()) {
+    emit_stored(c, emitter, tile);
+  } else {
+    emitter.emit(tile);
+  }
   c.add(c.qword[c.rdi + kTable], tile.pixels * columns * 4);
   c.dec(c.qword[c.rdi + kTiles]);
   c.jnz(next, Xbyak::CodeGenerator::T_NEAR);
-  leave(c, emitter.stack_bytes());
+  leave(c, stack);
   return start;
 }
 
 void start_accumulators(Code& c, const Tile& tile, bool has_init, const Xbyak::Reg64& scratch) {
-  using Xbyak::Zmm;
   if (has_init) c.mov(scratch, c.ptr[c.rdi + kInit]);
   for (int p = 0; p < tile.pixels; ++p) {
     for (int v = 0; v < tile.vectors; ++v) {
-      const Zmm acc(tile.acc(p, v));
+      const Xbyak::Xmm acc = vector_register(tile.lanes, tile.acc(p, v));
       if (!has_init) {
-        c.vpxord(acc, acc, acc);
+        clear(c, acc);
       } else if (p == 0) {
-        c.vmovdqu32(acc, c.ptr[scratch + v * 64]);
+        c.vmovups(acc, c.ptr[scratch + v * tile.lanes * 4]);
       } else {
-        c.vmovdqa32(acc, Zmm(tile.acc(0, v)));
+        c.vmovaps(acc, vector_register(tile.lanes, tile.acc(0, v)));
       }
     }
   }

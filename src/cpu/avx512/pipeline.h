@@ -18,6 +18,9 @@ using UnitsOf = std::function<std::vector<Unit>(const Tile& tile, int ahead)>;
 /// The loop over args.tiles tiles of this shape; advances the table. tile.first is 0.
 void emit_pipeline(Code& code, Emitter& emitter, const Tile& tile, int columns, int reserved, const UnitsOf& units);
 
+/// The epilogue of a tile whose accumulators go to the stack first, behind emitter.stack_bytes(), so that every register is free.
+void emit_stored(Code& code, Emitter& emitter, const Tile& tile);
+
 /// A whole function: the sums of a tile, then its epilogue, args.tiles times; advances the table. Returns where in the code it begins.
 std::size_t emit_tile_loop(Code& code, Emitter& emitter, const Tile& tile, int columns, const Unit& sums);
 

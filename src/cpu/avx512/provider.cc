@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "cpu/avx512/conv.h"
@@ -28,16 +29,57 @@ constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "co
                            kSlidingWindow = "depthwise.u8s8.avx512vnni.sliding_window", kGather = "gather.avx512vbmi.jit",
                            kConvAmx = "conv.u8s8.amx", kTransposedAmx = "conv_transpose.u8s8.amx",
                            kConvFloat = "conv.f32.avx512.jit", kTransposedFloat = "conv_transpose.f32.avx512.jit",
-                           kDepthwiseFloat = "depthwise.f32.avx512.jit";
+                           kDepthwiseFloat = "depthwise.f32.avx512.jit", kConvFloat8 = "conv.f32.avx2.jit",
+                           kTransposedFloat8 = "conv_transpose.f32.avx2.jit", kDepthwiseFloat8 = "depthwise.f32.avx2.jit";
+
+/// Families of floats: the same generator for both instruction sets.
+struct FloatFamily {
+  std::string_view name;
+  Op op;
+  bool depthwise;
+  Isa isa;
+  int lanes;
+};
+constexpr std::array kFloatFamilies{
+    FloatFamily{kConvFloat, Op::conv, false, Isa::avx512, 16},
+    FloatFamily{kTransposedFloat, Op::conv_transpose, false, Isa::avx512, 16},
+    FloatFamily{kDepthwiseFloat, Op::conv, true, Isa::avx512, 16},
+    FloatFamily{kConvFloat8, Op::conv, false, Isa::avx2, 8},
+    FloatFamily{kTransposedFloat8, Op::conv_transpose, false, Isa::avx2, 8},
+    FloatFamily{kDepthwiseFloat8, Op::conv, true, Isa::avx2, 8},
+};
+/// nullptr: not of floats.
+constexpr const FloatFamily* float_family(std::string_view family) {
+  const auto* found = std::find_if(kFloatFamilies.begin(), kFloatFamilies.end(), [&](const auto& f) { return f.name == family; });
+  return found == kFloatFamilies.end() ? nullptr : &*found;
+}
+constexpr bool is_depthwise_float(std::string_view family) {
+  const FloatFamily* f = float_family(family);
+  return f != nullptr && f->depthwise;
+}
+/// Narrow vectors where there are no wide ones.
+bool is_offered(const FloatFamily& f) {
+  return f.isa == Isa::avx512 || best_isa() < Isa::avx512;
+}
 
 constexpr bool on_tiles(std::string_view family) {
   return family == kConvAmx || family == kTransposedAmx;
 }
 constexpr bool of_floats(std::string_view family) {
-  return family == kConvFloat || family == kTransposedFloat || family == kDepthwiseFloat;
+  return float_family(family) != nullptr;
 }
 constexpr bool is_conv(std::string_view family) {
-  return family == kConv || family == kTransposed || on_tiles(family) || family == kConvFloat || family == kTransposedFloat;
+  return family == kConv || family == kTransposed || on_tiles(family) || (of_floats(family) && !is_depthwise_float(family));
+}
+constexpr bool is_transposed(std::string_view family) {
+  const FloatFamily* f = float_family(family);
+  return f != nullptr ? f->op == Op::conv_transpose : family == kTransposed || family == kTransposedAmx;
+}
+/// What this machine has, for code of the family.
+Target target_for(std::string_view family) {
+  Target target = Target::here();
+  if (const FloatFamily* f = float_family(family)) target.lanes = f->lanes;
+  return target;
 }
 constexpr Dots dots_of(std::string_view family) {
   return on_tiles(family) ? Dots::amx : of_floats(family) ? Dots::floats : Dots::vnni;
@@ -48,10 +90,10 @@ Tactic tactic_of(std::string_view family, const Target& target) {
   Tactic t;
   t.provider = "cpu";
   t.family = family;
-  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : of_floats(family) ? Isa::avx512 : Isa::avx512vnni));
+  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : of_floats(family) ? float_family(family)->isa : Isa::avx512vnni));
   if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
   target.write(t);
-  t.stores_in_place = family == kConv || family == kConvAmx || family == kConvFloat;
+  t.stores_in_place = family == kConv || family == kConvAmx || (of_floats(family) && is_conv(family) && !is_transposed(family));
   std::sort(t.required.begin(), t.required.end());
   return t;
 }
@@ -84,8 +126,10 @@ std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   const Phase& ph = usual.phases.front();
   Variants out(here);
   if (usual.dots == Dots::floats) {
-    for (const int vectors : {2, 3, 4}) {
-      if (vectors <= ceil_div(usual.oc, 16) && vectors != ph.blocks.front().vectors)
+    const int lanes = usual.epilogue.lanes;
+    for (const int vectors : {1, 2, 3, 4}) {
+      if (vectors < (lanes == 16 ? 2 : 1) || vectors > (lanes == 16 ? 4 : 3)) continue;
+      if (vectors <= ceil_div(usual.oc, lanes) && vectors != ph.blocks.front().vectors)
         out.add([&](Target& t) { t.vectors = vectors; });
     }
   }
@@ -124,7 +168,7 @@ class Provider final : public region::Provider {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] bool knows(const Tactic& t) const override {
-    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || t.family == kDepthwiseFloat ||
+    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || is_depthwise_float(t.family) ||
                                     t.family == kSlidingWindow || t.family == kGather);
   }
 
@@ -163,10 +207,10 @@ class Provider final : public region::Provider {
   [[nodiscard]] std::vector<Offer> variants(const Region& region, const Plan& plan) const override {
     std::vector<Offer> out;
     if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
-    const Target here = Target::here();
     const bool floats = !region.stages.front().anchor.integer;
-    for (const std::string_view family : {kConv, kConvAmx, kConvFloat}) {
-      if (of_floats(family) != floats) continue;
+    for (const std::string_view family : {kConv, kConvAmx, kConvFloat, kConvFloat8}) {
+      if (of_floats(family) != floats || (floats && !is_offered(*float_family(family)))) continue;
+      const Target here = target_for(family);
       ConvPlan usual;
       if (!why_lacking(tactic_of(family, {}).required).empty() || !make_plan(region, plan, family, here, usual).empty()) continue;
       if (usual.phases.empty()) continue;
@@ -177,9 +221,10 @@ class Provider final : public region::Provider {
       }
     }
     if (floats) {
-      add_depthwise_float_variants(region, plan, here, out);
+      add_depthwise_float_variants(region, plan, out);
       return out;
     }
+    const Target here = Target::here();
     if (!why_lacking(tactic_of(kDepthwise, {}).required).empty()) return out;
     if (DepthwisePlan usual; plan_depthwise(region, plan, here, usual).empty()) {
       for (const Target& target : variants_of(usual.tasks, usual.rows, {1, 2, 4}, here)) {
@@ -213,7 +258,7 @@ class Provider final : public region::Provider {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
       OCTAVO_TRY(made.constants, checked(pack_depthwise(region, plan, dw), packed_bytes(dw)));
-    } else if (tactic.family == kDepthwiseFloat) {
+    } else if (is_depthwise_float(tactic.family)) {
       DepthwiseFloatPlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
       OCTAVO_TRY(made.constants, checked(pack_depthwise_float(region, plan, dw), packed_bytes(dw)));
@@ -246,7 +291,7 @@ class Provider final : public region::Provider {
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise(region, std::move(dw), packed, target.vbmi);
     }
-    if (tactic.family == kDepthwiseFloat) {
+    if (is_depthwise_float(tactic.family)) {
       DepthwiseFloatPlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
@@ -271,7 +316,7 @@ class Provider final : public region::Provider {
   }
   static Offer offer_conv(const Region& region, const Plan& plan, std::string_view family) {
     ConvPlan conv;
-    const Target target = Target::here();
+    const Target target = target_for(family);
     if (auto why = why_lacking(tactic_of(family, {}).required); !why.empty()) return {tactic_of(family, {}), std::move(why)};
     Reasons why = make_plan(region, plan, family, target, conv);
     return offer(tactic_of(family, region, target, conv.curve || !conv.epilogue.tables.empty()), std::move(why), conv.seconds);
@@ -279,27 +324,36 @@ class Provider final : public region::Provider {
   /// A convolution of floats: channels in lanes where every group has one, products of all channels otherwise.
   static void offer_floats(const Region& region, const Plan& plan, std::vector<Offer>& out) {
     const Op op = region.stages.front().anchor.op;
-    out.push_back(offer_conv(region, plan, op == Op::conv ? kConvFloat : kTransposedFloat));
-    if (op != Op::conv || ir::get_int(region.stages.front().anchor.attrs, "group", 1) == 1) return;
-    const Target target = Target::here();
-    DepthwiseFloatPlan dw;
-    Reasons why = why_lacking(tactic_of(kDepthwiseFloat, {}).required);
-    if (why.empty()) why = plan_depthwise_float(region, plan, target, dw);
-    out.push_back(offer(tactic_of(kDepthwiseFloat, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
+    const bool groups = ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1;
+    for (const FloatFamily& f : kFloatFamilies) {
+      if (f.op != op || !is_offered(f) || (f.depthwise && !groups)) continue;
+      if (!f.depthwise) {
+        out.push_back(offer_conv(region, plan, f.name));
+        continue;
+      }
+      const Target target = target_for(f.name);
+      DepthwiseFloatPlan dw;
+      Reasons why = why_lacking(tactic_of(f.name, {}).required);
+      if (why.empty()) why = plan_depthwise_float(region, plan, target, dw);
+      out.push_back(offer(tactic_of(f.name, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
+    }
   }
-  static void add_depthwise_float_variants(const Region& region, const Plan& plan, const Target& here, std::vector<Offer>& out) {
-    if (!why_lacking(tactic_of(kDepthwiseFloat, {}).required).empty()) return;
+  static void add_depthwise_float_variants(const Region& region, const Plan& plan, std::vector<Offer>& out) {
+    const std::string_view family = best_isa() >= Isa::avx512 ? kDepthwiseFloat : kDepthwiseFloat8;
+    if (!why_lacking(tactic_of(family, {}).required).empty()) return;
+    const Target here = target_for(family);
     DepthwiseFloatPlan usual;
     if (!plan_depthwise_float(region, plan, here, usual).empty()) return;
     for (const Target& target : variants_of(usual.tasks, usual.rows, {usual.rows / 2, usual.rows * 2, usual.shape.out_h}, here)) {
       DepthwiseFloatPlan dw;
       if (!plan_depthwise_float(region, plan, target, dw).empty()) continue;
-      out.push_back({tactic_of(kDepthwiseFloat, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
+      out.push_back({tactic_of(family, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
     }
   }
   /// What the tactic's code is made for, if the tactic is one of this version's.
   static Result<Target> target_of(const Region& region, const Tactic& tactic) {
-    const Target target = Target::of(tactic);
+    Target target = Target::of(tactic);
+    target.lanes = target_for(tactic.family).lanes;
     if (auto own = check_tactic(tactic, tactic_of(tactic.family, target)); !own)
       return fail(own.error().kind, fmt::format("region \"{}\": {}", region.name, own.error().message));
     return target;
@@ -323,7 +377,7 @@ class Provider final : public region::Provider {
   static Reasons make_plan(const Region& region, const Plan& plan, std::string_view family, const Target& target, ConvPlan& conv) {
     if (!is_conv(family)) return unmet("family", family, "one of this provider's");
     if (auto why = plan_conv(region, plan, target, conv, dots_of(family)); !why.empty()) return why;
-    if (conv.shape.transposed != (family == kTransposed || family == kTransposedAmx || family == kTransposedFloat))
+    if (conv.shape.transposed != is_transposed(family))
       return unmet("operator", conv.shape.transposed ? "ConvTranspose" : "Conv", "the other");
     return {};
   }

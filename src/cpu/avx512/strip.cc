@@ -44,6 +44,15 @@ AVX512 void copy_chunks(const std::array<Places, 2>& rows, std::int64_t bytes, s
   }
 }
 
+/// The same of one row without AVX-512.
+template <int kChunk>
+void copy_narrow(const Places& row, std::int64_t bytes, std::byte* to, std::int64_t pitch, std::int64_t count) {
+  const std::byte* from = row.from;
+  for (std::int64_t j = 0; j < count; ++j, from += row.step, to += pitch) {
+    for (std::int64_t k = 0; k < bytes; k += kChunk) std::memcpy(to + k, from + k, kChunk);
+  }
+}
+
 /// Whole lines, few enough that a call would be felt.
 AVX512 inline void copy_lines(const std::byte* from, std::byte* to, std::int64_t bytes) {
   std::int64_t k = 0;
@@ -71,15 +80,17 @@ AVX512 void copy_padded(const std::byte* from, std::byte* to, int zero, std::int
 
 /// `bytes` from each of `count` places of each row, those of the rows side by side.
 void copy_pixels(const std::array<Places, 2>& rows, int together, std::int64_t bytes, std::byte* to, std::int64_t pitch,
-                 std::int64_t count, bool may_read_on) {
+                 std::int64_t count, const StripRow& row) {
   if (count <= 0) return;
   if (together == 1 && rows[0].step == bytes && pitch == bytes) {
     std::memcpy(to, rows[0].from, static_cast<std::size_t>(count * bytes));
     return;
   }
   const std::int64_t step = std::max<std::int64_t>({1, rows[0].step, rows[1].step});
-  const std::int64_t quick = may_read_on ? count : std::max<std::int64_t>(0, count - 1 - 64 / step);
-  if (together == 2) {
+  const std::int64_t quick = row.may_read_on ? count : std::max<std::int64_t>(0, count - 1 - 64 / step);
+  if (!row.wide) {
+    (bytes > 32 ? copy_narrow<64> : bytes > 16 ? copy_narrow<32> : copy_narrow<16>)(rows[0], bytes, to, pitch, quick);
+  } else if (together == 2) {
     (bytes > 16 ? copy_chunks<32, 2> : copy_chunks<16, 2>)(rows, bytes, to, pitch, quick);
   } else {
     (bytes > 32 ? copy_chunks<64, 1> : bytes > 16 ? copy_chunks<32, 1> : copy_chunks<16, 1>)(rows, bytes, to, pitch, quick);
@@ -152,7 +163,7 @@ void copy_joined(const Phase& ph, const StripRow& row, std::span<const std::byte
   for (std::size_t r = 0; r < from.size(); ++r) {
     rows[r] = from[r] == nullptr ? Places{outside.data(), 0} : Places{from[r] + (first * step + lowest) * c, step * c};
   }
-  copy_pixels(rows, static_cast<int>(from.size()), bytes, to + first * ph.pitch, ph.pitch, until - first, row.may_read_on);
+  copy_pixels(rows, static_cast<int>(from.size()), bytes, to + first * ph.pitch, ph.pitch, until - first, row);
   for (std::int64_t j = until; j < width; ++j) pixel(j);
 }
 
@@ -167,12 +178,12 @@ void copy_strip_row(const Phase& ph, const StripRow& row, std::span<const std::b
   if (ph.joined) return copy_joined(ph, row, from, to);
   const std::int64_t x0 = ph.x.lowest(), x1 = x0 + width;
   const std::int64_t first = std::clamp<std::int64_t>(0, x0, x1), until = std::clamp<std::int64_t>(row.width, first, x1);
-  if (c % 64 == 0 && row.pixel == c && ph.pitch == c) {
+  if (row.wide && c % 64 == 0 && row.pixel == c && ph.pitch == c) {
     copy_padded(from[0] + first * c, to, row.zero, (first - x0) * c, (until - first) * c, (x1 - until) * c);
     return;
   }
   copy_pixels({Places{from[0] + first * row.pixel, row.pixel}, Places{}}, 1, c, to + (first - x0) * ph.pitch, ph.pitch,
-              until - first, row.may_read_on);
+              until - first, row);
   std::memset(to, row.zero, static_cast<std::size_t>((first - x0) * ph.pitch));
   std::memset(to + (until - x0) * ph.pitch, row.zero, static_cast<std::size_t>((x1 - until) * ph.pitch));
 }

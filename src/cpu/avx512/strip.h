@@ -12,6 +12,7 @@ struct StripRow {
   std::int64_t width = 0, channels = 0, pixel = 0;  ///< of the input; pixel: bytes from one to the next
   std::int32_t zero = 0;
   bool may_read_on = false;  ///< 64 bytes behind the input may be read
+  bool wide = true;          ///< by instructions of AVX-512; not of a joined strip otherwise
 };
 /// `from`: the input rows that this row of the strip holds, Phase::together of them; nullptr for one outside. Writes up to 64 bytes
 /// behind the strip's row.
