@@ -11,6 +11,7 @@
 
 #include "cpu/amx_emulated.h"
 #include "cpu/avx512/provider.h"
+#include "cpu/cap.h"
 #include "cpu/depthwise_scene.h"
 #include "cpu/isa.h"
 #include "cpu/provider.h"
@@ -126,17 +127,21 @@ TEST(Parameters, Depthwise) {
   }
 }
 
-TEST(Parameters, Floats) {
-  if (!cpu::why_lacking({"avx512"}).empty()) GTEST_SKIP() << "needs avx512";
+class FloatParameters : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Isas, FloatParameters, ::testing::Values("avx2", "avx512"), [](const auto& test) { return test.param; });
+
+TEST_P(FloatParameters, AllRun) {
+  if (!cpu::why_lacking({GetParam()}).empty()) GTEST_SKIP() << "needs " << GetParam();
+  const cpu::CapScope cap(*cpu::find_isa(GetParam()));
   const auto whole = try_all(
-      "conv.f32.avx512",
+      "conv.f32." + GetParam() + ".jit",
       [](Scene& s, int t) {
         conv(s, {20, 130, 8, 9, 3}, t, false);
       },
       1e-4F);
   expect_settings(whole, 2, {"pixels", "row_tiles", "prefetch", "vectors"});
   expect_settings(whole, 1, {"order"});
-  const auto depthwise = try_all("depthwise.f32.avx512", depthwise_of_floats, 1e-4F);
+  const auto depthwise = try_all("depthwise.f32." + GetParam() + ".jit", depthwise_of_floats, 1e-4F);
   expect_settings(depthwise, 2, {"prefetch"});
   expect_settings(depthwise, 1, {"rows", "row_tiles", "order"});
 }
@@ -169,7 +174,7 @@ TEST(Parameters, BlocksOfEveryInstructionSet) {
     expect_settings(whole, 1, {"splits"});
     const auto products = try_all("conv.u8s8" + suffix, [](Scene& s, int t) { conv(s, {30, 200, 1, 1, 1}, t); });
     expect_settings(products, 1, {"splits", "pixels", "prefetch"});
-    if (std::string_view(isa) != "avx512") {  // there floats have generated code
+    if (std::string_view(isa) == "portable") {  // elsewhere floats have generated code
       const auto floats = try_all("conv.f32" + suffix, conv_of_floats, 1e-4F);
       expect_settings(floats, 2, {"row_tiles", "pixels", "prefetch"});
     }

@@ -230,7 +230,8 @@ Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& regio
   auto* ip = init.mutable_data<float>().data();
   for (const Block& b : d.blocks) {
     for (std::int64_t c = 0; c < b.channels; ++c) {
-      for (std::int64_t k = 0; k < taps; ++k) wp[b.weights / 4 + k * b.vectors * d.epilogue.lanes + c] = w[(b.first_channel + c) * taps + k];
+      for (std::int64_t k = 0; k < taps; ++k)
+        wp[b.weights / 4 + k * b.vectors * d.epilogue.lanes + c] = w[(b.first_channel + c) * taps + k];
       if (!bias.empty()) ip[b.init + c] = bias[static_cast<std::size_t>(b.first_channel + c)];
     }
   }

@@ -40,7 +40,8 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const D
           if (from < 0 || from % s.dilation[1] != 0 || k < taps(p).begin || k >= taps(p).end) continue;
           const Xbyak::Xmm input = reg(inputs + turn % turns);
           if (!loaded) {
-            const auto at = c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * vector_bytes];
+            const auto at =
+                c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * vector_bytes];
             if (v == t.vectors - 1 && t.tail != tile.lanes && tile.lanes == 8) {
               c.vmovups(input, pool.block(first_dwords(t.tail)));
               c.vmaskmovps(input, input, at);

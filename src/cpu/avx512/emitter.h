@@ -77,7 +77,7 @@ class ConstantPool {
     if (lanes_ == 16) return c_.ptr_b[c_.rip + dwords_[bits]];
     return c_.ptr[c_.rip + blocks_[each_dword(bits)]];
   }
-  Xbyak::Address one(std::int32_t bits) { return c_.ptr[c_.rip + dwords_[bits]]; }          ///< the four bytes
+  Xbyak::Address one(std::int32_t bits) { return c_.ptr[c_.rip + dwords_[bits]]; }  ///< the four bytes
   Xbyak::Address block(const std::array<std::uint8_t, 64>& v) { return c_.ptr[c_.rip + blocks_[v]]; }
   /// `wide`: 256 int32 entries, for gathers. Otherwise 256 bytes.
   Xbyak::Address table(const program::Table& t, bool wide, int byte_offset) {

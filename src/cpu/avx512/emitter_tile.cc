@@ -75,7 +75,8 @@ std::vector<int> Emitter::wanted_in_registers() const {
   for (std::size_t i = 0; i < e_.code.size(); ++i) {  // 8- and 16-bit operands are converted on every use; AVX2 has no {1to8}
     if (!is_load(e_.code[i].op)) continue;
     const auto t = operand_of(static_cast<int>(i)).dtype;
-    const bool broadcast = operand_of(static_cast<int>(i)).access == Access::uniform || operand_of(static_cast<int>(i)).access == Access::pixel;
+    const bool broadcast =
+        operand_of(static_cast<int>(i)).access == Access::uniform || operand_of(static_cast<int>(i)).access == Access::pixel;
     if ((t != ir::DType::f32 && t != ir::DType::s32) || (broadcast && !wide())) ++must[i];
   }
   return must;

@@ -33,7 +33,8 @@ Reasons needs_wide(const region::Stage& stage) {
     return ref.strides.size() == 4 && ref.strides[1] != 0 && ir::size_of(ref.dtype) < 4 && stage.space[1] % 8 != 0;
   };
   for (const auto& o : stage.operands) {
-    if (narrow(o.ref)) return unmet(fmt::format("channels beside an operand of {}", ir::name_of(o.ref.dtype)), stage.space[1], "a multiple of 8");
+    if (narrow(o.ref))
+      return unmet(fmt::format("channels beside an operand of {}", ir::name_of(o.ref.dtype)), stage.space[1], "a multiple of 8");
   }
   for (const auto& s : stage.stores) {
     if (narrow(s)) return unmet(fmt::format("channels of a result of {}", ir::name_of(s.dtype)), stage.space[1], "a multiple of 8");
