@@ -1,5 +1,5 @@
 // cpu.matmul.f32.rows.<isa>: products of two matrices that are both computed at run time, with broadcast batches. Both are gathered into
-// rows of the worker's scratch, so that their layout in memory may be any (attention keeps heads innermost), then the epilogue.
+// the worker's scratch, the right one in panels of columns, so that their layout in memory may be any (attention keeps heads innermost), then the epilogue.
 #include <algorithm>
 
 #include "cpu/families/row_families.h"
@@ -9,7 +9,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kTaskRows = 32;                      // of the left matrix in a task
+constexpr std::int64_t kTaskRows = 36;                      // of the left matrix in a task
 constexpr std::int64_t kMostRight = std::int64_t{1} << 20;  // elements of the right matrix in scratch
 
 struct Setting {
@@ -48,8 +48,9 @@ Result<Setting> setting_of(const Stage& s) {
 
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s)
+  MatmulKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s, Isa isa)
       : k_(rows),
+        panel_(isa >= Isa::avx512 ? 4 * kColumns : kColumns),
         t_(std::move(setting)),
         epilogue_(std::move(epilogue)),
         a_(s.anchor.inputs[0]),
@@ -80,8 +81,7 @@ class MatmulKernel final : public Kernel {
       const auto *a = reinterpret_cast<const float*>(memory.at(a_)), *b = reinterpret_cast<const float*>(memory.at(b_));
       for (std::size_t d = 0; d < t_.a_batch.size(); ++d) a += origin[d] * t_.a_batch[d], b += origin[d] * t_.b_batch[d];
       if (have != batch) {
-        if (t_.padded() != t_.n) std::fill(right, right + t_.k * t_.padded(), 0.0F);
-        gather_matrix(right, t_.padded(), b, t_.k, t_.n, t_.b_row, t_.b_col);
+        pack(right, b);
       }
       have = batch;
       const bool neighbours = t_.a_col == 1;  // then the rows are read where they are
@@ -92,12 +92,25 @@ class MatmulKernel final : public Kernel {
       float* to = direct == nullptr ? out : direct;
       const std::int64_t step = direct == nullptr ? t_.padded() : row_step();
       for (std::int64_t r = 0; r < rows; ++r) std::fill(to + r * step, to + r * step + t_.padded(), 0.0F);
-      k_.multiply(to, step, x, neighbours ? t_.a_row : t_.k, rows, right, t_.padded(), t_.k, t_.padded());
+      for (std::int64_t j = 0; j < t_.padded(); j += panel_) {  // a panel stays in L1 for all rows
+        const std::int64_t width = std::min(panel_, t_.padded() - j);
+        k_.multiply(to + j, step, x, neighbours ? t_.a_row : t_.k, rows, right + j * t_.k, width, t_.k, width);
+      }
       if (direct == nullptr) store(memory, worker.scratch, origin, out, first, rows);
     }
   }
 
  private:
+  /// The right matrix in panels of columns, each [row][column], zeros behind the last column.
+  void pack(float* to, const float* b) const {
+    for (std::int64_t j = 0; j < t_.padded(); j += panel_) {
+      const std::int64_t width = std::min(panel_, t_.padded() - j), cols = std::min(width, t_.n - j);
+      const float* from = b + j * t_.b_col;
+      if (cols < width) std::fill(to, to + t_.k * width, 0.0F);
+      gather_matrix(to, width, from, t_.k, cols, t_.b_row, t_.b_col);
+      to += t_.k * width;
+    }
+  }
   /// Floats between the rows of the result.
   [[nodiscard]] std::int64_t row_step() const { return epilogue_.space().stores.front().strides[t_.row_dim] / 4; }
 
@@ -122,6 +135,7 @@ class MatmulKernel final : public Kernel {
   }
 
   const RowKernels& k_;
+  std::int64_t panel_;  ///< columns of the right matrix that are packed together: as many as accumulators are
   Setting t_;
   Epilogue epilogue_;
   region::TensorRef a_, b_;
@@ -152,7 +166,7 @@ class MatmulFamily final : public Family {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
     OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
-    return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r));
+    return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r), isa);
   }
   std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
     Parameters out;
