@@ -1,4 +1,4 @@
-// Every float rule against its text test (tests/passes/rules/*.irt), and the bound of the one that is not exact.
+// Every float rule against its text test (tests/passes/rules/*.irt), and the bounds of those that are not exact.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -109,6 +109,34 @@ TEST(FoldBatchNorm, StaysWithinItsBound) {
         differs = differs || before->at(0).at(i) != after->at(0).at(i);
       }
       EXPECT_TRUE(differs) << "a rule that never rounds differently should say it is exact";
+    }
+  }
+}
+
+TEST(FuseLayerNorm, StaysWithinItsBound) {
+  for (const int n : {1, 3, 64, 700}) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
+      std::mt19937 random(seed);
+      auto parsed = ir::parse(fmt::format(
+          "x = input : f32[5,{0}]\ns = constant f32[{0}] seed:{1}\nb = constant f32[{0}] seed:{2}\ne = constant f32[] (0.001)\n"
+          "m = reduce_mean x {{axes=[1]}}\nc = sub x m\nq = mul c c\nv = reduce_mean q {{axes=[1]}}\na = add v e\n"
+          "r = sqrt a\nd = div c r\nt = mul d s\ny = add t b\noutput y\n",
+          n, seed, seed + 10));
+      ASSERT_TRUE(parsed) << parsed.error().message;
+      ir::Graph fused = *parsed;
+      ASSERT_TRUE(rewrite::run(fused, passes::float_rules(), {}));
+      ASSERT_NE(ir::print(fused).find("layer_norm"), std::string::npos);
+      ASSERT_EQ(ir::print(fused).find("reduce_mean"), std::string::npos) << ir::print(fused);
+      const ir::Tensor x = random_tensor(parsed->type(parsed->inputs[0]), random);
+      const auto before = reference::evaluate(*parsed, {x}), after = reference::evaluate(fused, {x});
+      ASSERT_TRUE(before && after);
+      const ir::Node& add = parsed->producer(parsed->outputs[0]);
+      const ir::Tensor& bias = parsed->payload(add.inputs[1]);
+      for (std::int64_t i = 0; i < before->at(0).size(); ++i) {
+        const double y = before->at(0).at(i), b = bias.at(i % n);
+        const double bound = (n + 10) * 0x1p-24 * (std::fabs(y - b) + std::fabs(b)) * 1.001;
+        EXPECT_LE(std::fabs(y - after->at(0).at(i)), bound) << n << " elements, element " << i << ", seed " << seed;
+      }
     }
   }
 }
