@@ -206,13 +206,21 @@ Status pad(NodeContext& n) {
 Status gather(NodeContext& n) {
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", 0), n.rank(0)));
   const Shape indices = n.shape(1), data = n.shape(0);
-  if (indices.size() < 2 || ir::count(indices) == 0) return n.result(n.emit(Op::gather, {n.in(0), n.in(1)}, {{"axis", axis}}));
-  // A list of rows, as kernels take it: tokens of a batch are looked up one after the other.
-  OCTAVO_TRY(const ValueId list, n.reshape(n.in(1), {ir::count(indices)}));
-  OCTAVO_TRY(const ValueId rows, n.emit(Op::gather, {n.in(0), list}, {{"axis", axis}}));
+  if (indices.size() == 1 || ir::count(indices) == 0) return n.result(n.emit(Op::gather, {n.in(0), n.in(1)}, {{"axis", axis}}));
   Shape shape(data.begin(), data.begin() + axis);
   shape.insert(shape.end(), indices.begin(), indices.end());
   shape.insert(shape.end(), data.begin() + axis + 1, data.end());
+  if (indices.empty() && n.constant(1) != nullptr) {  // the class token of a transformer: strides alone
+    OCTAVO_TRY(const Ints at, n.constant_ints(1, "the index"));
+    const std::int64_t extent = data[static_cast<std::size_t>(axis)], i = at[0] < 0 ? at[0] + extent : at[0];
+    if (i >= 0 && i < extent) {
+      Compose c(n);
+      return c.finish(c.reshape(c.slice(n.in(0), axis, i, i + 1, 1), std::move(shape)));
+    }
+  }
+  // A list of rows, as kernels take it: tokens of a batch are looked up one after the other.
+  OCTAVO_TRY(const ValueId list, n.reshape(n.in(1), {ir::count(indices)}));
+  OCTAVO_TRY(const ValueId rows, n.emit(Op::gather, {n.in(0), list}, {{"axis", axis}}));
   return n.result(n.reshape(rows, std::move(shape)));
 }
 Status gather_elements(NodeContext& n) {
