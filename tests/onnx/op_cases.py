@@ -236,6 +236,7 @@ def move(c):
     c.op("split18", "Split", x, opset=18, outputs=3, axis=3, num_outputs=3)
     for axis, index in [(0, np.int64(1)), (1, np.int64([2, 0, -1])), (2, np.int64([[0, 1], [3, 3]])), (-1, np.int32([4]))]:
         c.op(f"gather{axis}", "Gather", x, {"i": index}, axis=axis)
+    c.op("gather_last", "Gather", x, {"i": np.int64(-1)}, axis=2)
     c.op("gather_run_time", "Gather", {"x": c.real(5, 2), "i": np.int64([4, 0, 1])}, axis=0)
     c.op("gather_elements", "GatherElements", {"x": c.real(3, 3)}, {"i": np.int64([[0, 2, -1], [1, 1, 0]])}, axis=0)
     c.op("gather_nd", "GatherND", {"x": c.real(2, 3, 4)}, {"i": np.int64([[0, 1], [1, 2], [-1, 0]])})
