@@ -130,7 +130,7 @@ void emit_dots(Code& c, const DepthwisePlan& d, const DepthwiseTile& s, const Ti
 
 std::size_t emit_depthwise_tile(Code& c, ConstantPool& pool, const DepthwisePlan& dw, const DepthwiseTile& shape, bool vbmi) {
   Emitter emitter(c, pool, dw.epilogue, vbmi);
-  const Tile tile{shape.columns * shape.rows, shape.vectors, shape.tail};
+  const Tile tile{.pixels = shape.columns * shape.rows, .vectors = shape.vectors, .tail = shape.tail};
   return emit_tile_loop(c, emitter, tile, dw.epilogue.columns, [&] { emit_dots(c, dw, shape, tile); });
 }
 
