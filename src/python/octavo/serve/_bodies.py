@@ -1,4 +1,4 @@
-"""The bodies of HTTP requests: received where they stay, within the limits on one request, on all together, and on time."""
+"""The bodies of requests: received where they stay, within the limits on one request, on all together, and on time."""
 import asyncio
 import contextlib
 import re
@@ -211,6 +211,13 @@ class Bodies:
         self._held += count
         if self._held > self.settings.max_pending and count > 0:
             one.refuse(self._too_many())
+
+    def hold(self, count: int) -> bool:
+        """Counts bytes that are held elsewhere, or (negative) no longer; False: they would be too many, and are not counted."""
+        if count > 0 and self._held + count > self.settings.max_pending:
+            return False
+        self._held += count
+        return True
 
     def memory(self, size: int) -> Any:
         """Memory that was touched before, where there is some: new pages cost more than copying into them."""

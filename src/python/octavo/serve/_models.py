@@ -94,6 +94,7 @@ class Version:
         for engine in engines.values():  # the first run makes code and memory ready
             engine.run({t["name"]: numpy.zeros([int(d) for d in t["shape"]], dtype_of(t["dtype"])) for t in engine.inputs})
         self.known: Dict[bytes, Any] = {}  # of _quick
+        self.leads: Dict[bytes, Any] = {}  # of _grpc_infer
         only = first.inputs[0] if self.batched and len(first.inputs) == 1 else None
         seats = Seats([int(d) for d in only["shape"]], dtype_of(only["dtype"]), settings.max_pending // 4) if only else None
         self.batcher = Batcher(engines, name=only["name"] if only else "", seats=seats, delay=settings.delay, instances=settings.instances, queue=settings.queue,

@@ -9,8 +9,8 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import uvicorn
 
-from .._errors import FileError
-from . import _grpc, _rest
+from .._errors import FileError, UnsupportedError
+from . import _rest
 from ._bodies import Bodies
 from ._http import connection
 from ._metrics import Metrics
@@ -47,27 +47,29 @@ class Server:
     async def run(self, signals: bool = False) -> None:
         """`signals`: SIGTERM and SIGINT stop it; a second one at once."""
         settings = self.settings
-        http = _listen(settings.host, settings.port)  # taken ports are found before models are built
+        http = _listen(settings.host, settings.port, "--port")  # taken ports are found before models are built
         grpc_server: Any = None
+        grpc_socket: Optional[socket.socket] = None
+        bodies = Bodies(settings)
         try:
             self.port = http.getsockname()[1]
             if settings.grpc_port is not None:
-                grpc_server = _grpc.server(self.service, settings)
-                self.grpc_port = _grpc_listen(grpc_server, settings)
+                grpc_server = _grpc_server(self.service, settings, bodies)
+                grpc_socket = _listen(settings.host, settings.grpc_port, "--grpc-port")
+                self.grpc_port = grpc_socket.getsockname()[1]
             await self.models.load_all()
             if signals:
                 gc.freeze()  # what stays as long as the process is not looked at again
                 gc.set_threshold(20_000, 20, 20)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     asyncio.get_running_loop().add_signal_handler(number, self._signalled)
-            bodies = Bodies(settings)
             config = uvicorn.Config(_rest.application(self.service, settings, bodies), http=connection(bodies, Quick(self.service, bodies)), log_level="warning", access_log=False, lifespan="off",
                                     server_header=False, proxy_headers=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
                                     timeout_graceful_shutdown=max(1, int(settings.grace)))
             web = _Web(config)
             serving = asyncio.ensure_future(web.serve(sockets=[http]))
             if grpc_server is not None:
-                await grpc_server.start()
+                await grpc_server.start(grpc_socket)
             while not web.started and not serving.done():
                 await asyncio.sleep(0.005)
             self.service.ready = True
@@ -78,6 +80,8 @@ class Server:
             await self._finish(web, serving, grpc_server)
         finally:
             http.close()
+            if grpc_socket is not None:
+                grpc_socket.close()
 
     async def _finish(self, web: "_Web", serving: "asyncio.Future[None]", grpc_server: Any) -> None:
         service = self.service
@@ -111,7 +115,7 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind)
@@ -125,15 +129,14 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
         return made
     except OSError as e:
-        raise FileError(f"cannot listen on {host} port {port}: {e.strerror or e}; give another as --port, or 0 for any") from e
+        raise FileError(f"cannot listen on {host} port {port}: {e.strerror or e}; give another as {option}, or 0 for any") from e
 
 
-def _grpc_listen(server: Any, settings: Settings) -> int:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+def _grpc_server(service: Service, settings: Settings, bodies: Bodies) -> Any:
     try:
-        port: int = server.add_insecure_port(f"{host}:{settings.grpc_port}")
-    except RuntimeError as e:
-        raise FileError(f"cannot listen on {settings.host} port {settings.grpc_port} for gRPC: {e}; give another as --grpc-port, or 0 for any") from e
-    if port == 0:
-        raise FileError(f"cannot listen on {settings.host} port {settings.grpc_port} for gRPC; give another as --grpc-port, or 0 for any")
-    return port
+        from . import _grpc
+    except ImportError as e:
+        if "_http2" not in str(e):
+            raise
+        raise UnsupportedError("this build of Octavo has no gRPC: it was compiled without nghttp2 (Debian: libnghttp2-dev); --grpc-port -1 serves HTTP alone") from e
+    return _grpc.server(service, settings, bodies)
