@@ -18,8 +18,8 @@ class Settings:
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
     timeout          seconds that a request may wait for its run, then 504 or DEADLINE_EXCEEDED.
     body_timeout     seconds that a body may take to arrive, then 408.
-    max_request      bytes of one request. max_pending: bytes of all HTTP bodies that are held at once.
-    max_connections  open HTTP connections, and gRPC calls at once.
+    max_request      bytes of one request. max_pending: bytes of all bodies and messages that are held at once.
+    max_connections  open HTTP connections, gRPC connections, and gRPC calls at once.
     grace            seconds that requests get to finish when the server is told to stop.
     device, effort, timing_cache   as for octavo.build.
     repository_api   whether clients may load and unload models.
