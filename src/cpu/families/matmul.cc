@@ -145,6 +145,7 @@ class MatmulKernel final : public Kernel {
 class MatmulFamily final : public Family {
  public:
   std::string_view name() const override { return "matmul.f32.rows"; }
+  int version() const override { return 2; }  // the same sums; the right matrix packed in panels
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && a.op == ir::Op::matmul && !a.weights && a.inputs.size() == 2 && !only(r).program.outputs.empty();

@@ -1,7 +1,6 @@
 // cpu.softmax.block.<isa>, cpu.log_softmax.block.<isa>: the reference's operations in the reference's order: largest element, exp
 // of the differences (the same named polynomial), sum in order, one division each.
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
@@ -94,15 +93,15 @@ class SoftmaxKernel final : public Kernel {
     for (std::size_t k = 0; k < x_.strides.size(); ++k) from += origin[k] * x_.strides[k];
     const std::int64_t row_step = p_.row < x_.strides.size() ? x_.strides[p_.row] : 0, step = x_.strides[p_.axis];
     for (std::int64_t r = 0; r < rows; ++r) {
-      float* to = x + r * extent_;
-      if (step == 1) {
-        std::memcpy(to, from + r * row_step, static_cast<std::size_t>(extent_) * 4);
-      } else {
-        for (std::int64_t k = 0; k < extent_; ++k) to[k] = from[r * row_step + k * step];
+      const float* row = from + r * row_step;  // read where it is, unless a logarithm needs it again
+      if (step != 1 || log_) {
+        float* to = x + r * extent_;
+        for (std::int64_t k = 0; k < extent_; ++k) to[k] = row[k * step];
+        row = to;
       }
-      largest[r] = kernels_.largest(to, extent_);
+      largest[r] = kernels_.largest(row, extent_);
+      kernels_.exp_differences(e + r * extent_, row, largest[r], extent_);
     }
-    for (std::int64_t r = 0; r < rows; ++r) kernels_.exp_differences(e + r * extent_, x + r * extent_, largest[r], extent_);
     program::FloatOps m;
     kernels_.sums_in_order(sums, e, rows, extent_, extent_);
     for (std::int64_t r = 0; log_ && r < rows; ++r) sums[r] = program::log(m, sums[r]);
