@@ -123,6 +123,8 @@ class Session {
   }
 
   [[nodiscard]] bool broken() const { return broken_; }
+  /// Whether take() or gone() may have something.
+  [[nodiscard]] bool sends() const { return nghttp2_session_want_write(session_) != 0 || !gone_.empty(); }
   /// The call whose data frame is being received, and the bytes of it that are still to come.
   [[nodiscard]] std::int32_t inside() const { return inside_; }
   [[nodiscard]] std::size_t rest() const { return rest_; }
@@ -352,6 +354,7 @@ NB_MODULE(_http2, m) {
       .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t>(), "streams"_a, "window"_a, "frame"_a)
       .def("feed", &Session::feed, "data"_a)
       .def_prop_ro("broken", &Session::broken)
+      .def_prop_ro("sends", &Session::sends)
       .def_prop_ro("inside", &Session::inside)
       .def_prop_ro("rest", &Session::rest)
       .def("hold", &Session::hold, "stream"_a)

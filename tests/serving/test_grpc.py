@@ -237,6 +237,17 @@ def test_late_and_cancelled(server, engine, name):
     with Http2(server) as one:
         one.send(one.head(1), one.data(1, data, 5000))
         assert np.array_equal(one.result(1), want(engine, name, x))
+    with Http2(server) as one:  # the rest of a message never comes; that its call is cancelled is seen all the same, and the next call is answered
+        one.send(one.head(1), one.data(1, data, 1 << 20)[:20000])
+        time.sleep(0.1)
+        one.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        one.send(one.data(1, data, 1 << 20)[20000:])
+        assert np.array_equal(one.result(1), want(engine, name, x))
+        began = time.monotonic()
+        one.send(one.head(3), one.data(3, data[:5000], 5000, end=False))
+        time.sleep(0.05)
+        one.send(one.frame(RST, 0, 3, struct.pack(">I", 8)), one.head(5), one.data(5, framed(message(name, picture(1))), 1000))
+        assert np.array_equal(one.result(5), want(engine, name, picture(1))) and time.monotonic() - began < 1.9
     assert server.metric("octavo_waiting_requests") == 0
 
 

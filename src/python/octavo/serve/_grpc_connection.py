@@ -18,9 +18,10 @@ from ._settings import Settings
 CODES = {"OK": 0, "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "RESOURCE_EXHAUSTED": 8, "UNIMPLEMENTED": 12,
          "INTERNAL": 13, "UNAVAILABLE": 14}
 _FRAME = 1 << 22    # bytes of one frame, at most: a message of a picture is one frame where the client can
-_DIRECT = 1 << 15   # bytes of a frame that are worth a read of their own
+_DIRECT = 1 << 14   # bytes of a frame that are worth a read of their own; clients of Go send frames of that size, which are read several at a time
 _FEW, _MANY = 1 << 14, 1 << 18
 _WAKE = 1 << 22     # as in _http
+_PATIENCE = 0.2     # seconds after which a message that has not come is looked at before all of it is there: its call may have been cancelled
 _BACKLOG = 1 << 20  # bytes of a stream's answers that wait for their client before the next request is run
 Handler = Callable[[Any], Awaitable[List[Any]]]
 BEGIN, DATA, END, CLOSED = _http2.BEGIN, _http2.DATA, _http2.END, _http2.CLOSED
@@ -97,6 +98,11 @@ class _Unary:
 
     def add(self, count: int) -> None:
         self.one.add(count)  # type: ignore[union-attr]
+
+    def missing(self) -> int:
+        """Bytes of the message that are still to come."""
+        one = self.one
+        return one.size - one.at if one is not None and not self.finished else 0
 
     def _begin(self, flag: int, size: int, data: Any) -> None:
         methods = self.connection.methods
@@ -192,6 +198,9 @@ class _Stream:
     def add(self, count: int) -> None:
         raise AssertionError("a stream gives no memory of its own")
 
+    def missing(self) -> int:
+        return 0
+
     def put(self, data: Any) -> None:
         """Collects messages. The client's account is charged until they are answered, so it can send no more than a window ahead."""
         methods = self.connection.methods
@@ -278,6 +287,8 @@ class Connection(asyncio.BufferedProtocol):
         self._into: Any = self._few
         self._direct: Any = None
         self._least, self._small = 1, False
+        self._turns = self._seen = 0
+        self._looking: Optional[asyncio.TimerHandle] = None
         self._paused = self._feeding = False
         self._transport: Any = None
         self._socket: socket.socket
@@ -352,18 +363,40 @@ class Connection(asyncio.BufferedProtocol):
                     call.end()
             else:
                 self._drop(stream)
+        full = count == len(self._into)  # then it is read again at once
         self._into = self._direct = None
         self._feeding = False
         rest = session.rest
         self._small = 0 < rest < _DIRECT or (self._small and rest == 0 and bool(self._calls))
-        self.flush()
+        if session.sends:
+            self.flush()
         if session.broken and self._transport is not None:
             self._transport.close()
             return
-        self._wake_for(rest if rest >= _DIRECT and session.inside in self._calls else 1)
+        call = self._calls.get(session.inside)
+        missing = 0 if call is None else call.missing()
+        self._wake_for(missing if missing >= _DIRECT and not full else 1)
+
+    def _look(self) -> None:
+        """Nobody is told of what comes after a message that never does; so it is not waited for as a whole for ever."""
+        self._looking = None
+        if self._least > 1 and self._transport is not None:
+            if self._seen == self._turns:
+                self._wake_for(1)
+            else:
+                self._wait()
+
+    def _wait(self) -> None:
+        self._seen = self._turns
+        self._looking = asyncio.get_running_loop().call_later(_PATIENCE, self._look)
 
     def _wake_for(self, count: int) -> None:
-        count = min(count, _WAKE)
+        """Bytes that must be there before the loop is woken: once for a message, not for each of its packets, between which an engine runs."""
+        self._turns += 1
+        if count > 1:
+            count = min(count, _WAKE)
+            if self._looking is None:
+                self._wait()
         if count != self._least:
             self._least = count
             try:
