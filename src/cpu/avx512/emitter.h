@@ -1,7 +1,8 @@
-// Emits a lowered epilogue program for a tile of pixels x 16-channel vectors whose accumulators are in zmm registers.
+// Emits a lowered epilogue program for a tile of pixels x vectors whose accumulators are in registers: vectors of 16 channels in zmm, or
+// of 8 in ymm (Epilogue::lanes; floats alone), where masks are vectors and half as many registers are there.
 //
 // Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k5 and every zmm
-// may be changed. Order of lanes: lane i of vector v is channel 16 v + i of the block.
+// may be changed. Order of lanes: lane i of vector v is channel lanes * v + i of the block.
 #pragma once
 
 #define XBYAK_NO_OP_NAMES
