@@ -43,6 +43,9 @@ Border border_of(const Region& r) {
   return b;
 }
 
+/// Of the largest magnitude, where operands may be rounded to tf32: 2^-11 of each of the two, in sums of thousands of either sign.
+constexpr double kTf32Tolerance = 2e-3;
+
 ir::Shape unflatten(std::int64_t flat, const ir::Shape& shape) {
   ir::Shape index(shape.size());
   for (std::size_t k = shape.size(); k-- > 0;) {
@@ -184,6 +187,7 @@ void judge(const ir::Graph& graph, const Region& r, const Border& border, const 
   }
   const bool floats =
       std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none() && !s.anchor.integer; });
+  const bool rounded = r.precision == "tf32";
   for (std::size_t i = 0; i < border.out.size(); ++i) {
     const auto got = read_value(memory, *border.out[i].ref, graph.type(wanted[i]));
     if (!got) {
@@ -191,7 +195,9 @@ void judge(const ir::Graph& graph, const Region& r, const Border& border, const 
                                 ir::to_string(border.out[i].ref->dims), ir::to_string(graph.type(wanted[i])));
       continue;
     }
-    compare(*got, (*expected)[i], *border.out[i].ref, floats, options, out);
+    CheckOptions with = options;
+    if (rounded) with.float_tolerance = std::max(with.float_tolerance, kTf32Tolerance);
+    compare(*got, (*expected)[i], *border.out[i].ref, floats, with, out);
   }
 }
 

@@ -149,7 +149,21 @@ Status check_options(const PipelineOptions& options) {
     }
   }
   for (const std::string& type : options.plan.allowed) {
-    if (!known(type)) return fail(ErrorKind::usage, fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16", type));
+    if (type == "tf32") {
+      if (!options.device.starts_with("cuda"))
+        return fail(
+            ErrorKind::usage,
+            fmt::format("allowed type \"tf32\": its products are a GPU's, the device is \"{}\"\n  build for device cuda, or "
+                        "leave tf32 out",
+                        options.device));
+      if (!options.plan.allowed.contains("float32"))
+        return fail(ErrorKind::usage,
+                    "allowed type \"tf32\": values stay float32 in memory, which is not allowed\n  allow float32 as well");
+      continue;
+    }
+    if (!known(type))
+      return fail(ErrorKind::usage,
+                  fmt::format("allowed type \"{}\": known are int8, float32 and bfloat16, and on a GPU tf32", type));
   }
   if (options.plan.allowed.empty())
     return fail(ErrorKind::usage, "allowed types: none is given\n  known are int8, float32 and bfloat16");

@@ -122,6 +122,8 @@ Reasons why_not_tile(const Layout& l, const Target& target) {
   if (t.warps_m < 1 || t.warps_n < 1 || t.m % (16 * t.warps_m) != 0 || t.n % (16 * t.warps_n) != 0)
     return unmet("tile", fmt::format("{}x{} for {}x{} warps", t.m, t.n, t.warps_m, t.warps_n), "a multiple of 16x16 a warp");
   const int run = t.n / t.warps_n / 4;
+  if (l.conv.type != ConvType::u8s8 && (t.groups || t.splits > 1))
+    return unmet("products and split depth of floats", fmt::format("{}, {}", t.groups ? "wgmma" : "mma", t.splits), "mma, 1");
   if (t.groups) {
     if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
     if (t.warps_m % 4 != 0 || t.warps_n != 1 || (t.n != 32 && t.n != 64 && t.n != 128 && t.n != 256))
@@ -185,6 +187,10 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   return std::max(clock, memory) + 0.3 * std::min(clock, memory) + 1.5e-6;
 }
 
+std::string_view name_of(ConvType t) {
+  return t == ConvType::u8s8 ? "u8s8" : t == ConvType::bf16 ? "bf16" : "tf32";
+}
+
 std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, std::int64_t steps) {
   const ConvTile& t = l.tile;
   std::string out = conv_parameters(s);
@@ -201,25 +207,31 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
       number("kBlocksPerProcessor", t.blocks);
   number("kCounterBytes", l.counters);
   out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
+  out += fmt::format("#define OCTAVO_PRODUCT octavo_mma_{}\ntypedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
+                     name_of(s.type), s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
   return out;
 }
 
 class ConvMma final : public Family {
  public:
-  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.mma"; }
-  [[nodiscard]] int version() const override { return 5; }
+  explicit ConvMma(ConvType type) : type_(type), name_(fmt::format("conv.{}.mma", name_of(type))) {}
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] int version() const override { return type_ == ConvType::u8s8 ? 5 : 1; }
   [[nodiscard]] bool about(const region::Region& r) const override {
+    if (type_ != ConvType::u8s8) return r.stages.size() == 1 && !r.stages[0].stores.empty() && conv_type(r.stages[0]) == type_;
     const auto conv = [](const region::Stage& s) { return s.anchor.op == ir::Op::conv && s.anchor.integer; };
     if (r.independent || !std::all_of(r.stages.begin(), r.stages.end(), conv)) return false;
     return r.stages.size() == 1 || forwarded_operand(r) >= 0;
   }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     Shapes s;
+    s.conv.type = type_;
     return why_not(r, plan, target, s);
   }
   [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
                                                   const Target& target) const override {
     Shapes s;
+    s.conv.type = type_;
     if (!why_not(r, plan, target, s).empty()) return {};
     double traffic = 0;
     for (const ConvShape* c : {&s.conv, s.before ? &*s.before : nullptr}) {
@@ -237,11 +249,12 @@ class ConvMma final : public Family {
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target& target) const override {
-    return emit(r, plan, parameters, target, {});
+    return emit(r, plan, parameters, target, {}, type_);
   }
   [[nodiscard]] static Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                               const Target& target, const Fold& fold) {
+                                               const Target& target, const Fold& fold, ConvType type = ConvType::u8s8) {
     Shapes s;
+    s.conv.type = type;
     if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const ConvTile tile, parse_conv_tile(parameters));
     const Layout l = layout_of(s, tile, target);
@@ -251,7 +264,7 @@ class ConvMma final : public Family {
     shape.rows = tile.m / tile.warps_m / 8, shape.run = std::min(16, tile.n / tile.warps_n / 4);
     shape.piece = piece_for(conv_of(r), plan, shape.run, s.forwarded);
     shape.padded_channels = padded, shape.takes_bias = true, shape.forwarded = s.forwarded;
-    shape.threads = static_cast<int>(l.threads), shape.fold = fold;
+    shape.threads = static_cast<int>(l.threads), shape.fold = fold, shape.real = type != ConvType::u8s8;
 
     KernelText out;
     Launch launch;
@@ -296,6 +309,7 @@ class ConvMma final : public Family {
   static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, Shapes& s) {
     if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
     if (auto why = why_not(alone(r, r.stages.size() - 1), plan, s.conv); !why.empty()) return why;
+    if (s.conv.type != ConvType::u8s8 && s.conv.groups != 1) return unmet("groups", s.conv.groups, "1");
     if (s.conv.groups != 1) {
       const std::int64_t of_group = s.conv.out_channels / s.conv.groups;
       if (s.conv.channels == 1 || layouts(s, target).empty())
@@ -316,7 +330,7 @@ class ConvMma final : public Family {
   }
 
   static Reasons why_not(const region::Region& one, const region::Plan& plan, ConvShape& s) {
-    if (auto why = read_conv(one, plan, s); !why.empty()) return why;
+    if (auto why = read_conv(one, plan, s, s.type); !why.empty()) return why;
     if (s.groups == 1 && s.piece < 4) {
       if (s.pixel != s.channels || s.dilation_w != 1)
         return unmet("channels, bytes a pixel, dilation", fmt::format("{}, {}, {}", s.channels, s.pixel, s.dilation_w),
@@ -348,6 +362,8 @@ class ConvMma final : public Family {
     std::vector<Layout> out;
     for (const Base& b : kBases) {
       const ConvShape s = tile_shape(shapes.conv, b.n);
+      const bool real = s.type != ConvType::u8s8;
+      if (real && b.groups) continue;
       if (s.channels == 0 || (b.n > 2 * s.out_channels && b.n > 32)) continue;
       if (b.m > 2 * s.pixels() && b.m > 32) continue;
       for (const int k : {32, 64, 128}) {
@@ -373,7 +389,7 @@ class ConvMma final : public Family {
           }
         };
         for (const int splits : {1, 2, 4, 8, 16}) {
-          if (splits > 1 && (splits > steps || tiles * splits > 2LL * target.multiprocessors)) continue;
+          if (splits > 1 && (real || splits > steps || tiles * splits > 2LL * target.multiprocessors)) continue;
           for (const bool resident : {false, true}) add(splits, 1, resident, b.blocks);
         }
         // Few tiles leave room for more warps a block.
@@ -388,6 +404,9 @@ class ConvMma final : public Family {
       out.push_back(layout_of(shapes, {32, 32, 64, 1, 2, 2, 1, 1, 2, false, false, false}, target));
     return out;
   }
+
+  ConvType type_;
+  std::string name_;
 };
 
 }  // namespace
@@ -431,7 +450,17 @@ Result<KernelText> emit_conv(const region::Region& region, const region::Plan& p
 }
 
 const Family& conv_mma_family() {
-  static const ConvMma family;
+  static const ConvMma family(ConvType::u8s8);
+  return family;
+}
+
+const Family& conv_bf16_family() {
+  static const ConvMma family(ConvType::bf16);
+  return family;
+}
+
+const Family& conv_tf32_family() {
+  static const ConvMma family(ConvType::tf32);
   return family;
 }
 

@@ -1,4 +1,5 @@
-// The family "conv.u8s8.mma": int8 convolutions as implicit matrix products on tensor cores (conv.inc).
+// The families "conv.u8s8.mma", "conv.bf16.mma" and "conv.tf32.mma": convolutions of codes, of bfloat16, and of float32 whose operands may
+// be rounded to tf32, as implicit matrix products on tensor cores (conv.inc).
 #pragma once
 
 #include "cuda/epilogue.h"
@@ -7,6 +8,8 @@
 namespace octavo::cuda {
 
 [[nodiscard]] const Family& conv_mma_family();
+[[nodiscard]] const Family& conv_bf16_family();
+[[nodiscard]] const Family& conv_tf32_family();
 
 /// What the family emits, with stores folded: for families that make other regions into convolutions.
 [[nodiscard]] Result<KernelText> emit_conv(const region::Region& region, const region::Plan& plan, const Parameters& parameters,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,17 @@
 
 namespace octavo::cuda {
 
+/// What products are of. Shapes and strides are in bytes, so that kernels which multiply 32 bytes at a time differ in the product alone.
+enum class ConvType : std::uint8_t { u8s8, bf16, tf32 };
+[[nodiscard]] constexpr int bytes_of(ConvType t) {
+  return t == ConvType::u8s8 ? 1 : t == ConvType::bf16 ? 2 : 4;
+}
+/// The type that the stage, a convolution by constant weights, is computed in; nothing for floats that are to stay float32.
+[[nodiscard]] std::optional<ConvType> conv_type(const region::Stage& stage);
+
 struct ConvShape {
-  std::int64_t batch = 1, in_h = 1, in_w = 1, channels = 1;  ///< channels: of one group
+  ConvType type = ConvType::u8s8;
+  std::int64_t batch = 1, in_h = 1, in_w = 1, channels = 1;  ///< channels: bytes of a pixel in one group
   std::int64_t out_channels = 1, out_h = 1, out_w = 1, groups = 1;
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   std::int64_t image = 0, row = 0, pixel = 0;  ///< strides of the activations, bytes
@@ -27,10 +37,11 @@ struct ConvShape {
   [[nodiscard]] bool wide_offsets() const { return batch * image > INT32_MAX || pixels() * out_channels * 4 > INT32_MAX; }
 };
 
-/// A stage with an integer conv of rank 4: fills `shape`. Returns why kernels cannot take it, with the values; empty: they can.
-[[nodiscard]] Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape);
+/// A stage with an integer conv of rank 4, or where `type` says so one of floats: fills `shape`. Returns why kernels cannot take it, with the values; empty: they can.
+[[nodiscard]] Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape,
+                                ConvType type = ConvType::u8s8);
 
-/// Weights less their zero points, [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
+/// Weights less their zero points, or the bytes of floats (tf32: rounded to it), [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
 struct ConvWeights {
   std::vector<std::int8_t> values;
   std::vector<std::int32_t> start;  ///< one a channel: -zx * sum of its weights

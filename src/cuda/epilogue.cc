@@ -246,7 +246,7 @@ class Emitter {
             "  (void)o, (void)p, (void)channel;\n{}}}\n",
             ahead_) +
         fmt::format(
-            "OCTAVO_DEVICE void octavo_finish(const int (&sums)[kRows][kRun], const OctavoFetched& f, const "
+            "OCTAVO_DEVICE void octavo_finish(const {9} (&sums)[kRows][kRun], const OctavoFetched& f, const "
             "OctavoPointers& o, const int (&pixel)[kRows], int channel) {{\n"
             "  (void)f;\n{0}"
             "  OCTAVO_UNROLL\n  for (int q = 0; q < kRun / 4; ++q) {{\n"
@@ -259,7 +259,8 @@ class Emitter {
             "      OCTAVO_UNROLL\n      for (int j = 0; j < 4; ++j) octavo_program(sums[i][q * 4 + j]{5});\n"
             "{6}    }}\n  }}\n"
             "{7}}}\n",
-            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_, row_kept_);
+            collected_, valid("first", 4), channel_reads_, results_, row_reads_, call_, row_stores_, last_stores_, row_kept_,
+            shape_.real ? "float" : "int");
     out_.pointers = shape_.prefix + "constants + " + std::to_string(constants_at_) + out_.pointers;
     return out_;
   }

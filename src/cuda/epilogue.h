@@ -46,6 +46,7 @@ struct EpilogueShape {
   Fold fold;
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
+  bool real = false;                  ///< sums are f32, not s32
 };
 
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of

@@ -96,7 +96,8 @@ class Shortener {
     for (const program::Output& o : from.outputs) uses_[static_cast<std::size_t>(o.value)].push_back(-1);
     out_.byte_floats.assign(static_cast<std::size_t>(from.operand_count), 0);
     for (std::size_t k = 0; k < is_byte.size() && k < out_.byte_floats.size(); ++k) out_.byte_floats[k] = is_byte[k];
-    bool floats = sources.acc <= kReach;
+    const auto integer = [](const Instr& in) { return in.op == Op::acc_i; };
+    bool floats = sources.acc <= kReach && std::any_of(from.code.begin(), from.code.end(), integer);
     for (std::size_t i = 0; i < from.code.size(); ++i) {
       const Instr& in = from.code[i];
       if (in.op == Op::acc_i) floats = floats && only_float(static_cast<int>(i), false);

@@ -92,6 +92,7 @@ Result<Form> permitted_form(const ir::Graph& prepared, const PlanOptions& option
   }
   OCTAVO_TRY(form.reports.emplace_back(), quant::normalize(form.graph, rules.laws));
   narrow(form.graph);
+  if (options.allowed.contains("tf32")) permit_tf32(form.graph);
   OCTAVO_CHECK(ir::verify(form.graph));
   return form;
 }

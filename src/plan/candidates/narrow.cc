@@ -18,7 +18,7 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-constexpr const char* kMark = "compute";  // attribute of the operator: "bf16"
+constexpr const char* kMark = "compute";  // attribute of the operator: "bf16" or "tf32"
 constexpr const char* kCast = "held";     // attribute of the casts: 1
 
 ir::Tensor rounded(const ir::Tensor& t) {
@@ -138,7 +138,7 @@ void unmark(ir::Attrs& attrs) {
   attrs.erase(kMark);
 }
 bool is_narrow(const Node& node) {
-  return node.attrs.contains(kMark) && (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::gemm);
+  return ir::get_text(node.attrs, kMark) == "bf16" && (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::gemm);
 }
 bool is_narrow_cast(const Node& node) {
   return node.op == Op::cast && node.attrs.contains(kCast);
@@ -148,6 +148,16 @@ bool is_held(const Node& node) {
 }
 ValueId held(const Graph& g, ValueId v) {
   return v != ir::kNone && is_held(g.producer(v)) ? g.producer(v).inputs[0] : v;
+}
+void permit_tf32(Graph& g) {
+  for (const NodeId id : g.order()) {
+    Node& n = g.node(id);
+    if ((n.op != Op::conv && n.op != Op::gemm) || n.attrs.contains(kMark)) continue;
+    if (g.type(n.inputs[0]).dtype == DType::f32 && g.is_constant(n.inputs[1])) n.attrs[kMark] = std::string("tf32");
+  }
+}
+bool may_tf32(const ir::Attrs& attrs) {
+  return ir::get_text(attrs, kMark) == "tf32";
 }
 void narrow(Graph& g) {
   Narrower(g).run();

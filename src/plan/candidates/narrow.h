@@ -13,6 +13,11 @@ namespace octavo::plan {
 /// Asks for bfloat16 of a conv, conv_transpose or gemm with constant f32 weights. Float rules may still fold into its weights.
 void mark_narrow(ir::Node& node);
 [[nodiscard]] bool is_narrow(const ir::Node& node);
+/// Lets convolutions and gemms with constant f32 weights that are not to be bfloat16 round their operands to tf32 (10 bits behind the point)
+/// where a device multiplies such faster: a permission, the graph's values stay float32. Call behind `narrow`.
+void permit_tf32(ir::Graph& g);
+/// Has the operator's anchor that permission, by its attributes?
+[[nodiscard]] bool may_tf32(const ir::Attrs& attrs);
 void unmark(ir::Attrs& attrs);
 /// One of the casts that `narrow` made; true for both directions.
 [[nodiscard]] bool is_narrow_cast(const ir::Node& node);

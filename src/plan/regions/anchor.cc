@@ -130,10 +130,10 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
-    region.precision = narrow ? "bfloat16" : "float32";
+    region.precision = narrow ? "bfloat16" : may_tf32(n.attrs) ? "tf32" : "float32";
     add(region.reasons, narrow ? because<Cause::bfloat16_anchor>() : kind.why_float);
   }
-  if (narrow) unmark(stage.anchor.attrs);
+  if (narrow || kind.integer) unmark(stage.anchor.attrs);
   return {};
 }
 

@@ -102,6 +102,60 @@ OCTAVO_UNCHECKED static void octavo_mma_at(int line, int (&c)[4], const unsigned
 }
 #define octavo_mma_u8s8(c, a, b0, b1) octavo_mma_at(__LINE__, c, a, b0, b1)
 
+// The same bytes as floats: bfloat16, or tf32, of which the units read 10 bits behind the point.
+struct OctavoRealMma {
+  float* c;
+  const unsigned* a;
+  unsigned b[2];
+};
+template <bool half>
+OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
+  unsigned bits = 0;
+  if (half) {
+    unsigned short h;
+    __builtin_memcpy(&h, row + 2 * k, 2);
+    bits = (unsigned)h << 16;
+  } else {
+    __builtin_memcpy(&bits, row + 4 * k, 4);
+    bits &= 0xffffe000u;
+  }
+  float v;
+  __builtin_memcpy(&v, &bits, 4);
+  return v;
+}
+template <bool half>
+OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
+  unsigned char b[8][32];
+  for (int l = 0; l < 32; ++l) {
+    auto* m = (OctavoRealMma*)lanes[l];
+    if (m == nullptr) return octavo_hooks->trap("mma without all lanes of the warp");
+    for (int k = 0; k < 2; ++k) __builtin_memcpy(&b[l / 4][16 * k + l % 4 * 4], &m->b[k], 4);
+  }
+  for (int row = 0; row < 16; ++row) {
+    unsigned char a[32];
+    for (int t = 0; t < 4; ++t) {
+      const auto* m = (OctavoRealMma*)lanes[row % 8 * 4 + t];
+      __builtin_memcpy(&a[4 * t], &m->a[row / 8], 4);
+      __builtin_memcpy(&a[16 + 4 * t], &m->a[2 + row / 8], 4);
+    }
+    for (int column = 0; column < 8; ++column) {
+      float sum = 0;
+      for (int k = 0; k < (half ? 16 : 8); ++k) sum += octavo_element<half>(a, k) * octavo_element<half>(b[column], k);
+      ((OctavoRealMma*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2] += sum;
+    }
+  }
+}
+template <bool half>
+OCTAVO_UNCHECKED static void octavo_real_mma_at(int line, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  OctavoRealMma m{c, a, {b0, b1}};
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_real_mma_together<half>);
+}
+#define octavo_mma_bf16(c, a, b0, b1) octavo_real_mma_at<true>(__LINE__, c, a, b0, b1)
+#define octavo_mma_tf32(c, a, b0, b1) octavo_real_mma_at<false>(__LINE__, c, a, b0, b1)
+OCTAVO_DEVICE unsigned octavo_round_tf32(unsigned v) {
+  return (v & 0x7f800000u) == 0x7f800000u ? v : (v + 0x1000u) & 0xffffe000u;
+}
+
 OCTAVO_DEVICE int octavo_dot4_u8s8(unsigned a, unsigned b, int c) {
   for (int i = 0; i < 4; ++i) c += (int)(a >> (8 * i) & 255) * (int)(signed char)(b >> (8 * i));
   return c;
