@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/write_file.h"
 #include "cli/changed_outputs.h"
@@ -125,6 +127,11 @@ Result<int> build(const Options& o) {
   OCTAVO_CHECK(check_profile_outputs(o.profile));
   ModelOptions model = o.model;
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
+  // Before the build: it reads the model, whose weights would lie beside the graph's and the engine's.
+  std::optional<onnx::Diagnosis> diagnosis;
+  if (!is_engine_file(o.model.path)) {
+    if (auto found = diagnose(o.model)) diagnosis = std::move(*found);
+  }
   Loaded loaded;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
@@ -138,9 +145,7 @@ Result<int> build(const Options& o) {
     return loaded.engine->save(o.output == "-" ? "/dev/stdout" : o.output, notes);
   };
   const Status done = compile();
-  if (!done || loaded.built) {  // why it failed may be among what misleads
-    if (const auto diagnosis = diagnose(o.model)) print_warnings(*diagnosis, done ? "" : done.error().message);
-  }
+  if (diagnosis) print_warnings(*diagnosis, done ? "" : done.error().message);  // why it failed may be among what misleads
   OCTAVO_CHECK(done);
   if (o.output == "-") return 0;  // stdout holds the engine
   std::error_code ignored;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -35,6 +36,28 @@ const region::Provider* find_provider(const Providers& providers, const region::
   const auto found = std::find_if(providers.begin(), providers.end(), [&](const region::Provider* p) { return p->knows(tactic); });
   return found == providers.end() ? nullptr : *found;
 }
+
+/// Memory of the host for the constants of a created engine: zeros that become real as they are written, so that the tensors they come from can
+/// go one after the other, and weights are never there twice.
+class HostBlock final : public region::DeviceMemory {
+ public:
+  static Result<std::unique_ptr<HostBlock>> of(std::size_t bytes) {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return fail(ErrorKind::io, fmt::format("new engine: no memory for {} bytes of constants", bytes));
+    return std::unique_ptr<HostBlock>(new HostBlock(static_cast<std::byte*>(at), bytes));
+  }
+  ~HostBlock() override { ::munmap(at_, bytes_); }
+  HostBlock(const HostBlock&) = delete;
+  HostBlock& operator=(const HostBlock&) = delete;
+  [[nodiscard]] std::byte* address() const override { return at_; }
+
+ private:
+  HostBlock(std::byte* at, std::size_t bytes) : at_(at), bytes_(bytes) {}
+  std::byte* at_;
+  std::size_t bytes_;
+};
+/// From here on constants get a block of their own.
+constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 
 /// Kernels that a thread is worth starting for, and as many as are started.
 constexpr int kRegionsOfLoader = 4, kMostLoaders = 16;
@@ -70,9 +93,16 @@ Status Engine::adopt_constants() {
     }
     total += round_up(bytes) + kAlignment;
   }
-  owned_ = AlignedBytes(total);
   constants_.resize(plan_.buffers.size());
-  std::byte* at = owned_.data();
+  std::byte* at = nullptr;
+  if (total < kLargeConstants) {
+    owned_ = AlignedBytes(total);
+    at = owned_.data();
+  } else {
+    OCTAVO_TRY(auto block, HostBlock::of(total + kAlignment));
+    at = block->address() + kAlignment;
+    device_memory_.push_back(std::move(block));  // the host's: of the other devices, place_constants adds them
+  }
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
     region::Buffer& b = plan_.buffers[i];
     if (b.kind != BufferKind::constant) continue;
