@@ -101,7 +101,9 @@ struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
   std::optional<Quantization> quantization;  ///< set when the elements are codes
-  std::string format;                        ///< of a bound input or output, as "uint8:hwc"; its shape is then that of its memory
+  /// Of a bound input or output, as "uint8:hwc"; its shape is then that of its memory. "=3,1": shapes depend on the elements of this
+  /// input, and the engine was built for these.
+  std::string format;
 };
 
 /// Version of the fields of LayerInfo and of all JSON about plans (docs/schema.md).
@@ -184,6 +186,12 @@ struct BuildOptions {
   /// For every input that `shapes` leaves open, or for none: other shapes than these are refused, and the engine for the opt shapes
   /// is built before build returns. Shapes between min and max are built when they first occur; none runs in another's engine.
   std::map<std::string, Profile> profiles = {};
+  /// Values of inputs that decide shapes (a Slice's starts, a Resize's sizes, TopK's k, axes, ...). Those left open are bound by the
+  /// arrays of a run, see Engine::at; the engine takes the input all the same, and refuses another value.
+  std::map<std::string, Array> values = {};
+  /// Engines kept for the shapes and values that have occurred; of more, the one that was not run longest is dropped (and built
+  /// again when it is asked for). At least 1.
+  int most_engines = 32;
   /// > 0: a symbolic first dimension (the batch) that `shapes` leaves open becomes this. 0: it stays open until the first run.
   std::int64_t default_batch = 0;
   /// Threads to plan for and to run with; 0: every core this process may use. An engine runs on any number of threads.
@@ -251,11 +259,13 @@ class OCTAVO_API Engine {
   /// Gives back the memory and threads of contexts that run() keeps for its next call. Any thread may run meanwhile.
   void trim() const;
 
-  /// True while dimensions are open: shapes hold -1, and run() builds (or takes from its cache) what at(shapes) returns.
+  /// True while dimensions are open (shapes hold -1), or values of inputs that decide shapes: run() then builds (or takes from its
+  /// cache) what at(shapes, values) returns.
   [[nodiscard]] bool open() const;
   /// The engine for these input shapes: itself when nothing is open. Builds at most once for each set of shapes; other threads
-  /// asking for the same wait. Every input must be named. Errors: bad_input when a shape does not fit, and those of build.
-  [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes) const;
+  /// asking for the same wait. Every input must be named. Of `values` those that decide shapes are read: they must be there.
+  /// BuildOptions::most_engines are kept. Errors: bad_input when a shape does not fit or a value lacks, and those of build.
+  [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
 
   [[nodiscard]] std::vector<TensorInfo> inputs() const;   ///< in the model's order
   [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< while open: as the file declares them

@@ -1,6 +1,7 @@
 #include "api/convert.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "region/stage_graph.h"
 #include "report/schema.h"
@@ -24,6 +25,19 @@ std::optional<Quantization> to_public(const std::optional<ir::Quantizer>& q) {
 
 TensorInfo to_public(const region::Binding& b) {
   return {b.name, to_public(b.type.dtype), b.type.shape, to_public(b.quantizer), b.format};
+}
+
+ir::Tensor to_tensor(const ConstView& view) {
+  ir::Tensor t(static_cast<ir::DType>(view.dtype), view.shape);
+  if (t.size() > 0) std::memcpy(t.mutable_bytes().data(), view.data, t.bytes().size());
+  return t;
+}
+ir::Tensor to_tensor(const Array& array) {
+  const ir::TensorType type{static_cast<ir::DType>(array.dtype), array.shape};
+  if (array.bytes.size() != static_cast<std::size_t>(ir::count(type.shape)) * ir::size_of(type.dtype))
+    raise(ErrorKind::usage,
+          "values: an array has " + std::to_string(array.bytes.size()) + " bytes, its type is " + ir::to_string(type));
+  return to_tensor(ConstView{array.bytes.data(), array.dtype, array.shape});
 }
 
 namespace {

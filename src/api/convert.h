@@ -57,6 +57,9 @@ inline void take(const Status& status) {
 
 [[nodiscard]] std::optional<Quantization> to_public(const std::optional<ir::Quantizer>& q);
 [[nodiscard]] TensorInfo to_public(const region::Binding& b);
+/// A copy of somebody's elements.
+[[nodiscard]] ir::Tensor to_tensor(const ConstView& view);
+[[nodiscard]] ir::Tensor to_tensor(const Array& array);
 /// What the plan's region is: its anchor's name; "copy", "move" or "pointwise" when it has none.
 [[nodiscard]] std::string kind_of(const region::Region& r);
 [[nodiscard]] std::vector<LayerInfo> layers_of(const region::Plan& plan);

@@ -93,14 +93,24 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     api::PipelineOptions p = api::pipeline_of(options, name);
     api::ShapeRanges ranges;
     for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
-    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges)));
-    if (!model->open()) return of(take(model->at({})), 0);
+    if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
+    std::map<std::string, ir::Tensor> values;
+    for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
+    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges), std::move(values),
+                                             static_cast<std::size_t>(options.most_engines)));
+    if (!model->open()) {
+      auto built = model->at({});
+      if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
+    }
     auto impl = std::make_shared<Impl>();
     impl->model = std::move(model);
     impl->progress = options.progress;
     impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
     impl->device = options.device;
-    if (!options.profiles.empty()) (void)take(impl->model->at(impl->model->opt()));
+    if (!options.profiles.empty()) {
+      auto built = impl->model->at(impl->model->opt());
+      if (!built && impl->model->late().empty()) take(std::move(built));  // else with the values of the first run
+    }
     return impl;
   }
 
@@ -111,10 +121,10 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     if (e) return e;
     std::vector<std::string> shapes;
     for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
-    raise(ErrorKind::usage,
-          fmt::format("{}: no single engine is built yet, because the model has open dimensions: {}. Give `shapes` to build, or "
-                      "ask the engine of one set of shapes.",
-                      what, fmt::join(shapes, ", ")));
+    raise(ErrorKind::usage, fmt::format("{}: no single engine is built yet, because its input shapes, or values that decide "
+                                        "shapes, are open: {}. Give `shapes` to build, or "
+                                        "ask the engine of one set of shapes.",
+                                        what, fmt::join(shapes, ", ")));
   }
 
   const engine::Engine& fixed(std::string_view what) const {
@@ -129,6 +139,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
   std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
     const std::lock_guard lock(fork_safe_mutex());
+    std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first); });
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
@@ -237,9 +248,14 @@ bool Engine::open() const {
   return impl_->model != nullptr;
 }
 
-Engine Engine::at(const std::map<std::string, Shape>& shapes) const {
+Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values) const {
   if (impl_->model) {
-    return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->at(shapes)))); });
+    const auto value_of = [&](const std::string& name) -> std::optional<ir::Tensor> {
+      const auto given = values.find(name);
+      if (given == values.end()) return std::nullopt;
+      return api::to_tensor(given->second);
+    };
+    return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->at(shapes, value_of)))); });
   }
   for (const auto& [name, shape] : shapes) {
     const auto& bindings = impl_->engine->plan().inputs;
@@ -292,7 +308,7 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
   if (impl_->model) {
     std::map<std::string, Shape> shapes;
     for (const auto& [name, array] : inputs) shapes[name] = array.shape;
-    return at(shapes).run(inputs);
+    return at(shapes, inputs).run(inputs);
   }
   const region::Plan& plan = impl_->engine->plan();
   std::vector<const void*> in;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/late.h"
+
 namespace octavo::api {
 namespace {
 
@@ -93,8 +95,11 @@ Status check_ranges(const std::vector<onnx::InputInfo>& inputs, const ShapeRange
 }  // namespace
 
 Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder,
-                                                     ShapeRanges ranges) {
+                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values,
+                                                     std::size_t most) {
   std::unique_ptr<OpenModel> m(new OpenModel);
+  m->values_ = std::move(values);
+  m->most_ = std::max<std::size_t>(most, 1);
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
   for (const auto& [name, shape] : options.import.shapes) {
@@ -149,38 +154,85 @@ Status OpenModel::check(const Shapes& shapes) const {
   return {};
 }
 
-Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes) const {
-  OCTAVO_CHECK(check(shapes));
-  Shapes key = shapes;  // complete: every way of asking for the same shapes finds the same engine
-  for (const onnx::InputInfo& in : inputs_) {
-    if (!is_open(in)) key.insert_or_assign(in.name, in.dims);
-  }
-  {
-    std::unique_lock lock(fork_safe_mutex());
-    for (;;) {
-      const auto [entry, mine] = built_.try_emplace(key);
-      if (mine) break;
-      if (!entry->second.building) return entry->second.engine;
-      if (entry->second.generation != fork_generation()) {  // the thread that builds it is one of the parent process: it never ends
-        (void)new Entry(std::exchange(entry->second, {}));  // a condition variable with sleepers cannot be destroyed
-        break;
-      }
-      const auto done = entry->second.done;  // a failed build removes its entry; then look again
-      done->wait(lock);
+std::set<std::string> OpenModel::late() const {
+  const std::lock_guard lock(fork_safe_mutex());
+  return late_;
+}
+
+bool OpenModel::keeps(const engine::Engine* engine) const {
+  return std::any_of(built_.begin(), built_.end(), [&](const auto& b) { return b.second.engine.get() == engine; });
+}
+
+std::shared_ptr<const engine::Engine> OpenModel::find_or_claim(const Key& key) const {
+  std::unique_lock lock(fork_safe_mutex());
+  for (;;) {
+    const auto [entry, mine] = built_.try_emplace(key);
+    entry->second.used = ++clock_;
+    if (mine) return nullptr;
+    if (!entry->second.building) return entry->second.engine;
+    if (entry->second.generation != fork_generation()) {  // the thread that builds it is one of the parent process: it never ends
+      (void)new Entry(std::exchange(entry->second, {}));  // a condition variable with sleepers cannot be destroyed
+      return nullptr;
     }
+    const auto done = entry->second.done;  // a failed build removes its entry; then look again
+    done->wait(lock);
+  }
+}
+
+/// Engines that somebody runs live on with their handles.
+void OpenModel::drop_oldest() const {
+  while (built_.size() > most_) {
+    auto oldest = built_.end();
+    for (auto b = built_.begin(); b != built_.end(); ++b) {
+      if (!b->second.building && (oldest == built_.end() || b->second.used < oldest->second.used)) oldest = b;
+    }
+    if (oldest == built_.end()) return;
+    built_.erase(oldest);
+  }
+}
+
+Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes, const ValueOf& value_of) const {
+  OCTAVO_CHECK(check(shapes));
+  Shapes complete = shapes;  // every way of asking for the same shapes finds the same engine
+  for (const onnx::InputInfo& in : inputs_) {
+    if (!is_open(in)) complete.insert_or_assign(in.name, in.dims);
   }
   PipelineOptions options = options_;
-  options.import.shapes = key;
-  auto built = build_bytes(model_, options, folder_);
-  const std::lock_guard lock(fork_safe_mutex());
-  Entry& entry = built_[key];
-  entry.done->notify_all();
-  if (!built) {
+  options.import.shapes = complete;
+  // A build that lacks the value of an input says so; it is then part of what engines are built for, and the next try has it.
+  for (;;) {
+    Key key{complete, {}};
+    onnx::LateValues given{values_, {}};
+    for (const std::string& name : late()) {
+      if (values_.contains(name)) continue;
+      std::optional<ir::Tensor> value = value_of ? value_of(name) : std::nullopt;
+      if (!value) {
+        return fail(ErrorKind::bad_input,
+                    fmt::format("shapes depend on the value of input \"{}\", and none is given (in the memory of the "
+                                "host)\n  to do: run with arrays, or give `values`",
+                                name));
+      }
+      const auto bytes = value->bytes();
+      key.second[name] = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      given.given[name] = std::move(*value);
+    }
+    if (auto known = find_or_claim(key)) return known;
+    auto built = build_bytes(model_, options, folder_, given);
+    const std::lock_guard lock(fork_safe_mutex());
+    Entry& entry = built_[key];
+    entry.done->notify_all();
+    if (built) {
+      entry.building = false;
+      entry.engine = built->engine;
+      drop_oldest();
+      return built->engine;
+    }
     built_.erase(key);
-    return tl::unexpected<Error>(std::move(built).error());
+    late_.insert(given.needed.begin(), given.needed.end());
+    const bool known =
+        std::all_of(given.needed.begin(), given.needed.end(), [&](const auto& n) { return given.given.contains(n); });
+    if (known || !value_of) return tl::unexpected<Error>(std::move(built).error());
   }
-  entry.building = false;
-  return entry.engine = std::move(built->engine);
 }
 
 Shapes OpenModel::opt() const {

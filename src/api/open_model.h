@@ -1,10 +1,14 @@
-// A model whose input shapes are not all known: its bytes, and the engines built so far, one for each set of shapes.
+// A model whose input shapes, or values that decide shapes, are not all known: its bytes, and the engines built so far, one for each
+// set of shapes and values.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +20,8 @@
 namespace octavo::api {
 
 using Shapes = std::map<std::string, ir::Shape>;
+/// What the caller of a run has of an input: asked for once its value decides shapes; nothing where it cannot be read.
+using ValueOf = std::function<std::optional<ir::Tensor>(const std::string& input)>;
 
 /// Of one input: every dimension of a shape must lie between min and max.
 struct ShapeRange {
@@ -23,24 +29,35 @@ struct ShapeRange {
 };
 using ShapeRanges = std::map<std::string, ShapeRange>;
 
+/// Engines of one open model that are kept unless the caller says otherwise.
+inline constexpr std::size_t kEnginesKept = 32;
+
 class OpenModel {
  public:
   /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
   /// `options.import.shapes` binds some or all of them.
-  /// `ranges`: for no input, or for every one that stays open. Errors: usage for ranges that do not fit the inputs.
+  /// `ranges`: for no input, or for every one that stays open. `values`: of inputs that decide shapes, whatever a run brings. `most`:
+  /// engines kept. Errors: usage for ranges that do not fit the inputs.
   [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::vector<std::byte> model, PipelineOptions options,
-                                                                 std::string folder, ShapeRanges ranges = {});
+                                                                 std::string folder, ShapeRanges ranges = {},
+                                                                 std::map<std::string, ir::Tensor> values = {},
+                                                                 std::size_t most = kEnginesKept);
 
-  /// False when the options leave no dimension open: `at` then needs no shapes.
-  [[nodiscard]] bool open() const { return open_; }
+  /// False when the options leave no dimension open, and no build found an input whose value decides shapes: `at` then needs nothing.
+  [[nodiscard]] bool open() const { return open_ || !late().empty(); }
+  /// Inputs whose values are part of what an engine is built for, as far as builds have found them.
+  [[nodiscard]] std::set<std::string> late() const;
   /// As declared, with the dimensions that the options bind filled in; -1 where open.
   [[nodiscard]] const std::vector<onnx::InputInfo>& inputs() const { return inputs_; }
   /// As declared; empty when the file does not say enough.
   [[nodiscard]] const std::vector<onnx::InputInfo>& outputs() const { return outputs_; }
 
-  /// The engine for these shapes (every open input must be named), built by the first caller while others that ask for the same
-  /// wait. A failed build is not remembered. Thread-safe; different shapes build at the same time.
-  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes) const;
+  /// The engine for these shapes (every open input must be named) and values, built by the first caller while others that ask for the
+  /// same wait. At most `most` are kept: the one that was not asked for longest goes. A failed build is not remembered. Thread-safe;
+  /// different shapes build at the same time.
+  [[nodiscard]] Result<std::shared_ptr<const engine::Engine>> at(const Shapes& shapes, const ValueOf& value_of = {}) const;
+  /// Is it one of those that are kept?
+  [[nodiscard]] bool keeps(const engine::Engine* engine) const;
   /// The opt shapes of the ranges; empty when there are none.
   [[nodiscard]] Shapes opt() const;
   /// The only engine built so far; null when there is none or more than one.
@@ -49,20 +66,31 @@ class OpenModel {
  private:
   struct Entry {
     bool building = true;
+    std::uint64_t used = 0;  ///< when it was asked for last
     std::shared_ptr<const engine::Engine> engine;
     unsigned generation = fork_generation();  ///< of the process whose thread builds
     std::shared_ptr<std::condition_variable> done = std::make_shared<std::condition_variable>();
   };
   OpenModel() = default;
   [[nodiscard]] Status check(const Shapes& shapes) const;
+  /// Shapes of all inputs, and the bytes of those whose values count.
+  using Key = std::pair<Shapes, std::map<std::string, std::string>>;
+  /// Takes the entry's engine, or leaves it null: the caller builds then.
+  [[nodiscard]] std::shared_ptr<const engine::Engine> find_or_claim(const Key& key) const;
+  void drop_oldest() const;
 
   std::vector<std::byte> model_;
   PipelineOptions options_;
   std::string folder_;
   std::vector<onnx::InputInfo> inputs_, outputs_;
   ShapeRanges ranges_;
+  std::map<std::string, ir::Tensor> values_;  ///< of inputs, given once for all engines
   bool open_ = false;
-  mutable std::map<Shapes, Entry> built_;  ///< under fork_safe_mutex()
+  std::size_t most_ = 1;
+  // Under fork_safe_mutex():
+  mutable std::map<Key, Entry> built_;
+  mutable std::set<std::string> late_;
+  mutable std::uint64_t clock_ = 0;
 };
 
 }  // namespace octavo::api

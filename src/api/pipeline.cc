@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/late.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/gpu_device.h"
@@ -12,6 +13,7 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "reference/oracle_provider.h"
+#include "region/bound_value.h"
 
 namespace octavo::api {
 namespace {
@@ -27,7 +29,7 @@ std::optional<int> gpu_of(std::string_view device) {
   return ordinal;
 }
 
-Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
+Result<Built> finish(onnx::Model model, const PipelineOptions& options, const onnx::LateValues& late = {}) {
   OCTAVO_TRY(const cpu::Isa most, cpu::cap_named(options.cpu));
   const cpu::CapScope cap(most);
   OCTAVO_CHECK(begin_step("plan"));
@@ -36,6 +38,15 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options) {
   Measuring measuring;
   OCTAVO_CHECK(measuring.begin(options, usable, p));
   OCTAVO_TRY(plan::Planned planned, plan::make_plan(model.graph, usable, p));
+  for (region::Binding& b : planned.plan.inputs) {
+    const auto value = late.given.find(b.name);
+    if (value == late.given.end()) continue;
+    if (b.type != value->second.type() || !b.format.empty()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("input \"{}\" decides shapes: it is bound by its value and takes no other type or layout", b.name));
+    }
+    b.format = region::value_format(b.type, value->second.bytes().data());
+  }
   OCTAVO_CHECK(measuring.keep(options));
   OCTAVO_CHECK(begin_step("engine"));
   for (const region::Provider* provider : usable) {
@@ -179,20 +190,31 @@ Status check_options(const PipelineOptions& options) {
               fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.plan.threads));
 }
 
-Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
+Result<Built> build_file(const std::string& path, const PipelineOptions& options, onnx::LateValues& late) {
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import));
-  return finish(std::move(model), options);
+  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import, late));
+  return finish(std::move(model), options, late);
+}
+
+Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
+  onnx::LateValues none;
+  return build_file(path, options, none);
+}
+
+Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder,
+                          onnx::LateValues& late) {
+  OCTAVO_CHECK(check_options(options));
+  const TaskScope task(options.progress);
+  OCTAVO_CHECK(begin_step("import"));
+  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder, late));
+  return finish(std::move(model), options, late);
 }
 
 Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOptions& options, const std::string& folder) {
-  OCTAVO_CHECK(check_options(options));
-  const TaskScope task(options.progress);
-  OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder));
-  return finish(std::move(model), options);
+  onnx::LateValues none;
+  return build_bytes(bytes, options, folder, none);
 }
 
 Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "api/check.h"
+#include "region/bound_value.h"
 
 namespace octavo::api {
 
@@ -9,6 +10,10 @@ std::vector<ir::Tensor> random_inputs(const region::Plan& plan, std::uint64_t se
   std::mt19937_64 random(seed);  // used directly: the standard distributions differ between libraries
   std::vector<ir::Tensor> inputs;
   for (const region::Binding& b : plan.inputs) {
+    if (auto value = region::value_of(b)) {  // shapes depend on it: there is one
+      inputs.push_back(std::move(*value));
+      continue;
+    }
     ir::Tensor t(b.type);
     const std::size_t size = ir::size_of(b.type.dtype);
     for (std::int64_t i = 0; i < t.size(); ++i) {

@@ -15,6 +15,7 @@
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
+#include "cli/late.h"
 #include "cli/model.h"
 #include "cli/profiling.h"
 #include "cli/run_buffers.h"
@@ -198,7 +199,8 @@ Result<int> bench(const Options& o) {
     OCTAVO_TRY(declared, declared_inputs(o.model));
     OCTAVO_TRY(given, read_inputs(o.input, declared));
   }
-  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1)));
+  OCTAVO_TRY(const auto loaded,
+             load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1), given.arrays));
   if (!o.key.empty()) {
     progress.reset();
     return bench_key(o, *loaded.engine);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/inputs.h"
 #include "cli/inspection.h"
+#include "cli/late.h"
 #include "cli/model.h"
 #include "cli/print.h"
 
@@ -115,7 +116,7 @@ Result<int> check(const Options& o) {
     OCTAVO_TRY(given, read_inputs(o.input, declared));
   }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
-  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared)));
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared), 1, given.arrays));
   std::unique_ptr<FileData> data;
   std::vector<Feed> feeds;
   if (o.data.empty()) {

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 
 #include "base/half.h"
+#include "region/bound_value.h"
 
 namespace octavo::cli {
 namespace {
@@ -124,6 +127,7 @@ class Reader {
 
   Status take(const std::string& spec) {
     auto [name, where] = split_spec(spec, declared_);
+    if (auto numbers = take_numbers(name, where)) return take_array(name, std::move(*numbers), fmt::format("\"{}\"", spec), spec);
     OCTAVO_TRY(auto sources, expand_source(where));
     for (Source& source : sources) OCTAVO_CHECK(take_file(name, spec, std::move(source)));
     return {};
@@ -140,6 +144,18 @@ class Reader {
   }
 
  private:
+  /// "k=3", "sizes=1,3,8,8": the elements of a scalar or a list, as inputs that decide shapes are; a file of that name goes first.
+  std::optional<ir::Tensor> take_numbers(const std::string& name, const std::string& text) const {
+    std::error_code ignored;
+    if (name.empty() || text.empty() || std::filesystem::exists(text, ignored)) return std::nullopt;
+    const auto input =
+        std::find_if(declared_.inputs.begin(), declared_.inputs.end(), [&](const auto& i) { return i.name == name; });
+    if (input->type.shape.size() > 1) return std::nullopt;
+    region::Binding b{name, input->type, {}, {}, 0, "=" + text};
+    if (!b.type.shape.empty()) b.type.shape = {std::count(text.begin(), text.end(), ',') + 1};
+    return region::value_of(b);
+  }
+
   Status take_file(std::string name, const std::string& spec, Source source) {
     OCTAVO_TRY(const auto bytes, source.read());
     const std::string what = fmt::format("\"{}\"", source.name);

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/late.h"
 #include "api/ranges.h"
 #include "cli/file.h"
+#include "cli/late.h"
 #include "cli/print.h"
 #include "cli/sources.h"
 #include "cpu/cap.h"
@@ -267,6 +269,11 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
 }
 
 Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch) {
+  return load(options, progress, shapes, batch, {});
+}
+
+Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes, std::int64_t batch,
+                    const Arrays& arrays) {
   OCTAVO_CHECK(require_path(options));
   Loaded loaded;
   loaded.threads = options.build.plan.threads;
@@ -294,10 +301,21 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
-  if (options.made) {
-    OCTAVO_TRY(loaded.built, api::build_bytes(*options.made, build, std::filesystem::path(options.path).parent_path().string()));
-  } else {
-    OCTAVO_TRY(loaded.built, api::build_file(options.path, build));
+  onnx::LateValues late;
+  for (;;) {
+    auto built = options.made
+                     ? api::build_bytes(*options.made, build, std::filesystem::path(options.path).parent_path().string(), late)
+                     : api::build_file(options.path, build, late);
+    bool more = false;  // values that the build lacks, and the arrays have
+    if (!built) {
+      for (const std::string& name : late.needed) {
+        const auto array = arrays.find(name);
+        more = (array != arrays.end() && late.given.emplace(name, array->second).second) || more;
+      }
+    }
+    if (more) continue;
+    OCTAVO_TRY(loaded.built, std::move(built));
+    break;
   }
   loaded.engine = loaded.built->engine;
   loaded.seconds = since();

@@ -1,5 +1,6 @@
 // octavo profile: the time of each region, and the files that trtexec writes.
 #include "cli/commands.h"
+#include "cli/late.h"
 #include "cli/profiling.h"
 
 namespace octavo::cli {
@@ -21,7 +22,7 @@ Result<int> profile(const Options& o) {
   } else {
     OCTAVO_TRY(const auto declared, declared_inputs(o.model));
     OCTAVO_TRY(const auto given, read_inputs(o.input, declared));
-    OCTAVO_TRY(loaded, load(o.model, *progress, shapes_of(given, declared)));
+    OCTAVO_TRY(loaded, load(o.model, *progress, shapes_of(given, declared), 1, given.arrays));
     OCTAVO_TRY(feeds, make_feeds(given, o.input.recipe, *loaded.engine));
   }
   progress.reset();

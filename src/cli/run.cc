@@ -9,6 +9,7 @@
 #include "cli/file.h"
 #include "cli/hint.h"
 #include "cli/inputs.h"
+#include "cli/late.h"
 #include "cli/model.h"
 #include "cli/print.h"
 #include "cli/results.h"
@@ -74,7 +75,8 @@ Result<int> run(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto declared, declared_inputs(o.model));
   OCTAVO_TRY(const auto given, read_inputs(o.input, declared));
-  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1)));
+  OCTAVO_TRY(const auto loaded,
+             load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1), given.arrays));
   const auto& plan = loaded.engine->plan();
   const std::string stored = stored_recipe(*loaded.engine);
   OCTAVO_TRY(const auto feeds, Feeds::create(given, o.input.recipe, stored, plan));

@@ -35,6 +35,19 @@ BuildOptions options_of(const nb::dict& options) {
     o.profiles[name] = {p.at(0), p.at(1), p.at(2)};
   o.threads = nb::cast<int>(options["threads"]);
   o.default_batch = nb::cast<std::int64_t>(options["default_batch"]);
+  const nb::object numpy = nb::module_::import_("numpy");
+  for (const auto& [name, array] : nb::cast<nb::dict>(options["values"])) {
+    const std::string input = nb::cast<std::string>(nb::str(name));
+    Held held;
+    held.take(numpy, input, nb::borrow(array));
+    octavo::Array& value = o.values[input];
+    value.dtype = held.view.dtype, value.shape = held.view.shape;
+    std::size_t bytes = octavo::size_of(value.dtype);
+    for (const auto d : value.shape) bytes *= static_cast<std::size_t>(d);
+    const auto* data = static_cast<const std::byte*>(held.view.data);
+    value.bytes.assign(data, data + bytes);
+  }
+  o.most_engines = nb::cast<int>(options["most_engines"]);
   for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
   o.effort = nb::cast<int>(options["effort"]);
   o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
@@ -73,6 +86,7 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   if (!outputs.is_none()) bad_input("run: outputs are for engines of a GPU; this one's device is " + engine.device());
   std::vector<Held> held(wanted.size());
   std::map<std::string, octavo::Shape> shapes;
+  std::map<std::string, octavo::ConstView> values;
   std::vector<const void*> in;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const octavo::TensorInfo& w = wanted[i];
@@ -91,6 +105,7 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
                 shape_text(w.shape));
     }
     shapes[w.name] = h.view.shape;
+    values[w.name] = {h.view.data, w.dtype, h.view.shape};
     in.push_back(h.view.data);
   }
   if (given.size() != wanted.size()) {
@@ -100,7 +115,7 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
     }
   }
   std::optional<Engine> bound;
-  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes); }) : engine;  // building takes seconds
+  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;  // building takes seconds
   const std::vector<octavo::TensorInfo> results = bound->outputs();
   std::vector<Made> made(results.size());
   std::vector<void*> out;
@@ -289,7 +304,8 @@ NB_MODULE(_octavo, m) {
            "returns   new arrays, which the engine wrote directly.\n"
            "shapes    must be those the engine was built for. If the model left dimensions open, the arrays bind them, and a new "
            "set of shapes is\n"
-           "          built first (seconds, once).\n"
+           "          built first (seconds, once). So it is with values of inputs that decide shapes (a Slice's starts, TopK's k, "
+           "...).\n"
            "GPU       with device=\"cuda\", arrays in the GPU's memory (DLPack or __cuda_array_interface__: PyTorch, CuPy, JAX) "
            "are read "
            "there\n"
@@ -303,11 +319,24 @@ NB_MODULE(_octavo, m) {
            "Raises InputError, naming the input, with both shapes or dtypes.")
       .def(
           "at",
-          [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes) {
-            return Watch(nb::none()).over([&] { return e.at(shapes); });
+          [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes, const nb::object& values) {
+            const nb::object numpy = nb::module_::import_("numpy");
+            std::map<std::string, octavo::ConstView> views;
+            const nb::dict given =
+                values.is_none() ? nb::dict() : nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(values));
+            std::vector<Held> held(given.size());
+            std::size_t i = 0;
+            for (const auto& [key, array] : given) {
+              const std::string name = nb::cast<std::string>(nb::str(key));
+              held[i].take(numpy, name, nb::borrow(array));
+              views[name] = held[i++].view;
+            }
+            return Watch(nb::none()).over([&] { return e.at(shapes, views); });
           },
-          "shapes"_a,
-          "The engine for these input shapes, {name: shape}; builds it when it is new. Raises InputError, and what build raises.")
+          "shapes"_a, "values"_a = nb::none(),
+          "The engine for these input shapes, {name: shape}, and values of inputs that decide shapes, {name: array}; builds it "
+          "when it is "
+          "new. Raises InputError, and what build raises.")
       .def(
           "save",
           [](const Engine& e, const nb::object& path) {
@@ -319,11 +348,13 @@ NB_MODULE(_octavo, m) {
           "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. Raises "
           "FileError.")
       .def_static("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc)
-      .def_prop_ro("open", &Engine::open, "True while input dimensions are bound only by the arrays of a run.")
+      .def_prop_ro("open", &Engine::open,
+                   "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")
       .def_prop_ro(
           "inputs", [](const Engine& e) { return describe(e.inputs()); },
-          "List of dicts: name, dtype (NumPy's name), shape (None where open), and scale, zero_point, axis when the elements are "
-          "codes.")
+          "List of dicts: name, dtype (NumPy's name), shape (None where open), scale, zero_point, axis when the elements are "
+          "codes, and "
+          "format: \"uint8:hwc\" of a bound one; \"=3,1\" where shapes depend on the elements, and the engine was built for these.")
       .def_prop_ro(
           "outputs", [](const Engine& e) { return describe(e.outputs()); },
           "As inputs; while dimensions are open, as the model file declares them.")

@@ -44,6 +44,7 @@ inline nb::dict by_name(const nb::object& inputs, const std::vector<octavo::Tens
 inline nb::dict run_on_gpu(const octavo::Engine& engine, const nb::dict& given, const nb::object& outputs,
                            const nb::object& stream) {
   std::map<std::string, octavo::Shape> shapes;
+  std::map<std::string, octavo::ConstView> values;
   const std::vector<octavo::TensorInfo> wanted = engine.inputs();
   std::vector<Lent> lent(wanted.size());
   std::vector<octavo::Memory> in;
@@ -53,12 +54,13 @@ inline nb::dict run_on_gpu(const octavo::Engine& engine, const nb::dict& given, 
     lent[i].take(what, given[wanted[i].name.c_str()]);
     lent[i].check(what, wanted[i], engine.open());
     shapes[wanted[i].name] = lent[i].shape;
+    if (!lent[i].memory.on_gpu) values[wanted[i].name] = {lent[i].memory.data, wanted[i].dtype, lent[i].shape};
     in.push_back(lent[i].memory);
   }
   if (given.size() != wanted.size())
     bad_input("run: " + std::to_string(given.size()) + " inputs given, the model has " + std::to_string(wanted.size()));
   std::optional<octavo::Engine> bound;
-  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes); }) : engine;
+  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;
   const std::vector<octavo::TensorInfo> results = bound->outputs();
   const nb::dict places = outputs.is_none() ? nb::dict() : by_name(outputs, results);
   std::vector<Lent> kept(results.size());

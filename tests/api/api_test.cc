@@ -301,4 +301,31 @@ TEST(Doctor, FindsNothingInAHealthyModelAndSaysWhatIsNoModel) {
   EXPECT_EQ(thrown([] { (void)octavo::doctor(kQdq, {"", "minmax.cache"}); }).kind(), Exception::Kind::usage);
 }
 
+/// Of the engines of an open model those run last are kept; what was dropped is built again, and handles outlive it.
+TEST(Api, TheNumberOfEnginesIsLimited) {
+  int builds = 0;
+  std::string last;
+  BuildOptions o;
+  o.effort = 0;
+  o.threads = 1;
+  o.most_engines = 2;
+  o.progress = [&](std::string_view step) {
+    builds += step == "engine" && last != "engine" ? 1 : 0;
+    last = step;
+    return true;
+  };
+  const Engine engine = Engine::build(kFloat, o);
+  ASSERT_TRUE(engine.open());
+  const Engine held = engine.at({{"image", shape(1)}});
+  const std::vector<float> x = pictures(3);
+  for (const std::int64_t n : {1, 2, 1, 3, 1, 2}) {  // 3 drops 2, which was not run longest; then 2 is built again
+    last.clear();
+    (void)engine.run({{"image", octavo::ConstView{x.data(), octavo::DType::f32, shape(n)}}});
+  }
+  EXPECT_EQ(builds, 4);
+  EXPECT_EQ(held.run({{"image", octavo::ConstView{x.data(), octavo::DType::f32, shape(1)}}}).size(), engine.outputs().size());
+  o.most_engines = 0;
+  EXPECT_THROW((void)Engine::build(kFloat, o), Exception);
+}
+
 }  // namespace

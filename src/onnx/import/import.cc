@@ -80,12 +80,12 @@ std::string display(const ImportOptions& options) {
   return options.display_name.empty() ? std::string("the model") : options.display_name;
 }
 
-Result<Model> import_parsed(pb::ModelProto& model, const ImportOptions& options, const std::string& base_dir) {
+Result<Model> import_parsed(pb::ModelProto& model, const ImportOptions& options, const std::string& base_dir, LateValues& late) {
   // Allocation failures are the one exception that a file can provoke; they end here.
   auto out = [&]() -> Result<Model> {
     try {
       OCTAVO_CHECK(inline_functions(model));
-      return Importer(model, options, base_dir).run();
+      return Importer(model, options, base_dir, &late).run();
     } catch (const std::bad_alloc&) {
       return fail(ErrorKind::bad_model, "its tensors do not fit into memory");
     }
@@ -111,19 +111,30 @@ Status check_bytes(std::span<const std::byte> bytes, const ImportOptions& option
   return {};
 }
 
-Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
+Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir,
+                           LateValues& late) {
   pb::ModelProto model;
   OCTAVO_CHECK(parse_model(bytes, display(options), model));
-  return import_parsed(model, options, base_dir);
+  return import_parsed(model, options, base_dir, late);
+}
+
+Result<Model> import_bytes(std::span<const std::byte> bytes, const ImportOptions& options, const std::string& base_dir) {
+  LateValues none;
+  return import_bytes(bytes, options, base_dir, none);
 }
 
 Result<Model> import_file(const std::string& path, const ImportOptions& options) {
+  LateValues none;
+  return import_file(path, options, none);
+}
+
+Result<Model> import_file(const std::string& path, const ImportOptions& options, LateValues& late) {
   ImportOptions named = options;
   if (named.display_name.empty()) named.display_name = path;
   pb::ModelProto model;
   OCTAVO_CHECK(parse_model_file(path, named.display_name, model));
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return import_parsed(model, named, parent.empty() ? "." : parent.string());
+  return import_parsed(model, named, parent.empty() ? "." : parent.string(), late);
 }
 
 Result<std::vector<InputInfo>> inputs_of(std::span<const std::byte> bytes) {

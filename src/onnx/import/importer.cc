@@ -24,6 +24,11 @@ DType Importer::declared(const std::string& tensor_name, DType fallback) const {
 Result<Tensor> Importer::tensor(const pb::TensorProto& proto, DType& type) const {
   OCTAVO_TRY(Tensor t, read_tensor(proto, base_dir_));
   type = t.dtype();
+  return as_held(std::move(t));
+}
+
+Tensor Importer::as_held(Tensor t) {
+  const DType type = t.dtype();
   if (ir::is_float(type)) return t.to_f32();
   if (!is_small(type)) return t;
   Tensor out(held(type), t.shape());
@@ -76,16 +81,22 @@ Status Importer::read_header() {
 
 Status Importer::declare_inputs() {
   OCTAVO_TRY(out_.inputs, declared_inputs(model_.graph()));
-  OCTAVO_TRY(const std::vector<Shape> shapes, bind_shapes(out_.inputs, options_));
+  OCTAVO_TRY(const ImportOptions bound, with_values());
+  OCTAVO_TRY(const std::vector<Shape> shapes, bind_shapes(out_.inputs, bound));
   ir::Graph& g = graph();
   for (std::size_t i = 0; i < out_.inputs.size(); ++i) {
     const InputInfo& info = out_.inputs[i];
     OCTAVO_CHECK(checked_count(shapes[i], fmt::format("input \"{}\"", info.name)));
-    if (info.symbolic() && !options_.shapes.contains(info.name)) {
+    if (info.symbolic() && !bound.shapes.contains(info.name)) {
       note(fmt::format("input \"{}\" {} is bound to {}", info.name, info.shape_text(), ir::to_string(shapes[i])));
     }
     ValueId v = g.add_input(info.name, {info.dtype, shapes[i]});
-    if (const DType inside = held(info.dtype); inside != info.dtype) {
+    if (late_ != nullptr && late_->given.contains(info.name)) {
+      const Tensor& value = late_->given.at(info.name);
+      if (held(info.dtype) != info.dtype) declared_[info.name] = info.dtype;
+      v = g.add_constant(as_held(value));
+      if (info.dtype == DType::f64) wide_[v] = g.add_constant(value);
+    } else if (const DType inside = held(info.dtype); inside != info.dtype) {
       declared_[info.name] = info.dtype;
       const std::string to(ir::name_of(inside));
       const ValueId given = v;
@@ -142,7 +153,7 @@ Result<ValueId> Importer::resolve(const std::string& tensor_name) {
 }
 
 void Importer::record_problem(const NodeContext& node, std::string reason) {
-  Problem p{node.name(), node.proto().op_type(), node.proto().domain(), std::move(reason), node.opset(), node.index(), {}};
+  Problem p{node.name(), node.proto().op_type(), node.proto().domain(), std::move(reason), node.opset(), node.index(), true, {}};
   for (const std::string& name : node.proto().input()) {
     if (name.empty()) continue;
     const auto it = values_.find(name);
@@ -309,7 +320,7 @@ Status Importer::lower_node(NodeContext& node) {
   };
   Status status = attempt();
   if (!status && status.error().kind == ErrorKind::unsupported) {
-    record_problem(node, status.error().message);
+    record_late(node, status.error().message);
     return {};
   }
   return status;
@@ -499,7 +510,11 @@ Result<Model> Importer::run() {
   for (pb::TensorProto& t : *model_.mutable_graph()->mutable_initializer()) unread_[&t] = &t;
   OCTAVO_TRY(const std::vector<int> order, sort_nodes(model_.graph(), false));
   OCTAVO_CHECK(lower_nodes(model_.graph(), order, ""));
-  if (!problems_.empty()) return tl::unexpected<Error>(problem_report());
+  if (!problems_.empty()) {
+    const bool curable = std::none_of(problems_.begin(), problems_.end(), [](const Problem& p) { return p.final; });
+    if (late_ != nullptr && curable) late_->needed = needed_;
+    return tl::unexpected<Error>(problem_report());
+  }
   OCTAVO_CHECK(bind_outputs());
   graph().remove_dead();
   list_absorbed();

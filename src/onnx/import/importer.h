@@ -1,6 +1,7 @@
 // One import in progress: names to values, the nodes in order, what could not be lowered.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "onnx/import/import.h"
+#include "onnx/import/late_values.h"
 #include "onnx/import/node_context.h"
 #include "onnx/model/schema.h"
 
@@ -21,14 +23,15 @@ struct Problem {
   std::string node, type, domain, reason;
   std::int64_t opset = 0;
   int index = 0;
+  bool final = true;                ///< no value of an input would cure it
   std::vector<std::string> inputs;  ///< "x f32[1,3,8,8]"
 };
 
 class Importer {
  public:
   /// `run` takes the bytes of large initializers out of the model as it reads them.
-  Importer(pb::ModelProto& model, const ImportOptions& options, std::string base_dir)
-      : model_(model), options_(options), base_dir_(std::move(base_dir)) {}
+  Importer(pb::ModelProto& model, const ImportOptions& options, std::string base_dir, LateValues* late = nullptr)
+      : model_(model), options_(options), base_dir_(std::move(base_dir)), late_(late) {}
   [[nodiscard]] Result<Model> run();
   /// What can be refused before any shape is known: the header, what nothing defines, nodes whose operator has no row.
   [[nodiscard]] Status check();
@@ -68,6 +71,15 @@ class Importer {
   void narrow(NodeContext& node);
   [[nodiscard]] Status bind_results(NodeContext& node);
   void record_problem(const NodeContext& node, std::string reason);
+  /// A node that could not be lowered, with what the values of inputs have to do with it. (late_values.cc)
+  void record_late(const NodeContext& node, std::string reason);
+  /// The shapes that the options give, and those of the values; usage where a value does not fit its input. (late_values.cc)
+  [[nodiscard]] Result<ImportOptions> with_values() const;
+  /// The inputs of the model that alone decide the operands that the node must know, where they are few and small; else none, and in
+  /// `data` what is too large. (late_values.cc)
+  [[nodiscard]] std::set<std::string> late_inputs(const NodeContext& node, std::string& data) const;
+  /// A tensor in the file's type as the IR holds it.
+  [[nodiscard]] static Tensor as_held(Tensor t);
   [[nodiscard]] Result<ValueId> resolve(const std::string& tensor);
   [[nodiscard]] std::string unique_name(const pb::NodeProto& node, int index, const std::string& prefix);
   [[nodiscard]] std::int64_t opset_of(const std::string& domain) const;
@@ -88,6 +100,8 @@ class Importer {
   std::unordered_set<std::string> poisoned_;                             ///< results of nodes that could not be lowered
   std::unordered_set<std::string> node_names_;
   std::vector<Problem> problems_;
+  LateValues* late_;                                        ///< may be null: no input has a value
+  std::set<std::string> needed_;                            ///< inputs whose values nodes could not do without
   std::vector<std::pair<std::string, std::string>> fates_;  ///< every node's name; why nothing may stand for it ("" until known)
   int depth_ = 0;
   std::string value_prefix_;  ///< of the values of a body that is lowered several times

@@ -39,7 +39,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           strict_timing: bool = False, calibration: Union[_Path, Mapping[str, float], None] = None,
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
-          progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand") -> Engine:
+          progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
+          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32) -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -48,6 +49,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
               new set of shapes is then built once and kept.
     threads   threads to plan for and to run with; None: every core this process may use.
     default_batch  a symbolic first dimension that `shapes` leaves open becomes this.
+    values    {input name: array} for inputs that decide shapes: a Slice's starts, a Resize's sizes, TopK's k, axes, ... Those left open
+              are bound by the arrays of the first run; each new set of values is then built once and kept.
+    most_engines   engines kept for the shapes and values that occurred; of more, the one not run longest is dropped.
     profiles  {input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
               the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
     disable   names of laws, rules and fusions to leave out.
@@ -73,7 +77,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     """
     return cast(Engine, _with(model, _build_file, _build_bytes)(_build_options(
         device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision, allowed,
-        max_error, bindings, progress, cpu, qdq)))
+        max_error, bindings, progress, cpu, qdq, values, most_engines)))
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
@@ -189,7 +193,7 @@ def _unpickled(engine: bytes, threads: int) -> Engine:
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
-                   qdq: str) -> Dict[str, Any]:
+                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -218,13 +222,14 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines),
     }
 
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand"}
+    "qdq": "demand", "values": None, "most_engines": 32}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:
@@ -260,7 +265,10 @@ def _inputs_of(engine: Engine, inputs: Optional[Mapping[str, Any]]) -> Dict[str,
     made: Dict[str, Any] = {}
     for info in engine.inputs:
         name, shape, dtype = info["name"], [int(d or 0) for d in info["shape"]], info["dtype"]
-        if inputs is not None:
+        if inputs is None and (info["format"] or "").startswith("="):  # shapes depend on its value: there is one
+            elements = (info["format"] or "")[1:].split(",")
+            made[name] = numpy.array([e != "0" for e in elements] if dtype == "bool" else elements, dtype).reshape(shape)
+        elif inputs is not None:
             if name not in inputs:
                 raise InputError(f"input {name!r} is missing; it wants {dtype} {tuple(shape)}")
             made[name] = inputs[name]

@@ -3,9 +3,8 @@
 >>> import octavo.backend
 >>> y, = octavo.backend.run_model(model, [x], device="cpu")
 
-Devices: "cpu" (also "CPU", "CPU:0") and "reference". Shapes are those of the arrays of a run. A graph input that is read only as a
-shape, an axis, a count or a quantization parameter of an operator (SPECIALISED below) is not data: its value becomes a constant of the
-engine, and each new value builds a new one. All other inputs are inputs of the engine. docs/backend.md says more.
+Devices: "cpu" (also "CPU", "CPU:0") and "reference". Models go through octavo.build(...).run(...) as they are: open shapes, and values
+of inputs that decide shapes, are bound by the arrays of a run. docs/backend.md says more.
 """
 import numpy as np
 import onnx
@@ -13,65 +12,22 @@ from onnx.backend.base import Backend as _Backend, BackendRep as _BackendRep, De
 
 import octavo
 
-_REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-               "ReduceSum", "ReduceSumSquare")
-
-#: {operator: positions of inputs that are shapes, axes, counts or quantization parameters}
-SPECIALISED = {
-    "Reshape": {1}, "Expand": {1}, "Tile": {1}, "ConstantOfShape": {0}, "Slice": {1, 2, 3, 4}, "Pad": {1, 3}, "Resize": {1, 2, 3},
-    "Upsample": {1}, "Range": {0, 1, 2}, "OneHot": {1}, "TopK": {1}, "Squeeze": {1}, "Unsqueeze": {1}, "Split": {1}, "CumSum": {1},
-    "CumProd": {1}, "Trilu": {1}, "CenterCropPad": {1}, "NonMaxSuppression": {2}, "DFT": {1, 2}, "STFT": {1, 3}, "Col2Im": {1, 2},
-    "AffineGrid": {1}, "MaxUnpool": {2}, "Loop": {0, 1}, "BlackmanWindow": {0}, "HannWindow": {0}, "HammingWindow": {0},
-    "MelWeightMatrix": {0, 1, 2, 3, 4},
-    "QuantizeLinear": {1, 2}, "DequantizeLinear": {1, 2}, "ConvInteger": {2, 3}, "MatMulInteger": {2, 3},
-    "QLinearConv": {1, 2, 4, 5, 6, 7}, "QLinearMatMul": {1, 2, 4, 5, 6, 7},
-    **{name: {1} for name in _REDUCTIONS},
-}
-
 
 def _engine_device(device):
     name = str(device).split(":")[0].lower()
     return name if name in ("cpu", "reference") else None
 
 
-def _reads(graph, found):
-    for node in graph.node:
-        for position, name in enumerate(node.input):
-            found.setdefault(name, []).append((node.domain, node.op_type, position))
-        for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                _reads(inner, found)
-                for output in inner.output:
-                    found.setdefault(output.name, []).append(("", "", 0))
-
-
-def specialised_inputs(model):
-    """Names of the graph inputs that are read, and only as shapes, axes, counts or quantization parameters."""
-    reads = {}
-    _reads(model.graph, reads)
-    outputs = {o.name for o in model.graph.output}
-    initialised = {t.name for t in model.graph.initializer}
-    names = set()
-    for value in model.graph.input:
-        uses = reads.get(value.name, [])
-        if uses and value.name not in outputs | initialised and all(
-                domain in ("", "ai.onnx") and position in SPECIALISED.get(op, ()) for domain, op, position in uses):
-            names.add(value.name)
-    return names
-
-
 class OctavoRep(_BackendRep):
-    """A prepared model: engines for the shapes and specialised values seen so far."""
+    """A prepared model."""
 
     def __init__(self, model, device, options):
         self._model, self._device, self._options = model, device, options
         initialised = {t.name for t in model.graph.initializer}
         self._inputs = [v for v in model.graph.input if v.name not in initialised]
-        self._specialised = specialised_inputs(model)
         self._selected = {o for n in model.graph.node if n.op_type == "NonMaxSuppression" and n.domain in ("", "ai.onnx")
                           for o in n.output}
-        self._engines = {}
-        self.engine = None  #: of the latest run
+        self._engine = self._shapes = self._arrays = None
 
     def _named(self, inputs):
         if hasattr(inputs, "items"):
@@ -88,34 +44,21 @@ class OctavoRep(_BackendRep):
             if x is None or isinstance(x, (list, tuple)) and not all(np.isscalar(e) for e in x):
                 raise octavo.UnsupportedError(f"run: input \"{name}\" is a sequence or an optional value; only tensors are covered")
             arrays[name] = np.asarray(x)
-        fixed = {name: arrays.pop(name) for name in sorted(self._specialised & set(arrays))}
-        shapes = {name: x.shape for name, x in arrays.items()}
-        key = (tuple(sorted(shapes.items())), tuple((n, x.dtype.str, x.shape, x.tobytes()) for n, x in fixed.items()))
-        if key not in self._engines:
-            self._engines[key] = octavo.build(self._with(fixed), device=self._device, shapes=shapes, **self._options)
-        self.engine = self._engines[key]
-        results = self.engine.run(arrays)
+        if self._engine is None:
+            self._engine = octavo.build(self._model, device=self._device, **self._options)
+        results = self._engine.run(arrays)
+        self._shapes, self._arrays = {name: x.shape for name, x in arrays.items()}, arrays
         for name in self._selected & set(results):  # as many rows as were selected; the engine fills up with -1
             results[name] = results[name][results[name][:, 0] >= 0]
         names = [o.name for o in self._model.graph.output]
         return namedtupledict("Outputs", names)(*[results[name] for name in names])
 
-    def _with(self, fixed):
-        if not fixed:
-            return self._model
-        model = onnx.ModelProto()
-        model.CopyFrom(self._model)
-        declared = {v.name: v.type.tensor_type.elem_type for v in model.graph.input}
-        kept = [v for v in model.graph.input if v.name not in fixed]
-        del model.graph.input[:]
-        model.graph.input.extend(kept)
-        for name, x in fixed.items():
-            tensor = onnx.numpy_helper.from_array(np.ascontiguousarray(x).reshape(x.shape), name)
-            if tensor.data_type != declared[name]:
-                raise octavo.InputError(f"run: input \"{name}\" is {x.dtype}, the model declares "
-                                        f"{onnx.TensorProto.DataType.Name(declared[name])}")
-            model.graph.initializer.append(tensor)
-        return model
+    @property
+    def engine(self):
+        """The engine of the latest run; None before."""
+        if self._engine is None or self._arrays is None:
+            return None
+        return self._engine.at(self._shapes, self._arrays) if self._engine.open else self._engine
 
 
 class Backend(_Backend):

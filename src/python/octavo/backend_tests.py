@@ -4,7 +4,7 @@ Kinds: node, simple, pytorch-converted, pytorch-operator; tests that need downlo
 
   cpu        passed, every computing layer in a kernel of the cpu device
   reference  passed, at least one layer in the reference evaluator (cpu.reference.*), or the device is "reference"
-  static     passed, but the results depend on shapes and specialised inputs alone: nothing was computed when it ran; not counted as passed
+  static     passed, but the results depend on shapes and the values of inputs that decide them alone: nothing was computed when it ran; not counted as passed
   refused    UnsupportedError, with its reason
   wrong      results that differ, or another error
   crashed    the process died, or took longer than --timeout
@@ -96,10 +96,10 @@ def _captured(node):
             yield from (o.name for o in attribute.g.output)
 
 
-def depends_on_data(model):
-    """True if a path of nodes leads from a graph input that is not specialised to an output, other than through shapes alone."""
-    from octavo.backend import specialised_inputs
-    known = specialised_inputs(model) | {t.name for t in model.graph.initializer}
+def depends_on_data(model, bound=()):
+    """True if a path of nodes leads from a graph input to an output, other than through shapes alone. bound: inputs whose values the engine
+    was built for."""
+    known = set(bound) | {t.name for t in model.graph.initializer}
     reached = {v.name for v in model.graph.input if v.name not in known}
     for node in model.graph.node:
         if node.op_type not in _SHAPE_ONLY and not reached.isdisjoint([*node.input, *_captured(node)]):
@@ -109,8 +109,8 @@ def depends_on_data(model):
 
 def _class_of(model, engine, device):
     """Which kind of layers computed the outputs."""
-    if not depends_on_data(model):
-        return "static", "its results depend on shapes and specialised inputs alone"
+    if not depends_on_data(model, [i["name"] for i in engine.inputs if (i["format"] or "").startswith("=")]):
+        return "static", "its results depend on shapes and the values of inputs that decide them alone"
     if device == "reference":
         return "reference", ""
     slow = sorted({layer["tactic"] for layer in engine.layers if ".reference." in layer["tactic"]})

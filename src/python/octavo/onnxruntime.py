@@ -304,7 +304,7 @@ class InferenceSession:
             raise UsageError("end_profiling: set SessionOptions.enable_profiling and run once before")
         engine = self._engine
         if engine.open:
-            engine = engine.at({name: tuple(array.shape) for name, array in self._last.items()})
+            engine = engine.at({name: tuple(array.shape) for name, array in self._last.items()}, self._last)
         measured = profile(engine, inputs=self._last)
         events, at = [], 0.0
         for layer in measured["layers"]:
