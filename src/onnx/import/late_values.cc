@@ -132,10 +132,14 @@ void Importer::record_late(const NodeContext& node, std::string reason) {
     reason += fmt::format(
         "; it follows from the value of input {}, which the first run of octavo.build's engine and octavo run bind", names);
   } else if (!data.empty()) {
-    reason += fmt::format("; it follows from {}, which is data, too large to build once for each value", data);
+    reason += fmt::format(
+        "; it follows from {}, which is data: only inputs of rank 0 or 1 and at most 64 elements are bound by their values", data);
   }
   record_problem(node, std::move(reason));
-  problems_.back().final = late.empty() && depth_ == 0;
+  // An operator with bodies may be refused for a node in one of them, which is listed by itself.
+  const std::string& type = node.proto().op_type();
+  const bool has_bodies = type == "If" || type == "Loop" || type == "Scan";
+  problems_.back().final = late.empty() && depth_ == 0 && !has_bodies;
   needed_.insert(late.begin(), late.end());
 }
 
