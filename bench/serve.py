@@ -75,8 +75,8 @@ def rows_and_runs(port):
 
 
 def processor_seconds(pid):
-    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all threads, user and kernel; in nanoseconds, where /proc/PID/stat counts hundredths of a second."""
+    return sum(int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) for task in os.listdir(f"/proc/{pid}/task")) / 1e9
 
 
 def main():

@@ -22,7 +22,7 @@ MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "1000"))
 
 @pytest.fixture(scope="module")
 def server():
-    with Running(f"digits={QDQ}", "--batch", "1,4,8,32", "--max-request-mb", "0.25", "--max-pending-mb", "4", "--body-timeout", "2", "--max-connections", "60") as running:
+    with Running(f"digits={QDQ}", "--batch", "1,4,8,32", "--max-request-mb", "0.25", "--max-pending-mb", "4", "--body-timeout", "4", "--max-connections", "60") as running:
         yield running
 
 
@@ -229,7 +229,7 @@ def test_late_and_cancelled(server, engine, name):
     data = framed(message(name, x))
     with Http2(server) as one:
         one.send(one.head(1), one.data(1, data[:-50], 1 << 20, end=False))
-        assert one.code(1) == (4, "the body did not arrive within 2.0 s")
+        assert one.code(1) == (4, "the body did not arrive within 4.0 s")
     for _ in range(200):
         with Http2(server) as one:
             one.send(one.head(1), one.data(1, data[:-50], 5000, end=False), one.frame(RST, 0, 1, struct.pack(">I", 8)), one.head(3),
@@ -247,7 +247,7 @@ def test_late_and_cancelled(server, engine, name):
         one.send(one.head(3), one.data(3, data[:5000], 5000, end=False))
         time.sleep(0.05)
         one.send(one.frame(RST, 0, 3, struct.pack(">I", 8)), one.head(5), one.data(5, framed(message(name, picture(1))), 1000))
-        assert np.array_equal(one.result(5), want(engine, name, picture(1))) and time.monotonic() - began < 1.9
+        assert np.array_equal(one.result(5), want(engine, name, picture(1))) and time.monotonic() - began < 3.5
     assert server.metric("octavo_waiting_requests") == 0
 
 
