@@ -33,6 +33,8 @@ MEASURES = {"imagenet": "top1", "cifar10": "top1", "coco": "mAP@.5", "text": "te
 FORMS = {  # name: options of quantize, the file it writes
     "table min-max": (["--method", "minmax"], "minmax.cache"),
     "table default": ([], "default.cache"),
+    "JSON default": ([], "default.json"),  # with zero points
+    "JSON and float model": (["--float-model"], "with-model.json"),
     "table and float model": (["--float-model"], "with-model.cache"),  # the float model that the table belongs to is corrected
     "Q/DQ nearest": (["--rounding", "nearest", "--no-bias-correction", "--weights", "minmax", "--no-equalization"], "nearest.onnx"),
     "Q/DQ bias": (["--rounding", "nearest"], "bias.onnx"),
@@ -114,7 +116,7 @@ def main():
                     run("build", corrected, *shapes, "--calibration", result, "--effort", 0, "--threads", 1, "-o",
                         out / f"{name}.{written}.octavo")
                     result = out / f"{name}.{written}.octavo"
-                also = ["--calibration", result] if written.endswith(".cache") and not corrected else [result]
+                also = ["--calibration", result] if written.endswith((".cache", ".json")) and not corrected else [result]
                 measure = MEASURES[kind]
                 asked = {"coco": ["--metric", "map50", "--labels", args.data / "images/coco/instances.json"],
                          "text": ["--metric", ROOT / "bench/text_pixels.py"]}.get(kind, ["--labels", labels])

@@ -206,10 +206,11 @@ struct BuildOptions {
   std::string timing_cache = {};
   /// A time that the timing cache does not have is an error.
   bool strict_timing = false;
-  /// Implicit quantization: ranges of tensors by ONNX name, as int8 scales (largest magnitude / 127). See read_calibration.
-  std::map<std::string, float> ranges = {};
+  /// Implicit quantization: through which 8-bit quantizer a tensor may be read, by ONNX name, one scale each. See read_calibration,
+  /// symmetric_range and range_between.
+  std::map<std::string, Quantization> ranges = {};
   /// What the model's own QuantizeLinear/DequantizeLinear pairs say: "demand": each rounds where it stands; "permit": those on activations with
-  /// one scale and zero point 0 are taken as ranges, and the planner rounds where regions exchange tensors, nowhere else (docs/implicit.md).
+  /// one scale are taken as ranges, and the planner rounds where regions exchange tensors, nowhere else (docs/implicit.md).
   std::string qdq = "demand";
   /// Pattern of ONNX node or tensor names (* and ?) and "int8", "float32" or "bfloat16"; the first that matches counts.
   std::vector<std::pair<std::string, std::string>> precisions = {};
@@ -330,9 +331,12 @@ class OCTAVO_API Context {
   std::unique_ptr<Impl> impl_;
 };
 
-/// {tensor: scale} for BuildOptions::ranges, from a TensorRT calibration table or a JSON object {tensor: largest magnitude}
-/// (docs/implicit.md). Errors: io, bad_input naming the line.
-[[nodiscard]] OCTAVO_API std::map<std::string, float> read_calibration(const std::string& path);
+/// BuildOptions::ranges from a TensorRT calibration table, or a JSON object of ranges (docs/tables.md). Errors: io, bad_input naming the line.
+[[nodiscard]] OCTAVO_API std::map<std::string, Quantization> read_calibration(const std::string& path);
+/// int8 around 0, as calibration tables say it: scale = largest_magnitude / 127. Errors: usage for a number that is negative or no number.
+[[nodiscard]] OCTAVO_API Quantization symmetric_range(double largest_magnitude);
+/// uint8 from min to max, widened to hold 0; 0 is a code. Errors: usage unless min <= max, both finite.
+[[nodiscard]] OCTAVO_API Quantization range_between(double min, double max);
 
 /// A number of a model that misleads: a scale of 0, a bias that no int32 holds, ... (docs/doctor.md lists the rules).
 struct Finding {

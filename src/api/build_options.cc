@@ -1,5 +1,9 @@
 #include "api/build_options.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "api/convert.h"
 #include "plan/layout/bind.h"
 
@@ -17,7 +21,17 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
   p.plan.effort = options.effort;
   p.timing.cache = options.timing_cache;
   p.timing.strict = options.strict_timing;
-  p.plan.ranges = options.ranges;
+  for (const auto& [tensor, given] : options.ranges) {
+    const auto type = static_cast<ir::DType>(given.type);
+    const ir::Quantizer q{type, given.scale, given.zero_point, given.axis, ir::DType::f32};
+    if (q.scale.size() != 1 || q.zero_point.size() != 1 || q.axis >= 0 || !ir::is_int8(type) || std::isnan(q.scale[0]) ||
+        q.scale[0] < 0 || q.zero_point[0] < q.lo() || q.zero_point[0] > q.hi())
+      raise(ErrorKind::usage,
+            fmt::format(
+                "the range of \"{}\" is {}: one scale of 8 bits that is not negative, please, and a zero point among the codes",
+                tensor, ir::to_string(q)));
+    p.plan.ranges[tensor] = q;
+  }
   p.plan.permit_pairs = take(permits_pairs(options.qdq));
   for (const auto& [pattern, precision] : options.precisions) p.plan.precisions.push_back({pattern, precision});
   p.plan.allowed = options.allowed;

@@ -75,7 +75,7 @@ plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Mo
     const auto given = p.ranges.find(alias);
     if (given == p.ranges.end() || alias == name) continue;
     const auto [at, fresh] = p.ranges.emplace(name, given->second);
-    at->second = std::max(at->second, given->second);
+    at->second = ir::wider(ir::Quantizer(at->second), given->second);
     p.ranges.erase(alias);
   }
   return p;

@@ -36,7 +36,7 @@ std::string change(const plan::Advice& a) {
 }
 
 void edit(const plan::Advice& a, onnx::PairEdits& edits) {
-  if (a.kind == Kind::add) edits.add.push_back({a.tensor, *a.scale, a.onnx_nodes});
+  if (a.kind == Kind::add) edits.add.push_back({a.tensor, *a.quantizer, a.onnx_nodes});
   if (a.kind == Kind::drop) edits.drop.insert(edits.drop.end(), a.onnx_nodes.begin(), a.onnx_nodes.end());
   if (a.kind == Kind::share) edits.share.push_back({a.pair, a.onnx_nodes});
   if (a.kind == Kind::move) edits.move.push_back({a.pair, a.behind});
@@ -74,7 +74,7 @@ Result<int> advise(const Options& o) {
     const std::string what = change(a);
     fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds,
                report::sentences(a.why));
-    if (a.kind == Kind::add && !a.scale && !a.tensor.empty())
+    if (a.kind == Kind::add && !a.quantizer && !a.tensor.empty())
       fmt::print("  to add it, give a range for \"{}\" with --ranges; octavo quantize finds ranges\n", a.tensor);
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
@@ -113,10 +113,9 @@ Command add_advise(CLI::App& app) {
   app.add_option("--apply", o->apply,
                  "Write the model without the pairs that are to be dropped, and with those that are to be added, moved or shared")
       ->type_name("FILE");
-  app.add_option(
-         "--ranges", o->ranges,
-         "Ranges of tensors, for the scales of pairs to add: a TensorRT calibration table or JSON {tensor: amax}, as octavo "
-         "quantize writes them")
+  app.add_option("--ranges", o->ranges,
+                 "Ranges of tensors, for the scales of pairs to add: a TensorRT calibration table or JSON of ranges, as octavo "
+                 "quantize writes them")
       ->type_name("FILE");
   app.add_option("--errors", o->errors, "Run the N best changes on seeded inputs and say how much they change the outputs (slow)")
       ->check(CLI::Range(0, 1000));

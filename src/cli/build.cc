@@ -109,13 +109,12 @@ Result<std::optional<quantize::Outcome>> quantize_first(const Options& o, ModelO
 }
 
 /// What the roundings that the model or its ranges ask for do on the data.
-Result<std::string> accuracy_on(const Options& o, const Loaded& loaded) {
+Result<std::string> accuracy_on(const Options& o, const Loaded& loaded, const FileData& data) {
   if (!rounds(o.model, *loaded.built)) return std::string();
   Progress progress(o.model.verbose);
-  OCTAVO_TRY(const auto data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
-  for (const std::string& w : data->warnings()) say("warning: {}\n", w);
-  OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, *data, progress));
-  return outputs_text(inspection, data->size()) + "  octavo check MODEL --data FOLDER says where it is lost\n";
+  for (const std::string& w : data.warnings()) say("warning: {}\n", w);
+  OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, data, progress));
+  return outputs_text(inspection, data.size()) + "  octavo check MODEL --data FOLDER says where it is lost\n";
 }
 
 Result<int> build(const Options& o) {
@@ -162,16 +161,16 @@ Result<int> build(const Options& o) {
         "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");
   }
   if (!o.model.calibration.empty()) fmt::print("{}", permitted_summary(loaded.built->permitted, !o.data.empty()));
+  std::unique_ptr<FileData> data;
+  if (!quantized && !o.data.empty() && (o.model.build.plan.permit_pairs || rounds(o.model, *loaded.built))) {
+    OCTAVO_TRY(data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
+  }
   if (o.model.build.plan.permit_pairs) {
-    std::unique_ptr<FileData> data;
-    if (!o.data.empty()) {
-      OCTAVO_TRY(data, FileData::open({o.data, o.recipe}, inputs_of(loaded.built->model.graph)));
-    }
     OCTAVO_TRY(const std::string changed, changed_outputs(o.model, loaded, data.get()));
     fmt::print("{}", changed);
   }
-  if (!quantized && !o.data.empty()) {
-    OCTAVO_TRY(const std::string accuracy, accuracy_on(o, loaded));
+  if (data != nullptr) {
+    OCTAVO_TRY(const std::string accuracy, accuracy_on(o, loaded, *data));
     fmt::print("{}", accuracy);
   }
   if (!o.metadata.empty())

@@ -9,6 +9,7 @@
 
 #include "api/check.h"
 #include "engine/engine.h"
+#include "quantize/statistics.h"
 
 namespace octavo::cli {
 namespace {
@@ -17,7 +18,6 @@ using Kept = plan::PermittedPairs::Kept;
 
 std::string_view text_of(Kept::Why why) {
   switch (why) {
-    case Kept::Why::zero_point: return "its zero point is not 0, and a range is symmetric";
     case Kept::Why::channels: return "it has a scale for each channel, and a range is one scale";
     case Kept::Why::type: return "it is not an 8-bit pair of float32";
     case Kept::Why::other_scale: return "the tensor is read through several scales";
@@ -40,21 +40,21 @@ std::string pairs_text(const plan::PermittedPairs& pairs) {
 
 /// Of one output over all samples.
 struct Difference {
-  double signal = 0, noise = 0, largest = 0, magnitude = 0;
+  quantize::OutputError error;
+  double largest = 0, magnitude = 0;
   void add(const ir::Tensor& demanded, const ir::Tensor& permitted) {
     for (std::int64_t i = 0; i < demanded.size(); ++i) {
-      const double x = demanded.at(i), d = permitted.at(i) - x;
-      signal += x * x;
-      noise += d * d;
-      largest = std::max(largest, std::abs(d));
+      const double x = demanded.at(i), y = permitted.at(i);
+      error.add(x, y);
+      largest = std::max(largest, std::abs(y - x));
       magnitude = std::max(magnitude, std::abs(x));
     }
   }
   [[nodiscard]] std::string text() const {
-    if (noise == 0) return "equal";
-    if (!std::isfinite(noise)) return "not finite in both at the same places";
-    return fmt::format("signal to noise {:.1f} dB, largest difference {:.2g} % of the largest magnitude",
-                       10 * std::log10(signal / noise), magnitude > 0 ? 100 * largest / magnitude : 100.0);
+    if (error.noise == 0) return "equal";
+    if (!std::isfinite(error.noise)) return "not finite in both at the same places";
+    return fmt::format("signal to noise {:.1f} dB, largest difference {:.2g} % of the largest magnitude", error.sqnr(),
+                       magnitude > 0 ? 100 * largest / magnitude : 100.0);
   }
 };
 

@@ -42,7 +42,7 @@ Result<int> to_table(const Options& o) {
     return fail(ErrorKind::usage,
                 fmt::format("\"{}\" has no quantized activations: there is nothing to put into a table", o.model));
   OCTAVO_CHECK(write_text(o.to_table, quant::table_text(result.scales, o.header)));
-  if (!o.json.empty()) OCTAVO_CHECK(write_text(o.json, quant::amax_json(result.scales)));
+  if (!o.json.empty()) OCTAVO_CHECK(write_text(o.json, quant::ranges_json(ir::symmetric(result.scales))));
   fmt::print("{}: {} tensors\n", o.to_table, result.scales.size());
   list("notes", result.notes);
   return 0;
@@ -77,7 +77,7 @@ Command add_convert(CLI::App& app) {
   app.add_flag("--approximate", o->approximate,
                "Bound what a table cannot say (zero points, scales per axis, two scales) instead of refusing");
   auto* from =
-      app.add_option("--from-table", o->from_table, "Put Q/DQ pairs into a float model: calibration table, or JSON {tensor: amax}")
+      app.add_option("--from-table", o->from_table, "Put Q/DQ pairs into a float model: calibration table, or JSON of ranges")
           ->excludes(to)
           ->type_name("FILE");
   app.add_option("--qdq-model", o->qdq_model, "The model to write")->needs(from)->type_name("FILE");

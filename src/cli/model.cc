@@ -177,7 +177,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->type_name("FILE");
   app.add_flag("--strict-timing", o.build.timing.strict, "A time that the timing cache does not have is an error");
   app.add_option("--calibration,--calib", o.calibration,
-                 "Ranges of a float model: TensorRT calibration table, or JSON {tensor: amax} (docs/implicit.md)")
+                 "Ranges of a float model: TensorRT calibration table, or JSON of ranges (docs/tables.md)")
       ->type_name("FILE");
   app.add_option_function<std::string>(
          "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },

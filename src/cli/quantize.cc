@@ -68,11 +68,11 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
     return fail(ErrorKind::usage, fmt::format("--method {}: known are best, minmax, percentile, entropy and mse", o.method));
   q.method = *method;
   q.pairs = form == Form::pairs || form == Form::engine;
-  q.ranges.symmetric = o.activations.empty() ? !q.pairs : o.activations == "symmetric";
-  if (!q.pairs && !q.ranges.symmetric) {
+  q.ranges.symmetric = o.activations.empty() ? form == Form::table : o.activations == "symmetric";
+  if (form == Form::table && !q.ranges.symmetric) {
     return fail(ErrorKind::usage,
                 fmt::format("--activations asymmetric: the table \"{}\" holds one scale for each tensor and no zero point\n"
-                            "  write a model instead: -o model.q.onnx",
+                            "  write JSON or a model instead: -o ranges.json, -o model.q.onnx",
                             o.output));
   }
   q.ranges.percentile = o.percentile;
@@ -118,7 +118,7 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
   progress.step(fmt::format("write {}", o.output));
   switch (form) {
     case Form::table: return text(quant::table_text(out.scales(), o.header));
-    case Form::json: return text(quant::amax_json(out.scales()));
+    case Form::json: return text(quant::ranges_json(out.ranges()));
     case Form::pairs: return write_file(o.output, out.model);
     case Form::engine: {
       OCTAVO_TRY(const auto built, api::build_bytes(out.model, build, std::filesystem::path(o.model.path).parent_path().string()));
@@ -203,9 +203,11 @@ Result<int> run(const Options& o) {
   fmt::print("{}: {:.1f} s; {}", o.output, since(start), outcome_text(out, options.ranges.symmetric));
   if (!options.pairs && !options.float_model) {
     fmt::print(
-        "a table has no place for corrected weights, nor for zero points: --float-model FILE writes the float model with the "
-        "corrections, "
-        "which the table then belongs to; -o model.q.onnx keeps all\n");
+        "{} no place for corrected weights{}: --float-model FILE writes the float model with the corrections, which the ranges "
+        "then "
+        "belong to; -o model.q.onnx keeps all\n",
+        form == Form::table ? "a table has" : "ranges have",
+        form == Form::table ? ", nor for zero points (-o ranges.json has)" : "");
   }
   return 0;
 }
@@ -227,7 +229,7 @@ Command add_quantize(CLI::App& app) {
       ->check(CLI::Range(50.0, 100.0))
       ->type_name("P");
   app.add_option("--activations", o->activations,
-                 "asymmetric (with a zero point; default of models) or symmetric (default of tables)")
+                 "asymmetric (with a zero point; default) or symmetric (default and all there is of TensorRT's tables)")
       ->check(CLI::IsMember({"asymmetric", "symmetric"}))
       ->type_name("NAME");
   app.add_option("--weights", o->weights, "Scales of weights by least error: mse (default), or minmax")

@@ -183,8 +183,8 @@ int number_values(Graph& g) {
     }
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ValueId kept = g.node(*counterpart).outputs[i];
-      std::optional<float>& range = g.value(kept).range;  // the wider of two ranges, whichever node comes first
-      if (const auto other = g.value(n.outputs[i]).range; other && (!range || *other > *range)) range = other;
+      std::optional<Quantizer>& range = g.value(kept).range;  // the wider of two ranges, whichever node comes first
+      if (const auto other = g.value(n.outputs[i]).range) range = range ? Quantizer(wider(*range, *other)) : *other;
       g.replace_uses(n.outputs[i], kept);
     }
     ++merged;

@@ -61,7 +61,7 @@ struct Value {
   TensorType type;
   NodeId producer = kNone;  ///< every live value has one (graph inputs: an `input` node)
   int output_index = 0;
-  std::optional<float> range;  ///< permitted view (implicit quantization): it may be read through s8 with this scale (amax / 127)
+  std::optional<Quantizer> range;  ///< permitted view (implicit quantization): it may be read through this; per tensor, 8 bits, f32
 };
 
 /// One operator application. `origin` is the set of ONNX node names it stands for (provenance); rewrites take the union.

@@ -102,6 +102,36 @@ std::optional<Quantizer> parse_quantizer(std::string_view text) {
   return q;
 }
 
+Quantizer covering(double lo, double hi) {
+  constexpr double kLeast = 1e-30;  // far above the denormals, where scales lose their precision
+  lo = std::min(lo, 0.0), hi = std::max(hi, 0.0);
+  const auto scale = static_cast<float>(std::max(hi - lo, kLeast) / 255);
+  const double zero = std::nearbyint(-lo / static_cast<double>(scale));
+  return per_tensor(DType::u8, scale, static_cast<std::int32_t>(std::clamp(zero, 0.0, 255.0)));
+}
+
+Ends ends_of(const Quantizer& q) {
+  const double scale = q.scale[0], zero = q.zero_point[0];
+  const bool around_zero = q.type == DType::s8 && zero == 0;
+  return {(static_cast<double>(around_zero ? -127 : q.lo()) - zero) * scale, (static_cast<double>(q.hi()) - zero) * scale};
+}
+
+bool is_range(const Quantizer& q) {
+  return q.per_tensor() && q.scale.size() == 1 && q.zero_point.size() == 1 && is_int8(q.type) && q.arith == DType::f32 &&
+         q.scale[0] >= 0 && std::isfinite(q.scale[0]) && q.zero_point[0] >= q.lo() && q.zero_point[0] <= q.hi();
+}
+
+const Quantizer& wider(const Quantizer& a, const Quantizer& b) {
+  if (a.scale[0] != b.scale[0]) return a.scale[0] > b.scale[0] ? a : b;
+  return as_u8(a).zero_point[0] <= as_u8(b).zero_point[0] ? a : b;
+}
+
+Ranges symmetric(const std::map<std::string, float>& scales) {
+  Ranges out;
+  for (const auto& [name, scale] : scales) out[name] = symmetric(scale);
+  return out;
+}
+
 float round_to(DType arith, float x) {
   if (arith == DType::f16) return f16_to_f32(f32_to_f16(x));
   if (arith == DType::bf16) return bf16_to_f32(f32_to_bf16(x));

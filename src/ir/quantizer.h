@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,28 @@ struct Quantizer {
 [[nodiscard]] inline Quantizer per_tensor(DType type, float scale, std::int32_t zero_point = 0) {
   return Quantizer{type, {scale}, {zero_point}, -1, DType::f32};
 }
+
+/// s8 around 0, as calibration tables say it: scale = largest magnitude / 127.
+[[nodiscard]] inline Quantizer symmetric(float scale) {
+  return per_tensor(DType::s8, scale);
+}
+/// u8 whose codes reach from min(lo, 0) to max(hi, 0): scale = fl((hi - lo) / 255) in double, zero point = rne(-lo / scale), so that 0 is a
+/// code. The ends of what it makes, in double, give it back.
+[[nodiscard]] Quantizer covering(double lo, double hi);
+/// The smallest and the largest value of a code, in double; s8 around 0 counts from -127.
+struct Ends {
+  double lo = 0, hi = 0;
+};
+[[nodiscard]] Ends ends_of(const Quantizer& q);
+/// One scale, finite and not negative, of 8 bits with arithmetic in float32, and a zero point among the codes: what a range may be.
+[[nodiscard]] bool is_range(const Quantizer& q);
+/// Of two ranges of one tensor the one with the longer step, whatever their order.
+[[nodiscard]] const Quantizer& wider(const Quantizer& a, const Quantizer& b);
+
+/// Implicit quantization: through which quantizers tensors may be read, by name. One scale a tensor, 8 bits, arithmetic in float32. A scale of 0 or
+/// infinity is that of a tensor which has no usable range, as tables say.
+using Ranges = std::map<std::string, Quantizer>;
+[[nodiscard]] Ranges symmetric(const std::map<std::string, float>& scales);
 
 /// "u8(0.02,128)", "s8[axis=0](0.1,0.2;0,0)", with "@f16" appended for another arithmetic type. Shortest text that reads back exactly.
 [[nodiscard]] std::string to_string(const Quantizer& q);

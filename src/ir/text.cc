@@ -1,8 +1,8 @@
 // Printing a graph. The grammar, one statement a line, # starts a comment:
 //   graph "name"
-//   VALUE = input : TYPE [range=NUMBER]
+//   VALUE = input : TYPE [range=NUMBER|QUANTIZER]
 //   VALUE = constant TYPE [q=QUANTIZER] DATA [: TYPE]     DATA: (1, 2.5, ...) | hex:00ff.. | seed:N | fill:NUMBER | digest:.. (no
-//   way back) VALUE, ... = OP VALUE ... [{KEY=ATTR, ...}] [q=QUANTIZER] [: TYPE [range=NUMBER], ...] [from {"ONNX node", ...}]
+//   way back) VALUE, ... = OP VALUE ... [{KEY=ATTR, ...}] [q=QUANTIZER] [: TYPE [range=NUMBER|QUANTIZER], ...] [from {"ONNX node", ...}]
 //   output VALUE [as "name"]
 // VALUE: an identifier, "any text", %N (no name), or none (an absent operand). TYPE: f32[1,3,8,8].
 // ATTR: 3 | 0.5 | inf | "text" | [1, 2] | [0.5, 1.0]; numbers with . or e are floats, read as f32 unless they end in d.
@@ -111,9 +111,14 @@ class Printer {
     const char* separator = " : ";
     for (const ValueId v : n.outputs) {
       out_ += fmt::format("{}{}", separator, to_string(g_.type(v)));
-      if (g_.value(v).range) out_ += fmt::format(" range={}", print_float(static_cast<double>(*g_.value(v).range)));
+      if (g_.value(v).range) out_ += " range=" + range(*g_.value(v).range);
       separator = ", ";
     }
+  }
+
+  /// The number is the scale of s8 around 0.
+  static std::string range(const Quantizer& q) {
+    return q == symmetric(q.scale[0]) ? print_float(static_cast<double>(q.scale[0])) : to_string(q);
   }
 
   void node(const Node& n) {

@@ -284,17 +284,21 @@ class Parser {
     return out;
   }
 
-  /// ": TYPE [range=N], ..."
-  static Status types(Lexer& in, std::vector<TensorType>& out, std::vector<std::optional<float>>& range) {
+  /// ": TYPE [range=NUMBER|QUANTIZER], ..."
+  static Status types(Lexer& in, std::vector<TensorType>& out, std::vector<std::optional<Quantizer>>& range) {
     if (!in.take(":")) return {};
     do {
       OCTAVO_TRY(TensorType t, type(in));
       out.push_back(std::move(t));
       range.emplace_back();
       if (in.take("range=")) {
-        const auto value = in.number<float>();
-        if (!value) return bad("range= needs a number");
-        range.back() = value;
+        if (const auto scale = in.number<float>()) {
+          range.back() = symmetric(*scale);
+          continue;
+        }
+        const std::string text = std::string(in.until(")")) + ")";
+        range.back() = in.take(")") ? parse_quantizer(text) : std::nullopt;
+        if (!range.back()) return bad("range= needs a number, the scale of s8 around 0, or a quantizer such as u8(0.02,3)");
       }
     } while (in.take(","));
     return {};
@@ -336,7 +340,7 @@ class Parser {
       OCTAVO_TRY(n.payload, payload(in, payload_type));
     }
     std::vector<TensorType> given;
-    std::vector<std::optional<float>> range;
+    std::vector<std::optional<Quantizer>> range;
     OCTAVO_CHECK(types(in, given, range));
     if (given.empty()) {
       OCTAVO_TRY(given, result_types(n));

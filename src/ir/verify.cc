@@ -153,8 +153,8 @@ Status verify(const Graph& g) {
     const Node& n = g.node(id);
     if (n.dead) continue;
     for (const ValueId v : n.outputs) {
-      if (g.value(v).range && !(*g.value(v).range >= 0 && std::isfinite(*g.value(v).range))) {
-        return broken(g, id, fmt::format("range {} of its value is not finite and >= 0", *g.value(v).range));
+      if (const auto& q = g.value(v).range; q && !is_range(*q)) {
+        return broken(g, id, fmt::format("range {} of its value is not one finite scale >= 0 of 8 bits", to_string(*q)));
       }
     }
     const bool quantizes = n.op == Op::view || n.op == Op::quantize || n.op == Op::dequantize || n.op == Op::constant;

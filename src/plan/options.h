@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/quantizer.h"
 #include "ir/tensor.h"
 #include "plan/search/cost.h"
 
@@ -44,8 +45,8 @@ struct PlanOptions {
   std::optional<double> max_error;
   Costs* costs = nullptr;  ///< nullptr: the providers' estimates
 
-  /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as scales (amax/127). Empty: explicit only.
-  std::map<std::string, float> ranges;
+  /// Implicit quantization: ranges of tensors of the float graph by ONNX tensor name, as one quantizer each. Empty: explicit only.
+  ir::Ranges ranges;
   /// The model's own Q/DQ pairs permit their roundings instead of demanding them (plan/precision/permit_pairs.h).
   bool permit_pairs = false;
   std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern

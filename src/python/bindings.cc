@@ -54,8 +54,8 @@ BuildOptions options_of(const nb::dict& options) {
   o.strict_timing = nb::cast<bool>(options["strict_timing"]);
   const nb::object calibration = options["calibration"];
   if (nb::isinstance<nb::dict>(calibration)) {
-    for (const auto& [tensor, amax] : nb::cast<std::map<std::string, double>>(calibration))
-      o.ranges[tensor] = static_cast<float>(amax / 127.0);
+    for (const auto& [tensor, ends] : nb::cast<std::map<std::string, std::vector<double>>>(calibration))
+      o.ranges[tensor] = ends.size() == 1 ? symmetric_range(ends[0]) : range_between(ends.at(0), ends.at(1));
   } else if (!calibration.is_none()) {
     o.ranges = read_calibration(path_of(calibration));
   }

@@ -102,8 +102,8 @@ Tensor shifted(const Tensor& codes, DType to) {
 }
 
 void substitute(ir::Graph& g, ir::ValueId from, ir::ValueId to, bool join_origin) {
-  std::optional<float>& range = g.value(to).range;  // the wider of two, whichever value comes first
-  if (const auto other = g.value(from).range; other && (!range || *other > *range)) range = other;
+  std::optional<Quantizer>& range = g.value(to).range;  // the wider of two, whichever value comes first
+  if (const auto other = g.value(from).range) range = range ? Quantizer(ir::wider(*range, *other)) : *other;
   const ir::Op op = g.producer(to).op;
   if (join_origin && (op == ir::Op::input || op == ir::Op::constant)) {
     const std::set<std::string> origin = g.producer(from).origin;

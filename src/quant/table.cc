@@ -32,10 +32,14 @@ std::string table_text(const std::map<std::string, float>& scales, const std::st
   return out;
 }
 
-std::string amax_json(const std::map<std::string, float>& scales) {
+std::string ranges_json(const ir::Ranges& ranges) {
   std::string out = "{";
-  for (const auto& [name, scale] : scales)
-    out += fmt::format("{}\n {}: {}", out.size() == 1 ? "" : ",", quoted(name), 127.0 * static_cast<double>(scale));
+  for (const auto& [name, q] : ranges) {
+    const ir::Ends ends = ir::ends_of(q);
+    const std::string range =
+        q == ir::symmetric(q.scale[0]) ? fmt::format("{}", ends.hi) : fmt::format("[{}, {}]", ends.lo, ends.hi);
+    out += fmt::format("{}\n {}: {}", out.size() == 1 ? "" : ",", quoted(name), range);
+  }
   return out + "\n}\n";
 }
 

@@ -169,7 +169,7 @@ class Inspector {
         const auto view = views_.find(x);
         const auto range = implicit_.options.ranges.find(g.value(x).name);
         if (!int8 || !known || (view == views_.end() && range == implicit_.options.ranges.end())) continue;
-        q = view != views_.end() ? view->second : ir::per_tensor(ir::DType::s8, range->second);
+        q = view != views_.end() ? view->second : range->second;
         w = exact_.graph.add_quantizer(ir::Op::view, w, quant::weight_quantizer(g, n), g.type(w), n.origin);
       } else {
         const auto pair = rounded_.find(x);

@@ -463,7 +463,7 @@ class Run {
   [[nodiscard]] Result<Network> rounded_network() const {
     plan::PlanOptions implicit;
     if (!options_.pairs) {
-      implicit.ranges = out_.scales();
+      implicit.ranges = out_.ranges();
       for (const auto& [tensor, reader] : dropped_) implicit.ranges.erase(tensor);
     }
     if (!corrects_) return Network::create(model_, {}, implicit);
@@ -539,6 +539,12 @@ Result<std::vector<Gain>> gains_of(std::span<const std::byte> bytes, const std::
 }
 
 }  // namespace
+
+ir::Ranges Outcome::ranges() const {
+  ir::Ranges out;
+  for (const TensorRange& t : tensors) out[t.name] = t.quantizer;
+  return out;
+}
 
 std::map<std::string, float> Outcome::scales() const {
   std::map<std::string, float> out;

@@ -23,7 +23,7 @@ namespace octavo::quantize {
 struct Options {
   onnx::ImportOptions import;    ///< shapes of open dimensions
   Method method = Method::best;  ///< of ranges of activations
-  RangeOptions ranges;           ///< symmetric for tables
+  RangeOptions ranges;           ///< symmetric for TensorRT's tables
   bool pairs = true;             ///< make a model with Q/DQ pairs; false: ranges only
   std::string placement = "borders";
   FitOptions fit;        ///< of weights and biases; for pairs and `float_model` only: a table has no place for them
@@ -93,7 +93,8 @@ struct Outcome {
   std::optional<PrecisionSearch> search;  ///< with a bound
   std::vector<Gain> gains;                ///< the first is without any correction; when asked for
   std::size_t samples = 0;
-  /// {tensor: largest magnitude / 127}
+  [[nodiscard]] ir::Ranges ranges() const;
+  /// {tensor: largest magnitude / 127}: what is left of them in a table without zero points.
   [[nodiscard]] std::map<std::string, float> scales() const;
   /// Everything above but the model, as JSON.
   [[nodiscard]] std::string report() const;

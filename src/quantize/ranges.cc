@@ -178,10 +178,7 @@ ir::Quantizer quantizer_of(const Interval& interval, bool symmetric) {
     const double a = std::max({-interval.lo, interval.hi, kLeast});
     return ir::per_tensor(ir::DType::s8, static_cast<float>(a / 127));
   }
-  const double lo = std::min(interval.lo, 0.0), hi = std::max(interval.hi, 0.0);
-  const auto scale = static_cast<float>(std::max(hi - lo, kLeast) / 255);
-  const double zero = std::nearbyint(-lo / static_cast<double>(scale));
-  return ir::per_tensor(ir::DType::u8, scale, static_cast<std::int32_t>(std::clamp(zero, 0.0, 255.0)));
+  return ir::covering(interval.lo, interval.hi);
 }
 
 double mean_squared_error(const Histogram& h, const ir::Quantizer& q) {

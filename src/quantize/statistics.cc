@@ -113,6 +113,12 @@ Status collect_rows(const Network& network, const LayerInputs& layers, const std
   return for_each(data, {&network}, threads, visit, progress);
 }
 
+void OutputError::add(double exact, double other) {
+  if (!std::isfinite(exact) && (exact == other || (std::isnan(exact) && std::isnan(other)))) return;
+  signal += exact * exact;
+  noise += (other - exact) * (other - exact);
+}
+
 double OutputError::sqnr() const {
   return noise > 0 ? 10 * std::log10(signal / noise) : INFINITY;
 }
@@ -124,10 +130,7 @@ std::vector<OutputError> errors_of(const Network::Runner& exact, const Network::
     if (a.dtype() != ir::DType::f32 || b.type() != a.type()) continue;
     const auto x = a.data<float>(), y = b.data<float>();
     for (std::size_t k = 0; k < x.size(); ++k) {
-      const double s = x[k], d = static_cast<double>(y[k]) - s;
-      if (!std::isfinite(s) && (s == y[k] || (std::isnan(s) && std::isnan(y[k])))) continue;
-      out[i].signal += s * s;
-      out[i].noise += d * d;
+      out[i].add(static_cast<double>(x[k]), static_cast<double>(y[k]));
     }
   }
   return out;

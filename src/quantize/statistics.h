@@ -43,7 +43,9 @@ struct Statistics {
 /// How far two networks' outputs are apart on the data.
 struct OutputError {
   std::string name;
-  double signal = 0, noise = 0;       ///< sums of squares of the first network's values and of the differences
+  double signal = 0, noise = 0;  ///< sums of squares of the first network's values and of the differences
+  /// One value of both networks. What is not finite counts only where the other differs.
+  void add(double exact, double other);
   [[nodiscard]] double sqnr() const;  ///< 10 log10(signal / noise); infinite without noise
 };
 /// Of one sample that both have run on, output by output, without names. Only float32 outputs count.

@@ -218,7 +218,8 @@ TEST(Bfloat16, ArbitraryChoicesInArbitraryNetworks) {
     int at = 0;
     for (const ir::NodeId id : g.order()) {
       const std::string& name = g.value(g.node(id).outputs[0]).name;
-      if (seed % 2 == 0 && g.node(id).op != ir::Op::constant && !name.empty() && ++at % 3 != 0) o.ranges[name] = 0.03F;
+      if (seed % 2 == 0 && g.node(id).op != ir::Op::constant && !name.empty() && ++at % 3 != 0)
+        o.ranges[name] = ir::symmetric(0.03F);
     }
     const auto planned = plan::make_plan(g, oracle, o);
     if (!planned && planned.error().kind == ErrorKind::usage && !o.precisions.empty()) {
@@ -271,7 +272,7 @@ TEST(MaxError, SomeLayersStayFloatAndTheLimitHolds) {
   ASSERT_TRUE(plain) << plain.error().message;
   auto o = options();
   const ir::Graph& g = plain->model.graph;
-  o.plan.ranges = coarse_ranges(g);
+  o.plan.ranges = ir::symmetric(coarse_ranges(g));
   const auto inputs = uniform(g, 1);
   const auto exact = outputs(plain->engine, inputs);
   const auto all = build_file(path.string(), o);
@@ -316,7 +317,7 @@ TEST(MaxError, ThePlanWithoutTimesKeepsItsDecisions) {
   const auto plain = build_file(path.string(), options());
   ASSERT_TRUE(plain) << plain.error().message;
   plan::PlanOptions o = options().plan;
-  o.ranges = coarse_ranges(plain->model.graph);
+  o.ranges = ir::symmetric(coarse_ranges(plain->model.graph));
   o.max_error = 0.02;
   o.effort = 0;
   const auto unmeasured = plan::make_plan(plain->model.graph, cpu::providers(), o);

@@ -28,7 +28,7 @@ bool weighted(Op op) {
 }
 
 /// Scales of what weighted operators read, as a calibration on one seeded input gives them.
-std::map<std::string, float> ranges_of(const Graph& g, std::uint64_t seed) {
+ir::Ranges ranges_of(const Graph& g, std::uint64_t seed, bool zero_points) {
   std::vector<ir::Tensor> feeds;
   for (const ValueId v : g.inputs) {
     ir::Tensor t(g.type(v));
@@ -48,18 +48,19 @@ std::map<std::string, float> ranges_of(const Graph& g, std::uint64_t seed) {
   for (std::size_t i = 0; i < inputs.size(); ++i) bound.emplace(inputs[i], feeds[i]);
   const auto results = reference::evaluate_between(g, bound, values);
   EXPECT_TRUE(results) << (results ? "" : results.error().message);
-  std::map<std::string, float> ranges;
+  ir::Ranges ranges;
   for (std::size_t i = 0; results && i < values.size(); ++i) {
-    float amax = 0;
-    for (const float x : (*results)[i].data<float>()) amax = std::max(amax, std::abs(x));
-    ranges[g.value(values[i]).name] = std::max(amax, 1e-6F) / 127.0F;
+    float lo = 0, hi = 1e-6F;
+    for (const float x : (*results)[i].data<float>()) lo = std::min(lo, x), hi = std::max(hi, x);
+    ranges[g.value(values[i]).name] =
+        zero_points ? ir::covering(static_cast<double>(lo), static_cast<double>(hi)) : ir::symmetric(std::max(-lo, hi) / 127.0F);
   }
   return ranges;
 }
 
 /// The explicit form, written independently of the permit pass: a pair on each data input of a weighted operator, on its weights,
 /// and on operands of additions that have a range.
-Graph with_pairs(Graph g, const std::map<std::string, float>& ranges) {
+Graph with_pairs(Graph g, const ir::Ranges& ranges) {
   for (const NodeId id : g.order()) {
     const Node n = g.node(id);
     const auto read_through = [&](std::size_t slot) {
@@ -69,8 +70,7 @@ Graph with_pairs(Graph g, const std::map<std::string, float>& ranges) {
       }
       const auto r = ranges.find(g.value(named).name);
       if (r == ranges.end()) return;
-      const ValueId view =
-          g.add_quantizer(Op::view, n.inputs[slot], ir::per_tensor(ir::DType::s8, r->second), g.type(n.inputs[slot]), {"pair"});
+      const ValueId view = g.add_quantizer(Op::view, n.inputs[slot], r->second, g.type(n.inputs[slot]), {"pair"});
       g.node(id).inputs[slot] = view;
     };
     if (n.op == Op::add) {
@@ -100,15 +100,15 @@ Graph with_pairs(Graph g, const std::map<std::string, float>& ranges) {
   return g;
 }
 
-class ImplicitModel : public testing::TestWithParam<const char*> {};
+class ImplicitModel : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
   const char* set = std::getenv("OCTAVO_TEST_DATA");
-  const fs::path path = (set ? fs::path(set) : fs::path(OCTAVO_SOURCE_DIR) / "../shared") / "models" / GetParam();
+  const fs::path path = (set ? fs::path(set) : fs::path(OCTAVO_SOURCE_DIR) / "../shared") / "models" / std::get<0>(GetParam());
   if (!fs::exists(path)) GTEST_SKIP() << "OCTAVO_TEST_DATA: no " << path;
   const auto model = onnx::import_file(path.string());
   ASSERT_TRUE(model) << model.error().message;
-  const auto ranges = ranges_of(model->graph, 7);
+  const auto ranges = ranges_of(model->graph, 7, std::get<1>(GetParam()));
 
   PipelineOptions o;
   o.plan.threads = 1;
@@ -128,16 +128,19 @@ TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->ok()) << report->first_divergence();
 
-  o.plan.ranges.begin()->second *= 1.01F;  // control: the hash sees each scale
+  o.plan.ranges.begin()->second.scale[0] *= 1.01F;  // control: the hash sees each scale
   const auto other = build_file(path.string(), o);
   ASSERT_TRUE(other) << other.error().message;
   EXPECT_NE(other->engine->plan_hash(), explicit_form->engine->plan_hash());
 }
 
 INSTANTIATE_TEST_SUITE_P(Implicit, ImplicitModel,
-                         testing::Values("resnet20_cifar10_fp32.onnx", "mobilenetv1_025_224_fp32.onnx", "unet_small.onnx"),
+                         testing::Combine(testing::Values("resnet20_cifar10_fp32.onnx", "mobilenetv1_025_224_fp32.onnx",
+                                                          "unet_small.onnx"),
+                                          testing::Bool()),
                          [](const auto& p) {
-                           std::string name = p.param;
+                           std::string name =
+                               std::string(std::get<0>(p.param)) + (std::get<1>(p.param) ? "_zero_points" : "_symmetric");
                            std::replace_if(
                                name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
                            return name;
@@ -149,18 +152,18 @@ TEST(Ranges, TableLines) {
       "t");
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_EQ(r->size(), 5U);
-  EXPECT_FLOAT_EQ(r->at("data"), 0.00784518F);
-  EXPECT_EQ(r->at("(Unnamed Layer* 4) [Conv]: out"), 1.0F / 127.0F);
-  EXPECT_EQ(r->at("z"), 0);
-  EXPECT_TRUE(std::isinf(r->at("inf")));
-  EXPECT_EQ(r->at("last"), std::numeric_limits<float>::denorm_min());
+  EXPECT_FLOAT_EQ(r->at("data").scale[0], 0.00784518F);
+  EXPECT_EQ(r->at("(Unnamed Layer* 4) [Conv]: out"), ir::symmetric(1.0F / 127.0F));
+  EXPECT_EQ(r->at("z").scale[0], 0);
+  EXPECT_TRUE(std::isinf(r->at("inf").scale[0]));
+  EXPECT_EQ(r->at("last").scale[0], std::numeric_limits<float>::denorm_min());
 }
 
 TEST(Ranges, JsonIsTheLargestMagnitude) {
   const auto r = parse_ranges(R"({"a": 1, "b": 2.54})", "t");
   ASSERT_TRUE(r) << r.error().message;
-  EXPECT_EQ(r->at("a"), 1.0F / 127.0F);
-  EXPECT_EQ(r->at("b"), 2.54F / 127.0F);
+  EXPECT_EQ(r->at("a"), ir::symmetric(1.0F / 127.0F));
+  EXPECT_EQ(r->at("b"), ir::symmetric(2.54F / 127.0F));
 }
 
 TEST(Ranges, BadTextIsRefusedByLine) {

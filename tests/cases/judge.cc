@@ -78,7 +78,7 @@ Result<std::vector<ir::Tensor>> compile_and_run(const Net& net, const Options& o
     o.disabled = options.disabled;
     o.forced = options.forced;
     o.effort = options.effort;
-    o.ranges = net.ranges;
+    o.ranges = ir::symmetric(net.ranges);
     OCTAVO_TRY(const auto providers, api::providers("cpu"));
     OCTAVO_TRY(auto planned, plan::make_plan(net.graph, providers, o));
     count(planned.plan, f);
@@ -88,7 +88,7 @@ Result<std::vector<ir::Tensor>> compile_and_run(const Net& net, const Options& o
   api::PipelineOptions o;
   o.plan.threads = 1;
   o.plan.disabled = options.disabled;
-  o.plan.ranges = net.ranges;
+  o.plan.ranges = ir::symmetric(net.ranges);
   OCTAVO_TRY(const auto built, api::build_graph(net.graph, o));
   f.plan = built.engine->plan();
   count(f.plan, f);
@@ -110,7 +110,7 @@ Facts judge(const Net& net, const Options& options) {
   f.difference = testing::first_difference(*want, *got);
   if (testing::can_emulate_amx()) {
     plan::PlanOptions o;
-    o.disabled = options.disabled, o.ranges = net.ranges;
+    o.disabled = options.disabled, o.ranges = ir::symmetric(net.ranges);
     const auto amx = testing::run_on_emulated_amx(net.graph, o, feeds);
     EXPECT_TRUE(amx) << amx.error().message;
     if (amx) {

@@ -108,11 +108,28 @@ def test_a_table_read_back_keeps_every_scale(made, tmp_path):
 def test_tables_are_what_build_takes(made, tmp_path):
     lines = (made / "ranges.cache").read_text().splitlines()
     assert lines[0] == "TRT-100700-EntropyCalibration2"
-    for table in ("ranges.cache", "ranges.json"):
-        out = run("build", FP32, "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "--calibration", made / table, "-o",
-                  tmp_path / table).stdout
+    quantize(tmp_path / "symmetric.json", "--activations", "symmetric")
+    for table in (made / "ranges.cache", made / "ranges.json", tmp_path / "symmetric.json"):
+        out = run("build", FP32, "--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "--calibration", table, "-o",
+                  tmp_path / f"{table.stem}{table.suffix}.octavo").stdout
         assert "name no tensor" not in out and " 0 float" in out, out
-    assert (tmp_path / "ranges.cache").read_bytes() == (tmp_path / "ranges.json").read_bytes()
+    engines = {name: (tmp_path / f"{name}.octavo").read_bytes() for name in ("ranges.cache", "ranges.json", "symmetric.json")}
+    assert engines["ranges.cache"] == engines["symmetric.json"] != engines["ranges.json"]
+
+
+def test_ranges_with_zero_points_are_the_explicit_models(made, tmp_path):
+    """Pairs made from them, taken as permissions, give the plan of the ranges; and they keep more of the signal than symmetric ones."""
+    run("convert", FP32, "--from-table", made / "ranges.json", "--qdq-model", tmp_path / "pairs.onnx")
+    pairs = {n.input[0] for n in onnx.load(tmp_path / "pairs.onnx").graph.node if n.op_type == "QuantizeLinear"}
+    ranges = {tensor: ends for tensor, ends in json.loads((made / "ranges.json").read_text()).items() if tensor in pairs}
+    assert ranges and all(len(ends) == 2 for ends in ranges.values()) and any(ends[0] == 0 < ends[1] for ends in ranges.values())
+    (tmp_path / "used.json").write_text(json.dumps(ranges))
+    options = ["--shapes", "image:1x1x16x16", "--effort", 0, "--threads", 1, "-o", tmp_path / "m.octavo"]
+    plans = [run("build", *model, *options).stdout.split("plan ")[1].split()[0]
+             for model in ((tmp_path / "pairs.onnx", "--qdq", "permit"), (FP32, "--calibration", tmp_path / "used.json"))]
+    assert plans[0] == plans[1]
+    sqnr = {kind: json.loads((made / f"ranges.{kind}.report").read_text())["sqnr_db"] for kind in ("json", "cache")}
+    assert sqnr["json"] > sqnr["cache"] + 2, sqnr
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
@@ -122,7 +139,7 @@ def test_methods(tmp_path, method):
     assert {t["method"] for t in report["tensors"]} == {method} and report["sqnr_db"] is None
     for t in report["tensors"]:
         amax = max(-t["min"], t["max"])
-        assert 0 < t["high"] <= amax * 1.0001 and (method != "minmax" or t["high"] == pytest.approx(amax))
+        assert 0 < max(-t["low"], t["high"]) <= amax * 1.0001 and (method != "minmax" or (t["low"], t["high"]) == (min(t["min"], 0), max(t["max"], 0)))
 
 
 def test_a_text_file_in_the_folder_is_named_and_left_out(made, tmp_path):

@@ -23,7 +23,7 @@ class RandomGraph {
       g_.outputs.push_back(values_[values_.size() - 1 - below(4)]);
       g_.output_names.push_back("out" + std::to_string(i));
     }
-    if (below(2)) g_.value(values_[2]).range = 0.37F;
+    if (below(2)) g_.value(values_[2]).range = symmetric(0.37F);
     return std::move(g_);
   }
 

@@ -49,7 +49,7 @@ TEST(PermitPairs, PairsBecomeRangesAndTheRestStays) {
   ASSERT_TRUE(ir::verify(g));
   EXPECT_EQ(pairs.taken, 4);
   EXPECT_TRUE(pairs.kept.empty());
-  std::map<std::string, float> ranges;
+  ir::Ranges ranges;
   for (const ir::NodeId id : g.order()) {
     EXPECT_NE(g.node(id).op, ir::Op::quantize);
     EXPECT_NE(g.node(id).op, ir::Op::dequantize);
@@ -57,13 +57,13 @@ TEST(PermitPairs, PairsBecomeRangesAndTheRestStays) {
       if (g.value(v).range) ranges[g.value(v).name] = *g.value(v).range;
     }
   }
-  EXPECT_EQ(ranges, (std::map<std::string, float>{{"x", 0.01F}, {"c1", 0.05F}, {"r1", 0.007874016F}, {"c2", 0.03F}}));
+  EXPECT_EQ(ranges, ir::symmetric({{"x", 0.01F}, {"c1", 0.05F}, {"r1", 0.007874016F}, {"c2", 0.03F}}));
 }
 
 TEST(PermitPairs, ThePlanIsThatOfTheFloatModelWithThoseRanges) {
   plan::PlanOptions permit, ranges;
   permit.permit_pairs = true;
-  ranges.ranges = {{"x", 0.01F}, {"c1", 0.05F}, {"r1", 0.007874016F}, {"c2", 0.03F}};
+  ranges.ranges = ir::symmetric({{"x", 0.01F}, {"c1", 0.05F}, {"r1", 0.007874016F}, {"c2", 0.03F}});
   const auto explicit_plan = plan::make_plan(parse(network(true)), {&reference::oracle_provider()}, {});
   const auto permitted = plan::make_plan(parse(network(true)), {&reference::oracle_provider()}, permit);
   const auto counterpart = plan::make_plan(parse(network(false)), {&reference::oracle_provider()}, ranges);
@@ -85,7 +85,6 @@ TEST(PermitPairs, WhatARangeCannotSayIsStillDemanded) {
     if (!pairs.kept.empty()) EXPECT_EQ(pairs.kept[0].tensor, "y");
     return pairs.kept.empty() ? Why::type : pairs.kept[0].why;
   };
-  EXPECT_EQ(kept(pair("z", "y", "u8(0.02,3)") + "output z\n"), Why::zero_point);
   EXPECT_EQ(kept(pair("z", "y", "s8[axis=1](0.1,0.2,0.3,0.4;0,0,0,0)") + "output z\n"), Why::channels);
   EXPECT_EQ(kept(pair("z", "y", "s8(0.02,0)@f16") + "output z\n"), Why::type);
   EXPECT_EQ(kept(pair("z", "y", "s8(0.02,0)") + pair("v", "y", "s8(0.03,0)") + "output z\noutput v\n"), Why::other_scale);
@@ -94,7 +93,32 @@ TEST(PermitPairs, WhatARangeCannotSayIsStillDemanded) {
 TEST(PermitPairs, UnsignedCodesAroundTheMiddleAreARange) {
   ir::Graph g = parse("graph \"g\"\nx = input : f32[1,4,6,6]\n" + pair("z", "x", "u8(0.02,128)") + "r = relu z\noutput r\n");
   EXPECT_EQ(plan::permit_pairs(g).taken, 1);
-  EXPECT_EQ(g.value(g.inputs[0]).range, 0.02F);
+  EXPECT_EQ(g.value(g.inputs[0]).range, ir::symmetric(0.02F));
+}
+
+TEST(PermitPairs, ZeroPointsStayWithTheRange) {
+  ir::Graph g =
+      parse("graph \"g\"\nx = input : f32[1,4,6,6]\ny = neg x\n" + pair("z", "y", "u8(0.02,3)") + "r = tanh z\noutput r\n");
+  EXPECT_EQ(plan::permit_pairs(g).taken, 1);
+  EXPECT_EQ(g.value(g.producer(g.outputs[0]).inputs[0]).range, ir::per_tensor(ir::DType::u8, 0.02F, 3));
+  EXPECT_EQ(g.producer(g.producer(g.outputs[0]).inputs[0]).op, ir::Op::neg);
+}
+
+/// Exporters leave out a Relu or a Clip in front of a pair that saturates where it did.
+TEST(PermitPairs, APairWithoutNegativeCodesStandsForTheReluThatIsNotThere) {
+  for (const char* before : {"neg x", "relu x", "sigmoid x"}) {
+    const bool negative = std::string(before) == "neg x";
+    ir::Graph g = parse("graph \"g\"\nx = input : f32[1,4,6,6]\ny = " + std::string(before) + "\n" + pair("z", "y", "u8(0.02,0)") +
+                        "r = tanh z\noutput r\n");
+    EXPECT_EQ(plan::permit_pairs(g).taken, 1);
+    ASSERT_TRUE(ir::verify(g));
+    const ir::ValueId read = g.producer(g.outputs[0]).inputs[0];
+    EXPECT_EQ(g.value(read).range, ir::per_tensor(ir::DType::u8, 0.02F)) << before;
+    EXPECT_EQ(g.producer(read).op == ir::Op::clip, negative) << before;
+    if (!negative) continue;
+    EXPECT_EQ(ir::get_float(g.producer(read).attrs, "min", -1), 0);
+    EXPECT_FLOAT_EQ(static_cast<float>(ir::get_float(g.producer(read).attrs, "max")), 255 * 0.02F);
+  }
 }
 
 TEST(PermitPairs, OfAPairBehindAPairTheWiderScaleCounts) {
@@ -103,7 +127,7 @@ TEST(PermitPairs, OfAPairBehindAPairTheWiderScaleCounts) {
     ir::Graph g =
         parse("graph \"g\"\nx = input : f32[1,4,6,6]\n" + pair("y", "x", a) + pair("z", "y", b) + "r = relu z\noutput r\n");
     EXPECT_EQ(plan::permit_pairs(g).taken, 2);
-    EXPECT_EQ(g.value(g.inputs[0]).range, 0.04F);
+    EXPECT_EQ(g.value(g.inputs[0]).range, ir::symmetric(0.04F));
   }
 }
 

@@ -57,9 +57,9 @@ std::string residual() {
   return t + "c3 = conv r2 w3 " + kConv + " from {\"conv3\"}\noutput c3\n";
 }
 
-plan::PlanOptions with(std::map<std::string, float> ranges) {
+plan::PlanOptions with(const std::map<std::string, float>& ranges) {
   plan::PlanOptions o;
-  o.ranges = std::move(ranges);
+  o.ranges = ir::symmetric(ranges);
   return o;
 }
 const std::map<std::string, float> kAll{{"x", 0.03F}, {"r1", 0.05F}, {"r2", 0.07F}};
@@ -224,7 +224,7 @@ const std::map<std::string, float> kSilu{{"x", 0.03F}, {"c1", 0.02F}, {"s", 0.00
 TEST(Permit, InnerViewsOnlyWhereTheChoicesAskForThem) {
   const auto run = [](const plan::PermitChoices& choices) {
     auto g = parse(silu());
-    (void)plan::set_ranges(g, kSilu);
+    (void)plan::set_ranges(g, ir::symmetric(kSilu));
     auto report = plan::permit(g, with(kSilu), choices);
     EXPECT_TRUE(report);
     return std::pair{views(g), report->inner};
@@ -276,7 +276,7 @@ TEST(Permit, AnErrorThatNoChoiceKeepsIsRefusedWithTheFigure) {
 
 TEST(Permit, KeepFloatTurnsOneLayerOff) {
   auto g = parse(residual());
-  (void)plan::set_ranges(g, kAll);
+  (void)plan::set_ranges(g, ir::symmetric(kAll));
   auto all = g, but_one = g;
   const auto a = plan::permit(all, with(kAll));
   const auto b = plan::permit(but_one, with(kAll), {{"conv3"}, {}, false});

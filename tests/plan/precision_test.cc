@@ -98,7 +98,7 @@ Result<plan::Planned> plan_of(const Asked& a) {
   o.costs = &costs;
   o.effort = a.effort;
   o.allowed = a.allowed;
-  o.ranges = a.ranges;
+  o.ranges = ir::symmetric(a.ranges);
   o.precisions = a.rules;
   o.max_error = a.max_error;
   o.disabled = {"stages"};  // a region each

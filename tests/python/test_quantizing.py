@@ -1,4 +1,5 @@
 """octavo.quantize: the same model as the command makes, from arrays."""
+import json
 import pathlib
 
 import numpy as np
@@ -27,7 +28,12 @@ def test_the_result_builds_and_says_what_it_is(made, tmp_path):
     a, b = (next(iter(e.run(x).values())) for e in (exact, engine))
     assert np.abs(a - b).max() < 0.1 * np.abs(a).max() and not np.array_equal(a, b)
     assert "layers int8" in repr(made) and made.report["sqnr_db"] > 20
-    assert made.ranges and all(r > 0 for r in made.ranges.values())
+    assert made.ranges and all(low <= 0 < high for low, high in made.ranges.values())
+    table = {name: list(ends) for name, ends in made.ranges.items()}  # as a table of the same model: just these scales
+    (tmp_path / "r.json").write_text(json.dumps(table))
+    options = {"shapes": {"image": (1, 1, 16, 16)}, "effort": 0, "threads": 1}
+    assert (octavo.build(MODEL, calibration=tmp_path / "r.json", **options).plan_hash == octavo.build(MODEL, calibration=made.ranges, **options).plan_hash
+            != octavo.build(MODEL, **options).plan_hash)
     made.save(tmp_path / "q.onnx")
     assert (tmp_path / "q.onnx").read_bytes() == made.model
     with pytest.raises(octavo.FileError):

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ir/quantizer.h"
 
 namespace octavo::onnx {
 
@@ -34,9 +35,9 @@ struct Diagnosis {
 };
 
 struct DiagnoseOptions {
-  std::map<std::string, float> ranges;  ///< of a calibration table: {tensor: scale}
-  std::string algorithm;                ///< the table's: "EntropyCalibration2", or "" for JSON
-  std::map<std::string, float> minmax;  ///< a second table of the same model, made by MinMax: to compare with; may be empty
+  ir::Ranges ranges;      ///< of a calibration table
+  std::string algorithm;  ///< the table's: "EntropyCalibration2", or "" for JSON
+  ir::Ranges minmax;      ///< a second table of the same model, made by MinMax: to compare with; may be empty
 };
 
 /// Scales that are not positive, not finite or denormal; scales that do not fit their axis; int32 biases and accumulators that

@@ -41,12 +41,22 @@ std::vector<std::string> readers(const ModelView& m, const std::string& tensor) 
   return out;
 }
 
+/// Of the value farther from 0.
+double magnitude(const ir::Quantizer& q) {
+  const ir::Ends ends = ir::ends_of(q);
+  return std::max(-ends.lo, ends.hi);
+}
+/// How many codes stand between 0 and that value.
+double codes(const ir::Quantizer& q) {
+  return std::round(magnitude(q) / static_cast<double>(q.scale[0]));
+}
+
 /// A layer that reads a concatenation reads all of it by one scale, that of the widest part.
-void unlike_parts(const ModelView& m, const std::map<std::string, float>& scales, const Report& report) {
+void unlike_parts(const ModelView& m, const ir::Ranges& ranges, const Report& report) {
   constexpr double kUnlike = 16;
-  const auto scale_of = [&](const std::string& tensor) {
-    const auto at = scales.find(tensor);
-    return at != scales.end() && at->second > 0 && std::isfinite(at->second) ? static_cast<double>(at->second) : 0.0;
+  const auto range_of = [&](const std::string& tensor) -> const ir::Quantizer* {
+    const auto at = ranges.find(tensor);
+    return at != ranges.end() && at->second.scale[0] > 0 && std::isfinite(at->second.scale[0]) ? &at->second : nullptr;
   };
   for (int i = 0; i < m.graph().node_size(); ++i) {
     const pb::NodeProto& n = m.graph().node(i);
@@ -60,16 +70,20 @@ void unlike_parts(const ModelView& m, const std::map<std::string, float>& scales
         layers.push_back(m.name_of(k));
     }
     if (layers.empty()) continue;
-    double whole = scale_of(n.output(0));
-    for (int k = 0; whole == 0 && k < n.input_size(); ++k) whole = std::max(whole, scale_of(n.input(k)));
+    const ir::Quantizer* whole = range_of(n.output(0));
+    for (const std::string& part : n.input()) {  // without a range of its own it takes the widest
+      const ir::Quantizer* of_part = range_of(part);
+      if (!range_of(n.output(0)) && of_part != nullptr) whole = whole == nullptr ? of_part : &ir::wider(*whole, *of_part);
+    }
     for (const std::string& part : n.input()) {
-      const double own = scale_of(part);
-      if (own == 0 || own * kUnlike >= whole) continue;
+      const ir::Quantizer* own = range_of(part);
+      if (own == nullptr || whole == nullptr || magnitude(*own) * kUnlike >= magnitude(*whole)) continue;
       report(
           {Severity::warning, "unlike-parts", part, layers,
            fmt::format("its range in the table is {:.4g}, that of the concatenation \"{}\" {:.4g}: of this part {} keeps {:.0f} of "
-                       "127 codes. octavo doctor --data says what that costs; --precision {}=float32 keeps the layer float",
-                       127 * own, n.output(0), 127 * whole, layers.front(), 127 * own / whole, layers.front())});
+                       "{:.0f} codes. octavo doctor --data says what that costs; --precision {}=float32 keeps the layer float",
+                       magnitude(*own), n.output(0), magnitude(*whole), layers.front(),
+                       codes(*whole) * magnitude(*own) / magnitude(*whole), codes(*whole), layers.front())});
     }
   }
 }
@@ -81,7 +95,7 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
   std::int64_t bounded = 0, whole = 0;
   for (const auto& entry : options.ranges) {
     const std::string& tensor = entry.first;
-    const float scale = entry.second;
+    const float scale = entry.second.scale[0];
     if (!m.knows(tensor)) {
       unknown.push_back(tensor);
       continue;
@@ -89,7 +103,7 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
     const auto say = [&](const char* rule, std::string text) {
       report({Severity::warning, rule, tensor, readers(m, tensor), std::move(text)});
     };
-    const double range = 127.0 * static_cast<double>(scale);
+    const double range = magnitude(entry.second);
     if (scale == 0 || !std::isfinite(scale)) {
       say("unusable-range",
           fmt::format("its range in the table is {}: it stays in float. Calibration saw {}", range,
@@ -109,8 +123,8 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
     } else if (range > 2 * bound) {
       say("wide-range",
           fmt::format(
-              "its range in the table is {:.4g}, but {} gives at most {:.4g}: only {:.0f} of 127 codes are used. Use {:.4g}", range,
-              op, bound, 127 * bound / range, bound));
+              "its range in the table is {:.4g}, but {} gives at most {:.4g}: only {:.0f} of {:.0f} codes are used. Use {:.4g}",
+              range, op, bound, codes(entry.second) * bound / range, codes(entry.second), bound));
     }
   }
   unlike_parts(m, options.ranges, report);
@@ -129,11 +143,11 @@ void diagnose_ranges(const ModelView& m, const DiagnoseOptions& options, const R
   constexpr double kAlmostAll = 0.9;
   std::int64_t common = 0, equal = 0;
   std::string example;
-  for (const auto& [tensor, scale] : options.minmax) {
+  for (const auto& [tensor, seen] : options.minmax) {
     const auto at = options.ranges.find(tensor);
-    if (at == options.ranges.end() || !(scale > 0) || !(at->second > 0)) continue;
+    if (at == options.ranges.end() || !(magnitude(seen) > 0) || !(magnitude(at->second) > 0)) continue;
     ++common;
-    if (std::abs(static_cast<double>(at->second) / static_cast<double>(scale) - 1) < 1e-4) ++equal, example = tensor;
+    if (std::abs(magnitude(at->second) / magnitude(seen) - 1) < 1e-4) ++equal, example = tensor;
   }
   const std::string advice =
       "Entropy calibration that clips nothing is min-max under another name (ONNX Runtime's with its default bins is): calibrate "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ir/quantizer.h"
 
 namespace octavo::onnx {
 
@@ -32,13 +33,12 @@ struct PairResult {
 };
 /// Puts pairs in; weights per output channel by quant::weight_scales. Errors: `unsupported` (opset below 13, naming the way out),
 /// `usage`.
-[[nodiscard]] Result<PairResult> from_table(Editor& model, const std::map<std::string, float>& scales,
-                                            const std::string& placement);
+[[nodiscard]] Result<PairResult> from_table(Editor& model, const ir::Ranges& ranges, const std::string& placement);
 
 /// The same on files; `float_path` empty: the model without pairs is not written. Nothing is written unless all of it succeeds.
 [[nodiscard]] Result<TableResult> table_of_file(const std::string& path, bool approximate, const std::string& float_path);
-[[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,
-                                                 const std::string& placement, const std::string& qdq_path);
+[[nodiscard]] Result<PairResult> pairs_into_file(const std::string& path, const ir::Ranges& ranges, const std::string& placement,
+                                                 const std::string& qdq_path);
 
 /// Readers of a tensor that another pair of it is put before.
 struct SharedPair {
@@ -53,7 +53,7 @@ struct MovedPair {
 /// A pair that a tensor gets, before some of its readers; float32 weights of those are quantized too, as from_table does.
 struct AddedPair {
   std::string tensor;
-  float scale = 0;                ///< s8, zero point 0
+  ir::Quantizer quantizer;        ///< per tensor, 8 bits
   std::set<std::string> readers;  ///< names of the Conv, ConvTranspose, Gemm or MatMul nodes; other names are passed over
 };
 struct PairEdits {

@@ -49,8 +49,7 @@ class Inserter {
       wanted_weights_.insert(e.first);
       std::string& dq = pairs_[tensor];
       if (dq.empty()) {
-        const ir::Quantizer& q = found->second;
-        dq = pair(tensor, ir::Tensor::of<float>({}, {q.scale[0]}), zero_point(q), -1);
+        dq = pair(tensor, found->second);
         ++result_.pairs;
       }
       m_.graph().mutable_node(e.first)->set_input(e.second, dq);
@@ -74,7 +73,7 @@ class Inserter {
       if (!kWeighted.contains(op) || !wanted.readers.contains(m_.node_name(i)) || m_.graph().node(i).input(0) != wanted.tensor)
         continue;
       std::string& dq = pairs_[wanted.tensor];
-      if (dq.empty()) dq = pair(wanted.tensor, ir::Tensor::of<float>({}, {wanted.scale}), ir::Tensor(ir::DType::s8, {}), -1);
+      if (dq.empty()) dq = pair(wanted.tensor, wanted.quantizer);
       m_.graph().mutable_node(i)->set_input(0, dq);
       wanted_weights_.insert(i);
       weights(i, op);
@@ -87,6 +86,9 @@ class Inserter {
   [[nodiscard]] const std::set<std::string>& quantized() const { return names_; }
 
  private:
+  std::string pair(const std::string& tensor, const ir::Quantizer& q) {
+    return pair(tensor, ir::Tensor::of<float>({}, {q.scale[0]}), zero_point(q), -1);
+  }
   static ir::Tensor zero_point(const ir::Quantizer& q) {
     const std::int32_t z = q.zero_point[0];
     return q.type == ir::DType::u8 ? ir::Tensor::of<std::uint8_t>({}, {static_cast<std::uint8_t>(z)})
@@ -204,9 +206,9 @@ class Inserter {
 
 }  // namespace
 
-Result<PairResult> from_table(Editor& model, const std::map<std::string, float>& scales, const std::string& placement) {
+Result<PairResult> from_table(Editor& model, const ir::Ranges& ranges, const std::string& placement) {
   QuantizedModel quantized;
-  for (const auto& [name, scale] : scales) quantized.activations[name] = ir::per_tensor(ir::DType::s8, scale);
+  quantized.activations = ranges;
   return Inserter(model, quantized).run(placement);
 }
 
@@ -228,10 +230,10 @@ Result<std::vector<std::string>> add_pairs(Editor& model, const std::vector<Adde
   return not_found;
 }
 
-Result<PairResult> pairs_into_file(const std::string& path, const std::map<std::string, float>& scales,
-                                   const std::string& placement, const std::string& qdq_path) {
+Result<PairResult> pairs_into_file(const std::string& path, const ir::Ranges& ranges, const std::string& placement,
+                                   const std::string& qdq_path) {
   OCTAVO_TRY(auto model, Editor::open(path));
-  OCTAVO_TRY(auto result, from_table(model, scales, placement));
+  OCTAVO_TRY(auto result, from_table(model, ranges, placement));
   if (result.pairs > 0) OCTAVO_CHECK(model.save(qdq_path));
   return result;
 }

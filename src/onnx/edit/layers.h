@@ -59,9 +59,9 @@ struct CodedWeights {
   int axis = 0;
 };
 struct QuantizedModel {
-  std::map<std::string, ir::Quantizer> activations;  ///< by tensor: per tensor, s8 or u8
-  std::map<std::string, CodedWeights> weights;       ///< by tensor; others are rounded to quant::weight_scales
-  std::set<std::string> keep_float;                  ///< names of weighted nodes (Layer::node) that get no pairs
+  ir::Ranges activations;                       ///< by tensor
+  std::map<std::string, CodedWeights> weights;  ///< by tensor; others are rounded to quant::weight_scales
+  std::set<std::string> keep_float;             ///< names of weighted nodes (Layer::node) that get no pairs
 };
 struct QuantizedResult {
   int pairs = 0;                     ///< activations that got one

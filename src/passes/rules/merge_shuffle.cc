@@ -62,7 +62,7 @@ struct MergeShuffle final : rewrite::Rule {
     while (first < last && perm[first] == static_cast<std::int64_t>(first)) ++first;
     while (last > first && perm[last - 1] == static_cast<std::int64_t>(last) - 1) --last;
     std::size_t from = 0, to = 0;
-    std::optional<float> range = g.value(n.outputs[0]).range;
+    std::optional<ir::Quantizer> range = g.value(n.outputs[0]).range;
     for (const ir::ValueId v : {n.inputs[0], turn.inputs[0]}) range = range ? range : g.value(v).range;
     std::set<std::string> origin = n.origin;
     for (const ir::Node* other : {&turn, &split}) origin.insert(other->origin.begin(), other->origin.end());

@@ -20,7 +20,7 @@ class Adviser {
  public:
   explicit Adviser(const PlanContext& context) : options_(context.options), replanner_(context), pricer_(context) {}
 
-  Result<Advised> run(Graph graph, int errors, const std::map<std::string, float>& ranges) {
+  Result<Advised> run(Graph graph, int errors, const ir::Ranges& ranges) {
     OCTAVO_CHECK(replanner_.normalize(graph));
     OCTAVO_TRY(const auto base, price(graph));
     Advised out;
@@ -95,8 +95,8 @@ class Adviser {
   /// Ids differ between graphs: only the key tells regions apart.
   static std::string key_of(const Pricer::Item& i) { return i.identity.substr(0, i.identity.rfind(" -> ")); }
 
-  /// Can be done to the model with what is known: an addition needs a scale.
-  static bool applicable(const Advice& a) { return a.kind != Advice::Kind::add || a.scale; }
+  /// Can be done to the model with what is known: an addition needs a quantizer.
+  static bool applicable(const Advice& a) { return a.kind != Advice::Kind::add || a.quantizer; }
 
   static void describe(const Graph& g, const ir::Grids& grids, const PairChange& c, Advice& a) {
     const Rounding& r = c.rounding;
@@ -105,7 +105,7 @@ class Adviser {
     if (c.kind == PairChange::Kind::add) {
       a.kind = Advice::Kind::add;
       a.why = {*ir::classify_anchor(g, grids, c.node).why_float, because<Cause::pair_would_make_integer>(a.tensor)};
-      if (c.in_range) a.scale = r.quantizer.scale[0];
+      if (c.in_range) a.quantizer = r.quantizer;
       return;
     }
     if (c.kind == PairChange::Kind::drop) {
@@ -133,7 +133,7 @@ class Adviser {
 }  // namespace
 
 Result<Advised> advise(Graph graph, const std::vector<const region::Provider*>& providers, const PlanOptions& options, int errors,
-                       const std::map<std::string, float>& ranges) {
+                       const ir::Ranges& ranges) {
   OCTAVO_CHECK(check_names(options));
   Estimates estimates;
   Memo memo;

@@ -22,7 +22,7 @@ struct Advice {
   std::set<std::string> pair;        ///< share, move: the pair
   std::string behind;                ///< move: the tensor that it comes behind
   double seconds = 0;                ///< what the plan gains, by the sum of its regions' prices
-  std::optional<float> scale;        ///< add: of the pair, where the tensor has a range
+  std::optional<ir::Quantizer> quantizer;  ///< add: of the pair, where the tensor has a range
   double error = -1;      ///< largest change of an output relative to its largest magnitude; -1: not known, as without a range
   bool together = false;  ///< one of those that pay beside each other, taken best first and priced again each time; never an
                           ///< addition without a range
@@ -31,7 +31,7 @@ struct Advice {
 };
 
 /// Every pair left out alone; a pair added before every float convolution or product whose weights are constant (its price does
-/// not depend on the scale; `ranges`, scales by tensor as PlanOptions::ranges, say which scale it is to have); the pair of a tensor whose codes are stored put before those who read it in float32 as well (share);
+/// not depend on the scale; `ranges`, as PlanOptions::ranges, say through which quantizer); the pair of a tensor whose codes are stored put before those who read it in float32 as well (share);
 /// and a pair between a convolution and its activation put behind the activation, where the next convolution is float for want of
 /// one (move). Each changed network is planned and priced with `options.costs`; what gains more than 2 % of the regions it changes
 /// is advice, best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow
@@ -43,6 +43,6 @@ struct Advised {
   std::vector<Advice> advice;
 };
 [[nodiscard]] Result<Advised> advise(ir::Graph graph, const std::vector<const region::Provider*>& providers,
-                                     const PlanOptions& options, int errors, const std::map<std::string, float>& ranges = {});
+                                     const PlanOptions& options, int errors, const ir::Ranges& ranges = {});
 
 }  // namespace octavo::plan

@@ -104,7 +104,7 @@ std::vector<PairChange> find_pair_changes(const Graph& graph, const std::set<std
   return out;
 }
 
-std::vector<PairChange> find_added_pairs(const Graph& graph, const std::map<std::string, float>& ranges) {
+std::vector<PairChange> find_added_pairs(const Graph& graph, const ir::Ranges& ranges) {
   std::vector<PairChange> out;
   const ir::Grids grids = ir::find_grids(graph);
   for (const NodeId id : graph.order()) {
@@ -119,8 +119,8 @@ std::vector<PairChange> find_added_pairs(const Graph& graph, const std::map<std:
     c.rounding.tensor = graph.value(n.inputs[0]).name;
     c.rounding.onnx_nodes = n.origin;
     const auto range = ranges.find(c.rounding.tensor);
-    c.in_range = range != ranges.end() && range->second > 0 && std::isfinite(range->second);
-    c.rounding.quantizer = ir::per_tensor(ir::DType::s8, c.in_range ? range->second : 1.0F / 64);
+    c.in_range = range != ranges.end() && ir::is_range(range->second) && range->second.scale[0] > 0;
+    c.rounding.quantizer = c.in_range ? range->second : ir::symmetric(1.0F / 64);
     out.push_back(std::move(c));
   }
   return out;

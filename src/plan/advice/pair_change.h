@@ -27,8 +27,8 @@ struct PairChange {
 /// with constant weights. Cost: that of grouping.
 [[nodiscard]] std::vector<PairChange> find_pair_changes(const ir::Graph& graph, const std::set<std::string, std::less<>>& disabled);
 
-/// A pair for every float convolution or product of float32 data and constant weights. `ranges`: scales (amax / 127) by tensor.
-[[nodiscard]] std::vector<PairChange> find_added_pairs(const ir::Graph& graph, const std::map<std::string, float>& ranges);
+/// A pair for every float convolution or product of float32 data and constant weights. `ranges`: as PlanOptions::ranges.
+[[nodiscard]] std::vector<PairChange> find_added_pairs(const ir::Graph& graph, const ir::Ranges& ranges);
 
 /// The graph with the changes made, in their order, not normalized.
 [[nodiscard]] ir::Graph changed(const ir::Graph& graph, const std::vector<const PairChange*>& changes);

@@ -133,7 +133,7 @@ class Binder {
       q = *n.quantizer;
     }
     if (g_.output_uses(v) > 0) return tl::unexpected(refuse(name, f, "the input is an output of the network as well").error());
-    if (!q && g_.value(v).range) q = ir::per_tensor(DType::s8, *g_.value(v).range);
+    if (!q && g_.value(v).range) q = g_.value(v).range;
     if (!q)
       return tl::unexpected(
           refuse(name, f, "nothing reads it through a quantizer\n  add a Q/DQ pair behind the input, or give it a range").error());

@@ -119,7 +119,7 @@ class Permitter {
     for (const NodeId id : order_) {
       const Node& n = g_.node(id);
       if (n.outputs.size() != 1 || g_.value(n.outputs[0]).range) continue;
-      if (const auto scale = range_behind(n)) g_.value(n.outputs[0]).range = scale;
+      if (const auto q = range_behind(n)) g_.value(n.outputs[0]).range = q;
     }
     for (auto at = order_.rbegin(); at != order_.rend(); ++at) {  // what keeps every element: backwards too
       const Node& n = g_.node(*at);
@@ -140,19 +140,27 @@ class Permitter {
     return g_.type(n.inputs[0]).shape == g_.type(n.outputs[0]).shape;
   }
 
-  /// The widest range of the data operands, where every element of the result is an element of them or nearer to 0.
-  [[nodiscard]] std::optional<float> range_behind(const Node& n) const {
+  /// The range of the data operands, where every element of the result is an element of them or nearer to 0: of unlike ones the widest,
+  /// or one that covers all where they have zero points.
+  [[nodiscard]] std::optional<ir::Quantizer> range_behind(const Node& n) const {
     const bool towards_zero =
         n.op == Op::relu || (n.op == Op::clip && ir::get_float(n.attrs, "min") <= 0 && ir::get_float(n.attrs, "max") >= 0);
     if (!ir::has_trait(n.op, ir::kMove) && !towards_zero) return std::nullopt;
     if (n.op == Op::pad && ir::get_float(n.attrs, "value") != 0) return std::nullopt;  // another value comes in
-    std::optional<float> widest;
+    std::optional<ir::Quantizer> widest;
     for (std::size_t i = 0; i < (n.op == Op::concat ? n.inputs.size() : 1); ++i) {
-      const auto r = g_.value(n.inputs[i]).range;
+      const auto& r = g_.value(n.inputs[i]).range;
       if (!r) return std::nullopt;
-      widest = std::max(widest.value_or(0.0F), *r);
+      widest = widest ? joined(*widest, *r) : *r;
     }
     return widest;
+  }
+
+  static ir::Quantizer joined(const ir::Quantizer& a, const ir::Quantizer& b) {
+    const ir::Quantizer sa = ir::as_s8(a), sb = ir::as_s8(b);
+    if (sa == sb || (sa.zero_point[0] == 0 && sb.zero_point[0] == 0)) return ir::wider(a, b);
+    const ir::Ends x = ir::ends_of(a), y = ir::ends_of(b);
+    return ir::covering(std::min(x.lo, y.lo), std::max(x.hi, y.hi));
   }
 
   /// True if a view on this edge is not inside an epilogue. What moves elements is no border in itself: a view behind it is one
@@ -215,9 +223,9 @@ class Permitter {
     return is_alias(n) && from_input(n.inputs[0]);
   }
 
-  /// The scale by which `v` may be read, if any, after the user's rules about tensors. Of those, the rules from `asked` on do not
+  /// The quantizer by which `v` may be read, if any, after the user's rules about tensors. Of those, the rules from `asked` on do not
   /// count: the first match counts, and that one asks int8 of the reader.
-  std::optional<float> range_of(ValueId v, std::optional<Reason>& why, const PrecisionRule* asked = nullptr) {
+  std::optional<ir::Quantizer> range_of(ValueId v, std::optional<Reason>& why, const PrecisionRule* asked = nullptr) {
     const ir::Value& value = g_.value(v);
     for (const PrecisionRule& rule : options_.precisions) {
       if (&rule == asked) break;
@@ -240,11 +248,10 @@ class Permitter {
     const ValueId v = g_.node(id).inputs[slot];
     if (!options_.allowed.contains("int8") || grids_.get(v) != nullptr || g_.type(v).dtype != ir::DType::f32) return false;
     std::optional<Reason> why;
-    const auto scale = range_of(v, why, asked);
-    if (!scale) return false;
-    auto& made = views_[{v, *scale}].id;
-    if (made == ir::kNone)
-      made = g_.add_quantizer(Op::view, v, ir::per_tensor(ir::DType::s8, *scale), g_.type(v), origin(v, id), g_.value(v).name);
+    const auto q = range_of(v, why, asked);
+    if (!q) return false;
+    auto& made = views_[v].id;
+    if (made == ir::kNone) made = g_.add_quantizer(Op::view, v, *q, g_.type(v), origin(v, id), g_.value(v).name);
     edits_.push_back({{id, slot}, made});
     return true;
   }
@@ -370,26 +377,27 @@ class Permitter {
   struct View {
     ValueId id = ir::kNone;
   };
-  std::map<std::pair<ValueId, float>, View> views_;
+  std::map<ValueId, View> views_;
   std::vector<std::pair<std::pair<NodeId, std::size_t>, ValueId>> edits_;
   PermitReport report_;
 };
 
 }  // namespace
 
-PermitReport set_ranges(Graph& g, const std::map<std::string, float>& ranges) {
+PermitReport set_ranges(Graph& g, const ir::Ranges& ranges) {
   PermitReport report;
   std::set<std::string> unmatched;
-  for (const auto& [name, scale] : ranges) {
+  const auto usable = [](const ir::Quantizer& q) { return ir::is_range(q) && std::isnormal(q.scale[0]); };
+  for (const auto& [name, q] : ranges) {
     unmatched.insert(name);
-    if (!std::isnormal(scale) || scale < 0) report.unusable.push_back(name);
+    if (!usable(q)) report.unusable.push_back(name);
   }
   for (const NodeId id : g.order()) {
     for (const ValueId v : g.node(id).outputs) {
       const auto found = ranges.find(g.value(v).name);
       if (found == ranges.end()) continue;
       unmatched.erase(found->first);
-      if (std::isnormal(found->second) && found->second > 0) g.value(v).range = found->second;
+      if (usable(found->second)) g.value(v).range = found->second;
     }
   }
   report.unmatched.assign(unmatched.begin(), unmatched.end());

@@ -1,6 +1,6 @@
 // Implicit quantization: ranges permit int8, and this pass decides where it is used: at the borders between regions, nowhere else.
 //
-// A value with a range may be read through an s8 view of its scale. A view inside an epilogue would only add a rounding, so views
+// A value with a range may be read through a view of it: s8 around 0 from tables, or codes with a zero point. A view inside an epilogue would only add a rounding, so views
 // are put on edges that leave a region: the data of convolutions and products (whose constant weights become int8 per output
 // channel), operands of other regions' epilogues, pooling. Ranges travel forward through operators that move or select elements
 // (a concatenation has the widest of its parts), relu and clip, and backwards through transpose and reshape.
@@ -40,7 +40,7 @@ struct PermitReport {
 
 /// Writes the ranges onto the values they name (Value::range). Call on the imported graph: later passes rename and merge values.
 /// Fills PermitReport::unmatched and ::unusable.
-[[nodiscard]] PermitReport set_ranges(ir::Graph& g, const std::map<std::string, float>& ranges);
+[[nodiscard]] PermitReport set_ranges(ir::Graph& g, const ir::Ranges& ranges);
 
 /// What the search may ask for, by ONNX node name of weighted operators.
 struct PermitChoices {

@@ -36,7 +36,7 @@ _Shape = Sequence[int]
 def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]] = None, threads: Optional[int] = None, *,
           default_batch: int = 0, profiles: Optional[Mapping[str, Tuple[_Shape, _Shape, _Shape]]] = None,
           disable: Optional[Iterable[str]] = None, effort: Optional[int] = None, timing_cache: Optional[_Path] = None,
-          strict_timing: bool = False, calibration: Union[_Path, Mapping[str, float], None] = None,
+          strict_timing: bool = False, calibration: Union[_Path, Mapping[str, Union[float, Tuple[float, float]]], None] = None,
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
@@ -57,10 +57,10 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     disable   names of laws, rules and fusions to leave out.
     effort    0 to 5, how hard to look for the fastest plan; 0 measures nothing, 2 is the default.
     timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
-    calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude}: ranges that permit int8 in a
+    calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude, or (least, largest)}: ranges that permit int8 in a
               float model.
     qdq       what the model's own QuantizeLinear/DequantizeLinear pairs say. "demand": each rounds where it stands. "permit": those on activations
-              with one scale and zero point 0 count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
+              with one scale count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
               else. Faster where pairs stand inside regions, and not the same results; `octavo build --qdq permit` prints by how much.
     precision {pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or such pairs: the first that matches counts.
     allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
@@ -204,10 +204,13 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
     if shapes is not None and not hasattr(shapes, "items"):
         raise UsageError(f"shapes is {{input name: shape}}, as {{'image': (1, 3, 224, 224)}}; this is a {type(shapes).__name__}")
     if calibration is not None and hasattr(calibration, "items"):
-        calibration = {str(tensor): float(amax) for tensor, amax in calibration.items()}
-        wrong = sorted(tensor for tensor, amax in calibration.items() if not amax >= 0)
-        if wrong:
-            raise UsageError(f"calibration: the range of {wrong[0]!r} is {calibration[wrong[0]]}, must not be negative")
+        given = {str(tensor): value for tensor, value in calibration.items()}
+        calibration = {}
+        for tensor, value in given.items():
+            ends = [float(value)] if not hasattr(value, "__len__") else [float(end) for end in value]
+            if len(ends) > 2 or not ends or (len(ends) == 1 and not ends[0] >= 0) or (len(ends) == 2 and not ends[0] <= ends[1]):
+                raise UsageError(f"calibration: the range of {tensor!r} is {value}, must not be negative: the largest magnitude, or (least, largest)")
+            calibration[tensor] = ends
     elif calibration is not None:
         calibration = _os.fspath(calibration)
     if isinstance(precision, str) or isinstance(allowed, str):

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from ._errors import EngineFileError, Error, FileError, InputError, InternalError, ModelError, UnsupportedError, UsageError
 
@@ -16,7 +16,7 @@ class Quantized:
     """What octavo.quantize made. `octavo.build` takes it as it takes an onnx.ModelProto.
 
     model     bytes of the ONNX model with Q/DQ pairs.
-    ranges    {tensor: largest magnitude that its codes hold}. The tensors are those of `model`, whose channels may be equalized: as
+    ranges    {tensor: (least, largest value of its codes)}; with activations="symmetric" {tensor: largest magnitude}. The tensors are those of `model`, whose channels may be equalized: as
               `calibration=` of another float model they are of use only with equalization=False.
     report    what the command's --report writes: "sqnr_db" of the outputs on the data, "layers", "tensors", "search", "warnings".
     """
@@ -26,8 +26,11 @@ class Quantized:
         self.report = report
 
     @property
-    def ranges(self) -> Dict[str, float]:
-        return {t["name"]: max(-float(t["low"]), float(t["high"])) for t in self.report["tensors"]}
+    def ranges(self) -> Dict[str, Union[float, Tuple[float, float]]]:
+        def range_of(tensor: Dict[str, Any]) -> Union[float, Tuple[float, float]]:
+            scale, zero = float(tensor["scale"]), int(tensor["zero_point"])  # products and sums below are exact
+            return (-zero * scale, (255 - zero) * scale) if tensor["type"] == "u8" else 127 * scale
+        return {t["name"]: range_of(t) for t in self.report["tensors"]}
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the model; an existing file survives a failure. Raises FileError."""
