@@ -6,6 +6,7 @@
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
 #include "cuda/conv_shift.h"
+#include "cuda/conv_stream.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emulation/emulated_test.h"
@@ -248,6 +249,75 @@ TEST_F(ConvEmulated, MistakesInShiftedTilesAreFound) {
   EXPECT_NE(planted("octavo_half(2 * step + 1) - octavo_half(2 * step)", "16"), "") << "second half at the wrong place";
   EXPECT_NE(planted("octavo_arrive(kEmpty + stage, 128 * kGroups + 128);\n      OCTAVO_UNROLL", "OCTAVO_UNROLL"), "")
       << "frees no stage";
+}
+
+std::string run_stream(const ConvCase& k, const std::string& tile, const std::string& filter, const std::string& input,
+                       const Edit& edit = {}, int processors = 132) {
+  ConvScene s(k, 7);
+  const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+  cuda::Target target = kHopper;
+  target.multiprocessors = processors;
+  const cuda::Parameters p{{"tile", tile}, {"filter", filter}, {"input", input}, {"blocks", "1"}};
+  return run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_stream_family(), p, 0, edit, truth, target);
+}
+
+TEST_F(ConvEmulated, TilesOfPixelsWhereverTheyLie) {
+  ConvCase k = conv(3, 64, 7, 7, 80, 3, 3, 1, 1);  // tiles over images, two tiles of channels, two slabs
+  k.zero = 130, k.style = "residual", k.gap = 32;
+  EXPECT_EQ(run_stream(k, "64x64x32", "4x3", "2x1", {}, 2), "") << k.text();
+  EXPECT_EQ(run_stream(k, "128x128x64", "3x2", "1x3", {}, 1), "") << k.text();  // an odd number of batches, one slab
+  k = conv(2, 32, 9, 21, 32, 3, 3, 2, 1), k.zero = 255, k.style = "silu";       // strides: a plane a residue
+  EXPECT_EQ(run_stream(k, "64x64x32", "4x3", "2x2", {}, 1), "") << k.text();
+  k = conv(2, 64, 8, 6, 150, 2, 1, 1, 0), k.zero = 7, k.style = "mixed";
+  EXPECT_EQ(run_stream(k, "128x256x64", "5x1", "2x1", {}, 1), "") << k.text();
+  k = conv(2, 64, 7, 9, 64, 1, 2, 2, 0), k.zero = 3, k.style = "float";  // two residues of four
+  EXPECT_EQ(run_stream(k, "64x64x32", "6x1", "3x1", {}, 1), "") << k.text();
+  k = conv(1, 96, 6, 7, 20, 2, 3, 1, 1), k.zero = 7, k.dilation = 2, k.style = "bias";
+  EXPECT_EQ(run_stream(k, "64x64x32", "4x2", "2x1", {}, 1), "") << k.text();
+  k = conv(70, 32, 1, 1, 128, 3, 3, 1, 1), k.zero = 114, k.style = "mixed";  // images of one pixel
+  EXPECT_EQ(run_stream(k, "64x128x32", "3x3", "2x1", {}, 1), "") << k.text();
+  k = conv(1, 32, 10, 4, 7, 2, 2, 1, 2), k.zero = 63;  // more padding than the kernel has columns
+  EXPECT_EQ(run_stream(k, "64x64x32", "3x2", "2x1", {}, 1), "") << k.text();
+  k = conv(2, 32, 3, 11, 4, 1, 3, 1, 1), k.style = "float";  // rows that are padding alone
+  EXPECT_EQ(run_stream(k, "64x64x32", "3x3", "2x1", {}, 1), "") << k.text();
+  k = conv(3, 32, 3, 2, 4, 1, 2, 1, 2), k.zero = 9;
+  EXPECT_EQ(run_stream(k, "64x64x32", "6x1", "2x1", {}, 1), "") << k.text();
+  k = conv(2, 32, 8, 9, 32, 5, 5, 1, 0), k.zero = 200;  // no padding
+  EXPECT_EQ(run_stream(k, "64x64x32", "3x1", "2x1", {}, 2), "") << k.text();
+  k = conv(1, 64, 9, 12, 64, 3, 3, 1, 1), k.zero = 114;
+  const ConvScene s(k, 7);
+  const auto all = cuda::conv_stream_family().candidates(s.region, s.plan, kHopper);
+  ASSERT_FALSE(all.empty());
+  const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
+  EXPECT_EQ(run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_stream_family(), all[0].parameters, 0, {}, truth, kHopper),
+            "");
+  EXPECT_FALSE(cuda::conv_stream_family().why_not(s.region, s.plan, kTarget).empty()) << "needs sm_90a";
+}
+
+TEST_F(ConvEmulated, MistakesInGatheredTilesAreFound) {
+  ConvCase k = conv(3, 64, 7, 9, 40, 3, 3, 1, 1);
+  k.zero = 77;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_stream(
+        k, "64x64x32", "2x3", "2x1", [&](std::string text) { return edited(std::move(text), from, to); }, 1);
+  };
+  EXPECT_EQ(planted("kStages", "kStages"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kSlabFull + tile), tile_parity);", ""), "") << "does not wait for the input";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kFilterFull + stage), parity);", ""), "") << "does not wait for the filter";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kSlabFree + tile), parity);", ""), "") << "overwrites input in use";
+  EXPECT_NE(planted("octavo_signal_wait(signal(kFilterFree + stage), parity);", ""), "") << "overwrites a filter in use";
+  EXPECT_NE(planted("octavo_group_wait<1>();", ""), "") << "frees a filter and changes rows under way";
+  EXPECT_NE(planted("octavo_group_wait<0>();\n    octavo_signal_arrive", "octavo_signal_arrive"), "") << "reads sums under way";
+  EXPECT_NE(planted("if (kRounds % 2 != 0) octavo_group_wait<0>();", ""), "") << "the last batch's rows are overwritten";
+  EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFree + tile), lane);", ""), "") << "frees no input";
+  EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFull + tile), lane);", "octavo_signal_arrive(signal(kSlabFull), lane);"), "")
+      << "says of another slab that it is there";
+  EXPECT_NE(planted("image < kBatch && ", ""), "") << "reads behind the last image";
+  EXPECT_NE(planted("/ kStrideW - kPadTop", "/ kStrideW"), "") << "a row too low";
+  EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * (kFillCode - 1)"), "") << "wrong zero point";
+  EXPECT_NE(planted("(lane >> 4) * (kResidues * kPlane)", "(lane >> 4) * kPositions"), "") << "second half at the wrong place";
+  EXPECT_NE(planted("column -= kPitch, ++row;", "column -= kPitch;"), "") << "a row's end";
+  EXPECT_NE(planted("p < kPixels ? p : -1", "p <= kPixels ? p : -1"), "") << "a pixel too many";
 }
 
 TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {

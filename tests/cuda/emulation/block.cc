@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -25,14 +26,29 @@ struct Copy {
 };
 
 struct Thread {
-  enum class State { ready, barrier, collective, done };
+  enum class State { ready, barrier, collective, signal, done };
   State state = State::ready;
   OctavoThread ids{};
   int barrier = 0, barrier_threads = 0, line = 0;
   unsigned mask = 0;
-  void* mine = nullptr;                  ///< for the collective
+  void* mine = nullptr;          ///< for the collective
+  const void* signal = nullptr;  ///< waited for
+  int parity = 0;
   std::vector<Copy> open;                ///< cp.asyncs since the last commit
   std::deque<std::vector<Copy>> groups;  ///< committed, oldest first
+};
+
+struct Signal {
+  int arrivals = 0, left = 0, phase = 0;
+  long bytes = 0;  ///< announced, not yet there
+};
+
+/// Copies that arrive at a signal by themselves: cp.asyncs of a thread, or one bulk copy.
+struct Arrival {
+  std::size_t thread;
+  std::vector<Copy> copies;
+  void* signal;
+  bool bulk;
 };
 
 class Runner {
@@ -62,6 +78,11 @@ class Runner {
     hooks_.copy_async = [](void* to, const void* from, int n, int m) { running->copy_async(to, from, n, m); };
     hooks_.commit = [] { running->commit(); };
     hooks_.wait = [](int n) { running->wait(n); };
+    hooks_.signal_begin = [](void* s, int n) { running->signal_begin(s, n); };
+    hooks_.signal_arrive = [](void* s) { running->arrive_at(s, 1, 0); };
+    hooks_.signal_copies = [](void* s) { running->signal_copies(s); };
+    hooks_.signal_wait = [](void* s, int parity, int line) { running->signal_wait(s, parity, line); };
+    hooks_.copy_bulk = [](void* to, const void* from, int n, void* s) { running->copy_bulk(to, from, n, s); };
     hooks_.trap = [](const char* text) { running->stop(text); };
   }
 
@@ -94,6 +115,8 @@ class Runner {
     interval_ = 0;
     warp_intervals_.assign(count_, Now{});
     arrived_.fill(0);
+    signals_.clear();
+    arrivals_.clear();
     for (Range* r : {dynamic_.get(), static_.get()}) {
       r->forget();
       std::memset(r->data(), 0xCD, r->bytes());
@@ -120,8 +143,12 @@ class Runner {
         fibers_.resume(t);
         moved = true;
       }
-      if (!left) return;
-      if (error_.empty() && !open_barriers() && !moved) diagnose();
+      if (!left) {
+        if (error_.empty() && !arrivals_.empty())
+          error_ = fmt::format("block {} ends while copies into its memory are under way", block_);
+        return;
+      }
+      if (error_.empty() && !open_barriers() && !open_signals() && !moved && !arrive_late()) diagnose();
     }
   }
 
@@ -293,6 +320,94 @@ class Runner {
     }
   }
 
+  void signal_begin(void* signal, int arrivals) {
+    const auto* at = static_cast<const std::byte*>(signal);
+    if (reinterpret_cast<std::uintptr_t>(signal) % 8 != 0 || !dynamic_->holds(at, 8))
+      return stop(fmt::format("block {} thread {}: a signal that is no eight bytes of shared memory", block_, current_));
+    signals_[signal] = {arrivals, arrivals, 0, 0};
+  }
+
+  Signal* signal_at(const void* signal) {
+    const auto at = signals_.find(signal);
+    if (at != signals_.end()) return &at->second;
+    stop(fmt::format("block {} thread {}: a signal that did not begin", block_, current_));
+    return nullptr;
+  }
+
+  /// Counts arrivals, and bytes that were announced (negative: that have come). A phase that ends orders what was before it.
+  void arrive_at(void* signal, int arrivals, long bytes) {
+    Signal* s = signal_at(signal);
+    if (s == nullptr) return;
+    if (s->left < arrivals) return stop(fmt::format("block {} thread {}: more than {} arrive", block_, current_, s->arrivals));
+    s->left -= arrivals;
+    s->bytes += bytes;
+    if (s->left > 0 || s->bytes != 0) return;
+    s->left = s->arrivals;
+    ++s->phase;
+    ++interval_;
+  }
+
+  void signal_wait(void* signal, int parity, int line) {
+    if (signal_at(signal) == nullptr) return;
+    Thread& t = threads_[current_];
+    t.state = Thread::State::signal;
+    t.signal = signal, t.parity = parity, t.line = line;
+    fibers_.leave();
+  }
+
+  bool open_signals() {
+    bool opened = false;
+    for (Thread& t : threads_) {
+      if (t.state != Thread::State::signal || signals_[t.signal].phase % 2 == t.parity) continue;
+      t.state = Thread::State::ready;
+      opened = true;
+    }
+    return opened;
+  }
+
+  void signal_copies(void* signal) {
+    if (signal_at(signal) == nullptr) return;
+    Thread& t = threads_[current_];
+    Arrival a{current_, std::move(t.open), signal, false};
+    t.open.clear();
+    for (auto& group : t.groups) a.copies.insert(a.copies.end(), group.begin(), group.end());
+    t.groups.clear();
+    arrivals_.push_back(std::move(a));
+  }
+
+  void copy_bulk(void* to, const void* from, int bytes, void* signal) {
+    const auto n = static_cast<unsigned>(bytes);
+    for (const void* p : {static_cast<const void*>(to), from}) {
+      if (bytes <= 0 || bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(p) % 16 != 0)
+        return stop(fmt::format("block {} thread {}: a bulk copy that is no multiple of 16 bytes", block_, current_));
+    }
+    access(from, n, false, false);
+    access(to, n, true, false);
+    Range* r = range_of(to, n, "copies");
+    if (r == nullptr) return;
+    if (!r->shared()) return stop(fmt::format("block {} thread {}: a bulk copy to {}", block_, current_, r->name()));
+    r->copying(static_cast<std::size_t>(static_cast<std::byte*>(to) - r->data()), n);
+    arrive_at(signal, 1, bytes);
+    arrivals_.push_back(
+        {current_, {{static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, bytes, r}}, signal, true});
+  }
+
+  /// The copies that have been under way for longest are complete.
+  bool arrive_late() {
+    if (arrivals_.empty()) return false;
+    const Arrival a = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    const Moment then{block_, static_cast<int>(a.thread), interval_, warp_intervals_[a.thread / kWarp].warp_interval};
+    long bytes = 0;
+    for (const Copy& c : a.copies) {
+      std::memcpy(c.to, c.from, static_cast<std::size_t>(c.source_bytes));
+      c.range->copied(static_cast<std::size_t>(c.to - c.range->data()), static_cast<std::size_t>(c.bytes), then);
+      bytes += c.bytes;
+    }
+    arrive_at(a.signal, a.bulk ? 0 : 1, a.bulk ? -bytes : 0);
+    return true;
+  }
+
   /// Nothing can go on: says who waits where.
   void diagnose() {
     std::string text;
@@ -302,8 +417,11 @@ class Runner {
     for (std::size_t i = 0; i < count_; ++i) {
       const Thread& t = threads_[i];
       if (t.state == Thread::State::done) continue;
-      std::string where =
-          fmt::format("at a {} in line {}", t.state == Thread::State::barrier ? "barrier" : "warp's operation", t.line);
+      std::string where = fmt::format("at a {} in line {}",
+                                      t.state == Thread::State::barrier  ? "barrier"
+                                      : t.state == Thread::State::signal ? "signal"
+                                                                         : "warp's operation",
+                                      t.line);
       if (std::find(seen.begin(), seen.end(), where) != seen.end()) continue;
       text += fmt::format("{}thread {} waits {}", text.empty() ? "" : ", ", i, where);
       seen.push_back(std::move(where));
@@ -323,6 +441,8 @@ class Runner {
   std::unique_ptr<Range> dynamic_, static_;
   OctavoHooks hooks_{};
   std::vector<int> released_;
+  std::map<const void*, Signal> signals_;
+  std::deque<Arrival> arrivals_;     ///< of copies under way
   std::array<int, 16> arrived_{};    ///< at each barrier, without waiting
   std::vector<Now> warp_intervals_;  ///< a warp each
   int block_ = 0, interval_ = 0;

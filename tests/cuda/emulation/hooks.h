@@ -28,5 +28,11 @@ struct OctavoHooks {
   void (*copy_async)(void* shared, const void* global, int bytes, int source_bytes);
   void (*commit)(void);
   void (*wait)(int groups);  ///< all but the latest `groups` groups of this thread are complete
+  /// Signals (src/cuda/prelude.inc). What arrives by itself does so as late as possible: when no thread can go on.
+  void (*signal_begin)(void* signal, int arrivals);
+  void (*signal_arrive)(void* signal);
+  void (*signal_copies)(void* signal);  ///< arrives when the thread's cp.asyncs so far are complete
+  void (*signal_wait)(void* signal, int parity, int line);
+  void (*copy_bulk)(void* shared, const void* global, int bytes, void* signal);
   void (*trap)(const char* message);
 };

@@ -41,6 +41,17 @@ OCTAVO_DEVICE void octavo_copy_wait() {
   octavo_hooks->wait(groups);
 }
 
+#define octavo_signal_begin(signal, arrivals) octavo_hooks->signal_begin(signal, arrivals)
+#define octavo_signals_begun() ((void)0)
+#define octavo_signal_copies(signal) octavo_hooks->signal_copies(signal)
+#define octavo_signal_wait(signal, parity) octavo_hooks->signal_wait(signal, parity, __LINE__)
+#define octavo_copy_bulk(shared, global, bytes, signal) octavo_hooks->copy_bulk(shared, global, bytes, signal)
+OCTAVO_UNCHECKED static void octavo_signal_arrive_at(int line, void* signal, int lane) {
+  octavo_syncwarp(line);
+  if (lane == 0) octavo_hooks->signal_arrive(signal);
+}
+#define octavo_signal_arrive(signal, lane) octavo_signal_arrive_at(__LINE__, signal, lane)
+
 struct OctavoMatrices {
   const void* row;
   unsigned* r;
@@ -281,6 +292,8 @@ struct OctavoProducts {
   int (*sums)[4];
   const unsigned char *a, *b;
   int tiles, lead, lead_b, group;
+  const unsigned* registers;  // of the thread, where rows come from registers
+  unsigned were[4], rows[2][8];
 };
 struct OctavoPending {
   OctavoProducts all[256];
@@ -296,13 +309,47 @@ OCTAVO_UNCHECKED static void octavo_group_multiply_apart(int (&sums)[tiles][4], 
   if ((unsigned long)a % 16 != 0 || lead % 16 != 0 || lead <= 0 || lead_b % 16 != 0 || lead_b <= 0 || (unsigned long)b % 16 != 0 ||
       mine.count == 256)
     return octavo_hooks->trap("operands of a warpgroup's product that it cannot take");
-  mine.all[mine.count++] = {sums, (const unsigned char*)a, (const unsigned char*)b, tiles, lead, lead_b, mine.committed};
+  mine.all[mine.count++] = {
+      sums, (const unsigned char*)a, (const unsigned char*)b, tiles, lead, lead_b, mine.committed, nullptr, {}, {}};
 }
+struct OctavoRowsOfWarp {
+  const unsigned* a;
+  unsigned rows[2][8];
+};
+OCTAVO_UNCHECKED static void octavo_rows_together(void** lanes) {
+  for (int l = 0; l < 32; ++l) {
+    auto* mine = (OctavoRowsOfWarp*)lanes[l];
+    if (mine == nullptr) return octavo_hooks->trap("a product of warpgroups without all lanes of a warp");
+    for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < 8; ++k) mine->rows[i][k] = ((OctavoRowsOfWarp*)lanes[l / 4 * 4 + k % 4])->a[k / 4 * 2 + i];
+    }
+  }
+}
+template <int tiles>
+OCTAVO_UNCHECKED static void octavo_group_multiply_rows_at(int line, int (&sums)[tiles][4], const unsigned (&a)[4], const void* b,
+                                                           int from_b, int lead_b) {
+  b = (const unsigned char*)b + from_b;
+  OctavoPending& mine = octavo_pending[octavo_thread()];
+  if (lead_b % 16 != 0 || lead_b <= 0 || (unsigned long)b % 16 != 0 || mine.count == 256)
+    return octavo_hooks->trap("operands of a warpgroup's product that it cannot take");
+  OctavoRowsOfWarp of_warp{a, {}};
+  octavo_hooks->collective(0xffffffffu, line, &of_warp, octavo_rows_together);
+  OctavoProducts& p = mine.all[mine.count++];
+  p = {sums, nullptr, (const unsigned char*)b, tiles, 0, lead_b, mine.committed, a, {}, {}};
+  for (int k = 0; k < 4; ++k) p.were[k] = a[k];
+  for (int k = 0; k < 16; ++k) p.rows[k / 8][k % 8] = of_warp.rows[k / 8][k % 8];
+}
+#define octavo_group_multiply_rows(...) octavo_group_multiply_rows_at(__LINE__, __VA_ARGS__)
 OCTAVO_UNCHECKED static void octavo_multiply_now(const OctavoProducts& p) {
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32 % 4 * 16 + lane / 4;
+  for (int k = 0; k < 4 && p.registers != nullptr; ++k) {
+    if (p.registers[k] != p.were[k]) return octavo_hooks->trap("operands of products under way were overwritten");
+  }
   for (int k = 0; k < 8; ++k) {
     unsigned left[2];
     for (int i = 0; i < 2; ++i) {
+      left[i] = p.rows[i][k];
+      if (p.registers != nullptr) continue;
       const unsigned char* at = p.a + (k / 4 * p.lead + (first + 8 * i) * 16 + k % 4 * 4);
       octavo_hooks->access(at, 4, 0, 1);
       left[i] = *(const unsigned*)at;

@@ -22,6 +22,7 @@
 #include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
 #include "cuda/conv_shift.h"
+#include "cuda/conv_stream.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/emit_cuda.h"
@@ -35,8 +36,8 @@ namespace {
 
 std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::size_t kinds, const Parameters& wanted = {}) {
   std::vector<Attempt> out;
-  for (const Family* f :
-       {&conv_mma_family(), &conv_rows_family(), &conv_window_family(), &conv_shift_family(), &depthwise_family()}) {
+  for (const Family* f : {&conv_mma_family(), &conv_rows_family(), &conv_window_family(), &conv_shift_family(),
+                          &conv_stream_family(), &depthwise_family()}) {
     const char* family = std::getenv("OCTAVO_FAMILY");
     if (!f->about(s.region) || (family != nullptr && f->name() != family)) continue;
     if (const auto why = f->why_not(s.region, s.plan, target); !why.empty()) {
