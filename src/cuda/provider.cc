@@ -11,6 +11,8 @@
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_shift.h"
+#include "cuda/conv_stream.h"
+#include "cuda/conv_tiles.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
 #include "cuda/early_start.h"
@@ -29,6 +31,10 @@ using region::Tactic;
 constexpr std::string_view kProvider = "cuda", kTransfer = "transfer";
 /// Sets of parameters that a family offers: those that it prefers, and with the further ones of thorough searches.
 constexpr std::size_t kPreferred = 12, kAll = 64;
+/// Every set of parameters is compiled and timed. Where several families take an int8 convolution with a window, only the one with the least estimate offers
+/// kPreferred; the others what they estimate within kBehind times that, at least kLeast and at most kFew. Thorough searches have the rest.
+constexpr std::size_t kLeast = 1, kFew = 3;
+constexpr double kBehind = 1.2;
 constexpr std::size_t kOfAKind = 3;  ///< further sets that differ in little
 
 /// The best of each kind first: sets that differ in nothing but these parameters take nearly the same time.
@@ -54,12 +60,14 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
 
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{
-      &conv_mma_family(),   &conv_rows_family(), &conv_window_family(), &conv_shift_family(), &depthwise_family(),
-      &copy_family(),       &planar_family(),    &pointwise_family(),   &move_family(),       &indexed_family(),
-      &choose_family(),     &pool_family(),      &reduce_family(),      &softmax_family(),    &norm_family(),
-      &conv_bf16_family(),  &conv_tf32_family(), &resize_family(),      &matmul_family(),     &transposed_conv_family(),
-      &direct_conv_family()};
+  static const std::vector<const Family*> list{&conv_mma_family(),   &conv_rows_family(),   &conv_window_family(),
+                                               &conv_shift_family(), &conv_stream_family(), &depthwise_family(),
+                                               &copy_family(),       &planar_family(),      &pointwise_family(),
+                                               &move_family(),       &indexed_family(),     &choose_family(),
+                                               &pool_family(),       &reduce_family(),      &softmax_family(),
+                                               &norm_family(),       &conv_bf16_family(),   &conv_tf32_family(),
+                                               &resize_family(),     &matmul_family(),      &transposed_conv_family(),
+                                               &direct_conv_family()};
   return list;
 }
 
@@ -81,15 +89,10 @@ class GpuProvider final : public region::Provider {
   std::vector<Offer> offers(const region::Region& r, const region::Plan& plan) const override {
     if (region::is_transfer(r, plan)) return {transfer(r)};
     std::vector<Offer> out;
-    for (const Family* f : families_for(r)) {
-      const Reasons refusal = f->why_not(r, plan, target_);
-      if (!refusal.empty()) {
-        out.push_back({tactic_of(*f, {}, r), refusal, 0});
-        continue;
-      }
-      const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
-      for (std::size_t i = 0; i < all.size() && i < kPreferred; ++i)
-        out.push_back({tactic_of(*f, all[i].parameters, r), {}, all[i].seconds});
+    for (const Listed& l : listed(r, plan)) {
+      if (!l.refusal.empty()) out.push_back({tactic_of(*l.family, {}, r), l.refusal, 0});
+      for (std::size_t i = 0; i < l.preferred; ++i)
+        out.push_back({tactic_of(*l.family, l.all[i].parameters, r), {}, l.all[i].seconds});
     }
     if (out.empty()) {
       Tactic none;
@@ -103,11 +106,9 @@ class GpuProvider final : public region::Provider {
   std::vector<Offer> variants(const region::Region& r, const region::Plan& plan) const override {
     std::vector<Offer> out;
     if (region::is_transfer(r, plan)) return out;
-    for (const Family* f : families_for(r)) {
-      if (!f->why_not(r, plan, target_).empty()) continue;
-      const std::vector<Candidate> all = shortlist(f->candidates(r, plan, target_));
-      for (std::size_t i = kPreferred; i < all.size(); ++i)
-        out.push_back({tactic_of(*f, all[i].parameters, r), {}, all[i].seconds});
+    for (const Listed& l : listed(r, plan)) {
+      for (std::size_t i = l.preferred; i < l.all.size(); ++i)
+        out.push_back({tactic_of(*l.family, l.all[i].parameters, r), {}, l.all[i].seconds});
     }
     return out;
   }
@@ -145,6 +146,32 @@ class GpuProvider final : public region::Provider {
   }
 
  private:
+  /// A family's sets of parameters, the first `preferred` of which are offered at any effort.
+  struct Listed {
+    const Family* family;
+    Reasons refusal;
+    std::vector<Candidate> all;
+    std::size_t preferred = 0;
+  };
+  [[nodiscard]] std::vector<Listed> listed(const region::Region& r, const region::Plan& plan) const {
+    std::vector<Listed> out;
+    const Listed* best = nullptr;
+    for (const Family* f : families_for(r)) {
+      Listed l{f, f->why_not(r, plan, target_), {}};
+      if (l.refusal.empty()) l.all = shortlist(f->candidates(r, plan, target_));
+      out.push_back(std::move(l));
+    }
+    for (const Listed& l : out) {
+      if (!l.all.empty() && (best == nullptr || l.all[0].seconds < best->all[0].seconds)) best = &l;
+    }
+    for (Listed& l : out) {
+      const auto close = [&](const Candidate& c) { return c.seconds <= kBehind * best->all[0].seconds; };
+      const auto few = static_cast<std::size_t>(std::find_if_not(l.all.begin(), l.all.end(), close) - l.all.begin());
+      l.preferred = std::min(&l == best || !is_windowed(r) ? kPreferred : std::clamp(few, kLeast, kFew), l.all.size());
+    }
+    return out;
+  }
+
   /// A family takes a region of several stages only if it keeps what they forward on the chip.
   Tactic tactic_of(const Family& f, const Parameters& parameters, const region::Region& r) const {
     Tactic t;
