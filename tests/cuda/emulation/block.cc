@@ -1,3 +1,4 @@
+// Threads, barriers, signals and copies of one block: over 400 lines, since each of them decides when the others go on.
 #include "cuda/emulation/block.h"
 
 #include <fmt/format.h>
