@@ -203,7 +203,8 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
                  "largest magnitude, as 0.02 (estimated on seeded inputs; slow)")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
-  app.add_option("--allow", o.allow, "Types that layers may take where no Q/DQ decides (default: int8,float32; also bfloat16, and on a GPU tf32)")
+  app.add_option("--allow", o.allow,
+                 "Types that layers may take where no Q/DQ decides (default: int8,float32; also bfloat16, and on a GPU tf32)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("TYPE");

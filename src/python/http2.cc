@@ -175,7 +175,10 @@ class Session {
   }
 
   /// No further calls; those that are under way go on.
-  void shut() { nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR, nullptr, 0); }
+  void shut() {
+    nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR, nullptr,
+                          0);
+  }
 
   /// Calls that ended in take() before they were answered: nghttp2 refused what the client sent. Each is told once.
   std::vector<std::int32_t> gone() { return std::exchange(gone_, {}); }
@@ -219,8 +222,8 @@ class Session {
     if (!s.opened) {
       s.opened = true;
       if (s.ended && s.out.empty()) {
-        const std::array<nghttp2_nv, 4> head{line(":status", "200"), line("content-type", "application/grpc"), line("grpc-status", s.status),
-                                             line("grpc-message", s.message)};
+        const std::array<nghttp2_nv, 4> head{line(":status", "200"), line("content-type", "application/grpc"),
+                                             line("grpc-status", s.status), line("grpc-message", s.message)};
         nghttp2_submit_response(session_, id, head.data(), s.message.empty() ? 3 : 4, nullptr);
         return;
       }
@@ -235,7 +238,8 @@ class Session {
     }
   }
 
-  static ssize_t read(nghttp2_session* session, std::int32_t id, std::uint8_t* to, std::size_t length, std::uint32_t* flags, nghttp2_data_source*, void* user) {
+  static ssize_t read(nghttp2_session* session, std::int32_t id, std::uint8_t* to, std::size_t length, std::uint32_t* flags,
+                      nghttp2_data_source*, void* user) {
     Stream* s = static_cast<Session*>(user)->find(id);
     if (s == nullptr) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     const std::size_t size = std::min(length, s->out.size() - s->at);
@@ -251,23 +255,26 @@ class Session {
       if (s->ended) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         const std::array<nghttp2_nv, 2> tail{line("grpc-status", s->status), line("grpc-message", s->message)};
-        if (nghttp2_submit_trailer(session, id, tail.data(), s->message.empty() ? 1 : 2) != 0) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        if (nghttp2_submit_trailer(session, id, tail.data(), s->message.empty() ? 1 : 2) != 0)
+          return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
       }
     }
     return static_cast<ssize_t>(size);
   }
 
-  static ssize_t frame_bytes(nghttp2_session*, std::uint8_t, std::int32_t, std::int32_t connection, std::int32_t stream, std::uint32_t frame, void*) {
+  static ssize_t frame_bytes(nghttp2_session*, std::uint8_t, std::int32_t, std::int32_t connection, std::int32_t stream,
+                             std::uint32_t frame, void*) {
     return std::max<ssize_t>(1, std::min<ssize_t>({connection, stream, static_cast<ssize_t>(frame), ssize_t{1} << 18}));
   }
 
   static int on_begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) static_cast<Session*>(user)->streams_[frame->hd.stream_id] = {};
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+      static_cast<Session*>(user)->streams_[frame->hd.stream_id] = {};
     return 0;
   }
 
-  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name, std::size_t name_size, const std::uint8_t* value, std::size_t size,
-                       std::uint8_t, void* user) {
+  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name, std::size_t name_size,
+                       const std::uint8_t* value, std::size_t size, std::uint8_t, void* user) {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     Stream* s = static_cast<Session*>(user)->find(frame->hd.stream_id);
     if (s == nullptr) return 0;
@@ -287,7 +294,8 @@ class Session {
     return 0;
   }
 
-  static int on_data(nghttp2_session* session, std::uint8_t, std::int32_t id, const std::uint8_t* data, std::size_t size, void* user) {
+  static int on_data(nghttp2_session* session, std::uint8_t, std::int32_t id, const std::uint8_t* data, std::size_t size,
+                     void* user) {
     auto* self = static_cast<Session*>(user);
     self->rest_ -= std::min(size, self->rest_);
     nghttp2_session_consume_connection(session, size);
