@@ -136,10 +136,10 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     if (e) return e;
     std::vector<std::string> shapes;
     for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
-    raise(ErrorKind::usage, fmt::format("{}: no single engine is built yet, because its input shapes, or values that decide "
-                                        "shapes, are open: {}. Give `shapes` to build, or "
-                                        "ask the engine of one set of shapes.",
-                                        what, fmt::join(shapes, ", ")));
+    raise(ErrorKind::usage,
+          fmt::format("{}: no single engine is built yet, because the model has open dimensions, or values that decide shapes: {}. "
+                      "Give `shapes` (`values`) to build, or ask the engine of one set of them.",
+                      what, fmt::join(shapes, ", ")));
   }
 
   const engine::Engine& fixed(std::string_view what) const {
