@@ -136,9 +136,16 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     if (e) return e;
     std::vector<std::string> shapes;
     for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
+    const std::set<std::string> late = model->late();
+    if (!late.empty()) {
+      raise(ErrorKind::usage,
+            fmt::format("{}: no single engine is built yet, because shapes depend on the values of inputs: \"{}\". Give "
+                        "`values` to build, or ask the engine of one set of them.",
+                        what, fmt::join(late, "\", \"")));
+    }
     raise(ErrorKind::usage,
-          fmt::format("{}: no single engine is built yet, because the model has open dimensions, or values that decide shapes: {}. "
-                      "Give `shapes` (`values`) to build, or ask the engine of one set of them.",
+          fmt::format("{}: no single engine is built yet, because the model has open dimensions: {}. Give `shapes` to build, or "
+                      "ask the engine of one set of shapes.",
                       what, fmt::join(shapes, ", ")));
   }
 
