@@ -8,10 +8,11 @@ import struct
 import time
 import zlib
 
-import grpc
-import hpack
 import numpy as np
 import pytest
+
+grpc = pytest.importorskip("grpc", reason="grpcio is not installed (make test-serving installs it)")
+hpack = pytest.importorskip("hpack", reason="hpack is not installed (make test-serving installs it)")
 from test_serve import QDQ, SHAPE, Running, ask_grpc, engine, name, picture, triton_grpc, want  # noqa: F401
 
 pb = triton_grpc.service_pb2

@@ -204,9 +204,9 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
     if shapes is not None and not hasattr(shapes, "items"):
         raise UsageError(f"shapes is {{input name: shape}}, as {{'image': (1, 3, 224, 224)}}; this is a {type(shapes).__name__}")
     if calibration is not None and hasattr(calibration, "items"):
-        given = {str(tensor): value for tensor, value in calibration.items()}
+        ranges = {str(tensor): value for tensor, value in calibration.items()}
         calibration = {}
-        for tensor, value in given.items():
+        for tensor, value in ranges.items():
             ends = [float(value)] if not hasattr(value, "__len__") else [float(end) for end in value]
             if len(ends) > 2 or not ends or (len(ends) == 1 and not ends[0] >= 0) or (len(ends) == 2 and not ends[0] <= ends[1]):
                 raise UsageError(f"calibration: the range of {tensor!r} is {value}, must not be negative: the largest magnitude, or (least, largest)")
