@@ -547,7 +547,7 @@ def test_entropy_is_the_published_calibration(tmp_path, seed):
     values = (rng.standard_normal(shape) * rng.choice([1, 2], shape, p=[0.97, 0.03])).astype(np.float32)
     np.save(tmp_path / "x.npy", values)
     quantize(tmp_path / "r.json", "--method", "entropy", "--no-measure", "--min-layer-sqnr", 0, data=tmp_path / "x.npy")
-    ours, theirs = json.loads((tmp_path / "r.json").read_text())["image"], entropy_threshold(values)
+    ours, theirs = max(np.abs(json.loads((tmp_path / "r.json").read_text())["image"])), entropy_threshold(values)
     assert ours == pytest.approx(theirs, rel=0.02) and ours < 0.99 * np.abs(values).max()
 
 
