@@ -110,7 +110,9 @@ TEST(Confirm, NeverSlowerThanWhatNothingWasMeasuredFor) {
     const auto& decisions = p->plan.decisions;
     EXPECT_EQ(std::any_of(decisions.begin(), decisions.end(), [](const auto& d) { return d.choice == "tactics"; }), back);
     for (const auto& d : decisions) {
-      if (back && d.choice != "tactics") EXPECT_EQ(d.chosen, 0U);
+      if (back && d.choice != "tactics") {
+        EXPECT_EQ(d.chosen, 0U);
+      }
     }
   }
 }
