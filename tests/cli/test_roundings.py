@@ -181,8 +181,8 @@ def test_a_step_of_a_table_costs_nothing(tmp_path):
     assert [r["same_plan"] for r in found["roundings"] if r["tensor"] == "act"] == [True]
 
 
-def residual(path, read="conv1"):
-    """conv1 -> pair -> conv2 -> Add with `read`, which is conv1's result or that of the pair on it."""
+def residual(path, read="mid", relu=False):
+    """conv1 -> (Relu ->) pair -> conv2 -> Add with `read`: "mid", what the pair rounds, or "mid_dq", what it gives."""
     rng = np.random.default_rng(6)
     inits, nodes = [], []
     for name, scale in (("x", 0.02), ("mid", 0.05), ("w1", 0.004), ("w2", 0.004)):
@@ -200,7 +200,8 @@ def residual(path, read="conv1"):
 
     pair("x", "x")
     conv("x_dq", "w1", "conv1")
-    pair("conv1", "mid")
+    nodes.append(helper.make_node("Relu" if relu else "Identity", ["conv1"], ["mid"], "act"))
+    pair("mid", "mid")
     conv("mid_dq", "w2", "conv2")
     nodes.append(helper.make_node("Add", ["conv2", read], ["sum"], "add"))
     graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
@@ -209,9 +210,11 @@ def residual(path, read="conv1"):
     return path
 
 
-def test_floats_read_where_codes_are_stored_are_named(tmp_path):
-    """The engine without is that of the model whose Add reads the pair; that model has nothing to name."""
-    model, codes, out, more = residual(tmp_path / "m.onnx"), residual(tmp_path / "n.onnx", "mid_dq"), tmp_path / "w.octavo", ["--effort", 0, "--threads", 1]
+@pytest.mark.parametrize("relu", [False, True])
+def test_floats_read_where_codes_are_stored_are_named(tmp_path, relu):
+    """The engine without is that of the model whose Add reads the pair; that model has nothing to name. A Relu before the pair is computed on its codes."""
+    model, codes = residual(tmp_path / "m.onnx", relu=relu), residual(tmp_path / "n.onnx", "mid_dq", relu)
+    out, more = tmp_path / "w.octavo", ["--effort", 0, "--threads", 1]
     (r,) = roundings(model, "--effort", 0, "--build-without-all", out)["roundings"]
     assert (r["kind"], r["tensor"], r["onnx_nodes"], r["pair"]) == ("left out", "conv1", ["add"], ["mid_DQ", "mid_Q"])
     assert "add" in r["region"] and not r["same_plan"]

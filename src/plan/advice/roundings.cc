@@ -54,16 +54,13 @@ class Finder {
     const Node& view = g_.node(id);
     if (view.op != Op::view || group_of(id) < 0) return std::nullopt;
     const ValueId v = view.inputs[0];
-    if (g_.is_constant(v) || g_.output_uses(v) > 0 || !codes_.contains(view.outputs[0])) return std::nullopt;
+    if (g_.is_constant(v) || g_.output_uses(v) > 0 || !stores_codes(id)) return std::nullopt;
     Rounding r;
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
-      if (n.op == Op::view && user < id && codes_.contains(n.outputs[0])) return std::nullopt;  // of several grids the first
-      if (n.op == Op::view || group_of(user) == group_of(id)) continue;
-      if (r.edges.empty()) add_group(r.around, group_of(user), ir::kNone);
+      if (n.op == Op::view && user < id && stores_codes(user)) return std::nullopt;  // of several grids the first
+      if (n.op == Op::view || !reads_unrounded(user, id, r)) continue;
       r.edges.emplace_back(user, slot);
-      r.readers.insert(reader(n));
-      add(r.onnx_nodes, user);
     }
     if (r.edges.empty()) return std::nullopt;
     r.kind = Rounding::Kind::left_out;
@@ -73,6 +70,23 @@ class Finder {
     r.pair = view.origin;
     r.source = ir::name_of(g_.producer(v).op);
     return r;
+  }
+  /// True if `user`, which reads the tensor of `view`, is in another region, or is a Relu of the same region whose result others read:
+  /// of the rounded value it is on the same grid. Those readers are added to `r`.
+  bool reads_unrounded(NodeId user, NodeId view, Rounding& r) const {
+    const Node& n = g_.node(user);
+    if (group_of(user) != group_of(view)) {
+      if (r.readers.empty()) add_group(r.around, group_of(user), ir::kNone);
+      r.readers.insert(reader(n));
+      add(r.onnx_nodes, user);
+      return true;
+    }
+    bool any = false;
+    if (n.op != Op::relu || g_.output_uses(n.outputs[0]) > 0) return any;
+    for (const auto& [next, slot] : g_.users(n.outputs[0])) {
+      if (g_.node(next).op != Op::view && reads_unrounded(next, view, r)) any = true;
+    }
+    return any;
   }
   void add_group(std::set<std::string>& names, int group, NodeId but) const {
     if (group < 0) return;
@@ -89,6 +103,19 @@ class Finder {
   void add(std::set<std::string>& names, NodeId id) const {
     const auto& origin = g_.node(id).origin;
     names.insert(origin.begin(), origin.end());
+  }
+
+  /// True if this view's codes are stored as codes: as they are, or behind operations of its group that stay on their grid, such as
+  /// a Relu that the normal form moved behind the view.
+  bool stores_codes(NodeId view) const { return stores_codes(g_.node(view).outputs[0], group_of(view)); }
+  bool stores_codes(ValueId v, int group) const {
+    if (codes_.contains(v)) return true;
+    for (const auto& [user, slot] : g_.users(v)) {
+      const Node& n = g_.node(user);
+      if (group_of(user) != group || n.op == Op::view || n.outputs.size() != 1 || !grids_.get(n.outputs[0])) continue;
+      if (stores_codes(n.outputs[0], group)) return true;
+    }
+    return false;
   }
 
   /// True if the codes of `v` are stored, as they are or behind operations of the group that stay on their grid.
