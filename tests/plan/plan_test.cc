@@ -218,5 +218,51 @@ INSTANTIATE_TEST_SUITE_P(Plan, PlanCase, ::testing::ValuesIn(kCases),
 INSTANTIATE_TEST_SUITE_P(RunTimeWeights, PlanCase, ::testing::ValuesIn(kRunTimeWeights),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Attention as exporters spell it out: the heads are split off and joined by Transpose and Reshape around two products and a Softmax.
+constexpr const char* kAttention = R"(
+graph "g"
+q = input : f32[1,5,12]
+k = input : f32[1,5,12]
+v = input : f32[1,5,12]
+q4 = reshape q {shape=[1,5,3,4]} from {"q4"}
+k4 = reshape k {shape=[1,5,3,4]} from {"k4"}
+v4 = reshape v {shape=[1,5,3,4]} from {"v4"}
+qh = transpose q4 {perm=[0,2,1,3]} from {"qh"}
+kh = transpose k4 {perm=[0,2,3,1]} from {"kh"}
+vh = transpose v4 {perm=[0,2,1,3]} from {"vh"}
+s = matmul qh kh from {"scores"}
+two = constant f32[1] seed:7
+d = div s two from {"div"}
+p = softmax d {axis=3} from {"softmax"}
+o = matmul p vh from {"heads"}
+t = transpose o {perm=[0,2,1,3]} from {"join"}
+y = reshape t {shape=[1,5,12]} from {"y"}
+r = relu y from {"relu"}
+output r
+)";
+
+/// The elements of a row of scores lie side by side, where an image of the same rank would have its channels; heads are stored joined.
+TEST(Layout, ProductsOfMatricesKeepTheirRows) {
+  auto graph = ir::parse(kAttention);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  auto planned = plan::make_plan(*graph, providers, {});
+  ASSERT_TRUE(planned) << planned.error().message;
+  std::map<std::string, std::vector<std::int64_t>> stored;
+  for (const region::Region& r : planned->plan.regions) {
+    EXPECT_NE(r.precision, "move") << r.name;
+    for (const region::Stage& s : r.stages) stored[std::string(ir::name_of(s.anchor.op))] = s.stores.at(0).strides;
+    if (r.stages[0].anchor.op == ir::Op::matmul && r.name.find("heads") != std::string::npos) {
+      EXPECT_EQ(r.stages[0].stores.at(0).strides, (std::vector<std::int64_t>{60, 4, 12, 1})) << "[1,5,12] of [1,3,5,4]";
+    }
+  }
+  EXPECT_EQ(stored.at("softmax"), (std::vector<std::int64_t>{75, 25, 5, 1}));
+  const auto feeds = testing::seeded_feeds(*graph, 1);
+  const auto want = reference::evaluate(*graph, feeds);
+  const auto got = testing::run_plan(planned->plan, providers, feeds);
+  ASSERT_TRUE(want && got);
+  EXPECT_EQ(testing::first_difference(*want, *got), "");
+}
+
 }  // namespace
 }  // namespace octavo

@@ -123,8 +123,11 @@ class Placer {
   // The strides a value would have if nothing forced others on it.
   void find_natural() {
     natural_.resize(static_cast<std::size_t>(g_.value_capacity()));
+    in_rows_.resize(natural_.size());
+    find_read_by_products();
     for (const NodeId id : order_) {
       const Node& n = g_.node(id);
+      in_rows_[static_cast<std::size_t>(n.outputs[0])] = kept_in_rows(n);
       for (const ValueId v : n.outputs) natural_[static_cast<std::size_t>(v)] = natural_of(n, v);
     }
   }
@@ -143,7 +146,9 @@ class Placer {
       case Op::transpose: return permuted(source(0), ir::get_ints(n.attrs, "perm")).strides;
       case Op::reshape: {
         const auto r = reshaped(source(0), dims);
-        return r ? r->strides : dims.size() == 4 ? channel_last(dims) : ir::dense_strides(dims);
+        return r                                                            ? r->strides
+               : dims.size() == 4 && !in_rows_[static_cast<std::size_t>(v)] ? channel_last(dims)
+                                                                            : ir::dense_strides(dims);
       }
       case Op::slice:
       case Op::concat: return strides_in_order(dims, order_of(source(0).dims, source(0).strides));
@@ -156,15 +161,63 @@ class Placer {
       case Op::conv_transpose:
       case Op::max_pool:
       case Op::avg_pool: return channel_last(dims);
+      case Op::matmul: return rows_as_shown(v);
       default: break;
     }
-    if (dims.size() == 4 && !given_channels_last(v)) return channel_last(dims);
+    if (dims.size() == 4 && !given_channels_last(v) && !in_rows_[static_cast<std::size_t>(v)]) return channel_last(dims);
     for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
       if (n.inputs[slot] != ir::kNone && g_.type(n.inputs[slot]).shape == dims && !g_.is_constant(n.inputs[slot])) {
         return strides_in_order(dims, order_of(dims, source(slot).strides));
       }
     }
     return ir::dense_strides(dims);
+  }
+
+  /// Matrices, as scores of attention and what becomes of them: products read and write rows, so that elements of a row lie side by side
+  /// where an image of the same rank would have its channels. True for what a product of matrices makes or reads, through operations of
+  /// one element each, Softmax and moves.
+  bool kept_in_rows(const Node& n) const {
+    if (n.op == Op::matmul) return true;
+    if (!same_space(n) && !is_alias(n)) return false;
+    for (const ValueId v : n.inputs) {
+      if (v != ir::kNone && in_rows_[static_cast<std::size_t>(v)]) return true;
+    }
+    return same_space(n) && feeds_product_[static_cast<std::size_t>(n.outputs[0])];
+  }
+  static bool same_space(const Node& n) {
+    return n.op == Op::view || n.op == Op::softmax || n.op == Op::log_softmax || ir::has_trait(n.op, ir::kPointwise);
+  }
+  void find_read_by_products() {
+    feeds_product_.resize(static_cast<std::size_t>(g_.value_capacity()));
+    for (std::size_t i = order_.size(); i-- > 0;) {
+      const Node& n = g_.node(order_[i]);
+      if (n.op != Op::matmul && !(same_space(n) && feeds_product_[static_cast<std::size_t>(n.outputs[0])])) continue;
+      for (const ValueId v : n.inputs) {
+        if (v != ir::kNone) feeds_product_[static_cast<std::size_t>(v)] = true;
+      }
+    }
+  }
+
+  /// Row-major; where every reader is one Transpose that leaves rows whole, as that which joins the heads of attention, row-major as it
+  /// shows them.
+  Strides rows_as_shown(ValueId v) const {
+    const ir::Shape& dims = g_.type(v).shape;
+    std::optional<std::vector<std::int64_t>> perm;
+    std::vector<ValueId> seen = {v};
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      for (const auto& [user, slot] : g_.users(seen[i])) {
+        const Node& n = g_.node(user);
+        if (same_space(n) && g_.type(n.outputs[0]).shape == dims) {
+          if (std::find(seen.begin(), seen.end(), n.outputs[0]) == seen.end()) seen.push_back(n.outputs[0]);
+          continue;
+        }
+        if (n.op != Op::transpose) return ir::dense_strides(dims);
+        const auto shown = ir::get_ints(n.attrs, "perm");
+        if ((perm && *perm != shown) || shown.back() != static_cast<std::int64_t>(dims.size()) - 1) return ir::dense_strides(dims);
+        perm = shown;
+      }
+    }
+    return perm ? strides_in_order(dims, std::vector<int>(perm->begin(), perm->end())) : ir::dense_strides(dims);
   }
 
   /// An image whose dimensions are N, H, W, C: what reads it puts the channels first.
@@ -407,6 +460,7 @@ class Placer {
   std::map<Key, int> requests_;
   std::vector<NodeId> order_;
   std::vector<Strides> natural_;
+  std::vector<bool> in_rows_, feeds_product_;  ///< see kept_in_rows
   std::map<Key, std::vector<TensorRef>> forced_;
   std::set<Key> pushed_;
   SliceWishes slices_;
