@@ -22,8 +22,9 @@ double access_cycles(const Access& a, bool store, const Shape2& s) {
   const double row_cost = 4.0 / s.cols;
   if ((col == size && (s.rows == 1 || row == size * s.cols)) || (col == 0 && row == 0)) return 0.1;
   if (col == size || col == 0) return s.cols < 16 ? 1.0 : 0.1 + row_cost;
-  if (row == size) return store && size == 1 && s.rows >= 2 && s.rows <= 4 && col == s.rows ? 0.25 : 1.0 + 4.0 / s.rows;
-  return 2.0;
+  const double alone = a.elem == Elem::f16 ? 4.0 : 0.0;  // vectors convert eight halves at a time, shifts and branches a single one
+  if (row == size) return store && size == 1 && s.rows >= 2 && s.rows <= 4 && col == s.rows ? 0.25 : alone + 1.0 + 4.0 / s.rows;
+  return alone + 2.0;
 }
 
 /// Planes of floats to pixels of codes, whole pixels a block: quantize_image of block/program.inc takes it on vectors, any length.
