@@ -12,7 +12,7 @@
 namespace octavo::quantize {
 namespace {
 
-constexpr std::size_t kMostAnImage = 100;
+constexpr std::size_t kMostAnImage = 100;  // of a category in COCO's average precision, and of all together in NanoDet
 
 void by_score(std::vector<Detection>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Detection& a, const Detection& b) { return a.score > b.score; });
@@ -122,7 +122,8 @@ std::vector<Detection> yolox(const region::Binding& input, const ir::Tensor& out
 }
 
 std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir::Tensor> outputs) {
-  constexpr double kLeastScore = 0.05, kOverlap = 0.6;  // as NanoDet evaluates
+  // As NanoDet evaluates: one box for each class of a cell that scores enough, and the best of an image's boxes.
+  constexpr double kLeastScore = 0.05, kOverlap = 0.6;
   const auto [height, width] = size_of(input);
   std::vector<Detection> out;
   for (const ir::Tensor& scores : outputs) {
@@ -133,10 +134,10 @@ std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir:
     if (sides == outputs.end() || stride == 0) continue;  // the second of a pair
     const std::int64_t bins = sides->shape()[2] / 4, across = (width + stride - 1) / stride;
     for (std::int64_t cell = 0; cell < count; ++cell) {
-      std::int64_t best = 0;
-      for (std::int64_t c = 1; c < classes; ++c) best = scores.at(cell * classes + c) > scores.at(cell * classes + best) ? c : best;
-      const double score = scores.at(cell * classes + best);
-      if (!(score >= kLeastScore)) continue;
+      const auto score = [&](std::int64_t c) { return scores.at(cell * classes + c); };
+      std::int64_t some = 0;
+      while (some < classes && !(score(some) > kLeastScore)) ++some;
+      if (some == classes) continue;
       std::array<double, 4> distance{};  // left, top, right, bottom: the mean of a distribution
       for (std::int64_t side = 0; side < 4; ++side) {
         const std::int64_t first = (cell * 4 + side) * bins;
@@ -153,10 +154,15 @@ std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir:
       const double left = std::max(0.0, x - distance[0]), top = std::max(0.0, y - distance[1]),
                    right = std::min(static_cast<double>(width), x + distance[2]),
                    bottom = std::min(static_cast<double>(height), y + distance[3]);
-      if (std::isfinite(left + top + right + bottom)) out.push_back({0, best, score, {left, top, right - left, bottom - top}});
+      if (!std::isfinite(left + top + right + bottom)) continue;
+      for (std::int64_t c = some; c < classes; ++c) {
+        if (score(c) > kLeastScore) out.push_back({0, c, score(c), {left, top, right - left, bottom - top}});
+      }
     }
   }
-  return suppress(std::move(out), kOverlap);
+  out = suppress(std::move(out), kOverlap);
+  if (out.size() > kMostAnImage) out.resize(kMostAnImage);
+  return out;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "quantize/equalize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -53,17 +54,33 @@ struct Extent {
   bool seen = false;  ///< all channels once
 };
 
-using Extents = std::map<std::string, Extent>;
+/// Of all samples, and of those with even and with odd numbers.
+struct Extents {
+  Extent all;
+  std::array<Extent, 2> half;
 
-std::vector<double> factors(const onnx::ChannelGroup& g, const Extents& extents, const EqualizeOptions& o) {
+  /// How many times as far other data may reach in this channel as these did. A channel that few samples excite would get a large factor,
+  /// and other samples would leave the codes: where one half of the samples reaches r times as far as the other, r^power is kept free.
+  [[nodiscard]] double headroom(std::size_t c, bool centered, double power) const {
+    if (half[0].lo.empty() || half[1].lo.empty()) return 1;  // one sample: there is nothing to compare
+    const auto [less, more] = std::minmax({half[0].range(c, centered), half[1].range(c, centered)});
+    return less > 0 ? std::pow(more / less, power) : INFINITY;
+  }
+};
+using ExtentsByName = std::map<std::string, Extents>;
+
+std::vector<double> factors(const onnx::ChannelGroup& g, const ExtentsByName& extents, const EqualizeOptions& o) {
   const auto channels = static_cast<std::size_t>(g.channels);
   std::vector<double> part(channels, 0.0);  // of the widest channel of a tensor, the most among the tensors
   const bool centered = g.offsets && o.offsets;
   for (const std::string& t : g.read) {
-    const Extent& e = extents.at(t);
+    const Extents& e = extents.at(t);
     double widest = 0;
-    for (std::size_t c = 0; c < channels; ++c) widest = std::max(widest, e.range(c, centered));
-    for (std::size_t c = 0; c < channels && widest > 0; ++c) part[c] = std::max(part[c], e.range(c, centered) / widest);
+    for (std::size_t c = 0; c < channels; ++c) widest = std::max(widest, e.all.range(c, centered));
+    for (std::size_t c = 0; c < channels && widest > 0; ++c) {
+      const double range = e.all.range(c, centered);
+      if (range > 0) part[c] = std::max(part[c], std::min(1.0, range * e.headroom(c, centered, o.headroom) / widest));
+    }
   }
   const double exponent = g.depthwise ? 1.0 : g.additions ? o.chain_exponent : o.exponent;
   std::vector<double> out(channels, 1.0);
@@ -71,7 +88,7 @@ std::vector<double> factors(const onnx::ChannelGroup& g, const Extents& extents,
     if (!(part[c] > 1e-6)) continue;  // a channel that is always the same, or nearly
     out[c] = std::min(std::pow(part[c], -exponent), o.most);
     for (const auto& [tensor, bounds] : g.limits) {
-      const Extent& e = extents.at(tensor);
+      const Extent& e = extents.at(tensor).all;
       const auto keep = [&](double value, double bound) {
         if (value * 1.001 >= bound)
           out[c] = 1;  // reaches the bound already
@@ -139,14 +156,16 @@ Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& 
     for (const auto& [t, bounds] : g.limits) watch(t, g.axis);
   }
   OCTAVO_TRY(const Network network, Network::create(model, observed));
-  Extents extents;
+  ExtentsByName extents;
   std::mutex lock;
   const auto visit = [&](const Visit& v) -> Result<InOrder> {
     for (std::size_t i = 0; i < observed.size(); ++i) {
       Extent here;
       here.include(v.runners[0].observed(i).data<float>(), observed[i].shape, wanted[i].second);
       const std::lock_guard guard(lock);
-      extents[wanted[i].first].include(here);
+      Extents& e = extents[wanted[i].first];
+      e.all.include(here);
+      e.half[v.sample % 2].include(here);
     }
     return InOrder();
   };
@@ -156,7 +175,7 @@ Result<Equalized> equalize(std::span<const std::byte> bytes, const std::string& 
   for (const onnx::ChannelGroup& g : groups) {
     onnx::ChannelChange change{factors(g, extents, options), {}};
     if (g.offsets && options.offsets) {
-      for (const std::string& t : g.read) change.wanted_offset.emplace(t, centers(extents.at(t), change.factor));
+      for (const std::string& t : g.read) change.wanted_offset.emplace(t, centers(extents.at(t).all, change.factor));
     }
     out.tensors.insert(out.tensors.end(), g.read.begin(), g.read.end());
     changes.push_back(std::move(change));

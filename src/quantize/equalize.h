@@ -21,6 +21,9 @@ struct EqualizeOptions {
   double chain_exponent = 1.0;  ///< of tensors that residual blocks add to: each of them is rounded, and the errors add up
   bool offsets = true;          ///< move the channels of sums so that their ranges have one center (codes have a zero point)
   double most = 32;             ///< the largest factor
+  /// Where one half of the samples reaches r times as far in a channel as the other half, the channel counts as r^headroom times as wide
+  /// as all of them say: what few samples excite gets no large factor, which other data would pay for by clipping.
+  double headroom = 2;
 };
 
 struct Equalized {

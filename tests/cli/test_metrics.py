@@ -106,12 +106,11 @@ def boxes_of(kind, out):
     else:
         for s in (8, 16, 32):
             for i, (v, d) in enumerate(zip(out[f"cls{s}"][0], out[f"dis{s}"][0], strict=True)):
-                c = int(v.argmax())
                 p = np.exp(d.reshape(4, BINS).astype(np.float64))
                 left, top, right, bottom = (p / p.sum(1, keepdims=True) @ np.arange(BINS)) * s
                 x, y = (i % (SIDE // s) + 0.5) * s, (i // (SIDE // s) + 0.5) * s
                 x0, y0 = max(0, x - left), max(0, y - top)
-                found.append((c, v[c], x0, y0, min(SIDE, x + right) - x0, min(SIDE, y + bottom) - y0))
+                found += [(c, score, x0, y0, min(SIDE, x + right) - x0, min(SIDE, y + bottom) - y0) for c, score in enumerate(v)]
         least, most = 0.05, 0.6
 
     def iou(a, b):
@@ -124,7 +123,7 @@ def boxes_of(kind, out):
     for f in sorted((f for f in found if f[1] >= least), key=lambda f: -f[1]):
         if all(k[0] != f[0] or iou(k, f) <= most for k in kept):
             kept.append(f)
-    return kept
+    return kept if kind == "yolox" else kept[:100]
 
 
 def reference(scene, kind, folder, letterbox):
@@ -148,7 +147,7 @@ def reference(scene, kind, folder, letterbox):
 
 
 # of version 2.0.11 on this scene, for where it is not installed
-PYCOCOTOOLS = {("yolox", ""): 0.282407, ("yolox", "114"): 0.290525, ("nanodet", ""): 0.313890, ("nanodet", "114"): 0.339647}
+PYCOCOTOOLS = {("yolox", ""): 0.282407, ("yolox", "114"): 0.290525, ("nanodet", ""): 0.315795, ("nanodet", "114"): 0.441129}
 
 
 @pytest.mark.parametrize(("kind", "letterbox"), PYCOCOTOOLS)

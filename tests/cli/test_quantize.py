@@ -250,6 +250,26 @@ def test_equalization_changes_nothing_in_float_and_gains_in_int8(tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["models"][1]["sqnr_db"] > 20
 
 
+def test_a_channel_that_one_sample_excites_gets_no_factor(tmp_path):
+    """Two channels reach a tenth of the widest: one in every sample, one in a single sample, which says little about others."""
+    make = onnx.helper.make_node
+    nodes = [make("Conv", ["x", "w"], ["y"], "c"), make("Relu", ["y"], ["a"], "r"), make("Conv", ["a", "d"], ["z"], "dw", group=3)]
+    values = [onnx.numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "w"),
+              onnx.numpy_helper.from_array(np.ones((3, 1, 1, 1), np.float32), "d")]
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
+                                   [onnx.helper.make_tensor_value_info("z", 1, [1, 3, 8, 8])], values)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    x = np.tile(np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8), (16, 3, 1, 1))
+    x[:, 1:] *= 0.1
+    x[:, 2] *= np.where(np.arange(16) == 5, 1, 0.01).astype(np.float32)[:, None, None]
+    np.save(tmp_path / "x.npy", x)
+    quantize(tmp_path / "r.json", "--float-model", tmp_path / "f.onnx", "--rounding", "nearest", "--no-bias-correction", "--min-layer-sqnr", 0,
+             data=tmp_path / "x.npy", model=tmp_path / "m.onnx")
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(tmp_path / "f.onnx").graph.initializer}
+    filters = next(w for w in weights.values() if w.shape == (3, 3, 1, 1)).reshape(3, 3)
+    assert np.diag(filters) == pytest.approx([1, 10, 1], rel=0.02), filters
+
+
 def test_layers_seen_in_few_rows_are_not_fitted(tmp_path):
     few, many = tmp_path / "few", tmp_path / "many"
     for folder, count in ((few, 3), (many, 20)):
