@@ -1,0 +1,17 @@
+# The whole package for 64-bit Arm: the cross compiler beside the libraries of a Debian system for Arm in OCTAVO_ARM_ROOT (an absolute path;
+# docs/install.md says how it is made). Programs that run while it is built (protoc, Python) are this machine's.
+if(NOT OCTAVO_ARM_ROOT OR NOT IS_DIRECTORY "${OCTAVO_ARM_ROOT}/usr/include")
+  message(FATAL_ERROR "OCTAVO_ARM_ROOT is \"${OCTAVO_ARM_ROOT}\", which has no usr/include: give the folder of a Debian system for Arm with -DOCTAVO_ARM_ROOT=")
+endif()
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES OCTAVO_ARM_ROOT)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_SYSROOT ${OCTAVO_ARM_ROOT})
+set(CMAKE_FIND_ROOT_PATH ${OCTAVO_ARM_ROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)
