@@ -243,17 +243,19 @@ class OCTAVO_API Engine {
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
+  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
   /// unsupported (the processor lacks something).
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
   /// The same from memory: what bytes() gives, or an engine file that came another way.
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
   /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
-  /// replaced whole or not at all. Errors: io; usage while dimensions are open; unsupported for the reference device.
+  /// replaced whole or not at all. Of an open engine: all that are kept by now (at most 256), in one file, which holds equal weights once;
+  /// loaded, it runs for their shapes and values and builds nothing. Errors: io; usage while an open engine has built none; unsupported
+  /// for the reference device.
   void save(const std::string& path) const;
   /// What save() writes. Errors: as save; it goes through a temporary file.
   [[nodiscard]] std::vector<std::byte> bytes() const;
-  /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md).
+  /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
   [[nodiscard]] std::map<std::string, std::string> notes() const;
   /// The plan as `octavo explain` prints it: a line a layer, or JSON. Errors: usage while open.
   [[nodiscard]] std::string explain(bool json = false) const;
@@ -261,11 +263,12 @@ class OCTAVO_API Engine {
   void trim() const;
 
   /// True while dimensions are open (shapes hold -1), or values of inputs that decide shapes: run() then builds (or takes from its
-  /// cache) what at(shapes, values) returns.
+  /// cache) what at(shapes, values) returns. Also for a file of several shapes, which has all that it ever will.
   [[nodiscard]] bool open() const;
   /// The engine for these input shapes: itself when nothing is open. Builds at most once for each set of shapes; other threads
   /// asking for the same wait. Every input must be named. Of `values` those that decide shapes are read: they must be there.
-  /// BuildOptions::most_engines are kept. Errors: bad_input when a shape does not fit or a value lacks, and those of build.
+  /// BuildOptions::most_engines are kept. Of a loaded file the shapes and values that it holds; inputs need not be named that are the same in
+  /// all. Errors: bad_input when a shape does not fit or a value lacks, and those of build.
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
 
   [[nodiscard]] std::vector<TensorInfo> inputs() const;   ///< in the model's order

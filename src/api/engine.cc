@@ -20,6 +20,7 @@
 #include "base/read_file.h"
 #include "base/task.h"
 #include "base/write_file.h"
+#include "engine/set.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
 #include "report/explain.h"
@@ -75,6 +76,22 @@ auto watched(const TaskWatcher& progress, const Work& work) {
 /// Plans have one device beside the host.
 constexpr region::DeviceId kGpu = 1;
 
+/// What bindings of all plans have in common: -1 where dimensions differ, none where ranks do.
+std::vector<TensorInfo> common_bindings(const engine::Engines& engines, std::vector<region::Binding> region::Plan::*which) {
+  std::vector<TensorInfo> out;
+  for (const region::Binding& b : engines.front()->plan().*which) out.push_back(api::to_public(b));
+  for (const auto& e : engines) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const region::Binding& b = (e->plan().*which)[i];
+      if (b.type.shape.size() != out[i].shape.size()) out[i].shape.clear();
+      for (std::size_t k = 0; k < out[i].shape.size(); ++k)
+        if (out[i].shape[k] != b.type.shape[k]) out[i].shape[k] = -1;
+      if (out[i].format != b.format) out[i].format.clear();
+    }
+  }
+  return out;
+}
+
 std::vector<engine::Address> addresses(std::span<const Memory> memory) {
   std::vector<engine::Address> out;
   for (const Memory& m : memory) out.push_back({m.data, m.on_gpu ? kGpu : region::kHost});
@@ -83,11 +100,12 @@ std::vector<engine::Address> addresses(std::span<const Memory> memory) {
 
 }  // namespace
 
-/// Either one engine, or a model with open dimensions and the engines built from it (as handles, with their idle contexts).
+/// One engine; or a model with open dimensions and the engines built from it (as handles, with their idle contexts); or a file of several.
 struct __attribute__((visibility("hidden"))) Engine::Impl {
   std::shared_ptr<const engine::Engine> engine;
   std::unique_ptr<const api::OpenModel> model;
-  TaskWatcher progress;  ///< of builds for new shapes
+  engine::Engines loaded;  ///< of a file with several; empty otherwise
+  TaskWatcher progress;    ///< of builds for new shapes
   int threads = 1;
   std::string device = "cpu";
 
@@ -129,9 +147,18 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     return impl;
   }
 
+  [[nodiscard]] bool open() const { return engine == nullptr; }
+
+  /// Every engine that there is: this one, those of the file, those built so far.
+  [[nodiscard]] engine::Engines all() const { return engine ? engine::Engines{engine} : model ? model->all() : loaded; }
+
   /// The engine that introspection is about: this one, or the only one built so far.
   std::shared_ptr<const engine::Engine> only(std::string_view what) const {
     if (engine) return engine;
+    if (!model) {
+      raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes, take one by Engine::at:\n  {}", what,
+                                          loaded.size(), engine::shapes_text(loaded)));
+    }
     auto e = model->only();
     if (e) return e;
     std::vector<std::string> shapes;
@@ -161,7 +188,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
   std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
     const std::lock_guard lock(fork_safe_mutex());
-    std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first); });
+    if (model) std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first); });
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
@@ -204,9 +231,14 @@ Engine Engine::build(std::span<const std::byte> model, const BuildOptions& optio
 
 Engine Engine::load(const std::string& path, int threads) {
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
-  auto loaded = take(engine::Engine::load(path, api::all_providers(), api::devices()));
-  const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded->plan()), engine::available_cores());
-  return Engine(Impl::of(std::move(loaded), wanted));
+  auto loaded = take(engine::Engine::load_all(path, api::all_providers(), api::devices()));
+  const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded.front()->plan()), engine::available_cores());
+  if (loaded.size() == 1) return Engine(Impl::of(std::move(loaded.front()), wanted));
+  auto impl = std::make_shared<Impl>();
+  impl->threads = wanted;
+  impl->device = api::device_of(loaded.front()->plan());
+  impl->loaded = std::move(loaded);
+  return Engine(std::move(impl));
 }
 
 Engine Engine::load(std::span<const std::byte> engine, int threads) {
@@ -227,25 +259,32 @@ Engine Engine::load(std::span<const std::byte> engine, int threads) {
 }
 
 void Engine::save(const std::string& path) const {
-  take(impl_->only("save")->save(path));
+  const engine::Engines all = impl_->all();
+  take(all.size() > 1 ? engine::save_set(path, all) : impl_->only("save")->save(path));
 }
 
 std::vector<std::byte> Engine::bytes() const {
-  const auto engine = impl_->only("bytes");
+  if (impl_->all().empty()) (void)impl_->only("bytes");  // says why
   std::error_code error;
   const std::string folder = std::filesystem::temp_directory_path(error).string();
   std::string path = (folder.empty() ? "/tmp" : folder) + "/octavo-XXXXXX";
   const int fd = ::mkstemp(path.data());
   if (fd < 0) raise(ErrorKind::io, fmt::format("bytes: no temporary file \"{}\": {}", path, std::strerror(errno)));
   ::close(fd);
-  const Status saved = engine->save(path);
-  auto read = saved ? read_file(path, "engine") : Result<std::vector<std::byte>>(tl::unexpected<Error>(saved.error()));
-  ::unlink(path.c_str());
-  return take(std::move(read));
+  try {
+    save(path);
+    auto read = take(read_file(path, "engine"));
+    ::unlink(path.c_str());
+    return read;
+  } catch (...) {
+    ::unlink(path.c_str());
+    throw;
+  }
 }
 
 std::map<std::string, std::string> Engine::notes() const {
-  return impl_->only("notes")->notes();
+  const engine::Engines all = impl_->all();  // a command wrote the same beside every plan
+  return all.empty() ? std::map<std::string, std::string>() : all.front()->notes();
 }
 
 std::string Engine::explain(bool json) const {
@@ -267,16 +306,17 @@ void Engine::trim() const {
 }
 
 bool Engine::open() const {
-  return impl_->model != nullptr;
+  return impl_->open();
 }
 
 Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values) const {
-  if (impl_->model) {
+  if (impl_->open()) {
     const auto value_of = [&](const std::string& name) -> std::optional<ir::Tensor> {
       const auto given = values.find(name);
       if (given == values.end()) return std::nullopt;
       return api::to_tensor(given->second);
     };
+    if (!impl_->model) return Engine(impl_->handle(take(engine::choose(impl_->loaded, {shapes, value_of}))));
     return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->at(shapes, value_of)))); });
   }
   for (const auto& [name, shape] : shapes) {
@@ -293,12 +333,9 @@ Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std
 
 std::vector<TensorInfo> Engine::inputs() const {
   std::vector<TensorInfo> out;
-  if (impl_->engine) {
-    for (const region::Binding& b : impl_->engine->plan().inputs) out.push_back(api::to_public(b));
-  } else {
-    for (const onnx::InputInfo& in : impl_->model->inputs())
-      out.push_back({in.name, api::to_public(in.dtype), in.dims, std::nullopt, {}});
-  }
+  if (!impl_->model) return common_bindings(impl_->all(), &region::Plan::inputs);
+  for (const onnx::InputInfo& in : impl_->model->inputs())
+    out.push_back({in.name, api::to_public(in.dtype), in.dims, std::nullopt, {}});
   return out;
 }
 
@@ -309,6 +346,7 @@ std::vector<TensorInfo> Engine::outputs() const {
       out.push_back({o.name, api::to_public(o.dtype), o.dims, std::nullopt, {}});
     return out;
   }
+  if (!impl_->model) return common_bindings(impl_->all(), &region::Plan::outputs);
   for (const region::Binding& b : impl_->only("outputs")->plan().outputs) out.push_back(api::to_public(b));
   return out;
 }
@@ -327,7 +365,7 @@ std::string Engine::device() const {
 }
 
 std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>& inputs) const {
-  if (impl_->model) {
+  if (impl_->open()) {
     std::map<std::string, Shape> shapes;
     for (const auto& [name, array] : inputs) shapes[name] = array.shape;
     return at(shapes, inputs).run(inputs);

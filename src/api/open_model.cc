@@ -92,6 +92,21 @@ Status check_ranges(const std::vector<onnx::InputInfo>& inputs, const ShapeRange
   return {};
 }
 
+/// An open dimension is between its ends.
+Status inside(const std::string& name, const ir::Shape& shape, const ShapeRange& range) {
+  for (std::size_t k = 0; range.min.size() == shape.size() && k < shape.size(); ++k) {
+    if (shape[k] >= range.min[k] && shape[k] <= range.max[k]) continue;
+    return fail(
+        ErrorKind::bad_input,
+        fmt::format("input \"{}\" has shape {}: dimension {} is {}, its profile goes from {} to {}\n  to do: widen the range "
+                    "(`profiles`, or --minShapes and --maxShapes) and build again",
+                    name, ir::to_string(shape), k, shape[k], range.min[k], range.max[k]));
+  }
+  if (range.min.size() == shape.size()) return {};
+  return fail(ErrorKind::bad_input, fmt::format("input \"{}\" has shape {}, its profile goes from {} to {}", name,
+                                                ir::to_string(shape), ir::to_string(range.min), ir::to_string(range.max)));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder,
@@ -135,15 +150,7 @@ Status OpenModel::check(const Shapes& shapes) const {
     if (!fits)
       return fail(ErrorKind::bad_input,
                   fmt::format("input \"{}\" has shape {}, the model wants {}", name, ir::to_string(shape), in->shape_text()));
-    const auto range = ranges_.find(name);
-    bool inside = range == ranges_.end() || range->second.min.size() == shape.size();
-    for (std::size_t k = 0; inside && range != ranges_.end() && k < shape.size(); ++k)
-      inside = shape[k] >= range->second.min[k] && shape[k] <= range->second.max[k];
-    if (!inside) {
-      return fail(ErrorKind::bad_input,
-                  fmt::format("input \"{}\" has shape {}, its profile goes from {} to {}; widen `profiles` and build again", name,
-                              ir::to_string(shape), ir::to_string(range->second.min), ir::to_string(range->second.max)));
-    }
+    if (const auto range = ranges_.find(name); range != ranges_.end()) OCTAVO_CHECK(inside(name, shape, range->second));
   }
   for (const onnx::InputInfo& in : inputs_) {
     if (is_open(in) && !shapes.contains(in.name)) {
@@ -241,10 +248,18 @@ Shapes OpenModel::opt() const {
   return out;
 }
 
-std::shared_ptr<const engine::Engine> OpenModel::only() const {
+engine::Engines OpenModel::all() const {
   const std::lock_guard lock(fork_safe_mutex());
-  if (built_.size() != 1 || built_.begin()->second.building) return nullptr;
-  return built_.begin()->second.engine;
+  engine::Engines out;
+  for (const auto& [key, entry] : built_) {
+    if (!entry.building) out.push_back(entry.engine);
+  }
+  return out;
+}
+
+std::shared_ptr<const engine::Engine> OpenModel::only() const {
+  const engine::Engines built = all();
+  return built.size() == 1 ? built.front() : nullptr;
 }
 
 }  // namespace octavo::api

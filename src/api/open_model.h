@@ -62,6 +62,8 @@ class OpenModel {
   [[nodiscard]] Shapes opt() const;
   /// The only engine built so far; null when there is none or more than one.
   [[nodiscard]] std::shared_ptr<const engine::Engine> only() const;
+  /// Those that are kept and built, in the order of their shapes and values.
+  [[nodiscard]] engine::Engines all() const;
 
  private:
   struct Entry {

@@ -18,6 +18,7 @@
 #include "cli/print.h"
 #include "cli/profiling.h"
 #include "cli/recipe.h"
+#include "cli/shape_sets.h"
 #include "cli/slow_share.h"
 #include "report/explain.h"
 #include "report/sentences.h"
@@ -124,32 +125,48 @@ Result<int> build(const Options& o) {
     (void)checked;
   }
   OCTAVO_CHECK(check_profile_outputs(o.profile));
-  ModelOptions model = o.model;
+  OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
+  ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
+  for (ModelOptions& other : sets) other.made = model.made;
   // Before the build: it reads the model, whose weights would lie beside the graph's and the engine's.
   std::optional<onnx::Diagnosis> diagnosis;
   if (!is_engine_file(o.model.path)) {
-    if (auto found = diagnose(o.model)) diagnosis = std::move(*found);
+    if (auto found = diagnose(model)) diagnosis = std::move(*found);
   }
   Loaded loaded;
+  engine::Engines engines;
   const auto compile = [&]() -> Status {
     Progress progress(o.model.verbose);
     OCTAVO_TRY(loaded, load(model, progress));
     if (!loaded.built)
       return fail(ErrorKind::usage, fmt::format("\"{}\" is an engine already; build takes an ONNX model", o.model.path));
-    progress.step(fmt::format("write {}", o.output));
     OCTAVO_TRY(engine::Notes notes, recipe_note(o, loaded.engine->plan()));
     const engine::Notes kept = kept_float_note(*loaded.built);
     notes.insert(kept.begin(), kept.end());
-    return loaded.engine->save(o.output == "-" ? "/dev/stdout" : o.output, notes);
+    engines.push_back(loaded.engine);
+    for (std::size_t i = 1; i < sets.size(); ++i) {
+      progress.step(fmt::format("engine {} of {}", i + 1, sets.size()));
+      OCTAVO_TRY(const Loaded other, load(sets[i], progress));
+      engines.push_back(other.engine);
+    }
+    progress.step(fmt::format("write {}", o.output));
+    return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes);
   };
   const Status done = compile();
   if (diagnosis) print_warnings(*diagnosis, done ? "" : done.error().message);  // why it failed may be among what misleads
   OCTAVO_CHECK(done);
   if (o.output == "-") return 0;  // stdout holds the engine
   std::error_code ignored;
-  fmt::print("{}: {:.1f} kB, plan {}\n{}", o.output, static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3,
-             loaded.engine->plan_hash(), report::summary(loaded.engine->plan()));
+  const double kilobytes = static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3;
+  if (engines.size() == 1) {
+    fmt::print("{}: {:.1f} kB, plan {}\n", o.output, kilobytes, loaded.engine->plan_hash());
+  } else {
+    fmt::print("{}: {:.1f} kB, {} plans:\n", o.output, kilobytes, engines.size());
+    for (const auto& e : engines) fmt::print("  {} {}\n", e->plan_hash(), engine::shapes_text(e->plan()));
+    fmt::print("of the first:\n");
+  }
+  fmt::print("{}", report::summary(loaded.engine->plan()));
   OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
   fmt::print("{}", slow);
   const auto& regions = loaded.engine->plan().regions;
@@ -196,6 +213,7 @@ Command add_build(CLI::App& app) {
   app.footer(
       "How pictures are prepared (--preset and the like) is stored in the engine, and used by run, check and profile.\n"
       "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"
+      "          octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --shapes image:8x3x224x224\n"
       "          octavo build model.onnx --data photos/ --preset torch -o model.octavo");
   return [o] { return build(*o); };
 }

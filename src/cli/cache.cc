@@ -191,8 +191,10 @@ Result<int> prune(const Options& o) {
     return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
   if (!o.keep.empty()) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(o.keep, api::all_providers(), api::devices()));
-    for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
+    OCTAVO_TRY(const auto engines, engine::Engine::load_all(o.keep, api::all_providers(), api::devices()));
+    for (const auto& engine : engines) {
+      for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
+    }
   }
   const auto here = descriptions_here();
   std::size_t left = 0;

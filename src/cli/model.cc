@@ -14,6 +14,7 @@
 #include "cli/file.h"
 #include "cli/late.h"
 #include "cli/print.h"
+#include "cli/shape_sets.h"
 #include "cli/sources.h"
 #include "cpu/cap.h"
 #include "onnx/import/import.h"
@@ -95,26 +96,6 @@ void log_decisions(const api::Built& built) {
   }
 }
 
-/// --minShapes and --maxShapes are taken where they say what --shapes says.
-Status one_set_of_shapes(const ModelOptions& options) {
-  Shapes built;
-  if (!options.shapes.empty()) {
-    OCTAVO_TRY(built, parse_shapes(options.shapes));
-  }
-  for (const auto& [name, text] : {std::pair{"--minShapes", &options.min_shapes}, {"--maxShapes", &options.max_shapes}}) {
-    if (text->empty()) continue;
-    OCTAVO_TRY(const Shapes bound, parse_shapes(*text));
-    if (bound == built) continue;
-    return fail(
-        ErrorKind::usage,
-        fmt::format(
-            "{} {}, --shapes {}: an engine has one set of shapes\n  to do: build an engine for each, or give the range in a "
-            "program: profiles={{input: (min, opt, max)}} of octavo.build",
-            name, *text, options.shapes.empty() ? "not given" : options.shapes));
-  }
-  return {};
-}
-
 }  // namespace
 
 bool is_engine_file(const std::string& path) {
@@ -133,12 +114,25 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
         return kept ? std::string() : kept.error().message;
       },
       "", ""));
-  app.add_option("--shapes,--optShapes", o.shapes, "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10")
+  app.add_option(
+         "--shapes", o.shapes,
+         "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10; for build several times: one engine file for all")
+      ->allow_extra_args(false)
       ->type_name("SHAPES");
-  app.add_option("--minShapes", o.min_shapes,
-                 "Accepted where it equals --shapes: an engine is built for one set of shapes (a range: profiles= of octavo.build)")
+  app.add_option("--values", o.values,
+                 "Elements of an input that decides shapes, as k=3 or sizes=1,3,8,8; repeat for other inputs, for build also for "
+                 "other values of the same: one engine file for all")
+      ->allow_extra_args(false)
+      ->type_name("NAME=NUMBERS");
+  app.add_option("--optShapes", o.opt_shapes, "As --shapes; with --minShapes and --maxShapes: what is built first")
       ->type_name("SHAPES");
-  app.add_option("--maxShapes", o.max_shapes, "As --minShapes")->type_name("SHAPES");
+  app.add_option(
+         "--minShapes", o.min_shapes,
+         fmt::format("The least shapes that may occur, with --optShapes and --maxShapes: others are refused; build makes an "
+                     "engine file for all that lie between, at most {}",
+                     kMostInRange))
+      ->type_name("SHAPES");
+  app.add_option("--maxShapes", o.max_shapes, "The largest shapes, as --minShapes")->type_name("SHAPES");
   app.add_option("--threads", o.build.plan.threads, "Threads to plan for and to run with (default: every core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
@@ -228,15 +222,21 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.build.device)));
-    for (const auto& binding : engine->plan().inputs)
-      declared.inputs.push_back({binding.name, ir::to_string(binding.type.shape), binding.type});
+    OCTAVO_TRY(const auto engines,
+               engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    for (std::size_t i = 0; i < engines.front()->plan().inputs.size(); ++i) {
+      const region::Binding& first = engines.front()->plan().inputs[i];
+      ir::TensorType type = first.type;
+      for (const auto& e : engines) {  // open where they differ
+        const ir::Shape& other = e->plan().inputs[i].type.shape;
+        for (std::size_t k = 0; k < type.shape.size() && type.shape.size() == other.size(); ++k)
+          if (type.shape[k] != other[k]) type.shape[k] = -1;
+      }
+      declared.inputs.push_back({first.name, ir::to_string(type.shape), type});
+    }
   } else {
     OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
-    Shapes given;
-    if (!options.shapes.empty()) {
-      OCTAVO_TRY(given, parse_shapes(options.shapes));
-    }
+    OCTAVO_TRY(const Shapes given, given_shapes(options));
     for (const auto& input : inputs) {
       const auto found = given.find(input.name);
       if (found == given.end() || (input.has_shape && found->second.size() != input.dims.size())) {
@@ -258,13 +258,12 @@ Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const
     OCTAVO_CHECK(check_outputs({build.timing.cache}));
   if (options.verbose) build.timing.log = [](const std::string& line) { say("{}\n", line); };
   build.import.default_batch = batch;
-  build.import.shapes = shapes;
-  OCTAVO_CHECK(one_set_of_shapes(options));
-  if (!options.shapes.empty()) {
-    OCTAVO_TRY(auto given, parse_shapes(options.shapes));
-    given.insert(shapes.begin(), shapes.end());
-    build.import.shapes = std::move(given);
-  }
+  OCTAVO_TRY(const Shapes given, given_shapes(options));
+  const bool range = !options.min_shapes.empty() || !options.max_shapes.empty();
+  build.import.shapes = range && options.shapes.empty() ? shapes : given;  // what is run goes before the opt shapes of a range
+  build.import.shapes.insert(shapes.begin(), shapes.end());
+  build.import.shapes.insert(given.begin(), given.end());
+  OCTAVO_CHECK(check_range(options, build.import.shapes));
   OCTAVO_CHECK(take_bindings(options, build, build.plan.bindings));
   return build;
 }
@@ -288,21 +287,30 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                               "an engine, already built\n  give them to: octavo build MODEL.onnx -o {}",
                               options.path, options.path));
     }
-    if (!options.shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() ||
+    if (!options.opt_shapes.empty() || !options.min_shapes.empty() || !options.max_shapes.empty() ||
         !options.build.plan.disabled.empty() || !options.build.plan.forced.empty()) {
       return fail(ErrorKind::usage,
-                  fmt::format("--shapes, --disable and --force belong to building; \"{}\" is an engine, already built\n"
+                  fmt::format("--optShapes, --disable and --force belong to building; \"{}\" is an engine, already built\n"
                               "  give them to: octavo build MODEL.onnx -o {}",
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(loaded.engine, engine::Engine::load(options.path, api::all_providers(), api::devices(options.build.device)));
+    OCTAVO_TRY(const auto all, engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
+      OCTAVO_TRY(loaded.engine, choose(all, options, shapes, batch, arrays));
+    } else {
+      loaded.engine = all.front();
+    }
     loaded.seconds = since();
     return loaded;
   }
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
   onnx::LateValues late;
+  if (!options.values.empty()) {
+    OCTAVO_TRY(const Declared declared, declared_inputs(options));
+    OCTAVO_TRY(late.given, given_values(options, declared.inputs));
+  }
   for (;;) {
     auto built = options.made
                      ? api::build_bytes(*options.made, build, std::filesystem::path(options.path).parent_path().string(), late)

@@ -20,7 +20,8 @@ struct ModelOptions {
   api::PipelineOptions
       build;  ///< what options say directly: device, cpu, timing cache, and of the planner's threads, choices and effort
   // Text that pipeline_options reads once there is a model.
-  std::string path, shapes, min_shapes, max_shapes;
+  std::string path, opt_shapes, min_shapes, max_shapes;
+  std::vector<std::string> shapes, values;  ///< each as one --shapes or --values; build takes several (cli/shape_sets.h)
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
   std::string calibration;
@@ -29,7 +30,7 @@ struct ModelOptions {
   /// What is built instead of the file's contents: a model that was made from it. Empty: the file.
   std::shared_ptr<const std::vector<std::byte>> made;
 };
-/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --threads, --device, --cpu, --disable,
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --values, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
 
@@ -63,7 +64,7 @@ struct Loaded {
   double seconds = 0;               ///< that it took, whichever it was: with checks, kernels ready
 };
 /// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` > 0 binds an
-/// open first dimension. With --verbose, says on stderr what import and the rules decided.
+/// open first dimension. Of a file with engines for several shapes the one that fits is taken, by the same options. With --verbose, says on stderr what import and the rules decided.
 [[nodiscard]] Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes = {},
                                   std::int64_t batch = 1);
 

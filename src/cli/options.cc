@@ -35,7 +35,7 @@ Result<Shapes> parse_shapes(std::string_view text) {
       return fail(ErrorKind::usage,
                   fmt::format("--shapes {}: \"{}\" is not NAME:DIMxDIMx..., as in image:1x3x224x224", text, part));
     };
-    const auto colon = part.rfind(':');
+    const auto colon = part.find_last_of(":=");
     if (colon == std::string_view::npos || colon == 0) return bad();
     ir::Shape shape;
     for (const auto dim : split(part.substr(colon + 1), 'x')) {

@@ -163,8 +163,8 @@ using Calls = std::vector<std::vector<std::string>>;
 
 Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
-  std::string model, engine, saved;
-  bool skip = false;
+  std::string model, engine, saved, opt;
+  bool skip = false, range = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
   const auto all = parse(arguments);
@@ -184,6 +184,8 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
       skip = true;
       continue;
     }
+    if (name == "--optShapes") opt = value;
+    range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
     const Phase phase = option == nullptr ? Phase::both : option->phase;
     if (phase != Phase::run) build.push_back(a.whole);
@@ -204,6 +206,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
     build.insert(build.begin() + 1, {model, "-o", saved});
     bench.insert(bench.begin() + 1, saved);
     if (skip) return Calls{build};
+    if (range && !opt.empty()) bench.push_back("--shapes=" + opt);  // of the plans of the file
     return Calls{build, bench};
   }
   both.insert(both.begin() + 1, model);  // built and measured in one process

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "engine/set.h"
 #include "engine/version.h"
 
 namespace octavo::engine {
@@ -116,35 +117,39 @@ Status Engine::adopt_constants() {
 }
 
 Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, const Providers& providers, const Devices& devices) {
-  std::shared_ptr<Engine> e(new Engine);
-  OCTAVO_TRY(e->file_, MappedFile::open(path));
-  OCTAVO_CHECK(e->read(e->file_->bytes(), path));
-  const std::string who = fmt::format("engine \"{}\"", path);
-  OCTAVO_CHECK(e->find_devices(devices, who));
-  OCTAVO_CHECK(e->place_constants());
-  OCTAVO_CHECK(e->load_kernels(providers, who));
-  return e;
+  OCTAVO_TRY(Engines all, load_all(path, providers, devices));
+  if (all.size() == 1) return std::move(all.front());
+  return fail(ErrorKind::unsupported, fmt::format("engine \"{}\": it holds engines for {} sets of shapes, one is wanted here\n  {}",
+                                                  path, all.size(), shapes_text(all)));
 }
 
-Status Engine::read(std::span<const std::byte> file, const std::string& name) {
+Result<Engines> Engine::load_all(const std::string& path, const Providers& providers, const Devices& devices) {
+  OCTAVO_TRY(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  OCTAVO_TRY(const std::vector<Section> sections, read_sections(file->bytes(), path));
+  OCTAVO_TRY(const std::vector<Part> parts, parts_of(sections, path));
+  Engines all;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    std::shared_ptr<Engine> e(new Engine);
+    e->file_ = file;
+    OCTAVO_CHECK(e->read(parts[k], path));
+    const std::string who = parts.size() == 1 ? fmt::format("engine \"{}\"", path) : fmt::format("engine \"{}\", plan {}", path, k);
+    OCTAVO_CHECK(e->find_devices(devices, who));
+    OCTAVO_CHECK(e->place_constants());
+    OCTAVO_CHECK(e->load_kernels(providers, who));
+    all.push_back(std::move(e));
+  }
+  const std::string why = why_no_set(all);
+  if (!why.empty())
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": its plans do not belong together: {}", path, why));
+  return all;
+}
+
+Status Engine::read(const Part& part, const std::string& name) {
   const auto bad = [&](const std::string& fact) {
     return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));
   };
-  OCTAVO_TRY(const std::vector<Section> sections, read_sections(file, name));
-  std::span<const std::byte> plan_json, summary_json;
-  std::set<std::pair<SectionKind, std::uint32_t>> seen;
-  for (const Section& s : sections) {
-    if (!seen.emplace(s.kind, s.id).second)
-      return bad(fmt::format("two sections of kind {} with id {}", static_cast<int>(s.kind), s.id));
-    if (s.kind != SectionKind::constant && s.id != 0)
-      return bad(fmt::format("section of kind {} has id {}, expected 0", static_cast<int>(s.kind), s.id));
-    if (s.kind == SectionKind::plan) plan_json = s.bytes;
-    if (s.kind == SectionKind::summary) summary_json = s.bytes;
-    if (s.kind == SectionKind::graph) graph_text_ = as_text(s.bytes);
-  }
-  if (plan_json.empty() || summary_json.empty()) return bad(fmt::format("no {} section", plan_json.empty() ? "plan" : "summary"));
-
-  const auto summary = nlohmann::json::parse(as_text(summary_json), nullptr, /*allow_exceptions=*/false);
+  graph_text_ = as_text(part.graph);
+  const auto summary = nlohmann::json::parse(as_text(part.summary), nullptr, /*allow_exceptions=*/false);
   const auto* hash =
       summary.is_object() && summary.contains("plan_hash") ? summary["plan_hash"].get_ptr<const std::string*>() : nullptr;
   if (hash == nullptr || hash->size() != 32) return bad("the summary section holds no plan hash of 32 digits");
@@ -155,20 +160,19 @@ Status Engine::read(std::span<const std::byte> file, const std::string& name) {
     }
   }
 
-  auto plan = region::from_json(as_text(plan_json));
+  auto plan = region::from_json(as_text(part.plan));
   if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
   plan_ = std::move(*plan);
   constants_.resize(plan_.buffers.size());
   std::size_t found = 0;
-  for (const Section& s : sections) {
-    if (s.kind != SectionKind::constant) continue;
-    if (s.id >= plan_.buffers.size() || plan_.buffers[s.id].kind != BufferKind::constant) {
-      return bad(fmt::format("constant section {}: the plan has no such constant buffer", s.id));
+  for (const auto& [id, bytes] : part.constants) {
+    if (id >= plan_.buffers.size() || plan_.buffers[id].kind != BufferKind::constant) {
+      return bad(fmt::format("constant section {}: the plan has no such constant buffer", id));
     }
-    if (static_cast<std::uint64_t>(plan_.buffers[s.id].bytes) != s.bytes.size()) {
-      return bad(fmt::format("constant {} has {} bytes, the plan says {}", s.id, s.bytes.size(), plan_.buffers[s.id].bytes));
+    if (static_cast<std::uint64_t>(plan_.buffers[id].bytes) != bytes.size()) {
+      return bad(fmt::format("constant {} has {} bytes, the plan says {}", id, bytes.size(), plan_.buffers[id].bytes));
     }
-    constants_[s.id] = s.bytes;
+    constants_[id] = bytes;
     ++found;
   }
   const auto wanted = static_cast<std::size_t>(std::count_if(
@@ -293,13 +297,17 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
   return {};
 }
 
-Status Engine::save(const std::string& path, const Notes& more) const {
-  const std::string plan_json = region::to_json(plan_);
+std::string Engine::summary(const Notes& more) const {
   nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_by(plan_)}};
   Notes notes = more;
   notes.insert(notes_.begin(), notes_.end());
   if (!notes.empty()) summary["notes"] = notes;
-  const std::string summary_json = summary.dump();
+  return summary.dump();
+}
+
+Status Engine::save(const std::string& path, const Notes& more) const {
+  const std::string plan_json = region::to_json(plan_);
+  const std::string summary_json = summary(more);
   std::vector<Section> sections = {{SectionKind::plan, 0, as_bytes(plan_json)}, {SectionKind::summary, 0, as_bytes(summary_json)}};
   if (!graph_text_.empty()) sections.push_back({SectionKind::graph, 0, as_bytes(graph_text_)});
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {

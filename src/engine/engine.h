@@ -26,6 +26,16 @@ using Providers = std::vector<const region::Provider*>;
 using Devices = std::vector<const region::Device*>;
 using Notes = std::map<std::string, std::string>;
 
+class Engine;
+/// Of one model, for several shapes (engine/set.h).
+using Engines = std::vector<std::shared_ptr<const Engine>>;
+
+/// The sections of one plan of a file.
+struct Part {
+  std::span<const std::byte> plan, summary, graph;
+  std::vector<std::pair<std::uint32_t, std::span<const std::byte>>> constants;  ///< by BufferId
+};
+
 /// A plan ready to run on this machine. Immutable: any number of threads may use one engine, each through contexts of its own.
 /// Constants are 64-byte aligned with 64 readable bytes on both sides: in one block, or in the mapped engine file (never copied).
 class Engine {
@@ -37,12 +47,18 @@ class Engine {
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
                                                                     std::string graph_text = {}, const Devices& devices = {});
-  /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`.
+  /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
+  /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
                                                                   const Devices& devices = {});
+  /// Those of the file, one or several, in its order. They share the mapped constants; every one of them is checked and made ready.
+  [[nodiscard]] static Result<Engines> load_all(const std::string& path, const Providers& providers, const Devices& devices = {});
   /// Writes the engine; equal plans, constants, graph texts and notes give equal bytes. `more`: notes beside those that this engine
   /// was loaded with. See write_file.
   [[nodiscard]] Status save(const std::string& path, const Notes& more = {}) const;
+
+  /// JSON of the file's summary section: what `save` writes beside the plan.
+  [[nodiscard]] std::string summary(const Notes& more = {}) const;
 
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
   [[nodiscard]] const std::string& plan_hash() const { return plan_hash_; }
@@ -63,7 +79,7 @@ class Engine {
  private:
   Engine() = default;
   [[nodiscard]] Status adopt_constants();
-  [[nodiscard]] Status read(std::span<const std::byte> file, const std::string& name);
+  [[nodiscard]] Status read(const Part& part, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
   [[nodiscard]] Status load_kernels(const Providers& providers, std::string_view who);
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> kernel_for(const Providers& providers, std::size_t region,
@@ -76,7 +92,7 @@ class Engine {
   Notes notes_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines
-  std::unique_ptr<MappedFile> file_;                   ///< loaded engines
+  std::shared_ptr<const MappedFile> file_;             ///< loaded engines
   std::vector<std::unique_ptr<const region::Kernel>> kernels_;
   std::vector<const region::HostKernel*> host_kernels_;
   std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null

@@ -62,6 +62,7 @@ std::string_view kind_name(SectionKind kind) {
     case SectionKind::summary: return "summary";
     case SectionKind::graph: return "graph";
     case SectionKind::constant: return "constant";
+    case SectionKind::set: return "set";
   }
   return "unknown";
 }
@@ -171,7 +172,7 @@ Result<std::vector<Section>> read_sections(std::span<const std::byte> file, std:
     Entry e;
     std::memcpy(&e, table_bytes.data() + i * sizeof e, sizeof e);
     const auto kind = static_cast<SectionKind>(e.kind);
-    if (e.kind < 1 || e.kind > 4) return bad(fmt::format("section {} has kind {}, known are 1 to 4. {}", i, e.kind, kRebuild));
+    if (e.kind < 1 || e.kind > 5) return bad(fmt::format("section {} has kind {}, known are 1 to 5. {}", i, e.kind, kRebuild));
     if (e.offset != next_offset(end) || e.offset > file.size() || e.bytes > file.size() - e.offset) {
       return bad(fmt::format("section {} ({} {}) is at {}+{}, expected at {} within {} bytes. {}", i, kind_name(kind), e.id,
                              e.offset, e.bytes, next_offset(end), file.size(), kRebuild));

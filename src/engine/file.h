@@ -17,7 +17,7 @@
 // Sections: each starts at the next multiple of 64 that leaves at least 64 zero bytes after the one before, and the file ends with
 // such a gap too. Bytes outside the header, the table and the sections are zero, and are checked to be. There are the plan
 // (region::to_json), a summary (JSON: plan hash, what the processor must have), optionally the normalized graph as text, and each
-// constant buffer of the plan raw, whose `id` is its BufferId.
+// constant buffer of the plan raw, whose `id` is its BufferId. Of several plans, engine/set.h says what the ids are.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ namespace octavo::engine {
 /// Raised whenever an older Octavo would misread the file, or this one an older file. 1: plans without memory spaces, tactics as
 /// text, constants packed for the machine at hand. 2: memory spaces, tactics and artifacts as values. 3: refusals as reasons.
 inline constexpr std::uint32_t kFormat = 3;
-enum class SectionKind : std::uint32_t { plan = 1, summary = 2, graph = 3, constant = 4 };
+enum class SectionKind : std::uint32_t { plan = 1, summary = 2, graph = 3, constant = 4, set = 5 };
 
 struct Section {
   SectionKind kind = SectionKind::plan;

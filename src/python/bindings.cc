@@ -345,8 +345,11 @@ NB_MODULE(_octavo, m) {
             e.save(name);
           },
           "path"_a,
-          "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. Raises "
-          "FileError.")
+          "Writes the engine to a file; equal inputs give equal bytes. An existing file is replaced whole or not at all. An open "
+          "engine writes\n"
+          "all that it keeps by now, in one file, which holds equal weights once: loaded, it runs for their shapes and values and "
+          "builds nothing.\n"
+          "Raises FileError; UsageError while an open engine has built none.")
       .def_static("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc)
       .def_prop_ro("open", &Engine::open,
                    "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")

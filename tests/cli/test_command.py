@@ -221,9 +221,9 @@ def test_force_an_answer():
         (["run", QDQ, "--input", IMAGES / "0_008.png", "--resize", "8x8"], 2,
          "error: the picture is 8x8 after --resize and --crop; the input is 16x16 (height x width)\n"),
         (["build", QDQ, "-o", "/nonexistent/e.octavo"], 7, None),
-        (["bench", FP32, "--optShapes=image:1x1x16x16", "--minShapes=image:1x1x16x16", "--maxShapes=image:8x1x16x16"], 2,
-         "error: --maxShapes image:8x1x16x16, --shapes image:1x1x16x16: an engine has one set of shapes\n"
-         "  to do: build an engine for each, or give the range in a program: profiles={input: (min, opt, max)} of octavo.build\n"),
+        (["bench", FP32, "--optShapes=image:1x1x16x16", "--minShapes=image:2x1x16x16", "--maxShapes=image:8x1x16x16"], 2,
+         "error: --minShapes image:2x1x16x16, --optShapes image:1x1x16x16, --maxShapes image:8x1x16x16: they need the same inputs and ranks, and "
+         "min <= opt <= max in every dimension\n"),
         ([QDQ], 2, f'error: "{QDQ}" is a file, and a command must come first, as in: octavo bench {QDQ}\n  see: octavo --help\n'),
         (["build", QDQ], 2, "error: --output is required, as in: octavo build model.onnx -o model.octavo\n  see: octavo build --help\n"),
         (["build", QDQ, "--batch", "8", "-o", "x"], 2, 'error: "--batch" is not an option of octavo build; it is one of octavo run, octavo bench\n'

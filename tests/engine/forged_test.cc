@@ -15,6 +15,7 @@
 #include "cpu/provider.h"
 #include "engine/engine.h"
 #include "engine/file.h"
+#include "engine/set.h"
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "support/costs.h"
@@ -414,6 +415,94 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
     EXPECT_NE(refusal(p).find("its binding"), std::string::npos) << refusal(p);
   }
   EXPECT_GT(short_packed, 20);
+}
+
+/// Files of several engines: the table that says which constants are whose, and what it must not say.
+TEST_F(ForgedEngine, SetsOfEngines) {
+  const std::string path = (folder_ / "set").string();
+  Engines engines;
+  for (const char* shape : {"f32[1,8,10,10]", "f32[2,8,10,10]", "f32[1,8,12,12]"}) {
+    std::string text = kFloat;
+    text.replace(text.find("f32[1,8,10,10]"), 14, shape);
+    auto p = plan::make_plan(*ir::parse(text), cpu::providers(), {});
+    ASSERT_TRUE(p) << p.error().message;
+    auto e = Engine::create(std::move(p->plan), cpu::providers(), "");
+    ASSERT_TRUE(e) << e.error().message;
+    engines.push_back(*e);
+  }
+  ASSERT_TRUE(save_set(path, engines));
+  EXPECT_FALSE(save_set(path + "2", {engines[0], engines[0]})) << "two for the same shapes";
+  EXPECT_FALSE(save_set(path + "2", {engines[0], networks_[0].engine})) << "of other models";
+  auto file = MappedFile::open(path);
+  ASSERT_TRUE(file);
+  auto sections = read_sections((*file)->bytes(), path);
+  ASSERT_TRUE(sections);
+  ASSERT_EQ(sections->front().kind, SectionKind::set);
+  const std::size_t constants = static_cast<std::size_t>(
+      std::count_if(sections->begin(), sections->end(), [](const Section& s) { return s.kind == SectionKind::constant; }));
+  std::size_t single = 0;
+  for (const region::Buffer& b : engines[0]->plan().buffers) single += b.kind == region::BufferKind::constant ? 1 : 0;
+  EXPECT_LT(constants, 3 * single) << "equal constants are there once";
+  const std::string good(reinterpret_cast<const char*>(sections->front().bytes.data()), sections->front().bytes.size());
+  const auto load_all = [&](const std::string& table, std::vector<Section> with) {
+    with.front().bytes = std::as_bytes(std::span(table));
+    EXPECT_TRUE(write_file(path + "-forged", with));
+    auto all = Engine::load_all(path + "-forged", cpu::providers());
+    for (std::size_t k = 0; all && k < all->size(); ++k) EXPECT_TRUE(run((*all)[k]));
+    return all ? std::string("loaded") : all.error().message;
+  };
+  EXPECT_EQ(load_all(good, *sections), "loaded");
+  const auto one = Engine::load(path, cpu::providers());
+  ASSERT_FALSE(one);
+  EXPECT_NE(one.error().message.find("engines for 3 sets of shapes"), std::string::npos) << one.error().message;
+  const auto expect = [&](const std::string& said, const std::string& part) {
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  };
+  json table = json::parse(good);
+  expect(load_all("{", *sections), "lists no plans");
+  expect(load_all(R"({"plans": 3})", *sections), "lists no plans");
+  expect(load_all(R"({"plans": [{"constants": []}]})", *sections), "1 plans in the set section");
+  for (const json& pair : {json{0, constants}, json{-1, 0}, json{UINT64_MAX, 0}, json{"0", 0}, json{0}, json(7)}) {
+    json t = table;
+    t["plans"][1]["constants"][0] = pair;
+    expect(load_all(t.dump(), *sections), "is no pair of a buffer");
+  }
+  json t = table;
+  t["plans"][1]["constants"].push_back(json(t["plans"][1]["constants"][0]));
+  expect(load_all(t.dump(), *sections), "is no pair of a buffer");
+  t = table;
+  t["plans"][1]["constants"].erase(0);
+  EXPECT_NE(load_all(t.dump(), *sections), "loaded");
+  t = table;
+  t["plans"].push_back(json(t["plans"][0]));
+  expect(load_all(t.dump(), *sections), "no plan section");
+  auto with = *sections;
+  for (Section& s : with) s.id = s.kind == SectionKind::plan && s.id == 2 ? 3 : s.id;
+  expect(load_all(good, with), "there are 3 plans");
+  with = *sections;
+  for (Section& s : with) {  // plan 2 is plan 1 once more, with constants of its own
+    if (s.id != 2 || s.kind == SectionKind::constant) continue;
+    for (const Section& other : *sections)
+      if (other.kind == s.kind && other.id == 1) s.bytes = other.bytes;
+  }
+  t = table;
+  t["plans"][2] = t["plans"][1];
+  const std::string twice = load_all(t.dump(), with);
+  EXPECT_TRUE(twice.find("two are for") != std::string::npos || twice.find("belongs to no plan") != std::string::npos) << twice;
+  with = *sections;
+  std::swap(with[1], with[2]);
+  EXPECT_EQ(load_all(good, with), "loaded") << "the order of sections says nothing";
+  std::mt19937_64 random(5);
+  int refused = 0, loaded = 0;
+  for (int i = 0; i < 300; ++i) {  // pairs exchanged: a constant of another size, or of the same and other contents
+    t = table;
+    auto& mine = t["plans"][random() % 3]["constants"];
+    auto& pair = mine[random() % mine.size()];
+    pair[random() % 2] = random() % (constants + 2);
+    ++(load_all(t.dump(), *sections) == "loaded" ? loaded : refused);
+  }
+  EXPECT_GT(refused, 100);
+  std::printf("sets: %d refused, %d loaded and ran\n", refused, loaded);
 }
 
 }  // namespace

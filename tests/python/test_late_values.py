@@ -137,4 +137,66 @@ def test_the_command(tmp_path):
     assert done.returncode != 0 and '"length"' in done.stderr and "Slice" in done.stderr
 
 
+def test_a_file_of_several_values_and_shapes(tmp_path):
+    data = model([helper.make_node("Slice", ["x", "start", "end"], ["y"])], [("x", F32, ["n", 3]), ("start", S64, [1]), ("end", S64, [1])])
+    engine = octavo.build(data, effort=0)
+    sets = [(rows, start, end) for rows in (5, 8) for start in (1, 2) for end in (3, 4)]
+    given = lambda rows, start, end: {"x": X[:rows], "start": np.array([start]), "end": np.array([end])}
+    for s in sets:
+        engine.run(given(*s))
+    engine.save(tmp_path / "e.octavo")
+    loaded = octavo.load(tmp_path / "e.octavo")
+    assert loaded.open and {i["name"]: i["shape"] for i in loaded.inputs} == {"x": (None, 3), "start": (1,), "end": (1,)}
+    for rows, start, end in sets:
+        assert np.array_equal(loaded.run(given(rows, start, end))["y"], X[start:end])
+    assert octavo.load(engine.tobytes()).run(given(8, 2, 4))["y"].shape == (2, 3)
+    with pytest.raises(octavo.InputError, match=r'"x" has shape \[6,3\]: dimension 0 is 6, the engine was built for 5, 8'):
+        loaded.run(given(6, 1, 3))
+    with pytest.raises(octavo.InputError, match=r'"end" is \[5\], the engine was built for \[3\], \[4\]'):
+        loaded.run(given(8, 1, 5))
+    with pytest.raises(octavo.UsageError, match="engines for 8 sets of shapes"):
+        loaded.plan_hash
+    loaded.save(tmp_path / "again.octavo")
+    assert (tmp_path / "again.octavo").read_bytes() == (tmp_path / "e.octavo").read_bytes()
+
+    (tmp_path / "m.onnx").write_bytes(data)  # the command makes the same file
+    values = [f"--values={name}={v}" for name, vs in (("start", (2, 1)), ("end", (3, 4))) for v in vs]
+    done = subprocess.run([*COMMAND, "build", "m.onnx", "--effort", "0", "--shapes", "x=8x3", "--shapes", "x:5x3", *values, "-o", "c.octavo"],
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "8 plans" in done.stdout, done.stderr
+    assert {e.plan_hash for e in (octavo.load(tmp_path / "c.octavo").at({"x": (r, 3)}, given(r, s, n)) for r, s, n in sets)} == {
+        engine.at({"x": (r, 3)}, given(r, s, n)).plan_hash for r, s, n in sets}
+    np.save(tmp_path / "x.npy", X[:5])
+    run = [*COMMAND, "run", "c.octavo", "--input", "x=x.npy", "--input", "start=1", "-o", "y.npy", "--input"]
+    assert subprocess.run([*run, "end=4"], cwd=tmp_path, check=True) and np.array_equal(np.load(tmp_path / "y.npy"), X[1:4])
+    done = subprocess.run([*run, "end=2"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and 'input "end" is [2], the engine was built for [3], [4]' in done.stderr
+    done = subprocess.run([*COMMAND, "bench", "c.octavo"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "holds engines for several shapes, and 8 fit" in done.stderr
+    done = subprocess.run([*COMMAND, "build", "m.onnx", "--values", "k=3", "-o", "d.octavo"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and 'has no input "k"; its inputs are "x", "start", "end"' in done.stderr
+
+
+def test_a_range_in_the_command(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(model([helper.make_node("Add", ["x", "z"], ["y"])], [("x", F32, ["n", 3]), ("z", F32, ["n", 3])]))
+    both = lambda n: f"x:{n}x3,z:{n}x3"
+    ends = lambda low, most: ["--effort", "0", "--minShapes", both(low), "--optShapes", both(2), "--maxShapes", both(most)]
+    call = lambda *args: subprocess.run([*COMMAND, *args], cwd=tmp_path, capture_output=True, text=True)
+    done = call("build", "m.onnx", *ends(1, 4), "-o", "e.octavo")
+    assert done.returncode == 0 and "4 plans" in done.stdout, done.stderr + done.stdout  # n is one symbol: not 16
+    engine = octavo.load(tmp_path / "e.octavo")
+    for n in range(1, 5):
+        assert np.array_equal(engine.run({"x": X[:n], "z": X[:n]})["y"], 2 * X[:n])
+    with pytest.raises(octavo.InputError, match=r'"x" has shape \[5,3\]: dimension 0 is 5, the engine was built for 1 to 4'):
+        engine.run({"x": X[:5], "z": X[:5]})
+    done = call("build", "m.onnx", *ends(1, 99), "-o", "f.octavo")
+    assert done.returncode == 2 and "there are 99 sets of shapes between them" in done.stderr and "to do:" in done.stderr
+    done = call("bench", "m.onnx", *ends(1, 99), "--seconds", "0.01", "--shapes", both(100))
+    assert "dimension 0 is 100, --minShapes and --maxShapes go from 1 to 99" in done.stderr
+    assert "batch 2" in call("bench", "m.onnx", *ends(1, 99), "--seconds", "0.01").stdout  # the opt shapes
+    np.save(tmp_path / "x.npy", X[:7])
+    done = call("run", "m.onnx", *ends(1, 99), "--input", "x=x.npy", "--input", "z=x.npy", "-o", "y.npy")
+    assert done.returncode == 0 and np.array_equal(np.load(tmp_path / "y.npy"), 2 * X[:7]), done.stderr
+
+
 COMMAND = [__import__("sys").executable, "-m", "octavo"]

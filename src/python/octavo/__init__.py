@@ -159,7 +159,7 @@ def preprocess(picture: Any, engine: Optional[Engine] = None, *, input: Optional
         info = candidates[0]
         shape = [1 if d is None else d for d in info["shape"]] if shape is None else shape
         dtype = info["dtype"]
-        stored = "" if engine.open else engine.notes.get("preprocess", "")
+        stored = engine.notes.get("preprocess", "")
     if shape is None:
         raise UsageError("preprocess: give an engine, or the shape of the input")
     dims = [int(d) for d in shape]
