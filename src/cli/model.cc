@@ -236,7 +236,9 @@ Result<Declared> declared_inputs(const ModelOptions& options) {
     }
   } else {
     OCTAVO_TRY(const auto inputs, onnx::inputs_of_file(options.path));
-    OCTAVO_TRY(const Shapes given, given_shapes(options));
+    OCTAVO_TRY(Shapes given, given_shapes(options));
+    const bool range = !options.min_shapes.empty() || !options.max_shapes.empty();
+    if (range && options.shapes.empty()) given.clear();  // what is run goes before the opt shapes
     for (const auto& input : inputs) {
       const auto found = given.find(input.name);
       if (found == given.end() || (input.has_shape && found->second.size() != input.dims.size())) {

@@ -223,7 +223,8 @@ TEST(Api, SavesAndLoads) {
 /// One file for all shapes that an open engine was run with: loaded, it builds nothing, and runs nothing else.
 TEST(Api, SavesAndLoadsSeveralShapes) {
   const Folder folder;
-  BuildOptions o = batch(0, 1);
+  BuildOptions o;
+  o.threads = 1;
   o.effort = 0;
   const std::vector<float> x = pictures(8);
   const auto run = [&](const Engine& e, std::int64_t n) {
