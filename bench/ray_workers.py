@@ -99,8 +99,8 @@ def main():
         for workers, found in times.items():
             s, rate, spent, clock = (statistics.median(row[k] for row in found) for k in range(4))
             one = one or (s, rate)
-            print(f"{workers} workers: {s:6.2f} s, {pictures / s:7.1f} pictures/s, {one[0] / s:.2f} of one worker; all at work {rate:7.1f} pictures/s, "
-                  f"{rate / one[1] if one[1] else 0:.2f} of one worker; a picture {spent:.2f} ms of the thread, {clock:.2f} by the clock", flush=True)
+            print(f"{workers} workers: {s:6.2f} s, {pictures / s:7.1f} pictures/s, {one[0] / s:.2f} of {counts[0]} workers; all at work {rate:7.1f} pictures/s, "
+                  f"{rate / one[1] if one[1] else 0:.2f} of {counts[0]} workers; a picture {spent:.2f} ms of the thread, {clock:.2f} by the clock", flush=True)
         ray.shutdown()
         cluster.shutdown()
 
