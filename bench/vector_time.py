@@ -4,6 +4,7 @@ transformers of bench/transformers.py and the networks of the exporters' tests. 
 usage: vector_time.py [--octavo PROGRAM] [--models FOLDER] [--only TEXT] [--threads N]
 """
 import argparse
+import importlib.util
 import pathlib
 import re
 import subprocess
@@ -23,10 +24,10 @@ def models(args):
     subprocess.run([sys.executable, pathlib.Path(__file__).with_name("transformers.py"), folder], check=True, stdout=subprocess.DEVNULL)
     for file in sorted(folder.glob("*.onnx")):
         yield file.stem, file, ""
-    sys.path.insert(0, str(counterparts.ROOT / "tests/exports"))
-    from networks import NETWORKS
-
-    for name, make in NETWORKS.items():
+    spec = importlib.util.spec_from_file_location("exported", counterparts.ROOT / "tests/exports/networks.py")  # bench has a module of that name
+    exported = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(exported)
+    for name, make in exported.NETWORKS.items():
         file = args.models / f"exports.{name}.onnx"
         onnx.save(make(), file)
         yield f"exports: {name}", file, ""
