@@ -158,10 +158,16 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   const double warp_m = static_cast<double>(t.m) / t.warps_m, warp_n = static_cast<double>(t.n) / t.warps_n;
   const double depth = static_cast<double>(parts(l.steps, t.splits) + l.before) * t.k;
   // ldmatrix reads a row of both operands for every product: 128 bytes a clock
-  const double products =
+  const double one_product =
       t.groups ? std::max(t.m * depth * t.n / 4096 * 1.2, t.m * depth * t.n * (1 / 64.0 + 1.0 / t.n) / 128)
                : std::max(t.m * depth * t.n / kMacs * 1.3, t.m * depth * t.n * (1 / warp_m + 1 / warp_n) / 128 * 1.3);
   const double written = depth * (t.m + (t.resident ? 0 : t.n)) / 128;  // into shared memory, which the products read
+  // conv.f32.mma: three products, beside them about eight instructions to split an operand that a warp reads, and an addition for each
+  // sum of eight products.
+  const double split =
+      s.type == ConvType::f32 ? (8 * depth / 4 * (t.m * t.warps_n + t.n * t.warps_m) + depth / 32 * t.m * t.n) / 128 : 0;
+  const double products =
+      s.type == ConvType::f32 ? std::max(3 * one_product, split) + 0.3 * std::min(3 * one_product, split) : one_product;
   // Where rows are packed threads put every 16 bytes together by themselves.
   const double packed = s.packed_rows ? depth * t.m / 16 * 60 / 128 : 0;
   const double copied = packed + written +
@@ -188,7 +194,7 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
 }
 
 std::string_view name_of(ConvType t) {
-  return t == ConvType::u8s8 ? "u8s8" : t == ConvType::bf16 ? "bf16" : "tf32";
+  return t == ConvType::u8s8 ? "u8s8" : t == ConvType::bf16 ? "bf16" : t == ConvType::tf32 ? "tf32" : "f32";
 }
 
 std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, std::int64_t steps) {
@@ -207,6 +213,7 @@ std::string define(const ConvShape& s, std::int64_t in_group, const Layout& l, s
       number("kBlocksPerProcessor", t.blocks);
   number("kCounterBytes", l.counters);
   out += fmt::format("#define OCTAVO_GROUPS {0}\nconstexpr bool kGroups = {0};\n", t.groups ? 1 : 0);
+  out += fmt::format("#define OCTAVO_SPLIT {}\n", s.type == ConvType::f32 ? 1 : 0);
   out += fmt::format("#define OCTAVO_PRODUCT octavo_mma_{}\ntypedef {} octavo_sum;\nconstexpr bool kRounded = {};\n",
                      name_of(s.type), s.type == ConvType::u8s8 ? "int" : "float", s.type == ConvType::tf32);
   return out;
@@ -456,6 +463,11 @@ const Family& conv_mma_family() {
 
 const Family& conv_bf16_family() {
   static const ConvMma family(ConvType::bf16);
+  return family;
+}
+
+const Family& conv_f32_family() {
+  static const ConvMma family(ConvType::f32);
   return family;
 }
 

@@ -1,5 +1,5 @@
-// The families "conv.u8s8.mma", "conv.bf16.mma" and "conv.tf32.mma": convolutions of codes, of bfloat16, and of float32 whose operands may
-// be rounded to tf32, as implicit matrix products on tensor cores (conv.inc).
+// The families "conv.u8s8.mma", "conv.bf16.mma", "conv.tf32.mma" and "conv.f32.mma": convolutions of codes, of bfloat16, of float32 whose
+// operands may be rounded to tf32, and of float32 whose operands may not, as implicit matrix products on tensor cores (conv.inc).
 #pragma once
 
 #include "cuda/epilogue.h"
@@ -10,6 +10,8 @@ namespace octavo::cuda {
 [[nodiscard]] const Family& conv_mma_family();
 [[nodiscard]] const Family& conv_bf16_family();
 [[nodiscard]] const Family& conv_tf32_family();
+/// Three products in tf32 for one of float32; the bound of its error is at octavo_split in conv.inc.
+[[nodiscard]] const Family& conv_f32_family();
 
 /// What the family emits, with stores folded: for families that make other regions into convolutions.
 [[nodiscard]] Result<KernelText> emit_conv(const region::Region& region, const region::Plan& plan, const Parameters& parameters,

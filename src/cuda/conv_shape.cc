@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -61,6 +62,24 @@ void write_floats(const region::Anchor& a, const region::Plan& plan, const ConvS
   }
 }
 
+/// A weight that is inf or NaN, or nothing.
+std::optional<float> not_finite(const region::Anchor& a, const region::Plan& plan) {
+  const region::TensorRef& w = *a.weights;
+  const auto* data = plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset;
+  for (std::int64_t o = 0; o < w.dims[0]; ++o) {
+    for (std::int64_t c = 0; c < w.dims[1]; ++c) {
+      for (std::int64_t y = 0; y < w.dims[2]; ++y) {
+        for (std::int64_t x = 0; x < w.dims[3]; ++x) {
+          float v = 0;
+          std::memcpy(&v, data + (o * w.strides[0] + c * w.strides[1] + y * w.strides[2] + x * w.strides[3]) * 4, 4);
+          if (!std::isfinite(v)) return v;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ConvType> conv_type(const region::Stage& s) {
@@ -69,7 +88,8 @@ std::optional<ConvType> conv_type(const region::Stage& s) {
   if (a.integer) return ConvType::u8s8;
   const ir::DType x = a.inputs[0].dtype, w = a.weights->dtype;
   if (x == ir::DType::bf16 && w == ir::DType::bf16) return ConvType::bf16;
-  if (x == ir::DType::f32 && w == ir::DType::f32 && ir::get_text(a.attrs, "compute") == "tf32") return ConvType::tf32;
+  if (x == ir::DType::f32 && w == ir::DType::f32)
+    return ir::get_text(a.attrs, "compute") == "tf32" ? ConvType::tf32 : ConvType::f32;
   return std::nullopt;
 }
 
@@ -80,7 +100,7 @@ Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvSh
   if (conv_type(s) != type)
     return unmet("operator", ir::name_of(a.op),
                  type == ConvType::u8s8 ? "an integer convolution with constant weights"
-                                        : "a convolution in bfloat16 or tf32 with constant weights");
+                                        : "a convolution in bfloat16, tf32 or float32 with constant weights");
   const std::int64_t size = bytes_of(type);
   shape.type = type;
   const region::TensorRef& x = a.inputs[0];
@@ -120,6 +140,9 @@ Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvSh
   for (const std::int64_t v : {x.offset, shape.image, shape.row, shape.pixel}) shape.aligned = std::gcd(shape.aligned, v);
   shape.piece = static_cast<int>(std::gcd(shape.aligned, shape.channels));
   shape.skew = static_cast<int>(x.offset % 4);
+  if (type == ConvType::f32) {  // the parts of such a weight would make NaN of what is inf
+    if (const auto v = not_finite(a, plan)) return unmet("a weight", *v, "finite weights");
+  }
   if (type != ConvType::u8s8) return {};
   bool fits = true;
   each_weight(a, plan, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });

@@ -1,10 +1,20 @@
-// Convolutions of bfloat16 and of float32 with products in tf32, under emulation: shapes around tiles, borders, few channels, several
-// epilogues, beside the contract element by element; and mistakes planted in their text.
+// Convolutions of bfloat16, of float32 with products in tf32, and of float32 by three such products, under emulation: shapes around tiles,
+// borders, few channels, several epilogues, beside the contract element by element; and mistakes planted in their text.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+
 #include "cuda/conv_mma.h"
+#include "cuda/emit_cuda.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
+#include "cuda/nvrtc.h"
 
 namespace octavo::testing {
 namespace {
@@ -19,7 +29,25 @@ struct FloatCase {
   DType type = DType::bf16;
   std::int64_t n = 1, c = 32, h = 7, w = 9, o = 40, k = 3, stride = 1, pad = 1;
   bool codes = false;  ///< stores codes instead of floats: what an int8 region behind it reads
+  bool whole = false;  ///< float32 whose operands may not be rounded to tf32
+  bool plain = false;  ///< stores the sums as they are
 };
+
+/// The buffer's floats, as the plan (constants) and the memory have them.
+template <class F>
+void each_float(Scene& s, int buffer, F f) {
+  const auto b = static_cast<std::size_t>(buffer);
+  constexpr std::size_t kGuard = 64;
+  const auto n = static_cast<std::size_t>(s.plan().buffers[b].bytes) / 4;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::byte* const at = s.memory[b].data() + kGuard + 4 * i;
+    float v = 0;
+    std::memcpy(&v, at, 4);
+    v = f(v, i);
+    std::memcpy(at, &v, 4);
+    if (!s.plan().buffers[b].data.empty()) s.plan().buffers[b].data.mutable_data<float>()[i] = v;
+  }
+}
 
 void build(Scene& s, const FloatCase& c) {
   auto& st = s.stage();
@@ -28,11 +56,11 @@ void build(Scene& s, const FloatCase& c) {
   st.anchor.op = ir::Op::conv;
   st.anchor.attrs = {{"strides", std::vector<std::int64_t>{c.stride, c.stride}},
                      {"pads", std::vector<std::int64_t>{c.pad, c.pad, c.pad, c.pad}}};
-  if (c.type == DType::f32) st.anchor.attrs["compute"] = std::string("tf32");
+  if (c.type == DType::f32 && !c.whole) st.anchor.attrs["compute"] = std::string("tf32");
   st.anchor.inputs = {s.nhwc(c.type, {c.n, c.c, c.h, c.w}, BufferKind::input)};
   st.anchor.weights = s.tensor(c.type, {c.o, c.c, c.k, c.k}, BufferKind::constant);
   auto& p = st.program;
-  const int y = p.push(Op::max, p.push(Op::acc_f), p.imm_f(-4));
+  const int sum = p.push(Op::acc_f), y = c.plain ? sum : p.push(Op::max, sum, p.imm_f(-4));
   if (c.codes) {
     const int q = p.push(Op::div, y, p.imm_f(0.5F));
     p.outputs = {{p.push(Op::f2i, p.push(Op::min, p.push(Op::max, q, p.imm_f(0)), p.imm_f(255))), DType::u8}};
@@ -43,12 +71,19 @@ void build(Scene& s, const FloatCase& c) {
   }
 }
 
-std::string run(const FloatCase& c, const cuda::Parameters& parameters, const Edit& edit = {}) {
+/// Changes the data before they are used.
+using Prepare = std::function<void(Scene&)>;
+
+std::string run(const FloatCase& c, const cuda::Parameters& parameters, const Edit& edit = {}, const Prepare& prepare = {}) {
   Scene s(11);
   build(s, c);
-  const cuda::Family& family = c.type == DType::bf16 ? cuda::conv_bf16_family() : cuda::conv_tf32_family();
-  // bfloat16: exact products, sums in another order. tf32: operands rounded.
-  const float tolerance = c.type == DType::bf16 ? 1e-4F : 0.2F;
+  if (prepare) prepare(s);
+  const cuda::Family& family = c.type == DType::bf16 ? cuda::conv_bf16_family()
+                               : c.whole             ? cuda::conv_f32_family()
+                                                     : cuda::conv_tf32_family();
+  // bfloat16: exact products, sums in another order. tf32: operands rounded. Three products: 2e-8 of the products' magnitudes,
+  // which are a thousand where random sums cancel; prepared data do not.
+  const float tolerance = c.type == DType::bf16 ? 1e-4F : !c.whole ? 0.2F : prepare ? 1e-5F : 5e-5F;
   return run_emulated(s, family, parameters, tolerance, edit, scalar_region, kTarget);
 }
 
@@ -78,6 +113,95 @@ TEST_F(ConvFloatEmulated, ShapesAroundTiles) {
   }
 }
 
+FloatCase whole(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t o, std::int64_t k, std::int64_t stride,
+                std::int64_t pad) {
+  return {DType::f32, n, c, h, w, o, k, stride, pad, false, true, true};
+}
+
+TEST_F(ConvFloatEmulated, WholeFloatsAroundTiles) {
+  for (const std::int64_t channels : {28, 32, 36}) {
+    for (const std::int64_t outputs : {31, 32, 33})
+      EXPECT_EQ(run(whole(1, channels, 5, 7, outputs, 1, 1, 0), tile()), "") << channels << " to " << outputs;
+  }
+  EXPECT_EQ(run(whole(1, 32, 7, 9, 40, 3, 1, 1), tile(1, false, 64)), "") << "3x3";
+  EXPECT_EQ(run(whole(2, 32, 8, 9, 40, 3, 2, 1), tile(2)), "") << "3x3/2, depth in two slices";
+  EXPECT_EQ(run(whole(1, 48, 5, 7, 33, 1, 1, 0), tile(1, true, 128)), "") << "a resident filter";
+  EXPECT_EQ(run(whole(1, 3, 9, 8, 32, 3, 2, 1), tile()), "") << "three channels";
+  EXPECT_EQ(run(whole(1, 5, 6, 8, 16, 5, 1, 3), tile()), "") << "five channels, a border wider than half of the kernel";
+  EXPECT_EQ(run(whole(9, 200, 1, 1, 33, 1, 1, 0), tile(4)), "") << "a product of matrices";
+  cuda::ConvTile wide;
+  wide.m = 64, wide.n = 128, wide.k = 32, wide.warps_m = 1, wide.warps_n = 2, wide.stages = 3, wide.blocks = 1;
+  EXPECT_EQ(run(whole(1, 16, 9, 9, 130, 1, 1, 0), cuda::spell(wide)), "") << "64 channels a warp";
+}
+
+/// Positive operands: sums that grow, so that adding them within the matrix units, which truncate, would lose a part of each.
+void positive(Scene& s) {
+  const auto magnitude = [](float v, std::size_t) { return std::abs(v); };
+  each_float(s, s.stage().anchor.inputs[0].buffer, magnitude);
+  each_float(s, s.stage().anchor.weights->buffer, magnitude);
+}
+
+/// Infinities, NaN, the largest numbers and denormals here and there, weights that are 1, 0 or next to it.
+void extreme(Scene& s) {
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kMost = std::numeric_limits<float>::max();
+  each_float(s, s.stage().anchor.inputs[0].buffer, [](float v, std::size_t i) {
+    const float some[] = {kInf, -kInf, std::nanf(""), kMost, -kMost, 1e-41F, 0, -0.0F};
+    return i % 97 == 3 ? some[i / 97 % 8] : v;
+  });
+  each_float(s, s.stage().anchor.weights->buffer, [](float v, std::size_t i) {
+    const float some[] = {1, -0.5F, 0, 0.1F};
+    return i % 5 < 4 ? some[i % 5] / 16 : v / 256;
+  });
+}
+
+TEST_F(ConvFloatEmulated, WholeFloatsOfAllKinds) {
+  EXPECT_EQ(run(whole(1, 2048, 4, 4, 16, 1, 1, 0), tile(), {}, positive), "") << "long sums of one sign";
+  EXPECT_EQ(run(whole(1, 32, 9, 9, 32, 1, 1, 0), tile(), {}, extreme), "") << "1x1, inf and NaN";
+  EXPECT_EQ(run(whole(1, 32, 9, 9, 32, 3, 1, 1), tile(), {}, extreme), "") << "3x3, inf and NaN";
+  EXPECT_EQ(run(whole(1, 3, 17, 19, 16, 3, 2, 1), tile(), {}, extreme), "") << "three channels, inf and NaN";
+}
+
+TEST_F(ConvFloatEmulated, MistakesInWholeFloatsAreFound) {
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    const FloatCase c = whole(9, 32, 7, 9, 33, 3, 1, 1);
+    const auto edit = [&](std::string text) {
+      const auto at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << "the text has no \"" << from << "\" any more";
+      return at == std::string::npos ? text : text.replace(at, from.size(), to);
+    };
+    return run(c, tile(), edit);
+  };
+  const std::string_view products[] = {"octavo_mma_tf32(part, low[i], right_high[2 * c], right_high[2 * c + 1]);",
+                                       "octavo_mma_tf32(part, meets_low[i], right_low[2 * c], right_low[2 * c + 1]);",
+                                       "octavo_mma_tf32(part, high[i], right_high[2 * c], right_high[2 * c + 1]);"};
+  EXPECT_EQ(planted("kSlices", "kSlices"), "") << "nothing planted";
+  for (const std::string_view p : products) EXPECT_NE(planted(p, ""), "") << "one product of three is left out: " << p;
+  EXPECT_NE(planted("        octavo_barrier();\n        copy_next();", "        copy_next();"), "") << "missing barrier";
+  EXPECT_NE(planted("kPadTop = 1", "kPadTop = 0"), "") << "wrong border";
+  EXPECT_NE(planted("right_low[2 * c + 1]", "right_low[2 * c]"), "") << "a wrong fragment";
+  // Added within the matrix units, which truncate, over the whole depth: too far off only where sums are long.
+  EXPECT_NE(run(
+                whole(1, 2048, 4, 4, 16, 1, 1, 0), tile(),
+                [](std::string text) {
+                  for (const auto& [from, to] : {std::pair<std::string, std::string>{"float part[4] = {0, 0, 0, 0};",
+                                                                                     "float (&part)[4] = sums[i][2 * j + c];"},
+                                                 {"__fadd_rn(sums[i][2 * j + c][e], part[e])", "part[e]"}})
+                    text.replace(text.find(from), from.size(), to);
+                  return text;
+                },
+                positive),
+            "")
+      << "one long sum in the matrix units";
+  const auto of_extremes = [&](std::string_view from, std::string_view to) {
+    return run(
+        whole(1, 32, 9, 9, 32, 1, 1, 0), tile(), [&](std::string text) { return text.replace(text.find(from), from.size(), to); },
+        extreme);
+  };
+  EXPECT_NE(of_extremes("meets_low = finite ? high : 0;", "meets_low = high;"), "") << "inf times a low part";
+  EXPECT_NE(of_extremes("low = finite ?", "low = true ?"), "") << "inf less inf";
+  EXPECT_NE(of_extremes("high = finite && ", "high = false && "), "") << "the largest float becomes inf";
+}
+
 TEST_F(ConvFloatEmulated, MistakesAreFound) {
   FloatCase c;
   c.n = 9;
@@ -104,6 +228,43 @@ TEST(ConvFloat, RefusesWhatItCannot) {
   EXPECT_TRUE(cuda::conv_tf32_family().about(s.region()));
   EXPECT_TRUE(cuda::conv_tf32_family().why_not(s.region(), s.plan(), kTarget).empty());
   EXPECT_FALSE(cuda::conv_tf32_family().why_not(s.region(), s.plan(), cuda::Target{"sm_75"}).empty());
+  EXPECT_FALSE(cuda::conv_f32_family().about(s.region())) << "what may be rounded is rounded";
+  s.stage().anchor.attrs.erase("compute");
+  EXPECT_TRUE(cuda::conv_f32_family().about(s.region()));
+  EXPECT_TRUE(cuda::conv_f32_family().why_not(s.region(), s.plan(), kTarget).empty());
+  each_float(s, s.stage().anchor.weights->buffer, [](float v, std::size_t i) { return i == 7 ? INFINITY : v; });
+  EXPECT_FALSE(cuda::conv_f32_family().why_not(s.region(), s.plan(), kTarget).empty()) << "a weight that is inf";
+}
+
+TEST(ConvFloat, WholeFloatsAreThreeTimesTheWorkAndPreferred) {
+  const auto least = [](const cuda::Family& family, Scene& s) {
+    return family.candidates(s.region(), s.plan(), kTarget).at(0).seconds;
+  };
+  Scene exact(3), rounded(3);
+  FloatCase c = whole(32, 256, 14, 14, 256, 3, 1, 1);
+  build(exact, c);
+  c.whole = false;
+  build(rounded, c);
+  const double three = least(cuda::conv_f32_family(), exact), one = least(cuda::conv_tf32_family(), rounded),
+               direct = least(cuda::direct_conv_family(), exact);
+  EXPECT_GT(three, 1.5 * one);
+  EXPECT_LT(three, 5 * one);
+  EXPECT_LT(three, direct);
+}
+
+TEST(ConvFloat, WholeFloatsCompileForEveryArchitecture) {
+  if (const auto version = cuda::compiler_version(); !version) GTEST_SKIP() << version.error().message;
+  Scene s(3);
+  build(s, whole(8, 64, 14, 14, 64, 3, 1, 1));
+  for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"}) {
+    const cuda::Target target{architecture};
+    const auto all = cuda::conv_f32_family().candidates(s.region(), s.plan(), target);
+    ASSERT_FALSE(all.empty());
+    const auto text = cuda::conv_f32_family().emit(s.region(), s.plan(), all[0].parameters, target);
+    ASSERT_TRUE(text) << text.error().message;
+    const auto code = cuda::compile(cuda::emit_prelude() + text->text, cuda::compile_options(target.architecture));
+    EXPECT_TRUE(code) << code.error().message;
+  }
 }
 
 }  // namespace

@@ -134,6 +134,33 @@ OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
   __builtin_memcpy(&v, &bits, 4);
   return v;
 }
+// Eight products in tf32 and c, each truncated to 23 bits behind the leading one of the largest: what matrix units were seen to do.
+OCTAVO_UNCHECKED static float octavo_truncated_sum(const unsigned char* a, const unsigned char* b, float c) {
+  double all[9], largest = 0, sum = 0, plain = 0;
+  for (int k = 0; k < 9; ++k) {
+    all[k] = k == 8 ? (double)c : (double)octavo_element<false>(a, k) * (double)octavo_element<false>(b, k);
+    plain += all[k];
+    const double size = all[k] < 0 ? -all[k] : all[k];
+    if (size > largest) largest = size;
+  }
+  if (!(largest > 0) || !(plain - plain == 0)) return (float)plain;
+  unsigned long long bits;
+  __builtin_memcpy(&bits, &largest, 8);
+  bits &= 0x7ff0000000000000ull;  // the power of two
+  double unit;
+  __builtin_memcpy(&unit, &bits, 8);
+  unit *= 0x1p-23;
+  for (int k = 0; k < 9; ++k) sum += (double)(long long)(all[k] / unit) * unit;
+  float out = (float)sum;
+  const double over = out < 0 ? sum - (double)out : (double)out - sum;
+  if (over > 0) {  // towards zero
+    unsigned word;
+    __builtin_memcpy(&word, &out, 4);
+    --word;
+    __builtin_memcpy(&out, &word, 4);
+  }
+  return out;
+}
 template <bool half>
 OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
   unsigned char b[8][32];
@@ -150,9 +177,14 @@ OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
       __builtin_memcpy(&a[16 + 4 * t], &m->a[2 + row / 8], 4);
     }
     for (int column = 0; column < 8; ++column) {
+      float& c = ((OctavoRealMma*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2];
+      if (!half) {
+        c = octavo_truncated_sum(a, b[column], c);
+        continue;
+      }
       float sum = 0;
-      for (int k = 0; k < (half ? 16 : 8); ++k) sum += octavo_element<half>(a, k) * octavo_element<half>(b[column], k);
-      ((OctavoRealMma*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2] += sum;
+      for (int k = 0; k < 16; ++k) sum += octavo_element<half>(a, k) * octavo_element<half>(b[column], k);
+      c += sum;
     }
   }
 }
@@ -164,6 +196,7 @@ OCTAVO_UNCHECKED static void octavo_real_mma_at(int line, float (&c)[4], const u
 #define octavo_mma_bf16(c, a, b0, b1) octavo_real_mma_at<true>(__LINE__, c, a, b0, b1)
 #define octavo_mma_tf32(c, a, b0, b1) octavo_real_mma_at<false>(__LINE__, c, a, b0, b1)
 OCTAVO_DEVICE unsigned octavo_round_tf32(unsigned v) {
+  if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
   return (v & 0x7f800000u) == 0x7f800000u ? v : (v + 0x1000u) & 0xffffe000u;
 }
 
