@@ -107,6 +107,7 @@ Status Measuring::begin(const PipelineOptions& build, const engine::Providers& p
   if (gpu) {
     tuning.devices = devices(build.device);
     OCTAVO_TRY(tuning.device, tuning.devices.front()->description());
+    tuning.compile_seconds = cuda::kCompileSeconds;
   }
   tune::TimingCache cache;
   file_ = build.timing.cache.empty() ? tune::user_cache() : build.timing.cache == kNoCache ? std::string() : build.timing.cache;

@@ -21,6 +21,13 @@ int compiled_of_family(int effort) {
   return kByEffort[std::clamp(effort, 0, 5)];
 }
 
+/// Seconds that compiling may take for the regions of the first plan, from the effort on that times further sets of parameters. Below it
+/// the counts are few; at effort 5 all sets are compiled.
+double seconds_of_first(int effort) {
+  return effort == 3 ? 120 : effort == 4 ? 600 : 1e9;
+}
+constexpr int kFewest = 8;  // sets of a family that every effort compiles
+
 constexpr double kPart = 0.5;  // of what a tactic is timed for: a run of a part of a large region
 
 /// Kernels for the regions that only other plans than the default one have.
@@ -55,6 +62,11 @@ const region::Provider* provider_of(const region::Tactic& tactic, const std::vec
 
 Result<std::vector<plan::TacticTime>> MeasuredCosts::price(const region::Region& region, const region::Plan& plan,
                                                            const std::vector<region::Offer>& offers) {
+  if (first_.empty() && noticed_keys_.empty()) {
+    for (const region::Region& r : plan.regions) {
+      if (r.device != region::kHost && !region::is_transfer(r, plan)) first_.insert(region::key(r, plan));
+    }
+  }
   const std::string key = region::key(region, plan);
   const Where where = at(plan.threads);
   if (const auto found = answered_.find({plan.threads, key}); found != answered_.end() && found->second.size() == offers.size())
@@ -117,7 +129,7 @@ std::vector<std::size_t> MeasuredCosts::missing(const region::Region& region, co
   const bool fast =
       std::any_of(offers.begin(), offers.end(), [](const region::Offer& o) { return o.refusal.empty() && !slow(o.tactic); });
   const auto pin = cache_.pinned(where, key);  // never left out
-  const std::vector<char> first = among_first(region, offers);
+  const std::vector<char> first = among_first(region, key, offers);
   double least = -1;
   for (const region::Offer& o : offers) {
     if (o.refusal.empty() && o.cost > 0 && (least < 0 || o.cost < least)) least = o.cost;
@@ -196,12 +208,23 @@ void MeasuredCosts::notice(const region::Plan& plan, bool last) {
 }
 
 /// On another device than the host every tactic is compiled before it is timed, which is most of the cost: of each family only as many
-/// sets of parameters count, in the provider's order, as the effort allows.
-std::vector<char> MeasuredCosts::among_first(const region::Region& region, const std::vector<region::Offer>& offers) const {
+/// sets of parameters count, in the provider's order, as the effort allows. From effort 3 on the first plan's kernels must also fit into
+/// the seconds of that effort on these cores; times that the cache has count in any case.
+std::vector<char> MeasuredCosts::among_first(const region::Region& region, const std::string& key,
+                                             const std::vector<region::Offer>& offers) const {
   std::vector<char> out(offers.size(), 1);
   if (region.device == region::kHost) return out;
-  const int most = of_family_ > 0 ? of_family_ : compiled_of_family(options_.effort);
   std::map<std::string, int> taken;
+  for (const region::Offer& o : offers) {
+    if (o.refusal.empty()) taken[o.tactic.family] = 0;
+  }
+  const bool first = first_.contains(key);
+  int most = of_family_ > 0 && !first ? of_family_ : compiled_of_family(options_.effort);
+  if (first && options_.effort >= kVariantsFrom && options_.compile_seconds > 0) {
+    const double kernels = seconds_of_first(options_.effort) * options_.cores / options_.compile_seconds;
+    const double families = static_cast<double>(std::max<std::size_t>(taken.size(), 1));
+    most = static_cast<int>(std::clamp<double>(kernels / static_cast<double>(first_.size()) / families, kFewest, most));
+  }
   for (std::size_t i = 0; i < offers.size(); ++i) {
     if (offers[i].refusal.empty()) out[i] = taken[offers[i].tactic.family]++ < most ? 1 : 0;
   }

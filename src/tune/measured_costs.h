@@ -22,8 +22,11 @@ struct TuneOptions {
   std::string device;
   /// How long to measure: 1 and 2: 4 ms a tactic, 3: 15 ms, 4: 30 ms, 5: 100 ms. On a device other than the host also how many sets of
   /// parameters of a family: 8, 12, 24, 48, all; and of regions that only other plans than the default one have, at most 400, 1,200
-  /// and 4,000 kernels (efforts 2, 3 and 4), divided among them, but two of each family.
+  /// and 4,000 kernels (efforts 2, 3 and 4), divided among them, but two of each family. At efforts 3 and 4 the default plan's kernels are
+  /// no more than `cores` compile in 120 and 600 s, but eight of each family and region.
   int effort = 2;
+  double compile_seconds = 0;  ///< of one core, for a kernel of a device other than the host; 0: not bounded by time
+  int cores = engine::available_cores();
   int threads = 1;
   bool strict = false;                          ///< a time that the cache does not have is an error
   std::function<void(const std::string&)> log;  ///< a line for every key and tactic as used, under the cache's own key
@@ -69,7 +72,8 @@ class MeasuredCosts final : public plan::Costs {
   void compile_ahead(const region::Plan& plan);
   void add_ahead(const region::Region& region, const region::Plan& plan, std::vector<region::Plan>& plans);
   void compile(std::vector<region::Plan>& plans);
-  [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::vector<region::Offer>& offers) const;
+  [[nodiscard]] std::vector<char> among_first(const region::Region& region, const std::string& key,
+                                              const std::vector<region::Offer>& offers) const;
   [[nodiscard]] bool usable(const Timing& timing) const;
 
   TimingCache cache_, fresh_;
@@ -81,6 +85,8 @@ class MeasuredCosts final : public plan::Costs {
   /// Regions that `notice` saw for the first time, each with the buffers that it needs.
   std::vector<std::pair<region::Region, region::Plan>> noticed_;
   std::set<std::string> noticed_keys_;
+  std::set<std::string>
+      first_;          ///< keys of the plan that was priced first, the default one, but for transfers and the host's regions
   int of_family_ = 0;  ///< sets of parameters of a family that are timed now; 0: what the effort says
   int measured_ = 0;
   std::int64_t now_ = seconds_since_1970();  ///< one time for a whole build

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "engine/engine.h"
@@ -158,7 +159,7 @@ class DeviceCosts : public ::testing::Test {
     }
   };
 
-  Result<Made> build(const tune::TimingCache& cache, int effort = 2, bool strict = false) {
+  Result<Made> build(const tune::TimingCache& cache, int effort = 2, bool strict = false, double compile_seconds = 0) {
     gpu.timed.clear();
     const std::vector<const region::Provider*> providers{&provider};
     tune::TuneOptions options;
@@ -167,6 +168,7 @@ class DeviceCosts : public ::testing::Test {
     options.effort = effort;
     options.threads = 3;
     options.strict = strict;
+    options.compile_seconds = compile_seconds, options.cores = 3;
     tune::MeasuredCosts costs(cache, providers, options);
     plan::PlanOptions p;
     p.effort = effort;
@@ -244,6 +246,32 @@ TEST_F(DeviceCosts, EffortBoundsHowManyAreCompiled) {
   const auto all = build({}, 5);
   ASSERT_TRUE(all);
   EXPECT_EQ(tile_of(all->conv().tactic), 60);
+}
+
+// Quantizing the input, the convolution and the store of the output are three regions: 120 s of three cores are so many kernels for each.
+// What only other plans have is bounded apart.
+TEST_F(DeviceCosts, TheSecondsOfAnEffortBoundTheFirstPlan) {
+  const auto tiles = [](const Result<Made>& made) -> std::set<int> {  // how many were timed, of each kind of convolution
+    if (!made) return {};
+    std::map<std::string, int> of;
+    for (const auto& [entry, t] : made->fresh.entries) {
+      if (std::get<1>(entry).starts_with("conv ")) ++of[std::get<1>(entry)];
+    }
+    std::set<int> counts;
+    for (const auto& [key, n] : of) counts.insert(n);
+    return counts;
+  };
+  EXPECT_EQ(tiles(build({}, 3, false, 120.0 / 17.5)), (std::set{17, 24}));
+  EXPECT_EQ(tiles(build({}, 3, false, 1e6)), (std::set{8, 24})) << "never fewer than at effort 1";
+  EXPECT_EQ(tiles(build({}, 4, false, 600.0 / 33.5)), (std::set{33, 48}));
+  EXPECT_EQ(tiles(build({}, 5, false, 10)), std::set{60});
+  EXPECT_EQ(tiles(build({}, 2, false, 1e6)), std::set{12}) << "the counts of efforts 1 and 2 are bounds already";
+  const auto rich = build({}, 4);
+  ASSERT_TRUE(rich);
+  const auto poor = build(rich->fresh, 4, false, 1e6), strict = build(rich->fresh, 4, true, 1e6);
+  ASSERT_TRUE(poor && strict);
+  EXPECT_EQ(poor->file, strict->file);
+  EXPECT_EQ(poor->file, rich->file) << "a full cache gives the same engine on fewer cores";
 }
 
 // A search says beforehand what it will price: all of it is compiled together, and the effort bounds the sum.
