@@ -34,4 +34,25 @@ void keep_artifact(Artifact made, Region& r, Plan& plan) {
   r.required.assign(required.begin(), required.end());
 }
 
+void drop_packed_weights(Plan& plan) {
+  std::vector<char> read(plan.buffers.size(), 0), packed(plan.buffers.size(), 0);
+  const auto reads = [&](const TensorRef& t) { read[static_cast<std::size_t>(t.buffer)] = 1; };
+  for (const Region& r : plan.regions) {
+    for (const BufferId id : r.packed) packed[static_cast<std::size_t>(id)] = 1;
+    if (r.code >= 0) packed[static_cast<std::size_t>(r.code)] = 1;
+    for (const Stage& s : r.stages) {
+      for (const TensorRef& t : s.anchor.inputs) reads(t);
+      for (const Operand& o : s.operands) reads(o.ref);
+      for (const TensorRef& t : s.stores) reads(t);
+      if (s.anchor.weights && r.packed.empty()) reads(*s.anchor.weights);
+    }
+  }
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    Buffer& b = plan.buffers[i];
+    if (b.kind != BufferKind::constant || read[i] != 0 || packed[i] != 0) continue;
+    b.bytes = 0;
+    b.data = ir::Tensor(ir::DType::u8, {0});
+  }
+}
+
 }  // namespace octavo::region

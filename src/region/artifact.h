@@ -9,4 +9,7 @@ namespace octavo::region {
 /// code, launch and required. Region::tactic is the one that was compiled.
 void keep_artifact(Artifact made, Region& region, Plan& plan);
 
+/// Raw weights that every reader has packed for itself leave the plan: they have no bytes then.
+void drop_packed_weights(Plan& plan);
+
 }  // namespace octavo::region

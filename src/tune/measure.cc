@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/machine.h"
 #include "base/task.h"
@@ -53,32 +54,68 @@ constexpr double kLong = 10;         // times what was asked for a tactic: one t
 constexpr double kMostOfBudget = 4;  // times what was asked for a tactic: what its turns may take, after kFewRounds
 constexpr int kMostRuns = 16000;
 
-/// A tactic of the host, compiled; its runner, of one region first and of several copies later.
-struct OnHost {
-  region::Region region;
-  region::Artifact artifact;
-  std::shared_ptr<Runner> runner;
-};
+/// From here on constants are packed, and held, for no longer than they are timed: they are most of what a build has in memory.
+constexpr std::size_t kLargeConstants = std::size_t{1} << 20;
 
-/// Makes the runner: of `copies` of the region, with constants of their own.
-Status make_runner(OnHost& tactic, const region::Plan& plan, const Candidate& candidate, int copies) {
-  auto made = Runner::create(one_region(tactic.region, plan, tactic.artifact, copies), {candidate.provider}, {});
-  tactic.runner = nullptr;  // its memory goes first
-  if (!made) return tl::unexpected<Error>(made.error());
-  tactic.runner = std::move(*made);
-  return {};
-}
+/// A tactic of the host: compiled, and its runner, of one region first and of several copies later. Either may be gone for a while.
+class OnHost {
+ public:
+  OnHost(const region::Region& region, const region::Plan& plan, const Candidate& candidate)
+      : region_(region), plan_(plan), candidate_(candidate) {
+    region_.tactic = candidate.tactic;
+  }
 
-Run run_of(const std::shared_ptr<Runner>& runner, int copies) {
-  return [copies, runner](int runs) -> Result<double> {
-    // A median: one run of which another process had the core for milliseconds would be most of a mean.
+  /// False: refused after all.
+  bool compile() {
+    if (artifact_) return true;
+    auto made = candidate_.provider->compile(region_, plan_, region_.tactic);
+    if (!made) return false;
+    artifact_ = std::move(*made);
+    return true;
+  }
+  /// Makes the runner: of `copies` of the region, with constants of their own.
+  Status ready(int copies) {
+    if (runner_ != nullptr && copies_ == copies) return {};
+    runner_ = nullptr;  // its memory goes first
+    if (!compile()) return fail(ErrorKind::internal, "timing: a tactic that was compiled before is refused");
+    region::Plan copied = one_region(region_, plan_, *artifact_, copies);
+    if (last_) artifact_.reset();
+    OCTAVO_TRY(runner_, Runner::create(std::move(copied), {candidate_.provider}, {}));
+    copies_ = copies;
+    return {};
+  }
+  /// From now on the runner that is made is the last: what it is made of is not kept beside.
+  void last(int copies) { last_ = true, last_copies_ = copies; }
+  /// What it holds goes; it is made anew when it is run again.
+  void release() { runner_ = nullptr, artifact_.reset(); }
+  void release_runner() { runner_ = nullptr; }
+
+  Result<double> run() { return runner_->run(); }
+  /// A median: one run of which another process had the core for milliseconds would be most of a mean.
+  Result<double> run_last(int runs) {
+    OCTAVO_CHECK(ready(last_copies_));
     std::vector<double> times;
-    for (int k = 0; k < std::max(1, runs / copies); ++k) {
-      OCTAVO_TRY(const double t, runner->run());
-      times.push_back(t / copies);
+    for (int k = 0; k < std::max(1, runs / copies_); ++k) {
+      OCTAVO_TRY(const double t, runner_->run());
+      times.push_back(t / copies_);
     }
     return median(std::move(times));
-  };
+  }
+
+ private:
+  region::Region region_;
+  const region::Plan& plan_;
+  const Candidate& candidate_;
+  std::optional<region::Artifact> artifact_;
+  std::unique_ptr<Runner> runner_;
+  int copies_ = 0, last_copies_ = 1;
+  bool last_ = false;
+};
+
+/// Of constants of so many bytes in all, so that the caches of the cores that read them do not hold all of them from one run to the next.
+int cold_copies(std::size_t constants, int threads) {
+  if (constants >= cold_bytes() * static_cast<std::size_t>(std::max(threads, 1)) * 2 / 3) return 1;
+  return static_cast<int>(std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies));
 }
 
 /// On the host: a plan of each tactic. The first runs are of one region; several copies are made only of what is not hopeless then. Empty functions
@@ -86,42 +123,42 @@ Run run_of(const std::shared_ptr<Runner>& runner, int copies) {
 Result<std::vector<Run>> ready_on_host(const region::Region& region, const region::Plan& plan,
                                        const std::vector<Candidate>& candidates, double seconds_each, std::vector<double>& first) {
   const std::size_t constants = std::max<std::size_t>(constant_bytes(region, plan), 1);
-  std::vector<OnHost> tactics(candidates.size());
+  std::vector<std::shared_ptr<OnHost>> tactics(candidates.size());
   double least = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     OCTAVO_CHECK(check_cancelled());
-    OnHost& t = tactics[i];
-    t.region = region;
-    t.region.tactic = candidates[i].tactic;
-    auto made = candidates[i].provider->compile(t.region, plan, t.region.tactic);
-    if (!made) continue;
-    t.artifact = std::move(*made);
-    if (!make_runner(t, plan, candidates[i], 1)) continue;
-    OCTAVO_TRY(first[i], t.runner->run());
+    const auto t = std::make_shared<OnHost>(region, plan, candidates[i]);
+    if (!t->compile() || !t->ready(1)) continue;
+    tactics[i] = t;
+    OCTAVO_TRY(first[i], t->run());
     const bool hopeless = least > 0 && first[i] > 2 * kHopeless * least;  // a second run would not help
-    if (hopeless) continue;
-    if (first[i] > kLong * seconds_each) {
-      least = least == 0 ? first[i] : std::min(least, first[i]);
-      continue;
-    }
-    for (int k = 0; k == 0 || (k < 4 && first[i] < kShort); ++k) {
-      OCTAVO_TRY(const double warm, t.runner->run());
+    const bool once = first[i] > kLong * seconds_each;
+    for (int k = 0; !hopeless && !once && (k == 0 || (k < 4 && first[i] < kShort)); ++k) {
+      OCTAVO_TRY(const double warm, t->run());
       first[i] = std::min(first[i], warm);
     }
-    if (least == 0 || first[i] < least) least = first[i];
+    if (!hopeless && (least == 0 || first[i] < least)) least = first[i];
+    if (hopeless) {
+      t->release();
+    } else if (constants >= kLargeConstants) {
+      t->release_runner();
+    }
   }
   std::vector<Run> out(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    OnHost& t = tactics[i];
-    if (t.runner == nullptr) continue;
+    const auto& t = tactics[i];
+    if (t == nullptr) continue;
     int copies = 1;
     if (first[i] <= kHopeless * least) {
       const double turn = 2 * seconds_each / kRounds;
-      const auto cold = std::clamp<std::size_t>(cold_bytes() / constants, 2, kMostCopies);
+      const int cold = cold_copies(constants, region::threads_of(plan));
       copies = static_cast<int>(std::clamp(turn / std::max(first[i], 1e-7), 1.0, static_cast<double>(cold)));
+      t->last(copies);
+      OCTAVO_CHECK(t->ready(copies));
+    } else {
+      t->release();
     }
-    if (copies > 1) OCTAVO_CHECK(make_runner(t, plan, candidates[i], copies));
-    out[i] = run_of(t.runner, copies);
+    out[i] = [t](int runs) { return t->run_last(runs); };
   }
   return out;
 }

@@ -93,6 +93,7 @@ Plan one_region(const Region& region, const Plan& plan, const region::Artifact& 
     region::keep_artifact(artifact, r, cutter.out);
     cutter.out.regions.push_back(std::move(r));
   }
+  region::drop_packed_weights(cutter.out);
   return std::move(cutter.out);
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 using region::Plan;
 using region::Region;
-using region::Stage;
 
 /// Every offer with what became of it.
 std::vector<region::Alternative> alternatives_of(const Ballot& b) {
@@ -39,8 +38,6 @@ std::vector<region::Alternative> alternatives_of(const Ballot& b) {
 
 Status choose_tactics(Plan& plan, const PlanContext& context) {
   plan.cost_source = context.costs.source();
-  std::vector<char> raw_needed(plan.buffers.size(), 0);
-  const auto need = [&](const region::TensorRef& r) { raw_needed[static_cast<std::size_t>(r.buffer)] = 1; };
   for (Region& r : plan.regions) {
     OCTAVO_TRY(const Ballot ballot, vote(r, plan, context));
     r.key = region::key(r, plan);
@@ -56,21 +53,8 @@ Status choose_tactics(Plan& plan, const PlanContext& context) {
     r.seconds = ballot.times[winner].seconds;
     OCTAVO_TRY(region::Artifact made, context.memo.compiled.compile(*ballot.by[winner], r, plan, r.tactic));
     region::keep_artifact(std::move(made), r, plan);
-    for (const Stage& s : r.stages) {
-      for (const auto& in : s.anchor.inputs) need(in);
-      for (const auto& o : s.operands) need(o.ref);
-      for (const auto& out : s.stores) need(out);
-      if (s.anchor.weights && r.packed.empty()) need(*s.anchor.weights);
-    }
   }
-  // Raw weights that every reader has packed for itself are not written to the engine.
-  for (std::size_t i = 0; i < raw_needed.size(); ++i) {
-    region::Buffer& b = plan.buffers[i];
-    if (b.kind == region::BufferKind::constant && raw_needed[i] == 0) {
-      b.bytes = 0;
-      b.data = ir::Tensor(ir::DType::u8, {0});
-    }
-  }
+  region::drop_packed_weights(plan);
   return {};
 }
 
