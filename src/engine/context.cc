@@ -59,7 +59,7 @@ Status fits_value(const region::Binding& b, const Address& given, const std::str
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads) {
+Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads, SharedMemory* shared) {
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);
   const Engine& e = *c->engine_;
@@ -76,11 +76,13 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
       plan.images > 1 ? std::min(static_cast<std::size_t>(c->host_->threads()), static_cast<std::size_t>(plan.images)) : 1;
   const auto arena_bytes = static_cast<std::size_t>(plan.devices[kHost].arena_bytes);
   const std::size_t arena_stride = round_up(arena_bytes);
+  const bool there = shared != nullptr && shared->arena != nullptr && shared->arena->size() >= lanes * arena_stride;
   try {
-    c->arena_ = AlignedBytes(lanes * arena_stride);
+    c->arena_ = there ? shared->arena : std::make_shared<AlignedBytes>(lanes * arena_stride);
   } catch (const std::bad_alloc&) {
     return fail(ErrorKind::io, fmt::format("context: no memory for {} arenas of {} bytes", lanes, arena_bytes));
   }
+  if (shared != nullptr) shared->arena = c->arena_;
   c->executors_.resize(plan.devices.size());
   c->device_arenas_.resize(plan.devices.size());
   for (std::size_t d = 1; d < plan.devices.size(); ++d) {
@@ -118,7 +120,7 @@ Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> e
 }
 
 std::byte* Context::place_in_arena(const region::Buffer& b, std::size_t lane_offset) const {
-  if (b.space == kHost) return arena_.data() + lane_offset + b.arena_offset;
+  if (b.space == kHost) return arena_->data() + lane_offset + b.arena_offset;
   return device_arenas_[static_cast<std::size_t>(b.space)]->address() + b.arena_offset;
 }
 

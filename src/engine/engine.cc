@@ -70,12 +70,12 @@ tl::unexpected<Error> internal(std::string message) {
 }  // namespace
 
 Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text,
-                                                     const Devices& devices) {
+                                                     const Devices& devices, SharedMemory* shared) {
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->graph_text_ = std::move(graph_text);
   e->plan_hash_ = region::plan_hash(e->plan_);
-  OCTAVO_CHECK(e->adopt_constants());
+  OCTAVO_CHECK(e->adopt_constants(shared));
   OCTAVO_CHECK(region::verify(e->plan_));
   OCTAVO_CHECK(e->find_devices(devices, "new engine"));
   OCTAVO_CHECK(e->place_constants());
@@ -83,7 +83,12 @@ Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Pr
   return e;
 }
 
-Status Engine::adopt_constants() {
+Status Engine::adopt_constants(SharedMemory* shared) {
+  const auto found = [&](const region::Buffer& b) -> std::byte* {
+    if (shared == nullptr || b.bytes == 0) return nullptr;
+    const auto at = shared->constants.find(b.data.bytes().data());
+    return at == shared->constants.end() ? nullptr : at->second;
+  };
   std::size_t total = 0;
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
     const region::Buffer& b = plan_.buffers[i];
@@ -92,25 +97,37 @@ Status Engine::adopt_constants() {
     if (b.bytes < 0 || static_cast<std::size_t>(b.bytes) != bytes) {
       return internal(fmt::format("plan: constant buffer {} \"{}\" says {} bytes and has {}", i, b.name, b.bytes, bytes));
     }
-    total += round_up(bytes) + kAlignment;
+    if (found(b) == nullptr) total += round_up(bytes) + kAlignment;
   }
   constants_.resize(plan_.buffers.size());
   std::byte* at = nullptr;
-  if (total < kLargeConstants) {
+  if (shared == nullptr && total < kLargeConstants) {
     owned_ = AlignedBytes(total);
     at = owned_.data();
   } else {
     OCTAVO_TRY(auto block, HostBlock::of(total + kAlignment));
     at = block->address() + kAlignment;
-    device_memory_.push_back(std::move(block));  // the host's: of the other devices, place_constants adds them
+    blocks_.push_back(std::move(block));
+  }
+  if (shared != nullptr) {
+    shared->blocks.push_back(blocks_.back());
+    blocks_ = shared->blocks;
   }
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
     region::Buffer& b = plan_.buffers[i];
     if (b.kind != BufferKind::constant) continue;
     const auto bytes = static_cast<std::size_t>(b.bytes);
-    if (bytes > 0) std::memcpy(at, b.data.bytes().data(), bytes);
-    constants_[i] = {at, bytes};
-    at += round_up(bytes) + kAlignment;
+    if (std::byte* there = found(b)) {
+      constants_[i] = {there, bytes};
+    } else {
+      if (bytes > 0) std::memcpy(at, b.data.bytes().data(), bytes);
+      if (bytes > 0 && shared != nullptr) {
+        shared->constants[b.data.bytes().data()] = at;
+        shared->tensors.push_back(b.data);
+      }
+      constants_[i] = {at, bytes};
+      at += round_up(bytes) + kAlignment;
+    }
     b.data = ir::Tensor();
   }
   return {};

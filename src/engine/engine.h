@@ -30,6 +30,15 @@ class Engine;
 /// Of one model, for several shapes (engine/set.h).
 using Engines = std::vector<std::shared_ptr<const Engine>>;
 
+/// Memory that is there once for several plans which never run at the same time, as those that are compared: constants that are the same tensors
+/// in them, and an arena that is large enough for the first.
+struct SharedMemory {
+  std::map<const std::byte*, std::byte*> constants;  ///< by where the tensor's bytes are
+  std::vector<ir::Tensor> tensors;                   ///< those: their places are not taken by others
+  std::vector<std::shared_ptr<region::DeviceMemory>> blocks;
+  std::shared_ptr<AlignedBytes> arena;
+};
+
 /// The sections of one plan of a file.
 struct Part {
   std::span<const std::byte> plan, summary, graph;
@@ -42,11 +51,13 @@ class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
   /// the engine was built or loaded) and loads one kernel a region, on several cores, by the provider
-  /// that knows its tactic. `graph_text` is kept for `explain`. The providers are not used after the call.
+  /// that knows its tactic. `graph_text` is kept for `explain`. The providers are not used after the call. `shared`: constants that another
+  /// engine has put there are not copied again.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
-                                                                    std::string graph_text = {}, const Devices& devices = {});
+                                                                    std::string graph_text = {}, const Devices& devices = {},
+                                                                    SharedMemory* shared = nullptr);
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
   /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
@@ -78,7 +89,7 @@ class Engine {
 
  private:
   Engine() = default;
-  [[nodiscard]] Status adopt_constants();
+  [[nodiscard]] Status adopt_constants(SharedMemory* shared);
   [[nodiscard]] Status read(const Part& part, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
   [[nodiscard]] Status load_kernels(const Providers& providers, std::string_view who);
@@ -91,8 +102,9 @@ class Engine {
   std::string plan_hash_, graph_text_;
   Notes notes_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
-  AlignedBytes owned_;                                 ///< created engines
-  std::shared_ptr<const MappedFile> file_;             ///< loaded engines
+  AlignedBytes owned_;                                 ///< created engines, and these blocks
+  std::vector<std::shared_ptr<region::DeviceMemory>> blocks_;
+  std::shared_ptr<const MappedFile> file_;  ///< loaded engines
   std::vector<std::unique_ptr<const region::Kernel>> kernels_;
   std::vector<const region::HostKernel*> host_kernels_;
   std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null
@@ -127,8 +139,9 @@ struct Address {
 class Context {
  public:
   /// `threads` of the host, 0: as many as the plan was built for. Any number runs any engine, with the same results. A plan of several
-  /// images has an arena for each thread, at most one an image.
-  [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0);
+  /// images has an arena for each thread, at most one an image. `shared`: the arena is there, if it is large enough, or is put there.
+  [[nodiscard]] static Result<std::unique_ptr<Context>> create(std::shared_ptr<const Engine> engine, int threads = 0,
+                                                               SharedMemory* shared = nullptr);
 
   /// Runs once. `inputs` and `outputs` are parallel to Plan::inputs and Plan::outputs: dense tensors of the bindings' types,
   /// aligned to their element size, exactly as many bytes; outputs overlap nothing. Allocates nothing. `bad_input` on a wrong count
@@ -153,11 +166,11 @@ class Context {
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }  ///< of all lanes, in host memory
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_->size(); }  ///< of all lanes, in host memory
   /// Working memory (zeros at first), of the host that of lane 0: what a run reads without writing it stays, for regions that are timed
   /// alone. Not to be read or written by the host where it is another device's.
   [[nodiscard]] std::byte* arena(region::DeviceId device = region::kHost) {
-    return device == region::kHost ? arena_.data() : device_arenas_[static_cast<std::size_t>(device)]->address();
+    return device == region::kHost ? arena_->data() : device_arenas_[static_cast<std::size_t>(device)]->address();
   }
   [[nodiscard]] std::size_t scratch_bytes() const { return host_->scratch_bytes(); }
 
@@ -184,7 +197,7 @@ class Context {
   std::unique_ptr<HostExecutor> host_;
   std::vector<std::unique_ptr<region::Executor>> executors_;          ///< by DeviceId; of the host: null
   std::vector<std::unique_ptr<region::DeviceMemory>> device_arenas_;  ///< by DeviceId
-  AlignedBytes arena_;
+  std::shared_ptr<AlignedBytes> arena_;
   std::vector<region::Memory> memory_;  ///< by lane; of a plan of one image: one, which all threads share
   std::vector<std::byte*> first_;       ///< of bindings' buffers: the first image's part
   std::vector<Bridge> bridges_;

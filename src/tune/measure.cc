@@ -279,8 +279,13 @@ constexpr int kMostPairs = 500, kFewPairs = 3;
 
 Result<PairTime> measure_pair(const region::Plan& first, const region::Plan& second, const engine::Providers& providers, int pairs,
                               const engine::Devices& devices) {
-  OCTAVO_TRY(const auto a, Runner::create(first, providers, devices));
-  OCTAVO_TRY(const auto b, Runner::create(second, providers, devices));
+  const bool on_host = first.devices.size() < 2 && second.devices.size() < 2;
+  const auto arena = [](const region::Plan& p) { return p.devices.empty() ? 0 : p.devices.front().arena_bytes; };
+  const bool turned = arena(second) > arena(first);  // the larger arena first, which both can have
+  Runner::Together together;
+  OCTAVO_TRY(auto a, Runner::create(turned ? second : first, providers, devices, on_host ? &together : nullptr));
+  OCTAVO_TRY(auto b, Runner::create(turned ? first : second, providers, devices, on_host ? &together : nullptr));
+  if (turned) std::swap(a, b);
   std::vector<double> x, ratios;
   double sum = 0;
   for (int i = 0; i < pairs + 2 || (sum < kPairSeconds && i < kMostPairs); ++i) {

@@ -34,17 +34,18 @@ Status fill_on(const region::Device& device, std::byte* at, std::size_t bytes, i
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(region::Plan plan, const engine::Providers& providers,
-                                               const engine::Devices& devices) {
+                                               const engine::Devices& devices, Together* together) {
   auto r = std::unique_ptr<Runner>(new Runner);
   const int threads = region::threads_of(plan);
+  engine::SharedMemory* const memory = together == nullptr ? nullptr : &together->memory;
   for (const region::Provider* p : providers) {
     region::Plan* const one = &plan;
     OCTAVO_CHECK(p->finish({&one, 1}, engine::available_cores()));
   }
-  OCTAVO_TRY(auto made, engine::Engine::create(std::move(plan), providers, {}, devices));
-  OCTAVO_TRY(r->context_, engine::Context::create(std::move(made), threads));
+  OCTAVO_TRY(auto made, engine::Engine::create(std::move(plan), providers, {}, devices, memory));
+  OCTAVO_TRY(r->context_, engine::Context::create(std::move(made), threads, memory));
   const region::Plan& p = r->context_->engine().plan();
-  OCTAVO_CHECK(r->take_memory(p));
+  OCTAVO_CHECK(r->take_memory(p, together));
   if (p.regions.empty()) return r;
   for (const region::Stage& s : p.regions.front().stages) {  // of a region alone all copies read the same
     for (const region::TensorRef& in : s.anchor.inputs) OCTAVO_CHECK(r->fill(in));
@@ -53,7 +54,15 @@ Result<std::unique_ptr<Runner>> Runner::create(region::Plan plan, const engine::
   return r;
 }
 
-Status Runner::take_memory(const region::Plan& p) {
+Status Runner::take_memory(const region::Plan& p, Together* together) {
+  std::vector<std::size_t> bytes;
+  for (const auto* list : {&p.inputs, &p.outputs}) {
+    for (const region::Binding& b : *list) bytes.push_back(dense_bytes(b));
+  }
+  if (together != nullptr && !together->host.empty() && together->bytes == bytes) {
+    host_ = together->host, in_ = together->in, out_ = together->out;
+    return {};
+  }
   const auto on_host = [&](const region::Binding& b) {
     const std::size_t bytes = dense_bytes(b);
     host_.push_back(std::make_unique<std::byte[]>(bytes + 64));
@@ -68,7 +77,10 @@ Status Runner::take_memory(const region::Plan& p) {
   }
   for (const region::Binding& b : p.outputs) out_.push_back(on_host(b));
   const auto transfers = [&](const region::Region& r) { return region::is_transfer(r, p); };
-  if (p.devices.size() < 2 || std::all_of(p.regions.begin(), p.regions.end(), transfers)) return {};
+  if (p.devices.size() < 2 || std::all_of(p.regions.begin(), p.regions.end(), transfers)) {
+    if (together != nullptr) together->bytes = std::move(bytes), together->host = host_, together->in = in_, together->out = out_;
+    return {};
+  }
   constexpr DeviceId kDevice = 1;  // plans have one device beside the host
   const region::Device& device = context_->engine().device(kDevice);
   const auto move = [&](const region::Binding& b, engine::Address& a) -> Status {

@@ -327,7 +327,7 @@ program::Scalar accumulate(const Stage& s, const Memory& m, const Index& out) {
 bool by_reference(const region::Region& region, const Memory& memory) {
   const Op op = region.stages.front().anchor.op;
   if (op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent && op != Op::dynamic_quantize &&
-      op != Op::arg_max)
+      op != Op::arg_max && op != Op::cast && op != Op::top_k && op != Op::non_max_suppression)
     return false;
   region::Region plain = region;
   plain.packed.clear();

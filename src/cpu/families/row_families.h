@@ -52,5 +52,8 @@ inline void gather_matrix(float* to, std::int64_t to_step, const float* from, st
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
 [[nodiscard]] const Family& arg_max_family();
+[[nodiscard]] const Family& cast_family();
+[[nodiscard]] const Family& top_k_family();
+[[nodiscard]] const Family& non_max_suppression_family();
 
 }  // namespace octavo::cpu

@@ -13,6 +13,17 @@ constexpr std::int64_t kMostCodes = std::int64_t{1} << 23;
 /// Matrices that rows are multiplied with have a multiple of so many columns.
 constexpr std::int64_t kColumns = 16;
 
+/// Types of elements that `cast` converts between; bool is a byte.
+enum class Number : std::uint8_t { f32, s64, s32, u8, s8, boolean };
+constexpr int kNumbers = 6;
+
+/// Boxes side by side: their corners and areas, each a row of `step` floats, a multiple of kBoxes; where there is no box, zeros.
+constexpr std::int64_t kBoxes = 16;
+struct BoxRows {
+  float* rows;  ///< y0, x0, y1, x1, area
+  std::int64_t step;
+};
+
 // Steps count elements. Rows may lie anywhere; `cols` and `n` may be anything, 0 too.
 struct RowKernels {
   // sums[c] += x[r * step + c], row after row
@@ -53,6 +64,15 @@ struct RowKernels {
   void (*arg_max_columns)(std::int32_t* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t cols, bool last);
   void (*arg_max_code_columns)(std::int32_t* to, const std::uint8_t* x, std::int64_t rows, std::int64_t step, std::int64_t cols,
                                bool last);
+  // cast[to][from]: n elements as Cast converts them. Integers wrap; floats are cut towards zero and saturate, NaN gives 0; to bool: is it not 0?
+  void (*cast[kNumbers][kNumbers])(void* to, const void* x, std::int64_t n);
+  // Integers in the order of x (of -x with `smallest`): both zeros are equal, and NaN is greater than all (with `smallest`: less)
+  void (*order)(std::int32_t* to, const float* x, std::int64_t n, bool smallest);
+  // The first position from `at` on whose element is greater than `least`; n where there is none
+  std::int64_t (*next_greater)(const std::int32_t* x, std::int64_t at, std::int64_t n, std::int32_t least);
+  std::int64_t (*next_greater_float)(const float* x, std::int64_t at, std::int64_t n, float least);
+  // Has one of the first n boxes an intersection with `box` (y0, x0, y1, x1) of more than `most` of their union?
+  bool (*overlaps)(const BoxRows& boxes, std::int64_t n, const float* box, float most);
 };
 const RowKernels& portable_rows();
 #if defined(__x86_64__)

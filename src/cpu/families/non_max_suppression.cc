@@ -1,0 +1,154 @@
+// cpu.non_max_suppression.rows.<isa>: boxes by falling score, each that overlaps none of those taken before is taken. Vectors pass over scores that
+// are too low, and compare one box with 16 that are taken, corners side by side. The reference's operations, so the same boxes.
+#include <algorithm>
+#include <bit>
+
+#include "cpu/families/row_families.h"
+#include "region/tensor_ref.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr int kCorners = 4, kRows = 5;  ///< of a box; with its area
+
+struct Setting {
+  std::int64_t batches = 0, boxes = 0, classes = 0, most = 0, rows = 0;
+  bool centre = false;
+};
+
+Result<Setting> setting_of(const Stage& s) {
+  const auto& in = s.anchor.inputs;
+  for (const region::TensorRef& r : in) {
+    if (r.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(r.dtype), "f32");
+  }
+  const ir::Shape &boxes = in[0].dims, &scores = in[1].dims;
+  const std::int64_t count = ir::get_int(s.anchor.attrs, "count");
+  if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != kCorners || scores[0] != boxes[0] || scores[2] != boxes[1] ||
+      ir::count(in[2].dims) != 1 || ir::count(in[3].dims) != 1 || count < 0)
+    return fail(ErrorKind::bad_engine,
+                fmt::format("non_max_suppression of {} and {}", ir::to_string(boxes), ir::to_string(scores)));
+  Setting t{boxes[0], boxes[1], scores[1], 0, count, ir::get_int(s.anchor.attrs, "center_point_box") != 0};
+  if (t.batches * t.classes > 0) t.most = count / (t.batches * t.classes);
+  if (t.boxes >= std::int64_t{1} << 31) return refuse("boxes", t.boxes, "fewer than 2^31");
+  for (const region::TensorRef& r : s.stores) {
+    if (r.dtype != ir::DType::s64 || r.dims != ir::Shape{count, 3})
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("non_max_suppression: a result is {} {}", ir::name_of(r.dtype), ir::to_string(r.dims)));
+  }
+  return t;
+}
+
+class SuppressKernel final : public Kernel {
+ public:
+  SuppressKernel(const RowKernels& rows, const Setting& setting, const Stage& s)
+      : k_(rows), t_(setting), in_(s.anchor.inputs), stores_(s.stores), score_step_(stride(in_[1], 2)) {
+    step_ = (std::min(t_.most, t_.boxes) + kBoxes - 1) / kBoxes * kBoxes;
+  }
+
+  std::size_t scratch_bytes() const override {
+    const auto boxes = static_cast<std::size_t>(t_.boxes);
+    return line(boxes * 8) + line(boxes * 4) + line(static_cast<std::size_t>(kRows * step_) * 4);
+  }
+
+  void run(const Memory& memory, int, int, const Worker& worker) const override {
+    auto* const queue = reinterpret_cast<std::uint64_t*>(worker.scratch);
+    auto* const line_scores = reinterpret_cast<float*>(worker.scratch + line(static_cast<std::size_t>(t_.boxes) * 8));
+    auto* const taken =
+        reinterpret_cast<float*>(reinterpret_cast<std::byte*>(line_scores) + line(static_cast<std::size_t>(t_.boxes) * 4));
+    const float iou = *reinterpret_cast<const float*>(memory.at(in_[2])),
+                least = *reinterpret_cast<const float*>(memory.at(in_[3]));
+    std::int64_t rows = 0;
+    for (std::int64_t n = 0; n < t_.batches; ++n) {
+      const auto* boxes = reinterpret_cast<const float*>(memory.at(in_[0])) + n * stride(in_[0], 0);
+      for (std::int64_t c = 0; c < t_.classes; ++c) {
+        const auto* scores = reinterpret_cast<const float*>(memory.at(in_[1])) + n * stride(in_[1], 0) + c * stride(in_[1], 1);
+        if (score_step_ != 1) {
+          for (std::int64_t i = 0; i < t_.boxes; ++i) line_scores[i] = scores[i * score_step_];
+          scores = line_scores;
+        }
+        std::uint64_t* end = queue;
+        for (std::int64_t i = 0; (i = k_.next_greater_float(scores, i, t_.boxes, least)) < t_.boxes; ++i)
+          *end++ = packed(scores[i], i);
+        std::make_heap(queue, end);
+        std::fill_n(taken, kRows * step_, 0.0F);
+        for (std::int64_t kept = 0; kept < t_.most && end != queue;) {
+          std::pop_heap(queue, end);
+          const std::int64_t i = 0xffffffffU - static_cast<std::uint32_t>(*--end);
+          float box[kCorners];
+          corners(boxes + i * stride(in_[0], 1), box);
+          if (k_.overlaps({taken, step_}, kept, box, iou)) continue;
+          for (int k = 0; k < kCorners; ++k) taken[k * step_ + kept] = box[k];
+          taken[kCorners * step_ + kept] = (box[2] - box[0]) * (box[3] - box[1]);
+          ++kept;
+          store(memory, rows++, n, c, i);
+        }
+      }
+    }
+    for (; rows < t_.rows; ++rows) store(memory, rows, -1, -1, -1);
+  }
+
+ private:
+  static std::int64_t stride(const region::TensorRef& r, std::size_t d) { return r.dims[d] == 1 ? 1 : r.strides[d]; }
+
+  /// Greater where the score is, and where the box comes earlier among equal ones. A score is no NaN here.
+  static std::uint64_t packed(float score, std::int64_t at) {
+    const auto bits = std::bit_cast<std::uint32_t>(score + 0.0F);
+    const std::uint32_t key = bits >> 31 != 0 ? ~bits : bits | 0x80000000U;
+    return std::uint64_t{key} << 32 | (0xffffffffU - static_cast<std::uint32_t>(at));
+  }
+
+  void corners(const float* at, float* box) const {
+    const std::int64_t step = stride(in_[0], 2);
+    const float c[kCorners] = {at[0], at[step], at[2 * step], at[3 * step]};
+    if (t_.centre) {
+      box[0] = c[1] - c[3] / 2, box[1] = c[0] - c[2] / 2, box[2] = c[1] + c[3] / 2, box[3] = c[0] + c[2] / 2;
+    } else {
+      box[0] = std::min(c[0], c[2]), box[1] = std::min(c[1], c[3]), box[2] = std::max(c[0], c[2]), box[3] = std::max(c[1], c[3]);
+    }
+  }
+
+  void store(const Memory& memory, std::int64_t row, std::int64_t n, std::int64_t c, std::int64_t i) const {
+    for (const region::TensorRef& r : stores_) {
+      auto* const to = reinterpret_cast<std::int64_t*>(memory.at(r)) + row * stride(r, 0);
+      const std::int64_t step = stride(r, 1);
+      to[0] = n, to[step] = c, to[2 * step] = i;
+    }
+  }
+
+  const RowKernels& k_;
+  Setting t_;
+  std::vector<region::TensorRef> in_, stores_;
+  std::int64_t score_step_ = 1, step_ = 0;
+};
+
+class SuppressFamily final : public Family {
+ public:
+  std::string_view name() const override { return "non_max_suppression.rows"; }
+  bool about(const Region& r) const override {
+    return r.stages.size() == 1 && only(r).anchor.op == ir::Op::non_max_suppression && only(r).anchor.inputs.size() == 4 &&
+           only(r).program.outputs.empty();
+  }
+  Reasons why_not(const Region& r, const Plan&) const override {
+    const auto t = setting_of(only(r));
+    return refusal_of(t);
+  }
+  double cost(const Region& r, const Plan&, Isa isa) const override {
+    const auto t = setting_of(only(r));
+    if (!t) return 1;
+    const auto scores = static_cast<double>(ir::count(only(r).anchor.inputs[1].dims)), taken = static_cast<double>(t->rows);
+    return (scores * slowdown(isa) + taken * (50.0 + static_cast<double>(t->most) * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+    OCTAVO_TRY(const Setting t, setting_of(only(r)));
+    return std::make_unique<SuppressKernel>(row_kernels(isa), t, only(r));
+  }
+};
+
+}  // namespace
+
+const Family& non_max_suppression_family() {
+  static const SuppressFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
