@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -72,6 +73,20 @@ void each_channel(std::span<const float> values, std::int64_t stride, std::int64
   }
 }
 
+/// The least and the greatest of a run, which decide for all of it what grows with the weights: one comparison a weight, no division. NaN is passed
+/// over; of nothing else {infinity, -infinity}.
+struct Ends {
+  float lo = std::numeric_limits<float>::infinity(), hi = -lo;
+};
+Ends ends_of(std::span<const float> run) {
+  Ends e;
+  for (const float v : run) {
+    e.lo = v < e.lo ? v : e.lo;
+    e.hi = v > e.hi ? v : e.hi;
+  }
+  return e;
+}
+
 /// How far channel c of `axis` reaches, as a part of what the scale's codes can hold: 1 for weights quantized by max / 127.
 std::vector<double> reach(const Weights& w, std::int64_t axis) {
   const std::int64_t entries = w.scale->size(), stride = ir::dense_strides(w.data->shape())[static_cast<std::size_t>(axis)];
@@ -81,7 +96,9 @@ std::vector<double> reach(const Weights& w, std::int64_t axis) {
   each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
     double& most = largest[static_cast<std::size_t>(c)];
     const double zero = zero_at(w, c), whole = w.coded ? half : scale_at(w, c) * half;
-    for (const float v : run) most = std::max(most, std::abs((w.coded ? v - zero : v) / whole));
+    const Ends ends = ends_of(run);
+    if (ends.lo > ends.hi) return;
+    for (const float v : {ends.lo, ends.hi}) most = std::max(most, std::abs((w.coded ? v - zero : v) / whole));
   });
   return largest;
 }
@@ -122,19 +139,25 @@ void saturation_of(const Weights& w, const std::string& node, const Report& repo
   const auto rank = static_cast<std::int64_t>(w.data->shape().size());
   const std::int64_t entries = w.scale->size();
   if (entries > 1 && (w.axis < 0 || w.axis >= rank || w.data->shape()[static_cast<std::size_t>(w.axis)] != entries)) return;
-  const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : 1;
+  const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : w.data->size();
   std::int64_t beyond = 0;
   double worst = 0, value = 0, range = 0;
   const ir::Tensor values = w.data->to_f32();
   each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
     const double zero = zero_at(w, c), s = scale_at(w, c);
+    const auto beyond_by = [&](float v) {
+      const double code = v / s + zero;
+      return std::max(w.lo - code, code - w.hi);
+    };
+    constexpr double kRounding = 0.75;  // of a code: half a code is rounding
+    if (const Ends ends = ends_of(run); !w.coded && !(beyond_by(ends.lo) > kRounding) && !(beyond_by(ends.hi) > kRounding)) return;
     for (const float v : run) {
       if (w.coded) {
         if (v == w.lo || v == w.hi || (w.lo < 0 && v == -127)) ++beyond;
         continue;
       }
-      const double code = v / s + zero, over = std::max(w.lo - code, code - w.hi);
-      if (!(over > 0.75)) continue;  // half a code is rounding
+      const double over = beyond_by(v);
+      if (!(over > kRounding)) continue;
       ++beyond;
       if (over > worst) worst = over, value = v, range = s * (value < 0 ? w.lo - zero : w.hi - zero);
     }
@@ -171,13 +194,15 @@ void unused_codes_of(const Weights& w, const std::string& node, const Report& re
   const auto rank = static_cast<std::int64_t>(w.data->shape().size());
   const std::int64_t entries = w.scale->size();
   if (entries > 1 && (w.axis < 0 || w.axis >= rank || w.data->shape()[static_cast<std::size_t>(w.axis)] != entries)) return;
-  const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : 1;
+  const std::int64_t stride = entries > 1 ? ir::dense_strides(w.data->shape())[static_cast<std::size_t>(w.axis)] : w.data->size();
   std::vector<double> used(static_cast<std::size_t>(entries));  // the largest part of the codes on one side of zero, by channel
   const ir::Tensor values = w.data->to_f32();
   each_channel(values.data<float>(), stride, entries, [&](std::int64_t c, std::span<const float> run) {
     const double zero = zero_at(w, c), s = scale_at(w, c), whole = std::max(w.hi - zero, zero - w.lo);
     double& most = used[static_cast<std::size_t>(c)];
-    for (const float v : run) most = std::max(most, (w.coded ? std::abs(v - zero) : std::abs(v / s)) / whole);
+    const Ends ends = ends_of(run);
+    if (ends.lo > ends.hi) return;
+    for (const float v : {ends.lo, ends.hi}) most = std::max(most, (w.coded ? std::abs(v - zero) : std::abs(v / s)) / whole);
   });
   constexpr double kFew = 0.25, kManyChannels = 0.1;
   std::int64_t channels = 0, narrow = 0;  // channels of nothing but 0 may have any scale
