@@ -10,6 +10,7 @@ namespace {
 // In this order: each uses the ones before.
 // clang-format off
 #include "cpu/block/vec_avx2.inc"
+#include "cpu/rows/detection.inc"
 #include "cpu/rows/rows.inc"
 // clang-format on
 

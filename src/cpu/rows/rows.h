@@ -1,5 +1,5 @@
 // Kernels over rows: statistics, ranges, products of a few rows with a matrix, positions of maxima. Compiled three times (portable.cc, avx2.cc,
-// avx512.cc) from rows.inc and the vectors of block/; plain data and no inline functions, as in block/block.h.
+// avx512.cc) from rows.inc, detection.inc and the vectors of block/; plain data and no inline functions, as in block/block.h.
 #pragma once
 
 #include <cstddef>
