@@ -1,6 +1,7 @@
-"""Puts the licences of the libraries that auditwheel copied into a wheel beside them: wheel_licences.py WHEEL FOLDER
+"""Puts the licences of the libraries that auditwheel copied into a wheel beside them: wheel_licences.py WHEEL FOLDER [ROOT]
 
-Each library's Debian package has them in /usr/share/doc/PACKAGE/copyright. The wheel with them goes to FOLDER. Fails when a library's package or
+Each library's Debian package has them in /usr/share/doc/PACKAGE/copyright, of the system in ROOT where it is given (a wheel for another processor).
+The wheel with them goes to FOLDER. Fails when a library's package or
 its licence is not found: a wheel without them must not be given away.
 """
 import pathlib
@@ -11,7 +12,8 @@ import tempfile
 
 
 # Headers that are compiled into the extension.
-HEADERS = ("libxbyak-dev", "libcli11-dev", "nlohmann-json3-dev", "libexpected-dev", "libxxhash-dev")
+HEADERS = ("libcli11-dev", "nlohmann-json3-dev", "libexpected-dev", "libxxhash-dev")
+HEADERS_HERE = ("libxbyak-dev",)  # of x86-64 alone
 
 
 def package_of(library):
@@ -26,13 +28,14 @@ def package_of(library):
 
 def main():
     wheel, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    root = pathlib.Path(sys.argv[3] if len(sys.argv) > 3 else "/")
     with tempfile.TemporaryDirectory() as work:
         subprocess.run([sys.executable, "-m", "wheel", "unpack", "-d", work, wheel], check=True)
         (folder,) = pathlib.Path(work).iterdir()
         (info,) = folder.glob("*.dist-info")
-        packages = sorted({package_of(p.name) for p in folder.glob("*.libs/*.so*")} | set(HEADERS))
+        packages = sorted({package_of(p.name) for p in folder.glob("*.libs/*.so*")} | set(HEADERS) | set(HEADERS_HERE if len(sys.argv) == 3 else ()))
         for package in packages:
-            text = pathlib.Path("/usr/share/doc", package, "copyright")
+            text = root / "usr/share/doc" / package / "copyright"
             if not text.exists():
                 sys.exit(f"error: wheel_licences: {text} is missing")
             (info / "licenses").mkdir(exist_ok=True)

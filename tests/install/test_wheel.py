@@ -1,6 +1,6 @@
 """The wheel of scripts/wheel.sh in an environment that has nothing else: what is in it, the command, the pages, the server, the Python tests.
 
-Takes the newest dist/octavo-*.whl, or the one that OCTAVO_WHEEL names; with OCTAVO_LONG it is built. Skipped where there is none."""
+Takes the newest dist/octavo-*x86_64.whl, or the one that OCTAVO_WHEEL names; with OCTAVO_LONG it is built. Skipped where there is none."""
 import glob
 import os
 import pathlib
@@ -41,7 +41,7 @@ def wheel():
         return pathlib.Path(os.environ["OCTAVO_WHEEL"])
     if os.environ.get("OCTAVO_LONG"):
         run(ROOT / "scripts/wheel.sh", ROOT / "dist", env=dict(os.environ))
-    built = sorted(glob.glob(str(ROOT / "dist/octavo-*.whl")), key=os.path.getmtime)
+    built = sorted(glob.glob(str(ROOT / "dist/octavo-*x86_64.whl")), key=os.path.getmtime)
     if not built:
         pytest.skip("no wheel is built (scripts/wheel.sh)")
     return pathlib.Path(built[-1])
