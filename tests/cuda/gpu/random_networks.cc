@@ -1,4 +1,4 @@
-// Random quantized networks on a GPU: random_networks FIRST COUNT. Each network is built for the GPU and for the CPU; every region of the GPU's
+// Random quantized networks on a GPU: random_networks FIRST COUNT [SECONDS]. Each network is built for the GPU and for the CPU; every region of the GPU's
 // engine is judged against the reference, fed with the engine's own inputs; the outputs are compared with those of the CPU's engine and of
 // the reference; and three other placements of the same Q/DQ pairs must give the same plan hash.
 //
@@ -6,6 +6,7 @@
 // refuses (no kernel for an operator) are counted by reason.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -83,9 +84,14 @@ Result<std::string> judge(std::uint64_t seed, Counts& counts) {
   return std::string();
 }
 
-int check(std::uint64_t first, std::uint64_t count) {
+int check(std::uint64_t first, std::uint64_t count, double seconds) {
   Counts counts;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  const auto started = std::chrono::steady_clock::now();
+  std::uint64_t seed = first;
+  for (; seed < first + count; ++seed) {
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() > seconds) {
+      break;
+    }
     const auto found = judge(seed, counts);
     const std::string what = found ? *found : "error: " + found.error().message;
     if (what.empty()) {
@@ -105,7 +111,7 @@ int check(std::uint64_t first, std::uint64_t count) {
       "networks {} to {}: {} equal ({} with sums of floats, {} regions, {} elements), {} differ ({} in the plan hash of a "
       "placement), {} refused, "
       "{} placements whose half-precision quantizers allow another plan\n",
-      first, first + count - 1, counts.equal - refused, counts.float_sums, counts.regions, counts.elements, counts.different,
+      first, seed - 1, counts.equal - refused, counts.float_sums, counts.regions, counts.elements, counts.different,
       counts.other_hash, refused, counts.loose);
   return counts.different == 0 ? 0 : 1;
 }
@@ -114,13 +120,16 @@ int check(std::uint64_t first, std::uint64_t count) {
 }  // namespace octavo
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: random_networks FIRST COUNT\n");
+  if (argc != 3 && argc != 4) {
+    fmt::print(stderr,
+               "usage: random_networks FIRST COUNT [SECONDS]\nAfter SECONDS no other network is begun, and those that were judged "
+               "are counted.\n");
     return 2;
   }
   if (const auto facts = octavo::cuda::gpu_facts(); !facts) {
     fmt::print("no GPU: {}\n", facts.error().message);
     return 3;
   }
-  return octavo::check(std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10));
+  return octavo::check(std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10),
+                       argc == 4 ? std::atof(argv[3]) : 1e9);
 }
