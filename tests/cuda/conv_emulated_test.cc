@@ -252,12 +252,12 @@ TEST_F(ConvEmulated, MistakesInShiftedTilesAreFound) {
 }
 
 std::string run_stream(const ConvCase& k, const std::string& tile, const std::string& filter, const std::string& input,
-                       const Edit& edit = {}, int processors = 132) {
+                       const Edit& edit = {}, int processors = 132, int lead = 0) {
   ConvScene s(k, 7);
   const auto truth = [](const region::Region& r, const region::Memory& m) { reference_region(r, m); };
   cuda::Target target = kHopper;
   target.multiprocessors = processors;
-  const cuda::Parameters p{{"tile", tile}, {"filter", filter}, {"input", input}, {"blocks", "1"}};
+  const cuda::Parameters p{{"tile", tile}, {"filter", filter}, {"input", input}, {"blocks", "1"}, {"lead", std::to_string(lead)}};
   return run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_stream_family(), p, 0, edit, truth, target);
 }
 
@@ -284,6 +284,8 @@ TEST_F(ConvEmulated, TilesOfPixelsWhereverTheyLie) {
   EXPECT_EQ(run_stream(k, "64x64x32", "6x1", "2x1", {}, 1), "") << k.text();
   k = conv(2, 32, 8, 9, 32, 5, 5, 1, 0), k.zero = 200;  // no padding
   EXPECT_EQ(run_stream(k, "64x64x32", "3x1", "2x1", {}, 2), "") << k.text();
+  k = conv(70, 64, 1, 1, 64, 3, 3, 1, 1), k.zero = 3;  // more positions than a copying thread holds places
+  EXPECT_EQ(run_stream(k, "64x64x64", "6x1", "1x1", {}, 1), "") << k.text();
   k = conv(1, 64, 9, 12, 64, 3, 3, 1, 1), k.zero = 114;
   const ConvScene s(k, 7);
   const auto all = cuda::conv_stream_family().candidates(s.region, s.plan, kHopper);
@@ -292,6 +294,36 @@ TEST_F(ConvEmulated, TilesOfPixelsWhereverTheyLie) {
   EXPECT_EQ(run_emulated({s.region, s.plan, s.memory, 0, 7}, cuda::conv_stream_family(), all[0].parameters, 0, {}, truth, kHopper),
             "");
   EXPECT_FALSE(cuda::conv_stream_family().why_not(s.region, s.plan, kTarget).empty()) << "needs sm_90a";
+}
+
+TEST_F(ConvEmulated, GroupsBeginOneBehindTheOther) {
+  ConvCase k = conv(3, 64, 15, 14, 72, 3, 3, 2, 1);  // padding of zeros, planes of residues, tiles over images, two of channels
+  k.style = "residual", k.gap = 32;
+  EXPECT_EQ(run_stream(k, "128x64x32", "4x3", "3x3", {}, 1, 2), "") << k.text();
+  k.zero = 77;
+  EXPECT_EQ(run_stream(k, "192x128x64", "3x3", "1x3", {}, 2, 2), "") << k.text();
+  k = conv(2, 96, 11, 10, 64, 3, 3, 1, 1), k.style = "mixed";
+  EXPECT_EQ(run_stream(k, "192x64x32", "4x3", "4x1", {}, 1, 1), "") << k.text();
+  k = conv(1, 32, 9, 10, 7, 2, 3, 3, 2);  // six residues
+  EXPECT_EQ(run_stream(k, "128x64x32", "3x2", "2x1", {}, 1, 2), "") << k.text();
+  k = conv(1, 256, 33, 16, 60, 1, 1, 1, 0), k.zero = 255;  // no window
+  EXPECT_EQ(run_stream(k, "128x64x128", "5x2", "3x3", {}, 1, 2), "") << k.text();
+  const ConvScene narrow(conv(1, 256, 64, 64, 128, 1, 1, 1, 0), 7), wide(conv(1, 256, 64, 64, 192, 1, 1, 1, 0), 7);
+  EXPECT_TRUE(cuda::conv_stream_family().about(narrow.region)) << "reads twice what it stores";
+  EXPECT_FALSE(cuda::conv_stream_family().about(wide.region));
+  EXPECT_LE(cuda::conv_stream_family().candidates(narrow.region, narrow.plan, kHopper).size(), 3U);
+  k = conv(2, 64, 9, 13, 40, 3, 3, 2, 1);
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run_stream(
+        k, "128x64x64", "4x3", "1x3", [&](std::string text) { return edited(std::move(text), from, to); }, 1, 2);
+  };
+  EXPECT_EQ(planted("kStages", "kStages"), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_signal_arrive(signal(kBegun + group), lane);", ";"), "") << "nobody may begin";
+  EXPECT_NE(planted("from + residue, inside);", "from + residue, true);"), "") << "reads padding";
+  EXPECT_NE(planted("at <= last + octavo_reach(r)", "at < last + octavo_reach(r)"), "") << "a position too few";
+  EXPECT_NE(planted("/ kStrideW * kInRow +", "/ kStrideW * kInPixel +"), "") << "a residue of rows at the wrong place";
+  EXPECT_NE(planted("(r * kPlane + i * kAtOnce)", "(r * kPositions + i * kAtOnce)"), "") << "planes of residues over each other";
+  EXPECT_NE(planted("right = left + octavo_residue(r) % kStrideW", "right = left"), "") << "the wrong columns are padding";
 }
 
 TEST_F(ConvEmulated, MistakesInGatheredTilesAreFound) {
@@ -312,12 +344,16 @@ TEST_F(ConvEmulated, MistakesInGatheredTilesAreFound) {
   EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFree + tile), lane);", ""), "") << "frees no input";
   EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFull + tile), lane);", "octavo_signal_arrive(signal(kSlabFull), lane);"), "")
       << "says of another slab that it is there";
-  EXPECT_NE(planted("image < kBatch && ", ""), "") << "reads behind the last image";
-  EXPECT_NE(planted("/ kStrideW - kPadTop", "/ kStrideW"), "") << "a row too low";
+  EXPECT_NE(planted("at <= last + octavo_reach(r) && ", ""), "") << "reads behind the last image";
+  EXPECT_NE(planted("kStrideH - kPadTop", "kStrideH"), "") << "a row too low";
   EXPECT_NE(planted("0x01010101u * kFillCode", "0x01010101u * (kFillCode - 1)"), "") << "wrong zero point";
   EXPECT_NE(planted("(lane >> 4) * (kResidues * kPlane)", "(lane >> 4) * kPositions"), "") << "second half at the wrong place";
-  EXPECT_NE(planted("column -= kPitch, ++row;", "column -= kPitch;"), "") << "a row's end";
+  EXPECT_NE(planted("row = rest / kPitch,", "row = rest / (kPitch + 1),"), "") << "a row's end";
+  EXPECT_NE(planted("position + i * kAtOnce >= kPositions) continue;", "false) continue;"), "") << "writes behind a plane";
   EXPECT_NE(planted("p < kPixels ? p : -1", "p <= kPixels ? p : -1"), "") << "a pixel too many";
+  k = conv(70, 64, 1, 1, 64, 3, 3, 1, 1);
+  const auto parts = [](std::string text) { return edited(std::move(text), "(turn + i) * kAtOnce;", "i * kAtOnce;"); };
+  EXPECT_NE(run_stream(k, "64x64x64", "6x1", "1x1", parts, 1), "") << "the same places for every part";
 }
 
 TEST_F(ConvEmulated, GroupsOfATileAreOneProduct) {

@@ -402,6 +402,7 @@ class Runner {
     long bytes = 0;
     for (const Copy& c : a.copies) {
       std::memcpy(c.to, c.from, static_cast<std::size_t>(c.source_bytes));
+      std::memset(c.to + c.source_bytes, 0, static_cast<std::size_t>(c.bytes - c.source_bytes));
       c.range->copied(static_cast<std::size_t>(c.to - c.range->data()), static_cast<std::size_t>(c.bytes), then);
       bytes += c.bytes;
     }

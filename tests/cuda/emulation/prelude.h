@@ -33,6 +33,9 @@ OCTAVO_DEVICE void octavo_copy_async(void* shared, const void* global) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
   octavo_hooks->copy_async(shared, global, bytes, bytes);
 }
+OCTAVO_DEVICE void octavo_copy_or_zero(void* shared, const void* global, bool inside) {
+  octavo_hooks->copy_async(shared, global, 16, inside ? 16 : 0);
+}
 OCTAVO_DEVICE void octavo_copy_commit() {
   octavo_hooks->commit();
 }

@@ -4,7 +4,8 @@
 //   octavo_gpu_conv compile [SEEDS] [ARCH]     the same kernels are compiled only; needs no GPU
 //   octavo_gpu_conv time NET BATCH [KINDS]    each layer of resnet50, mobilenetv2, yolov8n or unet: KINDS tiles each (default 8), compared
 //                                             on the full shape with a plain kernel; the best three are printed
-//   octavo_gpu_conv one N C HW O K S STYLE [name=value ...]    one layer, every tile that has these settings
+//   octavo_gpu_conv one N C HW O K S STYLE [name=value ... [or name=value ...]]    one layer, every tile that has these settings, or those; with
+//                                             OCTAVO_FAMILY and all of its settings: this tile, even if it is not offered
 // OCTAVO_FAMILY=NAME takes one family, OCTAVO_ONLY=VALUE what has a parameter of that value; OCTAVO_TIMES=FILE gets every time.
 // Exit code 0: all equal; 1: differences; 3: no GPU or no compiler.
 #include <fmt/format.h>
@@ -47,7 +48,10 @@ std::vector<Attempt> attempts(const ConvScene& s, const Target& target, std::siz
     }
     std::map<std::string, int> taken;
     std::size_t mine = 0;
-    for (const Candidate& c : f->candidates(s.region, s.plan, target)) {
+    auto candidates = f->candidates(s.region, s.plan, target);
+    if (family != nullptr && wanted.contains("tile") && wanted.size() == candidates.at(0).parameters.size())
+      candidates = {{wanted, 0}};  // all of them: whether offered or not
+    for (const Candidate& c : candidates) {
       bool fits = true;
       if (const char* only = std::getenv("OCTAVO_ONLY")) {  // for example wgmma: one of the values
         fits = std::any_of(c.parameters.begin(), c.parameters.end(), [&](const auto& v) { return v.second == only; });
@@ -408,13 +412,19 @@ int run(int argc, char** argv) {
     ConvCase k =
         conv("one", std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]), std::atoi(argv[6]), std::atoi(argv[7]), argv[8]);
     k.n = std::atoi(argv[2]);
-    Parameters wanted;
+    std::vector<Parameters> wanted(1);
     for (int i = 9; i < argc; ++i) {
       const std::string a = argv[i];
-      wanted[a.substr(0, a.find('='))] = a.substr(a.find('=') + 1);
+      if (a == "or")
+        wanted.emplace_back();
+      else
+        wanted.back()[a.substr(0, a.find('='))] = a.substr(a.find('=') + 1);
     }
     ConvScene s(k, 1, false);
-    auto all = attempts(s, target, 64, wanted);
+    std::vector<Attempt> all;
+    for (const Parameters& one : wanted) {
+      for (Attempt& a : attempts(s, target, 64, one)) all.push_back(std::move(a));
+    }
     compile_all(all, gpu.architecture);
     measure(gpu, k, s, all);
     for (const Attempt& a : all) fmt::print("  {:8.2f} us (estimate {:8.2f}) {}\n", a.seconds * 1e6, a.estimate * 1e6, name_of(a));
