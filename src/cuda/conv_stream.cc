@@ -158,13 +158,14 @@ Reasons why_not_tile(const ConvShape& s, const Tile& t, const Sizes& z, const Ta
   return {};
 }
 
-/// Measured on an H200: a product of 64 pixels takes channels / 2 clocks wherever its operands lie; a multiprocessor gets 35 bytes of its
+/// Measured on an H200: a product of 64 pixels takes channels / 2 clocks, some more with 64 or 256 of them; a multiprocessor gets 35 bytes of its
 /// own and 40 of everybody's filter from L2 in a clock.
 double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traffic, const Target& target) {
   constexpr double kClock = 1.75e9, kMemory = 3.6e12, kEpilogue = 14.0 / 128, kInput = 32, kFilter = 40;
   const auto slabs = static_cast<double>(s.channels / t.slab);
   const double groups = t.pixels / 64.0, n = t.channels;
-  const double products = slabs * static_cast<double>(z.steps) * groups * n / 2;
+  const double product = t.channels == 64 ? 40.5 : t.channels == 256 ? 137 : n / 2;  // rows come from registers
+  const double products = slabs * static_cast<double>(z.steps) * groups * product;
   const double copied = slabs * static_cast<double>(z.slab) / kInput + slabs * static_cast<double>(z.steps) * n * 32 / kFilter;
   // Copying warps put every 16 bytes on their way by about so many instructions, one in five clocks, and many more where they find places
   // again for every slab; L1 takes a clock for each line of 128 bytes that an instruction touches.
