@@ -70,7 +70,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
 plan::PlanOptions planner_options(const PipelineOptions& options, const onnx::Model& model) {
   plan::PlanOptions p = options.plan;
   if (p.threads == 0) p.threads = engine::available_cores();
-  if (gpu_of(options.device)) p.usual = cuda::usual_choices();
+  if (gpu_of(options.device)) p.usual = cuda::usual_choices(), p.priced = cuda::priced_choices();
   for (const auto& [alias, name] : model.aliases) {
     const auto given = p.ranges.find(alias);
     if (given == p.ranges.end() || alias == name) continue;

@@ -283,7 +283,7 @@ class Emitter {
 
   /// How many channels exist from channel `first` on, or more than `count`.
   [[nodiscard]] std::string valid(std::string_view first, int count) const {
-    if (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1]) return std::to_string(count);
+    if (shape_.stores_padding || (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1])) return std::to_string(count);
     return fmt::format("{} - ({})", s_.space[1], first);
   }
   /// Are the bytes of a lane's four words exchanged with its neighbours' (see above)?
@@ -404,7 +404,9 @@ class Emitter {
     for (std::size_t j = 0; j < p.outputs.size(); ++j) {
       const DType type = p.outputs[j].type;
       const TensorRef& ref = s_.stores[j];
-      Access a = access_of(ref, {}, s_.space, shape_.run);
+      ir::Shape space = s_.space;
+      if (shape_.stores_padding) space[1] = shape_.padded_channels;
+      Access a = access_of(ref, {}, space, shape_.run);
       if (shape_.fold.channels != 0) {
         for (const std::int64_t step : shape_.fold.steps[j]) a.vector = static_cast<int>(std::gcd(std::int64_t{a.vector}, step));
         folds_ += fmt::format(

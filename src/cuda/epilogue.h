@@ -47,6 +47,7 @@ struct EpilogueShape {
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
   bool real = false;                  ///< sums are f32, not s32
+  bool stores_padding = false;        ///< stores have room for padded_channels, and get all of them
 };
 
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of

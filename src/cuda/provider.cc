@@ -60,17 +60,29 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
 
 /// In the order of preference where estimates are equal.
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&conv_mma_family(),    &conv_rows_family(),
-                                               &conv_window_family(), &conv_shift_family(),
-                                               &conv_stream_family(), &depthwise_family(),
-                                               &copy_family(),        &planar_family(),
-                                               &pointwise_family(),   &move_family(),
-                                               &indexed_family(),     &choose_family(),
-                                               &pool_family(),        &reduce_family(),
-                                               &softmax_family(),     &norm_family(),
-                                               &conv_bf16_family(),   &conv_tf32_family(),
-                                               &conv_f32_family(),    &resize_family(),
-                                               &matmul_family(),      &transposed_conv_family(),
+  static const std::vector<const Family*> list{&conv_mma_family(),
+                                               &conv_rows_family(),
+                                               &conv_window_family(),
+                                               &conv_shift_family(),
+                                               &conv_stream_family(),
+                                               &conv_rows_pool_family(),
+                                               &depthwise_family(),
+                                               &copy_family(),
+                                               &planar_family(),
+                                               &pointwise_family(),
+                                               &move_family(),
+                                               &indexed_family(),
+                                               &choose_family(),
+                                               &pool_family(),
+                                               &reduce_family(),
+                                               &softmax_family(),
+                                               &norm_family(),
+                                               &conv_bf16_family(),
+                                               &conv_tf32_family(),
+                                               &conv_f32_family(),
+                                               &resize_family(),
+                                               &matmul_family(),
+                                               &transposed_conv_family(),
                                                &direct_conv_family()};
   return list;
 }
@@ -259,6 +271,10 @@ Target target(int ordinal) {
 
 std::set<std::string, std::less<>> usual_choices() {
   return {"stages", "direct-store", "split-conv"};
+}
+
+std::set<std::string, std::less<>> priced_choices() {
+  return {"fuse-conv-pool"};
 }
 
 const region::Provider& provider(int ordinal) {

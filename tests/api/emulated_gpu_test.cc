@@ -30,7 +30,7 @@ std::unique_ptr<const region::Provider> emulated_provider() {
 Result<std::shared_ptr<const engine::Engine>> emulated_engine(const ir::Graph& graph, const region::Provider& provider,
                                                               const region::Device& device, const plan::PlanOptions& how = {}) {
   plan::PlanOptions as_usual = how;
-  as_usual.usual = cuda::usual_choices();
+  as_usual.usual = cuda::usual_choices(), as_usual.priced = cuda::priced_choices();
   OCTAVO_TRY(auto planned, plan::make_plan(graph, {&provider}, as_usual));
   region::Plan* const plan = &planned.plan;
   OCTAVO_CHECK(provider.finish({&plan, 1}, 1));
@@ -137,6 +137,38 @@ output p
   const auto expected = api::run(**on_cpu, inputs), actual = api::run(**on_gpu, inputs);
   ASSERT_TRUE(expected && actual);
   EXPECT_TRUE(ir::same_bytes((*expected)[0], (*actual)[0]));
+}
+
+/// Planes of floats become codes, sums, codes and maxima of codes in one kernel.
+TEST_F(EmulatedGpu, FirstLayersPoolInTheirKernel) {
+  constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[2,3,20,28]
+q = view x q=u8(0.03,109) from {"q"}
+w = constant s8[24,3,7,7] q=s8(0.01,0) seed:1
+y = conv q w {dilations=[1,1], group=1, pads=[3,3,3,3], strides=[2,2]} from {"conv"}
+r = relu y from {"relu"}
+v = view r q=u8(0.05,0) from {"v"}
+p = max_pool v {kernel=[3,3], strides=[2,2], pads=[1,1,1,1], dilations=[1,1]} from {"pool"}
+output p
+)";
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  const auto graph = ir::parse(kNet);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto gpu = emulated_engine(*graph, *provider, *device);
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  const auto& regions = (*gpu)->plan().regions;
+  EXPECT_TRUE(std::any_of(regions.begin(), regions.end(), [](const region::Region& r) {
+    return r.stages.size() == 3 && r.tactic.family == "conv.u8s8.rows_pool";
+  }));
+  const auto context = engine::Context::create(*gpu, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  const auto feeds = seeded_feeds(*graph, 1);
+  const auto want = reference::evaluate(*graph, feeds);
+  const auto got = api::run(**context, feeds);
+  ASSERT_TRUE(want && got) << (want ? got.error().message : want.error().message);
+  EXPECT_EQ(first_difference(*want, *got), "");
 }
 
 /// The output is stored with its channels apart and its images side by side, in four bytes each.

@@ -5,7 +5,7 @@
 //   Why    the convolution's result is read from cache, and never written to memory as a whole.
 //   Exact  bit for bit: both compute what they computed, on the grid that the graph demands between them.
 //   Needs  an integer conv whose result the pooling alone reads, and a provider that runs the pair.
-//   Order  on the default plan. Default: joined.
+//   Order  on the default plan. Default: joined. On a GPU priced below effort 2 as well.
 //   Says   refusal, join_stages
 //
 // Candidate stages:  pointwise(depthwise(x)), depthwise(pointwise(x)), conv(q(x)) ==> one region, in row tiles

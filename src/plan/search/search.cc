@@ -48,15 +48,15 @@ class Search {
     out.defaults = std::move(defaults.made);
     OCTAVO_CHECK(take_forced(out));
     out.default_selection = defaults_;
-    if (options_.effort < 2) {
+    choices_ = choices_to_price(out.defaults);
+    if (options_.effort < 2 && choices_.empty()) {
       out.best = out.defaults;
       return out;
     }
     Steps regions("region", out.defaults.plan.regions.size());
     OCTAVO_TRY(base_, pricer_.price(out.defaults.plan, &regions));
     out.default_seconds = out.best_seconds = total(base_);
-    choices_ = find_choices(out.defaults, defaults_, options_);
-    const std::size_t most = options_.effort == 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
+    const std::size_t most = options_.effort <= 2 ? 96 : options_.effort == 3 ? 400 : choices_.size();
     const std::size_t limit = std::min(most, choices_.size());
     OCTAVO_CHECK(give_notice(limit));
     Steps steps("choice", limit);
@@ -64,7 +64,7 @@ class Search {
       OCTAVO_CHECK(steps.next());
       for (std::size_t k = 1; k < choices_[i].candidates.size(); ++k) OCTAVO_CHECK(price_alone(i, k));
     }
-    OCTAVO_TRY(const Picks picks, options_.effort == 2 ? greedy() : by_components());
+    OCTAVO_TRY(const Picks picks, options_.effort <= 2 ? greedy() : by_components());
     OCTAVO_TRY(const auto found, evaluate(picks));
     out.changed = !picks.empty() && found && found->second < out.default_seconds;
     if (out.changed) {
@@ -83,6 +83,14 @@ class Search {
     Selection s = defaults_;
     for (const auto& [i, k] : picks) choices_[i].candidates[k].apply(s);
     return s;
+  }
+
+  /// From effort 2 on all that the default plan raises.
+  [[nodiscard]] std::vector<Choice> choices_to_price(const Realized& defaults) const {
+    if (options_.effort < 2 && options_.priced.empty()) return {};
+    std::vector<Choice> all = find_choices(defaults, defaults_, options_);
+    if (options_.effort < 2) std::erase_if(all, [&](const Choice& c) { return !options_.priced.contains(c.name); });
+    return all;
   }
 
   /// Tells the source of times what will be priced, where it wants to know.

@@ -1,7 +1,7 @@
 // The search for the cheapest selection of candidates.
 //
 // Every candidate is first priced alone, against the default plan. Candidates that touch a common region form a component; components
-// do not influence each other. Effort 2 takes candidates greedily, best first, and prices the sum again each time. Effort 3 and more
+// do not influence each other. Effort 2 and less takes candidates greedily, best first, and prices the sum again each time. Effort 3 and more
 // enumerates the combinations of a component when there are at most 64, and keeps a beam of 2 (effort 3), 4 or 8 partial
 // combinations otherwise. A candidate is taken only if it saves more than 2 % of the regions it changes. The result never costs more
 // than the default plan.
@@ -31,7 +31,7 @@ struct Searched {
   double default_seconds = 0, best_seconds = 0;  ///< sums of region prices
   bool changed = false;                          ///< best is not the default plan
 };
-/// Effort 0 and 1: the default plan, unpriced.
+/// Effort 0 and 1: the default plan, but for choices of PlanOptions::priced; unpriced where it raises none of them.
 [[nodiscard]] Result<Searched> search(const ir::Graph& normalized, const PlanContext& context);
 
 }  // namespace octavo::plan
