@@ -91,6 +91,7 @@ class Finder {
       const bool named = link.kind == kStageOperand || link.kind == kStageStore;
       const std::string name = named ? link.kind : "stages";
       if (link.kind == kChain || off(name) || defaults_.staged.contains(link.value)) continue;
+      if (link.kind == "conv-pool" && off("fuse-conv-pool")) continue;  // not by another name either
       if (link.kind == kStageStore && !all_ && link.bytes < l2_bytes() / 2) continue;
       const auto& r = plan_.regions[link.second];
       add(name, where(r.onnx_nodes, link.value), r.onnx_nodes, [v = link.value](Selection& s) { s.staged.insert(v); });
