@@ -9,8 +9,8 @@ namespace octavo::cuda {
 /// block; "group": times 16 pixels that a warp computes at a time; "blocks" per multiprocessor.
 [[nodiscard]] const Family& conv_rows_family();
 
-/// "conv.u8s8.rows_pool": the same with the maximum over windows that alone reads the result, which stays in shared memory. "tile": pooled
-/// rows x columns of a block.
+/// "conv.u8s8.rows_pool": the same with the maximum over windows that alone reads the result, which never is in memory. "tile": pooled
+/// rows x columns of a block; "pool": maxima of "codes" in shared memory, or of "sums" in registers.
 [[nodiscard]] const Family& conv_rows_pool_family();
 
 }  // namespace octavo::cuda

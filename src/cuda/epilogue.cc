@@ -283,7 +283,8 @@ class Emitter {
 
   /// How many channels exist from channel `first` on, or more than `count`.
   [[nodiscard]] std::string valid(std::string_view first, int count) const {
-    if (shape_.stores_padding || (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1])) return std::to_string(count);
+    if (shape_.stores_padding || (s_.space[1] % shape_.run == 0 && shape_.padded_channels == s_.space[1]))
+      return std::to_string(count);
     return fmt::format("{} - ({})", s_.space[1], first);
   }
   /// Are the bytes of a lane's four words exchanged with its neighbours' (see above)?

@@ -217,7 +217,8 @@ TEST_F(RowsPool, MistakesWithSumsAreFound) {
   EXPECT_EQ(planted("OCTAVO_POOL 2", "OCTAVO_POOL 2"), "");
   EXPECT_NE(planted("pooled_above : pooled_above - kRowBefore;", "pooled_above : pooled_above;"), "") << "the row above a tile";
   EXPECT_NE(planted("kStrip = 8 - kColumnBefore", "kStrip = 8"), "") << "a window without its left column";
-  EXPECT_NE(planted("octavo_shuffle_from(right, lane - 4)", "octavo_shuffle_from(greatest[k], lane - 4)"), "") << "the neighbour's other column";
+  EXPECT_NE(planted("octavo_shuffle_from(right, lane - 4)", "octavo_shuffle_from(greatest[k], lane - 4)"), "")
+      << "the neighbour's other column";
   EXPECT_NE(planted("last_row[e] = greatest[1];", "last_row[e] = values[0][e];"), "") << "a row too many";
   EXPECT_NE(planted("(int)0x80000000u", "(int)0x7fffffffu"), "") << "what is not there wins";
   EXPECT_NE(planted("within < kPoolColumns && x < kPooledW", "within < kPoolColumns"), "") << "a pooled column too many";
