@@ -1,9 +1,12 @@
 // A first layer with the MaxPool behind it in one kernel: bits under the emulation, planted mistakes, machine code.
 #include "cuda/conv_rows_pool.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <random>
 
 #include "cuda/conv_rows.h"
 #include "cuda/emit_cuda.h"
@@ -192,6 +195,39 @@ TEST_F(RowsPool, SumsInRegisters) {
     const Stem k{{1, 3, 13, 42}, 16, 3, 1, w, 9};
     EXPECT_EQ(Built(k).sums("3x10"), "") << w.high << "x" << w.wide << ", " << w.top;
   }
+}
+
+// Any shapes, windows and tiles; by sums where they are taken.
+TEST_F(RowsPool, RandomShapes) {
+  std::mt19937 rng(11);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(rng);
+  };
+  int of_sums = 0;
+  for (int i = 0; i < (std::getenv("OCTAVO_LONG") ? 200 : 4); ++i) {
+    Window w{pick(2, 3), pick(2, 3), 2, 2, 0, 0, 0, 0, 1};
+    if (pick(0, 1) == 0) w = {pick(1, 5), pick(1, 5), pick(1, 3), pick(1, 3), 0, 0, 0, 0, pick(1, 2)};
+    w.top = pick(0, w.high - 1), w.left = pick(0, w.wide - 1), w.bottom = pick(0, w.high - 1), w.behind = pick(0, w.wide - 1);
+    const bool planes = pick(0, 2) == 0;
+    const std::int64_t wide = pick(12, 44), kernel = 1 + 2 * pick(1, 3);
+    const Stem k{{pick(1, 2), pick(1, 4), pick(10, 24), planes ? wide / 4 * 4 : wide},
+                 pick(1, 40),
+                 kernel,
+                 pick(1, 2),
+                 w,
+                 static_cast<int>(pick(0, 255)),
+                 planes,
+                 0,
+                 false};
+    const std::string tile = fmt::format("{}x{}{}", pick(1, 7), pick(1, 12), pick(0, 1) == 0 ? "w" : "");
+    const std::string codes = Built(k).run(tile, static_cast<int>(pick(1, 4)), static_cast<int>(pick(1, 2)));
+    EXPECT_EQ(codes.substr(0, codes.find('\n')), "") << "shape " << i << ", tile " << tile;
+    const std::string sums = Built(k).sums(tile, static_cast<int>(pick(1, 4)));
+    if (sums.find("emit: ") == 0) continue;
+    ++of_sums;
+    EXPECT_EQ(sums.substr(0, sums.find('\n')), "") << "shape " << i << ", tile " << tile << " of sums";
+  }
+  EXPECT_GT(of_sums, 0);
 }
 
 TEST_F(RowsPool, SumsOfProgramsThatRiseAlone) {
