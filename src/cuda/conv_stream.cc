@@ -19,7 +19,7 @@ constexpr std::string_view kText =
 #include "cuda/conv_stream.inc"
     ;
 constexpr std::int64_t kMostSteps = 40;  // of a slab: they are unrolled
-constexpr int kSignals = 32;
+constexpr int kSignals = 32, kMostCopiers = 4;
 constexpr std::int64_t kSignalBytes = 8 * kSignals;  // as in the text
 
 struct Tile {
@@ -27,15 +27,13 @@ struct Tile {
   int deep = 3, stages = 4;    ///< of the filter: products of a batch, batches
   int tiles = 2, copiers = 3;  ///< of the input: slabs, warps that copy them
   int blocks = 1;              ///< a multiprocessor
-  int lead = 0;                ///< batches that a group of warps begins behind the one before it
 };
 
 Parameters spell(const Tile& t) {
   return {{"tile", fmt::format("{}x{}x{}", t.pixels, t.channels, t.slab)},
           {"filter", fmt::format("{}x{}", t.stages, t.deep)},
           {"input", fmt::format("{}x{}", t.tiles, t.copiers)},
-          {"blocks", std::to_string(t.blocks)},
-          {"lead", std::to_string(t.lead)}};
+          {"blocks", std::to_string(t.blocks)}};
 }
 
 Result<Tile> parse(const Parameters& parameters) {
@@ -44,13 +42,12 @@ Result<Tile> parse(const Parameters& parameters) {
   const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.pixels, &t.channels, &t.slab) == 3 &&
                        std::sscanf(get("filter").c_str(), "%dx%d", &t.stages, &t.deep) == 2 &&
                        std::sscanf(get("input").c_str(), "%dx%d", &t.tiles, &t.copiers) == 2 &&
-                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1 &&
-                       std::sscanf(get("lead").c_str(), "%d", &t.lead) == 1;
+                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
   if (!numbers || spell(t) != parameters)
     return fail(
         ErrorKind::bad_input,
         "conv.u8s8.stream: parameters are tile (pixels x channels x channels of a slab), filter (batches x products), input "
-        "(slabs x warps), blocks and lead (batches)");
+        "(slabs x warps) and blocks");
   return t;
 }
 
@@ -145,58 +142,39 @@ Reasons why_not_tile(const ConvShape& s, const Tile& t, const Sizes& z, const Ta
   if (z.steps > kMostSteps || t.deep < 1 || t.deep > 4 || z.steps % t.deep != 0)
     return unmet("products of a slab and of a batch", fmt::format("{}, {}", z.steps, t.deep),
                  fmt::format("at most {}, a divisor of them up to 4", kMostSteps));
-  const int groups = t.pixels / 64;
-  if (t.lead < 0 || (t.lead > 0 && (groups == 1 || t.lead > z.steps / t.deep || t.lead >= t.stages)))
-    return unmet("batches that groups of warps begin apart", t.lead,
-                 "0, or with several groups less than there are in a slab and on their way");
-  if (t.stages < 2 || t.tiles < 1 || 2 * (t.stages + t.tiles) + groups > kSignals || t.copiers < 1 || t.copiers > 4 || t.blocks < 1)
+  if (t.stages < 2 || t.tiles < 1 || 2 * (t.stages + t.tiles) > kSignals || t.copiers < 1 || t.copiers > kMostCopiers ||
+      t.blocks < 1)
     return unmet("batches, slabs, copying warps, blocks", fmt::format("{}, {}, {}, {}", t.stages, t.tiles, t.copiers, t.blocks),
-                 "at least 2, 1, 1, 1, with no more than 32 signals and 4 warps");
+                 fmt::format("at least 2, 1, 1, 1, with no more than {} signals and {} warps", kSignals, kMostCopiers));
   if (z.threads > 1024 || z.registers < needed(t)) return unmet("registers", z.registers, fmt::format("at least {}", needed(t)));
   if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
     return unmet("bytes of shared memory", z.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
   return {};
 }
 
-/// Measured on an H200: a product of 64 pixels takes channels / 2 clocks, some more with 64 or 256 of them; a multiprocessor gets 35 bytes of its
+/// Measured on an H200: a product of 64 pixels takes channels / 2 clocks wherever its operands lie; a multiprocessor gets 35 bytes of its
 /// own and 40 of everybody's filter from L2 in a clock.
 double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traffic, const Target& target) {
   constexpr double kClock = 1.75e9, kMemory = 3.6e12, kEpilogue = 14.0 / 128, kInput = 32, kFilter = 40;
   const auto slabs = static_cast<double>(s.channels / t.slab);
   const double groups = t.pixels / 64.0, n = t.channels;
-  const double product = t.channels == 64 ? 40.5 : t.channels == 256 ? 137 : n / 2;  // rows come from registers
-  const double products = slabs * static_cast<double>(z.steps) * groups * product;
+  const double products = slabs * static_cast<double>(z.steps) * groups * n / 2;
   const double copied = slabs * static_cast<double>(z.slab) / kInput + slabs * static_cast<double>(z.steps) * n * 32 / kFilter;
-  // Copying warps put every 16 bytes on their way by about so many instructions, one in five clocks, and many more where they find places
-  // again for every slab; L1 takes a clock for each line of 128 bytes that an instruction touches.
-  const bool kept = z.held * t.copiers * 32 >= z.positions * z.chunks;
-  const double issued =
-      slabs * static_cast<double>(z.slab) * std::max((kept ? 6.0 : 16.0) * 5 / (16 * 32 * t.copiers * t.blocks), 1.0 / t.slab);
+  // Copying warps put every 16 bytes on their way by about so many instructions, one in three clocks; L1 takes a clock for each line
+  // of 128 bytes that an instruction touches.
+  const double issued = slabs * static_cast<double>(z.slab) * std::max(16.0 * 3 / (16 * 32 * t.copiers * t.blocks), 1.0 / t.slab);
   const double program = t.pixels * n * kEpilogue + 400;
   const double rounds = std::ceil(static_cast<double>(z.items) / target.multiprocessors);
-  const double one = std::max({products, copied, issued}) * 1.05 + (t.blocks > 1 ? 0.3 : t.lead > 0 ? 0.4 : 1.0) * program;
+  const double one = std::max({products, copied, issued}) * 1.05 + (t.blocks > 1 ? 0.3 : 1.0) * program;
   const double clock = (rounds * one + static_cast<double>(z.slab) / kInput + 2500) / kClock, memory = traffic / kMemory;
   return std::max(clock, memory) + 0.3 * std::min(clock, memory) + 1.5e-6;
-}
-
-/// A 1x1 convolution of many pixels with at least twice as many input channels as output channels.
-bool narrows(const region::Region& r) {
-  constexpr std::int64_t kPixels = 512, kChannels = 256;
-  if (r.stages.size() != 1) return false;
-  const region::Anchor& a = r.stages[0].anchor;
-  if (a.op != ir::Op::conv || !a.integer || !a.weights || a.weights->dims.size() != 4 || r.stages[0].space.size() != 4)
-    return false;
-  const ir::Shape &w = a.weights->dims, &y = r.stages[0].space;
-  return w[2] * w[3] == 1 && ir::get_int(a.attrs, "group", 1) == 1 && w[1] >= std::max(2 * w[0], kChannels) &&
-         y[0] * y[2] * y[3] >= kPixels;
 }
 
 class ConvStream final : public Family {
  public:
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.stream"; }
-  // 1x1 convolutions wait for memory: where they read more than they store it is read without pauses here. Others are left to products that
-  // fetch their rows by themselves (cuda/conv_mma.h).
-  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r) || narrows(r); }
+  // 1x1 convolutions wait for memory: products that fetch their rows by themselves are faster there (cuda/conv_mma.h), as more warps copy.
+  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r); }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
     ConvShape s;
     return why_not(r, plan, target, s);
@@ -216,23 +194,18 @@ class ConvStream final : public Family {
           for (const int deep : {4, 3, 2, 1}) {
             for (const int blocks : {1, 2, 3}) {
               for (const int copiers : {3, 1}) {
-                for (const int tiles : {4, 3, 2, 1}) {
-                  Tile t{pixels, channels, slab, deep, 2, tiles, copiers, blocks, 0};
+                for (const int tiles : {3, 2, 1}) {
+                  Tile t{pixels, channels, slab, deep, 2, tiles, copiers, blocks};
                   Sizes z = sizes_of(s, planes, t, positions, target);
                   if (!why_not_tile(s, t, z, target).empty()) continue;
                   const std::int64_t room = (target.shared_bytes + 1024) / blocks - 1024 - z.shared;
-                  const int signals = (kSignals - pixels / 64) / 2 - tiles;
-                  t.stages =
-                      static_cast<int>(std::min<std::int64_t>({t.stages + room / z.stage, 2 + std::max(2, 18 / deep), signals}));
-                  for (const int lead : {std::clamp(6 / deep, 1, static_cast<int>(z.steps) / deep), 0}) {
-                    t.lead = lead;
-                    z = sizes_of(s, planes, t, positions, target);
-                    if (t.stages * deep < 6 || !why_not_tile(s, t, z, target).empty()) continue;
-                    // The next slab is copied while one is multiplied, if there is room; a filter comes late with few batches under way.
-                    const double worse = (tiles == 1 ? 1.3 : 1) * (z.steps / deep % 2 != 0 ? 1.05 : 1) * (deep == 1 ? 1.1 : 1) *
-                                         (t.stages * deep < 12 ? 1.3 : 1);
-                    out.push_back({spell(t), seconds_of(s, t, z, traffic, target) * worse});
-                  }
+                  t.stages += static_cast<int>(std::min<std::int64_t>(room / z.stage, std::max(2, 12 / deep)));
+                  z = sizes_of(s, planes, t, positions, target);
+                  if (t.stages * deep < 6 || !why_not_tile(s, t, z, target).empty()) continue;
+                  // The next slab is copied while one is multiplied, if there is room; a filter comes late with few batches under way.
+                  const double worse = (tiles == 1 ? 1.3 : 1) * (z.steps / deep % 2 != 0 ? 1.05 : 1) * (deep == 1 ? 1.1 : 1) *
+                                       (t.stages * deep < 12 ? 1.3 : 1);
+                  out.push_back({spell(t), seconds_of(s, t, z, traffic, target) * worse});
                 }
               }
             }
@@ -241,9 +214,7 @@ class ConvStream final : public Family {
       }
     }
     if (out.empty()) out.push_back({spell(least(s)), 1});
-    put_in_order(out, {"tile", "lead"});
-    constexpr std::size_t kOfNarrow = 3;  // beside all those of conv.u8s8.mma
-    if (s.taps() == 1 && out.size() > kOfNarrow) out.erase(out.begin() + kOfNarrow, out.end());
+    put_in_order(out);
     return out;
   }
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
@@ -281,7 +252,7 @@ class ConvStream final : public Family {
   }
 
  private:
-  static Tile least(const ConvShape& s) { return {64, 64, s.channels % 64 == 0 && s.taps() <= 9 ? 64 : 32, 1, 6, 1, 1, 1, 0}; }
+  static Tile least(const ConvShape& s) { return {64, 64, s.channels % 64 == 0 && s.taps() <= 9 ? 64 : 32, 1, 6, 1, 1, 1}; }
 
   static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
     if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
@@ -331,7 +302,7 @@ class ConvStream final : public Family {
     const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
     number("kTileM", t.pixels), number("kTileN", t.channels), number("kSlab", t.slab), number("kDeep", t.deep);
     number("kStages", t.stages), number("kTiles", t.tiles), number("kCopiers", t.copiers), number("kBlocksPerProcessor", t.blocks);
-    number("kLead", t.lead), number("kHeld", z.held);
+    number("kHeld", z.held);
     number("kPitch", p.pitch), number("kImageRows", p.image_rows), number("kImage", p.image_rows * p.pitch);
     number("kPositions", z.positions), number("kPlane", z.plane);
     const auto residues = static_cast<std::int64_t>(p.residues.size());
