@@ -15,24 +15,23 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/depthwise.inc"
     ;
+constexpr std::string_view kWindow =
+#include "cuda/depthwise_window.inc"
+    ;
 
 struct Split {
   int rows = 4, columns = 2, threads = 128;
 };
 
-std::int64_t words_of(const ConvShape& s, const Split& t) {
-  return ((t.columns - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1 + 3) / 4;
-}
-
-/// Registers of weights and sums, about.
-std::int64_t registers_of(const ConvShape& s, const Split& t) {
-  return s.kernel_h * t.columns * words_of(s, t) * 4 + t.rows * t.columns * 4;
+std::int64_t words_of(const ConvShape& s, int columns) {
+  return ((columns - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1 + 3) / 4;
 }
 
 Reasons why_not_split(const ConvShape& s, const Split& t) {
   if (t.rows < 1 || t.rows > 16 || t.columns < 1 || t.columns > 8 || t.threads < 32 || t.threads > 512 || t.threads % 32 != 0)
     return unmet("pixels and threads", fmt::format("{}x{}, {}", t.rows, t.columns, t.threads), "up to 16x8, whole warps up to 512");
-  if (registers_of(s, t) > 180) return unmet("registers for weights and sums", registers_of(s, t), "at most 180");
+  if (const std::int64_t registers = depthwise_registers(s, t.rows, t.columns); registers > kMostDepthwiseRegisters)
+    return unmet("registers for weights and sums", registers, fmt::format("at most {}", kMostDepthwiseRegisters));
   return {};
 }
 
@@ -61,12 +60,12 @@ class Depthwise final : public Family {
   }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
     ConvShape s;
-    return why_not(r, plan, s);
+    return read_depthwise(r, plan, s);
   }
   [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
                                                   const Target& target) const override {
     ConvShape s;
-    if (!why_not(r, plan, s).empty()) return {};
+    if (!read_depthwise(r, plan, s).empty()) return {};
     double bytes = static_cast<double>(s.batch * s.image);
     for (const auto& o : r.stages[0].stores) bytes += static_cast<double>(tensor_bytes(o));
     std::vector<Candidate> out;
@@ -75,11 +74,7 @@ class Depthwise final : public Family {
         for (const int threads : {64, 128, 256}) {
           const Split t{rows, columns, threads};
           if (!why_not_split(s, t).empty() || rows > 2 * s.out_h || columns > 2 * s.out_w) continue;
-          const double in_rows =
-              (rows - 1) * static_cast<double>(s.stride_h) + static_cast<double>((s.kernel_h - 1) * s.dilation_h) + 1;
-          const double span = 4.0 * static_cast<double>(words_of(s, t));
-          const double instructions = in_rows * span * 4 + rows * columns * 4 * (1.5 * static_cast<double>(s.kernel_h) + 14) +
-                                      static_cast<double>(s.kernel_h * columns * words_of(s, t)) + 60;
+          const double instructions = depthwise_instructions(s, rows, columns);
           const double items = static_cast<double>(s.batch * ((s.out_h + rows - 1) / rows) * ((s.out_w + columns - 1) / columns)) *
                                static_cast<double>(s.out_channels) / 4;
           const double waves = std::max(1.0, items / (target.multiprocessors * 128.0 * 2));
@@ -95,7 +90,7 @@ class Depthwise final : public Family {
   [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
                                         const Target&) const override {
     ConvShape s;
-    if (auto why = why_not(r, plan, s); !why.empty()) return refuse(std::move(why));
+    if (auto why = read_depthwise(r, plan, s); !why.empty()) return refuse(std::move(why));
     OCTAVO_TRY(const Split t, parse(parameters));
     if (auto why = why_not_split(s, t); !why.empty()) return refuse(std::move(why));
     const ConvWeights w = read_weights(r, plan, s);
@@ -107,26 +102,11 @@ class Depthwise final : public Family {
     const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
     if (!e.refusal.empty()) return refuse(e.refusal);
 
-    const std::int64_t words = words_of(s, t), c4 = s.out_channels * 4;
-    ir::Tensor packed(ir::DType::s8, {s.kernel_h * t.columns * words * c4});
-    auto* p = packed.mutable_data<std::int8_t>().data();
-    for (std::int64_t c = 0; c < s.out_channels; ++c) {
-      for (std::int64_t y = 0; y < s.kernel_h; ++y) {
-        for (std::int64_t column = 0; column < t.columns; ++column) {
-          for (std::int64_t k = 0; k < s.kernel_w; ++k) {
-            const std::int64_t at = column * s.stride_w + k * s.dilation_w;
-            p[((y * t.columns + column) * words + at / 4) * c4 + c * 4 + at % 4] =
-                w.values[static_cast<std::size_t>((c * s.kernel_h + y) * s.kernel_w + k)];
-          }
-        }
-      }
-    }
-
     KernelText out;
     std::string text(kText);
     replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
     replace_mark(text, "@POINTERS@", e.pointers);
-    out.text = define(s, t) + e.text + text;
+    out.text = define(s, t) + e.text + std::string(kWindow) + text;
     const std::int64_t items =
         s.batch * ((s.out_h + t.rows - 1) / t.rows) * ((s.out_w + t.columns - 1) / t.columns) * (s.out_channels / 4);
     const region::TensorRef& x = r.stages[0].anchor.inputs[0];
@@ -136,25 +116,11 @@ class Depthwise final : public Family {
     launch.block = {t.threads, 1, 1};
     add_conv_arguments(launch, x, 0, e);
     out.launches.push_back(std::move(launch));
-    out.constants = {std::move(packed), constants_with_start(w.start, e, shape.padded_channels)};
+    out.constants = {pack_depthwise(s, w, t.columns), constants_with_start(w.start, e, shape.padded_channels)};
     return out;
   }
 
  private:
-  static Reasons why_not(const region::Region& r, const region::Plan& plan, ConvShape& s) {
-    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
-    if (s.channels != 1 || s.groups != s.out_channels)
-      return unmet("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / std::max<std::int64_t>(s.groups, 1)),
-                   "1 to 1");
-    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
-    if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || x.offset % 4 != 0)
-      return unmet("channels, bytes a pixel, offset", fmt::format("{}, {}, {}", s.out_channels, s.pixel, x.offset),
-                   "multiples of 4");
-    if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_split(s, {1, 1, 64}).empty())
-      return unmet("kernel", fmt::format("{}x{}", s.kernel_h, s.kernel_w), "at most 11x11, and its weights in registers");
-    return {};
-  }
-
   static std::string define(const ConvShape& s, const Split& t) {
     std::string out = conv_parameters(s);
     const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
@@ -164,6 +130,52 @@ class Depthwise final : public Family {
 };
 
 }  // namespace
+
+Reasons read_depthwise(const region::Region& r, const region::Plan& plan, ConvShape& s) {
+  if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+  if (s.channels != 1 || s.groups != s.out_channels)
+    return unmet("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / std::max<std::int64_t>(s.groups, 1)),
+                 "1 to 1");
+  const region::TensorRef& x = r.stages[0].anchor.inputs[0];
+  if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || x.offset % 4 != 0)
+    return unmet("channels, bytes a pixel, offset", fmt::format("{}, {}, {}", s.out_channels, s.pixel, x.offset), "multiples of 4");
+  if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_split(s, {1, 1, 64}).empty())
+    return unmet("kernel", fmt::format("{}x{}", s.kernel_h, s.kernel_w), "at most 11x11, and its weights in registers");
+  return {};
+}
+
+std::int64_t depthwise_registers(const ConvShape& s, int rows, int columns) {
+  return s.kernel_h * columns * words_of(s, columns) * 4 + std::int64_t{rows} * columns * 4;
+}
+
+double depthwise_instructions(const ConvShape& s, int rows, int columns) {
+  const auto in_rows = static_cast<double>((rows - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1);
+  const double span = 4.0 * static_cast<double>(words_of(s, columns));
+  return in_rows * span * 4 + rows * columns * 4 * (1.5 * static_cast<double>(s.kernel_h) + 14) +
+         static_cast<double>(s.kernel_h * columns * words_of(s, columns)) + 60;
+}
+
+ir::Tensor pack_depthwise(const ConvShape& s, const ConvWeights& w, int columns) {
+  const std::int64_t words = words_of(s, columns), c4 = s.out_channels * 4;
+  ir::Tensor packed(ir::DType::s8, {s.kernel_h * columns * words * c4});
+  auto* p = packed.mutable_data<std::int8_t>().data();
+  for (std::int64_t c = 0; c < s.out_channels; ++c) {
+    for (std::int64_t y = 0; y < s.kernel_h; ++y) {
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t k = 0; k < s.kernel_w; ++k) {
+          const std::int64_t at = column * s.stride_w + k * s.dilation_w;
+          p[((y * columns + column) * words + at / 4) * c4 + c * 4 + at % 4] =
+              w.values[static_cast<std::size_t>((c * s.kernel_h + y) * s.kernel_w + k)];
+        }
+      }
+    }
+  }
+  return packed;
+}
+
+std::string_view depthwise_window_text() {
+  return kWindow;
+}
 
 const Family& depthwise_family() {
   static const Depthwise family;

@@ -225,9 +225,13 @@ class Emitter {
       if (i.op == Op::load_i || i.op == Op::load_f) kinds_[static_cast<std::size_t>(i.imm)] = program::info(i.op).result;
     }
     operands();
-    if (shape_.keeps || shape_.forwarded >= 0) {
+    if (shape_.keeps || shape_.keeps_codes || shape_.forwarded >= 0) {
       members_ += "  unsigned char* kept;\n";
       out_.pointers += ", kept";
+    }
+    if (shape_.keeps_codes) {
+      members_ += "  int row, at;\n";
+      out_.pointers += ", 0, 0";
     }
     stores(p);
     out_.text =
@@ -278,6 +282,8 @@ class Emitter {
     }
     if (shape_.keeps && (s_.program.outputs.size() != 1 || s_.program.outputs[0].type != DType::f32))
       return unmet("results to keep", s_.program.outputs.size(), "1 of f32");
+    if (shape_.keeps_codes && (s_.program.outputs.size() != 1 || !ir::is_int8(s_.program.outputs[0].type) || shape_.run != 4))
+      return unmet("results to keep", s_.program.outputs.size(), "1 of bytes, 4 channels a thread");
     return {};
   }
 
@@ -423,7 +429,7 @@ class Emitter {
       const bool integer = program::info(p.code[static_cast<std::size_t>(p.outputs[j].value)].op).result == 'i';
       results_ += fmt::format("      {} r{}[4];\n", integer ? "int" : "float", j);
       call_ += fmt::format(", r{}[j]", j);
-      if (!shape_.keeps) pointer(fmt::format("store{}", j), ref, true);
+      if (!shape_.keeps && !shape_.keeps_codes) pointer(fmt::format("store{}", j), ref, true);
       std::string words;  // of four results
       switch (type) {
         case DType::u8:
@@ -451,6 +457,8 @@ class Emitter {
         row_stores_ += fmt::format(
             "      const unsigned out0[] = {{{}}};\n      octavo_write<16>(o.kept + (i * (kRun / 4) + q) * {}, out0);\n", words,
             16 * shape_.threads);
+      } else if (shape_.keeps_codes) {
+        row_stores_ += fmt::format("      octavo_keep(o, i, {});\n", words);
       } else if (a.element == 1 && contiguous(a) && a.vector > 4) {
         collected_ += fmt::format(
             "  unsigned out{}[kRows][kRun / 4];\n  OCTAVO_UNROLL\n  for (int i = 0; i < kRows; ++i) {{\n"

@@ -42,7 +42,8 @@ struct EpilogueShape {
   std::string prefix;                ///< of the names of parameters
   int forwarded = -1;                ///< the operand that comes from `kept` instead of memory; -1: none
   bool keeps = false;                ///< the one store, of floats, goes to `kept`
-  int threads = 0;                   ///< of a block, where something is kept
+  bool keeps_codes = false;          ///< the one store, of bytes, goes to octavo_keep (below); of runs of 4
+  int threads = 0;                   ///< of a block, where floats are kept
   Fold fold;
   bool takes_bias = false;            ///< an s32 constant added to the accumulator may be left to `bias`
   double accumulator = 2147483648.0;  ///< bound of |acc|
@@ -59,8 +60,10 @@ struct EpilogueShape {
   return piece == run ? lane * run + e : e / piece * 4 * piece + lane * piece + e % piece;
 }
 
-// `kept`, a member of OctavoPointers where one of the last two is set, is shared memory in which a thread keeps kRows * kRun floats for
-// itself: 16 bytes each 16 * threads bytes.
+// `kept`, a member of OctavoPointers where `forwarded`, `keeps` or `keeps_codes` is set, is shared memory in which a thread keeps kRows * kRun floats for
+// itself: 16 bytes each 16 * threads bytes. Where codes are kept the text in front declares
+//   octavo_keep(pointers, i, word)                             keeps the four codes of the thread's i-th pixel
+// and OctavoPointers has members `row` and `at` behind `kept`, with which the caller says where they belong.
 struct Epilogue {
   std::string text;
   std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"

@@ -15,6 +15,7 @@
 #include "cuda/conv_tiles.h"
 #include "cuda/conv_window.h"
 #include "cuda/depthwise.h"
+#include "cuda/depthwise_pointwise.h"
 #include "cuda/early_start.h"
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
@@ -66,6 +67,7 @@ const std::vector<const Family*>& families() {
                                                &conv_shift_family(),
                                                &conv_stream_family(),
                                                &conv_rows_pool_family(),
+                                               &depthwise_pointwise_family(),
                                                &depthwise_family(),
                                                &copy_family(),
                                                &planar_family(),
@@ -274,7 +276,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool"};
+  return {"fuse-conv-pool", "depthwise-pointwise"};
 }
 
 const region::Provider& provider(int ordinal) {

@@ -19,8 +19,8 @@ namespace octavo::cuda {
 /// parts are read apart is computed by parts. Each was faster on every network it was measured on (docs/lab/performance-gpu.md).
 [[nodiscard]] std::set<std::string, std::less<>> usual_choices();
 
-/// PlanOptions::priced on a GPU: a first layer with its pooling computes rows and columns twice that tiles share, and whether that costs more than what lies
-/// between the two depends on the shapes.
+/// PlanOptions::priced on a GPU: a first layer with its pooling computes rows and columns twice that tiles share, a depthwise convolution in the kernel of the
+/// 1x1 convolution behind it has fewer threads, and whether that costs more than what lies between the two depends on the shapes.
 [[nodiscard]] std::set<std::string, std::less<>> priced_choices();
 
 /// For GPU number `ordinal` of this machine. Without a GPU for sm_90a; always for what OCTAVO_CUDA_ARCHITECTURE names ("sm_80"):

@@ -37,7 +37,7 @@ struct PlanOptions {
   std::set<std::string, std::less<>> forced;    ///< choices taken otherwise than by default wherever that is possible
   /// Choices whose other candidate pays nearly always on the device that is planned for. Taken where no time decides (effort 0 and 1).
   std::set<std::string, std::less<>> usual;
-  /// Choices neither candidate of which pays nearly always on the device: priced below effort 2 as well, by estimates at effort 0.
+  /// Choices, by name or kind, neither candidate of which pays nearly always on the device: priced below effort 2 as well, by estimates at effort 0.
   std::set<std::string, std::less<>> priced;
   bool verify = false;  ///< verify the graph after every rule application
   std::function<void(std::string_view rule, const std::string& graph_text)> dump;

@@ -171,6 +171,46 @@ output p
   EXPECT_EQ(first_difference(*want, *got), "");
 }
 
+/// An inverted residual block whose depthwise convolution is in the kernel of the 1x1 convolution behind it; the codes between them have no place in memory.
+TEST_F(EmulatedGpu, DepthwiseConvolutionsInTheKernelOfWhatReadsThem) {
+  constexpr const char* kNet = R"(
+graph "g"
+x = input : f32[2,8,9,7]
+q = view x q=u8(0.03,109) from {"q"}
+w1 = constant s8[40,8,1,1] q=s8(0.01,0) seed:1
+y = conv q w1 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"expand"}
+v = view y q=s8(0.04,-17) from {"v"}
+w2 = constant s8[40,1,3,3] q=s8(0.02,0) seed:2
+d = conv v w2 {dilations=[1,1], group=40, pads=[1,1,1,1], strides=[1,1]} from {"depthwise"}
+r = relu d from {"relu"}
+u = view r q=u8(0.05,0) from {"u"}
+w3 = constant s8[8,40,1,1] q=s8(0.01,0) seed:3
+p = conv u w3 {dilations=[1,1], group=1, pads=[0,0,0,0], strides=[1,1]} from {"project"}
+z = view p q=u8(0.06,120) from {"z"}
+a = add q z from {"add"}
+output a
+)";
+  const auto device = emulated_device();
+  const auto provider = emulated_provider();
+  const auto graph = ir::parse(kNet);
+  ASSERT_TRUE(graph) << graph.error().message;
+  plan::PlanOptions how;
+  how.forced = {"stages"};
+  const auto gpu = emulated_engine(*graph, *provider, *device, how);
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  const auto& regions = (*gpu)->plan().regions;
+  EXPECT_TRUE(std::any_of(regions.begin(), regions.end(), [](const region::Region& one) {
+    return one.stages.size() == 2 && one.tactic.family == "conv.u8s8.depthwise_pointwise";
+  }));
+  const auto context = engine::Context::create(*gpu, 1);
+  ASSERT_TRUE(context) << context.error().message;
+  const auto feeds = seeded_feeds(*graph, 1);
+  const auto want = reference::evaluate(*graph, feeds);
+  const auto got = api::run(**context, feeds);
+  ASSERT_TRUE(want && got) << (want ? got.error().message : want.error().message);
+  EXPECT_EQ(first_difference(*want, *got), "");
+}
+
 /// The output is stored with its channels apart and its images side by side, in four bytes each.
 TEST_F(EmulatedGpu, ConvolutionsStoreFloatsWhoseChannelsAreApart) {
   constexpr const char* kNet = R"(

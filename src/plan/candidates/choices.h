@@ -36,6 +36,7 @@ struct Choice {
   std::string name;   ///< the planner switch
   std::string where;  ///< ONNX node or tensor
   std::set<std::string> onnx_nodes;
+  std::string kind;  ///< of "stages": what is joined ("depthwise-pointwise"); otherwise empty
   struct Candidate {
     std::string name;
     Reasons notes;

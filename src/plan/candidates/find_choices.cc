@@ -77,6 +77,7 @@ class Finder {
     out_.push_back({std::string(name),
                     std::move(at),
                     std::move(nodes),
+                    {},
                     {{std::string(known[swapped ? 1 : 0].name), {}, [](Selection&) {}},
                      {std::string(known[swapped ? 0 : 1].name), std::move(notes), std::move(apply)}}});
   }
@@ -95,6 +96,7 @@ class Finder {
       if (link.kind == kStageStore && !all_ && link.bytes < l2_bytes() / 2) continue;
       const auto& r = plan_.regions[link.second];
       add(name, where(r.onnx_nodes, link.value), r.onnx_nodes, [v = link.value](Selection& s) { s.staged.insert(v); });
+      if (!named) out_.back().kind = link.kind;
     }
     const auto pooled = [&](ValueId v) {
       const auto& users = g_.users(v);

@@ -89,9 +89,10 @@ class Search {
   [[nodiscard]] std::vector<Choice> choices_to_price(const Realized& defaults) const {
     if (options_.effort < 2 && options_.priced.empty()) return {};
     std::vector<Choice> all = find_choices(defaults, defaults_, options_);
-    if (options_.effort < 2) std::erase_if(all, [&](const Choice& c) { return !options_.priced.contains(c.name); });
+    if (options_.effort < 2) std::erase_if(all, [&](const Choice& c) { return !priced(c); });
     return all;
   }
+  [[nodiscard]] bool priced(const Choice& c) const { return options_.priced.contains(c.name) || options_.priced.contains(c.kind); }
 
   /// Tells the source of times what will be priced, where it wants to know.
   Status give_notice(std::size_t limit) {
@@ -121,6 +122,7 @@ class Search {
           choice.name == kStageOperand && choice.candidates.back().name == find_choice(kStageOperand)->candidates[0].name;
       if (!names.contains(choice.name) || already) continue;
       const bool forced = options_.forced.contains(choice.name);
+      if (!forced && priced(choice)) continue;
       Selection trial = defaults_;
       choice.candidates.back().apply(trial);
       auto made = realize(g_, trial, context_);
