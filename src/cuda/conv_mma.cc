@@ -182,9 +182,10 @@ double seconds_of(const ConvShape& s, const Layout& l, double traffic, const Tar
   // Products wait for taps that come through L1: seen, 1.4 to 1.5 times as long on layers of up to 64 channels.
   // So do those of one block a multiprocessor whose filter leaves no room for another.
   const double waits = s.taps() > 1 && !s.packed_rows && (!t.groups || t.n <= 64 || (t.resident && t.blocks == 1)) ? 1.45 : 1;
-  const double latency = (t.groups && t.stages > 3 ? 800
-                          : t.stages > 2           ? 900
-                                                   : 1400) +
+  const double latency = (t.groups && t.stages > 4   ? 700
+                          : t.groups && t.stages > 3 ? 800
+                          : t.stages > 2             ? 900
+                                                     : 1400) +
                          60.0 * static_cast<double>(parts(l.steps, std::int64_t{t.splits} * t.slices)) + (t.splits > 1 ? 6000 : 0) +
                          (t.slices > 1 ? 300 : 0);
   const double busy = rounds * overlapped * waits + latency * std::max(1.0, static_cast<double>(parts(l.items, l.grid)) * 0.3);
@@ -379,7 +380,9 @@ class ConvMma final : public Family {
         if (k == 128 && s.taps() * s.tap_chunks() < 8) continue;
         const std::int64_t tiles = parts(s.pixels(), b.m) * parts(s.out_channels, b.n);
         const auto add = [&](int splits, int slices, bool resident, int blocks) {
-          for (const int stages : {2, 3, 4}) {
+          for (const int stages : {2, 3, 4, 6}) {
+            // Deep 1x1 layers wait for memory: more steps on their way is what they gain by.
+            if (stages > 4 && (!b.groups || s.taps() > 1 || steps < 8)) continue;
             ConvTile t{
                 b.m,     b.n, k, b.warps_m, b.warps_n, stages, splits, slices, blocks, resident, s.taps() > 1 && !s.packed_rows,
                 b.groups};
@@ -390,7 +393,9 @@ class ConvMma final : public Family {
             }
             if (l.tile.splits != splits || !why_not_tile(l, target).empty()) continue;
             // A filter that fills the memory pays where every tap would fetch it again.
-            const std::int64_t most = s.taps() > 1 && b.groups ? target.shared_bytes : 100 * 1024;
+            const std::int64_t most = !b.groups      ? 100 * 1024
+                                      : s.taps() > 1 ? target.shared_bytes
+                                                     : (target.shared_bytes + 1024) / 2 - 1024;
             if (resident && (l.shared > most || l.items < 2 * l.grid)) continue;
             out.push_back(l);
           }
