@@ -522,23 +522,28 @@ def test_unlike_parts_of_an_output_keep_their_own_ranges(tmp_path):
 
 
 def test_a_model_of_opset_11_is_carried_over(tmp_path):
-    """Split, Squeeze and Clip, whose attributes became inputs, and a Softmax that may and one that may not be carried over."""
+    """Split, Squeeze and Clip, whose attributes became inputs, a Resize whose empty scales opset 13 forbids beside sizes, and a Softmax that
+    may and one that may not be carried over."""
     def model(path, axis):
         h, f32 = onnx.helper, np.float32
         nodes = [h.make_node("Conv", ["image", "w"], ["c"]), h.make_node("Clip", ["c", "zero", "six"], ["d"]),
                  h.make_node("Split", ["d"], ["a", "b"], axis=1, split=[1, 3]), h.make_node("Conv", ["b", "v"], ["e"]),
-                 h.make_node("Squeeze", ["e"], ["s"], axes=[1]), h.make_node("Softmax", ["s"], ["p"], axis=axis)]
-        values = [onnx.numpy_helper.from_array(v.astype(f32), n) for n, v in (
+                 h.make_node("Squeeze", ["e"], ["s"], axes=[1]), h.make_node("Softmax", ["s"], ["p"], axis=axis),
+                 h.make_node("Resize", ["a", "none", "none", "sizes"], ["r"], mode="nearest")]
+        values = [onnx.numpy_helper.from_array(np.array([1, 1, 32, 32]), "sizes"), onnx.numpy_helper.from_array(np.zeros(0, f32), "none")]
+        values += [onnx.numpy_helper.from_array(v.astype(f32), n) for n, v in (
             ("w", np.linspace(-1, 2, 4).reshape(4, 1, 1, 1)), ("v", np.linspace(1, 2, 3).reshape(1, 3, 1, 1)), ("zero", np.array(0)),
             ("six", np.array(6)))]
-        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("image", 1, [1, 1, 16, 16])],
-                             [h.make_tensor_value_info("p", 1, [1, 16, 16]), h.make_tensor_value_info("a", 1, [1, 1, 16, 16])], values)
+        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("image", 1, [1, 1, 16, 16]), h.make_tensor_value_info("none", 1, [0])],
+                             [h.make_tensor_value_info("p", 1, [1, 16, 16]), h.make_tensor_value_info("a", 1, [1, 1, 16, 16]),
+                              h.make_tensor_value_info("r", 1, [1, 1, 32, 32])], values)
         onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 11)], ir_version=7), path)
 
     model(tmp_path / "m.onnx", -1)
     quantize(tmp_path / "q.onnx", "--report", tmp_path / "r", model=tmp_path / "m.onnx")
     made = onnx.load(tmp_path / "q.onnx")
     onnx.checker.check_model(made, full_check=True)
+    exact_session(tmp_path / "q.onnx", LEVELS.ORT_DISABLE_ALL)  # ONNX Runtime takes it, too
     assert made.opset_import[0].version == 13 and json.loads((tmp_path / "r").read_text())["sqnr_db"] > 30
     model(tmp_path / "no.onnx", 1)
     assert "only axis -1 means the same" in quantize(tmp_path / "no.q.onnx", model=tmp_path / "no.onnx", code=4).stderr

@@ -98,6 +98,10 @@ class Raiser {
       if (axis == nullptr || axis->i() != -1)
         return refuse(index, fmt::format("{} before opset 13 flattens what follows its axis; only axis -1 means the same", op));
     }
+    if (op == "Resize" && n.input_size() > 3 &&
+        !n.input(2).empty()) {  // opset 11 allows empty scales beside sizes, 13 one of the two
+      if (const ir::Tensor* scales = m_.constant(n.input(2)); scales != nullptr && scales->size() == 0) n.set_input(2, "");
+    }
     if (op == "Upsample" || op == "Scatter" || (op == "Resize" && from_ < 11))
       return refuse(index, fmt::format("{} of opset {} is another operator there", op, from_));
     if (op == "If" || op == "Loop" || op == "Scan") return refuse(index, "its subgraphs are of the old opset, too");
