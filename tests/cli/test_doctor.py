@@ -246,6 +246,25 @@ def test_weights_that_were_trained_on_after_their_scales_were_taken(tmp_path):
     assert rules(doctor(tmp_path / "m.onnx")) == []
 
 
+def test_one_layer_of_a_quantization_aware_model_with_weights_of_another_checkpoint(tmp_path):
+    """Two layers as quantization-aware training exports them; the second one's weights were replaced, its Q/DQ pairs were not."""
+    rng = np.random.default_rng(8)
+    keep = {"s": np.float32(0.02), "z": np.uint8(128), "wz": np.zeros(4, np.int8)}
+    nodes = []
+    for i, (inputs, tensor, result) in enumerate((("x", 3, "y1"), ("y1", 4, "y"))):
+        w = rng.standard_normal((4, tensor, 3, 3)).astype(np.float32)
+        keep |= {f"w{i}": w, f"ws{i}": (np.abs(w).max((1, 2, 3)) / 127).astype(np.float32)}
+        nodes += [helper.make_node("QuantizeLinear", [inputs, "s", "z"], [f"q{i}"]), helper.make_node("DequantizeLinear", [f"q{i}", "s", "z"], [f"d{i}"]),
+                  helper.make_node("QuantizeLinear", [f"w{i}", f"ws{i}", "wz"], [f"wq{i}"], axis=0),
+                  helper.make_node("DequantizeLinear", [f"wq{i}", f"ws{i}", "wz"], [f"wd{i}"], axis=0),
+                  helper.make_node("Conv", [f"d{i}", f"wd{i}"], [result], name=f"conv{i}")]
+    save(tmp_path / "m.onnx", nodes, keep, [1, 3, 8, 8])
+    assert rules(doctor(tmp_path / "m.onnx")) == []
+    for factor, rule in ((1.2, "saturating-weights"), (0.2, "unused-weight-codes")):  # larger weights are clipped, smaller ones waste codes
+        save(tmp_path / "m.onnx", nodes, {**keep, "w1": np.float32(factor) * keep["w1"]}, [1, 3, 8, 8])
+        assert rules(doctor(tmp_path / "m.onnx", code=0)) == [("warning", rule, "w1")]
+
+
 def table(path, header, scales):
     bits = {k: struct.unpack(">I", struct.pack(">f", v))[0] for k, v in scales.items()}
     path.write_text(f"TRT-8510-{header}\n" + "".join(f"{k}: {v:x}\n" for k, v in bits.items()))
