@@ -83,13 +83,6 @@ Result<int> advise(const Options& o) {
     fmt::print("the whole plan with all of these changes that help one another or do not touch: {:.4g} us\n",
                result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
-  if (edits.add.empty() && edits.drop.empty() && edits.share.empty() && edits.move.empty()) {
-    return fail(
-        ErrorKind::usage,
-        fmt::format("--apply {}: there is no pair to drop, to move or to share, and none to add whose tensor has a range\n"
-                    "  ranges: octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json",
-                    o.apply));
-  }
   OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
   std::vector<std::string> changes;
   const auto count = [&](int n, const char* what) {
@@ -99,7 +92,13 @@ Result<int> advise(const Options& o) {
   count(done.dropped, "dropped");
   count(done.moved, "moved");
   count(done.shared, "put before further readers");
-  fmt::print("{}: {}\n", o.apply, changes.empty() ? "no pair was changed" : fmt::format("{}", fmt::join(changes, ", ")));
+  if (!changes.empty()) {
+    fmt::print("{}: {}\n", o.apply, fmt::join(changes, ", "));
+  } else {
+    fmt::print("{}: the model as it was; no pair to drop, to move or to share pays, and none to add whose tensor has a range\n"
+               "  ranges: octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json\n",
+               o.apply);
+  }
   for (const std::string& tensor : done.not_found)
     fmt::print("  the file has no \"{}\" to put a pair on or a reader of it by that name; do that by hand\n", tensor);
   return 0;
