@@ -78,8 +78,14 @@ std::int32_t code_of(const ir::Quantizer& q, double value, const ir::Shape& shap
   return ir::quantize_one(static_cast<float>(value), q.scale_at(channel), q.zero_at(channel), q.lo(), q.hi(), q.arith);
 }
 
+/// The type that a stored value was rounded to last: its own, or of floats that a cast widened, the narrower one before.
+ir::DType rounded_type(const ir::Graph& graph, ir::ValueId v) {
+  const ir::Node& n = graph.producer(v);
+  return n.op == ir::Op::cast && graph.type(v).dtype == ir::DType::f32 ? graph.type(n.inputs[0]).dtype : graph.type(v).dtype;
+}
+
 void compare(const ir::Tensor& engine, const ir::Tensor& reference, const TensorRef& ref, bool float_accumulation,
-             const CheckOptions& options, RegionCheck& out) {
+             ir::DType rounded, const CheckOptions& options, RegionCheck& out) {
   const ir::Shape& shape = reference.shape();
   const bool codes = ir::is_int8(ref.dtype) && ref.quantizer.has_value();
   const bool typed_codes = ir::is_int8(reference.dtype());
@@ -114,7 +120,7 @@ void compare(const ir::Tensor& engine, const ir::Tensor& reference, const Tensor
       const double error = e == r ? 0 : std::abs(e - r) / (largest > 0 ? largest : 1);
       out.worst = std::max(out.worst, std::isnan(error) ? INFINITY : error);
       if (error <= options.float_tolerance) continue;  // false for NaN
-      const double step = float_accumulation ? step_of(reference.dtype(), std::max(std::abs(e), std::abs(r))) : 0;
+      const double step = float_accumulation ? step_of(rounded, std::max(std::abs(e), std::abs(r))) : 0;
       if (std::abs(e - r) <= options.float_tolerance * largest + step) {
         ++out.allowed;
         continue;
@@ -198,7 +204,7 @@ void judge(const ir::Graph& graph, const Region& r, const Border& border, const 
     }
     CheckOptions with = options;
     if (rounded) with.float_tolerance = std::max(with.float_tolerance, kTf32Tolerance);
-    compare(*got, (*expected)[i], *border.out[i].ref, floats, with, out);
+    compare(*got, (*expected)[i], *border.out[i].ref, floats, rounded_type(graph, wanted[i]), with, out);
   }
 }
 

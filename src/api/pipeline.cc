@@ -155,9 +155,10 @@ Status check_options(const PipelineOptions& options) {
   OCTAVO_CHECK(cpu::cap_named(options.cpu));
   const auto known = [](const std::string& type) { return type == "int8" || type == "float32" || type == "bfloat16"; };
   for (const plan::PrecisionRule& rule : options.plan.precisions) {
-    if (!known(rule.precision)) {
+    if (!known(rule.precision) && rule.precision != "bfloat16-emulated") {
       return fail(ErrorKind::usage,
-                  fmt::format("precision rule \"{}={}\": known are int8, float32 and bfloat16", rule.pattern, rule.precision));
+                  fmt::format("precision rule \"{}={}\": known are int8, float32 and bfloat16, and bfloat16-emulated", rule.pattern,
+                              rule.precision));
     }
   }
   for (const std::string& type : options.plan.allowed) {

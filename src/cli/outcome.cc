@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/print.h"
+#include "quantize/run_time.h"
 
 namespace octavo::cli {
 namespace {
@@ -38,15 +39,22 @@ double median(std::vector<double> x) {
 }
 
 std::string search_text(const quantize::PrecisionSearch& s) {
-  std::string text =
-      fmt::format("layers in float, signal to noise{}, estimated time of a run on one thread:\n", s.float_score ? ", score" : "");
+  const bool small = std::any_of(s.curve.begin(), s.curve.end(), [](const auto& p) { return !p.wide.bfloat16.empty(); });
+  std::string text = fmt::format("layers in {}, signal to noise{}, estimated time of a run on one thread:\n",
+                                 small ? "bfloat16, in float" : "float", s.float_score ? ", score" : "");
   for (const auto& p : s.curve) {
-    text += fmt::format("  {:>4}  {:>8}  {}{:>9.3f} ms{}\n", p.in_float.size(), db(p.sqnr),
-                        p.score ? fmt::format("{:.1f} %  ", 100 * *p.score) : "", 1e3 * p.seconds, p.chosen ? "  chosen" : "");
+    text +=
+        fmt::format("{}  {:>4}  {:>8}  {}{:>9.3f} ms{}{}\n", small ? fmt::format("  {:>4}", p.wide.bfloat16.size()) : "",
+                    p.wide.float32.size(), db(p.sqnr), p.score ? fmt::format("{:.1f} %  ", 100 * *p.score) : "", 1e3 * p.seconds,
+                    p.without_kernel.empty() ? "" : fmt::format("  ({} of bfloat16 as float32)", p.without_kernel.size()),
+                    p.chosen ? "  chosen" : "");
   }
   if (s.float_score) text += fmt::format("score in float: {:.1f} %\n", 100 * *s.float_score);
   std::vector<std::string> worst;
-  for (const auto& l : s.layers) worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us", l.node, db(l.sqnr), 1e6 * l.gain));
+  for (const auto& l : s.layers) {
+    worst.push_back(fmt::format("{}: {}, int8 saves {:.1f} us{}", l.node, db(l.sqnr), 1e6 * l.gain,
+                                small ? ", " + l.type + " now" : std::string()));
+  }
   return text + list("signal to noise at the outputs when only this layer is int8, by noise a second saved", worst);
 }
 
@@ -91,6 +99,7 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
   std::string names;
   for (const auto& [name, n] : methods) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", n, name);
   std::size_t int8 = 0;
+  const std::size_t small = out.bfloat16().size();
   std::vector<std::string> reasons;
   std::vector<double> before, after;
   for (const auto& l : out.layers) {
@@ -101,8 +110,9 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
       after.push_back(l.fitted);
     }
   }
-  std::string text = fmt::format("{} samples; ranges of {} tensors{} ({})\n{} layers int8, {} float\n", out.samples,
-                                 out.tensors.size(), symmetric ? "" : " with zero points", names, int8, out.layers.size() - int8);
+  std::string text = fmt::format("{} samples; ranges of {} tensors{} ({})\n{} layers int8, {}{} float\n", out.samples,
+                                 out.tensors.size(), symmetric ? "" : " with zero points", names, int8,
+                                 small > 0 ? fmt::format("{} bfloat16, ", small) : "", out.layers.size() - int8 - small);
   if (!after.empty()) {
     text += fmt::format("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n",
                         after.size(), db(median(before)), db(median(after)));
@@ -119,7 +129,29 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
     text += list("of each output", lines);
   }
   if (out.search) text += search_text(*out.search);
-  return text + list("layers that stay float", reasons) + list("tensors without a range: never anything but 0", out.without_range);
+  return text + list(small > 0 ? "layers that stay float or bfloat16" : "layers that stay float", reasons) +
+         list("tensors without a range: never anything but 0", out.without_range);
+}
+
+std::string build_text(const quantize::Outcome& out, const std::string& model) {
+  const auto nodes = out.bfloat16();
+  if (nodes.empty()) return "";
+  std::string rules;
+  for (const auto& rule : quantize::rules_for(nodes, "bfloat16")) {
+    std::string pattern;
+    for (const char c : rule.pattern) {
+      if (c == '\'') {
+        pattern += "'\\''";  // as a shell wants it
+      } else {
+        pattern += c == ',' ? '?' : c;  // the comma separates rules
+      }
+    }
+    rules += fmt::format("{}{}={}", rules.empty() ? "" : ",", pattern, rule.precision);
+  }
+  return fmt::format(
+      "the model holds these {} layers in float32: building it with them in bfloat16 takes\n  octavo build {} --precision "
+      "'{}'\nbfloat16-emulated instead computes the same values on any processor, as slowly as float32\n",
+      nodes.size(), model, rules);
 }
 
 }  // namespace octavo::cli

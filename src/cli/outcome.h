@@ -17,5 +17,7 @@ namespace octavo::cli {
 void print_warnings(const FileData& data, const quantize::Outcome& outcome);
 /// Samples, ranges, layers, signal to noise, the search, and what stays float and why. `symmetric`: the ranges have no zero points.
 [[nodiscard]] std::string outcome_text(const quantize::Outcome& outcome, bool symmetric);
+/// How to build the model that was written as `model`, where layers of it are to be bfloat16; otherwise empty.
+[[nodiscard]] std::string build_text(const quantize::Outcome& outcome, const std::string& model);
 
 }  // namespace octavo::cli

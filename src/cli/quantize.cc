@@ -2,6 +2,7 @@
 #include "quantize/quantize.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "cli/model.h"
 #include "cli/outcome.h"
 #include "quant/table.h"
+#include "quantize/run_time.h"
 #include "report/explain.h"
 
 namespace octavo::cli {
@@ -59,6 +61,48 @@ Result<double> part_of(const std::string& text) {
   return value;
 }
 
+/// --allow: the types that layers may have when the bound holds; without one it is the build's, of an engine.
+Status take_types(const Options& o, const api::PipelineOptions& build, Form form, quantize::Options& q) {
+  if (o.model.allow.empty()) return {};
+  const bool engine = form == Form::engine;
+  if (!q.bound.given()) {
+    if (engine) return {};
+    return fail(ErrorKind::usage,
+                fmt::format("--allow {}: says what layers may go back to until a bound holds, and none is given\n  "
+                            "give --min-sqnr or --max-drop",
+                            fmt::join(o.model.allow, ",")));
+  }
+  q.allowed.clear();
+  for (const std::string& type : o.model.allow) {
+    if (type == "tf32" && engine) continue;  // of the build
+    if (type == "float16") {
+      return fail(ErrorKind::usage,
+                  "--allow float16: tensors can have it, layers do not compute in it (docs/precision.md)\n  allow bfloat16");
+    }
+    if (type != "int8" && type != "float32" && type != "bfloat16") {
+      return fail(ErrorKind::usage,
+                  fmt::format("--allow {}: not a type that the search of precision gives to layers\n  known: int8, "
+                              "float32, bfloat16",
+                              type));
+    }
+    q.allowed.insert(type);
+  }
+  if (!q.allowed.contains("int8")) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format("--allow {}: layers start in int8, which is not allowed\n  allow int8 as well; octavo build MODEL --allow "
+                    "{} takes the float model",
+                    fmt::join(o.model.allow, ","), fmt::join(o.model.allow, ",")));
+  }
+  if (q.allowed.size() < 2) {
+    return fail(ErrorKind::usage,
+                "--allow int8: layers have no other type to go to when the bound does not hold\n  allow float32, "
+                "bfloat16 or both as well");
+  }
+  q.needs_kernels = engine && build.device == "cpu";
+  return {};
+}
+
 Result<quantize::Options> quantize_options(const Options& o, const api::PipelineOptions& build, Form form) {
   quantize::Options q;
   q.import = build.import;
@@ -97,6 +141,7 @@ Result<quantize::Options> quantize_options(const Options& o, const api::Pipeline
     return fail(ErrorKind::usage, fmt::format("--{}: a table cannot say that a layer stays float\n  write a model: -o model.q.onnx",
                                               o.min_sqnr ? "min-sqnr" : "max-drop"));
   }
+  OCTAVO_CHECK(take_types(o, build, form, q));
   if (!o.curve.empty() && !q.bound.given())
     return fail(ErrorKind::usage, "--curve: the curve comes from the search of precisions\n  give --min-sqnr or --max-drop");
   q.fit.full_range = q.float_model;
@@ -121,7 +166,15 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
     case Form::json: return text(quant::ranges_json(out.ranges()));
     case Form::pairs: return write_file(o.output, out.model);
     case Form::engine: {
-      OCTAVO_TRY(const auto built, api::build_bytes(out.model, build, std::filesystem::path(o.model.path).parent_path().string()));
+      api::PipelineOptions searched = build;
+      if (out.search) {  // it has decided which layers are bfloat16, and measured no other
+        const auto rules = quantize::rules_for(out.bfloat16(), "bfloat16");
+        searched.plan.precisions.insert(searched.plan.precisions.begin(), rules.begin(), rules.end());
+        searched.plan.allowed.erase("bfloat16");
+        searched.plan.allowed.insert("float32");
+      }
+      OCTAVO_TRY(const auto built,
+                 api::build_bytes(out.model, searched, std::filesystem::path(o.model.path).parent_path().string()));
       return built.engine->save(o.output, kept_float_note(built));
     }
   }
@@ -201,6 +254,7 @@ Result<int> run(const Options& o) {
   progress.reset();
   print_warnings(*data, out);
   fmt::print("{}: {:.1f} s; {}", o.output, since(start), outcome_text(out, options.ranges.symmetric));
+  if (form == Form::pairs) fmt::print("{}", build_text(out, o.output));
   if (!options.pairs && !options.float_model) {
     fmt::print(
         "{} no place for corrected weights{}: --float-model FILE writes the float model with the corrections, which the ranges "
@@ -251,7 +305,9 @@ Command add_quantize(CLI::App& app) {
       ->check(CLI::Range(0, 1000))
       ->type_name("N");
   app.add_option("--min-sqnr", o->min_sqnr,
-                 "Layers go back to float until the outputs' signal to noise on the data is at least so many dB (docs/quantize.md)")
+                 "Layers leave int8 until the outputs' signal to noise on the data is at least so many dB (docs/quantize.md): for "
+                 "float32, or "
+                 "with --allow int8,bfloat16,float32 for bfloat16 first")
       ->type_name("DB");
   app.add_option("--max-drop", o->max_drop,
                  "The same until at most this share of right answers is lost (1% or 0.01); needs --labels")

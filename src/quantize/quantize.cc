@@ -9,7 +9,7 @@
 #include <set>
 
 #include "quantize/best_range.h"
-#include "quantize/run_time.h"
+#include "quantize/laboratory.h"
 
 namespace octavo::quantize {
 namespace {
@@ -35,6 +35,7 @@ class Run {
     report("import", 0, 0);
     OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
     OCTAVO_CHECK(is_float());
+    OCTAVO_CHECK(find_bfloat16());
     if (options_.pairs) {  // what forbids pairs is said before the data are run, not after
       OCTAVO_TRY(const auto trial, open());
       if (auto possible = onnx::put_pairs(*trial, {}, options_.placement); !possible)
@@ -62,7 +63,7 @@ class Run {
     const bool rows = corrects_ || options_.method == Method::best || options_.least_layer_sqnr > 0;
     OCTAVO_TRY(auto statistics,
                collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
-    out_.warnings = std::move(statistics.warnings);
+    out_.warnings.insert(out_.warnings.end(), statistics.warnings.begin(), statistics.warnings.end());
     rows_ = std::move(statistics.rows);
     out_.samples = data_.size();
     choose_ranges(statistics.histograms);
@@ -371,61 +372,49 @@ class Run {
     for (const auto& [tensor, reader] : dropped_) quantizers_.erase(tensor);
   }
 
-  /// Layers go to float until the bound holds.
+  /// Before the data are run: what forbids the types that are allowed.
+  Status find_bfloat16() {
+    if (!options_.bound.given() || !options_.allowed.contains("bfloat16")) return {};
+    OCTAVO_TRY(bfloat16_, bfloat16_layers(model_));
+    const std::size_t without = bfloat16_->without_kernel.size(), count = bfloat16_->possible.size();
+    if (without == 0) return {};
+    if (options_.needs_kernels && without == count)
+      return fail(ErrorKind::unsupported,
+                  fmt::format("allowed type \"bfloat16\": no layer can compute in it on this processor: {}\n  write a model, for a "
+                              "processor that can: -o model.q.onnx; or leave bfloat16 out",
+                              bfloat16_->why));
+    out_.warnings.push_back(
+        fmt::format("{} of the {} layers that may be bfloat16 have no kernel for it here ({}): {}", without, count, bfloat16_->why,
+                    options_.needs_kernels ? "they do not go to it" : "in estimated times they count as float32"));
+    return {};
+  }
+
+  /// Layers leave int8 until the bound holds.
   Status search() {
-    Laboratory lab;
-    for (const LayerResult& l : out_.layers) {
-      if (l.int8) lab.layers.push_back(l.node);
-    }
-    const std::set<std::string> all(lab.layers.begin(), lab.layers.end());
-    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
-    if (options_.bound.max_drop) {
-      OCTAVO_TRY(lab.float_score, options_.score(exact));
-    }
-    struct Made {
-      onnx::Model model;
-      Network network;
-    };
-    const auto make = [&](const std::set<std::string>& in_float) -> Result<Made> {
+    const auto make = [&](const std::set<std::string>& in_float) -> Result<onnx::Model> {
       set_float(in_float);
       OCTAVO_TRY(const auto put, write());
       (void)put;
-      OCTAVO_TRY(onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
-      OCTAVO_TRY(Network network, Network::create(now, {}));
-      return Made{std::move(now), std::move(network)};
+      return onnx::import_bytes(out_.model, options_.import, folder_);
     };
-    OCTAVO_TRY(const Made integer, make({}));
-    OCTAVO_TRY(const Made in_float, make(all));
-    OCTAVO_TRY(const RunTime fast, estimated_time(integer.model, all));
-    OCTAVO_TRY(const RunTime slow, estimated_time(in_float.model, all));
-    for (const auto& [node, seconds] : fast.nodes) {
-      if (const auto other = slow.nodes.find(node); other != slow.nodes.end()) lab.gain[node] = other->second - seconds;
+    Searched what{.exact = reference(),
+                  .layers = {},
+                  .make = make,
+                  .bfloat16 = bfloat16_ ? &*bfloat16_ : nullptr,
+                  .needs_kernels = options_.needs_kernels,
+                  .may_float32 = options_.allowed.contains("float32"),
+                  .data = data_,
+                  .threads = options_.threads,
+                  .bound = options_.bound,
+                  .score = options_.score,
+                  .progress = options_.progress};
+    for (const LayerResult& l : out_.layers) {
+      if (l.int8) what.layers.push_back(l.node);
     }
-    const Part few(data_, 8);
-    std::size_t done = 0;
-    lab.noise = [&](const std::set<std::string>& names) -> Result<double> {
-      report("sensitivity, layers", done++, lab.layers.size());
-      OCTAVO_TRY(const Made made, make(names));
-      OCTAVO_TRY(const auto errors, compare(exact, made.network, few, options_.threads, {}));
-      return sqnr_of(errors);
-    };
-    lab.measure = [&](const std::set<std::string>& names) -> Result<CurvePoint> {
-      OCTAVO_TRY(const Made made, make(names));
-      CurvePoint p;
-      p.in_float = names;
-      OCTAVO_TRY(const auto errors, compare(exact, made.network, data_, options_.threads, samples("search: compare")));
-      p.sqnr = sqnr_of(errors);
-      if (options_.bound.max_drop) {
-        OCTAVO_TRY(p.score, options_.score(made.network));
-      }
-      OCTAVO_TRY(const RunTime time, estimated_time(made.model, {}));
-      p.seconds = time.seconds;
-      return p;
-    };
-    OCTAVO_TRY(out_.search, search_precision(lab, options_.bound));
+    OCTAVO_TRY(out_.search, search_layers(what));
     std::set<std::string> chosen;
     for (const Sensitivity& s : out_.search->layers) {
-      if (s.in_float) chosen.insert(s.node);
+      if (s.type != "int8") chosen.insert(s.node);
     }
     set_float(chosen);
     OCTAVO_TRY(const auto put, write());
@@ -434,7 +423,10 @@ class Run {
       l.int8 = false;
       const auto at = std::find_if(out_.search->layers.begin(), out_.search->layers.end(),
                                    [&](const Sensitivity& s) { return s.node == l.node; });
-      l.why_float = fmt::format("kept for the bound: alone in int8 it leaves {:.1f} dB at the outputs", at->sqnr);
+      l.bfloat16 = at->type == "bfloat16";
+      l.why_float = fmt::format("{} for the bound: alone in int8 it leaves {:.1f} dB at the outputs",
+                                l.bfloat16 ? "bfloat16" : "kept", at->sqnr);
+      if (at->sqnr_bfloat16) l.why_float += fmt::format(", alone in bfloat16 {:.1f} dB", *at->sqnr_bfloat16);
     }
     return {};
   }
@@ -461,7 +453,7 @@ class Run {
 
   /// What came out so far: out_.model, or the model as given; with the ranges where it has no pairs.
   [[nodiscard]] Result<Network> rounded_network() const {
-    plan::PlanOptions implicit;
+    plan::PlanOptions implicit = emulating(out_.bfloat16());
     if (!options_.pairs) {
       implicit.ranges = out_.ranges();
       for (const auto& [tensor, reader] : dropped_) implicit.ranges.erase(tensor);
@@ -493,6 +485,7 @@ class Run {
   std::map<std::string, ir::Quantizer> quantizers_;
   std::vector<Fit> fits_;             ///< by layer; without codes: not fitted
   std::set<std::string> keep_float_;  ///< nodes that get no pairs
+  std::optional<Bfloat16Layers> bfloat16_;
   struct Lossy {
     double kept = 0, cost = 0;  ///< dB of its results when it alone is rounded; dB that the outputs lose by it
   };
@@ -543,6 +536,14 @@ Result<std::vector<Gain>> gains_of(std::span<const std::byte> bytes, const std::
 ir::Ranges Outcome::ranges() const {
   ir::Ranges out;
   for (const TensorRange& t : tensors) out[t.name] = t.quantizer;
+  return out;
+}
+
+std::set<std::string> Outcome::bfloat16() const {
+  std::set<std::string> out;
+  for (const LayerResult& l : layers) {
+    if (l.bfloat16) out.insert(l.node);
+  }
   return out;
 }
 

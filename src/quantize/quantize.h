@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,8 +41,12 @@ struct Options {
   /// > 0: the network is fitted in so many stages, each to the results of those before it, which are final then. 0: each layer is
   /// fitted to its own rounded input only.
   int stages = 0;
-  /// With pairs: layers go back to float until this holds on the data (docs/quantize.md); it needs no `measure`.
+  /// With pairs: layers leave int8 until this holds on the data (docs/quantize.md); it needs no `measure`.
   AccuracyBound bound;
+  /// The types that layers may have then: int8, and bfloat16, float32 or both. bfloat16 comes first (search_precision).
+  std::set<std::string> allowed = plan::default_types();
+  /// Only layers that this processor computes in bfloat16 go to it: for an engine that is built here.
+  bool needs_kernels = false;
   /// How good a network's answers on the data are, 0 to 1: for AccuracyBound::max_drop.
   std::function<Result<double>(const Network&)> score;
   std::string score_name = "top-1";
@@ -65,6 +70,7 @@ struct TensorRange {
 struct LayerResult {
   std::string node, op, input;
   bool int8 = false;
+  bool bfloat16 = false;   ///< by the search: in a model with pairs it has none, and the builder is to be told (Outcome::bfloat16)
   std::string why_float;   ///< when not int8
   std::string not_fitted;  ///< why its weights are rounded to nearest; empty: fitted
   double nearest = 0;      ///< signal to noise of its results on the data in dB, rounded to nearest; 0: not known
@@ -94,6 +100,8 @@ struct Outcome {
   std::vector<Gain> gains;                ///< the first is without any correction; when asked for
   std::size_t samples = 0;
   [[nodiscard]] ir::Ranges ranges() const;
+  /// Nodes that the search gave to bfloat16. The model does not say so: `rules_for` them makes the rules that a build needs.
+  [[nodiscard]] std::set<std::string> bfloat16() const;
   /// {tensor: largest magnitude / 127}: what is left of them in a table without zero points.
   [[nodiscard]] std::map<std::string, float> scales() const;
   /// Everything above but the model, as JSON.

@@ -15,7 +15,13 @@ std::string Outcome::report() const {
   for (const OutputError& o : outputs) out["outputs"].push_back({{"name", o.name}, {"sqnr_db", number(o.sqnr())}});
   out["layers"] = Json::array();
   for (const LayerResult& l : layers) {
-    Json j{{"node", l.node}, {"op", l.op}, {"input", l.input}, {"int8", l.int8}};
+    Json j{{"node", l.node},
+           {"op", l.op},
+           {"input", l.input},
+           {"int8", l.int8},
+           {"type", l.int8       ? "int8"
+                    : l.bfloat16 ? "bfloat16"
+                                 : "float32"}};
     if (!l.why_float.empty()) j["why_float"] = l.why_float;
     if (!l.not_fitted.empty()) j["not_fitted"] = l.not_fitted;
     if (l.nearest != 0) j["sqnr_db_nearest"] = l.nearest;
@@ -40,13 +46,22 @@ std::string Outcome::report() const {
     Json j;
     if (search->float_score) j["float_score"] = *search->float_score;
     for (const CurvePoint& p : search->curve) {
-      Json point{{"float_layers", p.in_float}, {"sqnr_db", number(p.sqnr)}, {"estimated_seconds", p.seconds}, {"chosen", p.chosen}};
+      Json point{{"float_layers", p.wide.float32}};
+      if (!p.wide.bfloat16.empty()) point["bfloat16_layers"] = p.wide.bfloat16;
+      if (!p.without_kernel.empty()) point["priced_as_float32"] = p.without_kernel;
+      point.update({{"sqnr_db", number(p.sqnr)}, {"estimated_seconds", p.seconds}, {"chosen", p.chosen}});
       if (p.score) point["score"] = *p.score;
       j["curve"].push_back(std::move(point));
     }
-    for (const Sensitivity& s : search->layers)
-      j["layers"].push_back(
-          {{"node", s.node}, {"sqnr_db_alone", number(s.sqnr)}, {"seconds_saved", s.gain}, {"float", s.in_float}});
+    for (const Sensitivity& s : search->layers) {
+      Json layer{{"node", s.node},
+                 {"sqnr_db_alone", number(s.sqnr)},
+                 {"seconds_saved", s.gain},
+                 {"float", s.type == "float32"},
+                 {"type", s.type}};
+      if (s.sqnr_bfloat16) layer["sqnr_db_alone_bfloat16"] = number(*s.sqnr_bfloat16);
+      j["layers"].push_back(std::move(layer));
+    }
     out["search"] = std::move(j);
   }
   out["without_range"] = without_range;

@@ -242,6 +242,58 @@ TEST(Bfloat16, ArbitraryChoicesInArbitraryNetworks) {
   EXPECT_GT(seen["int8"], 20);
 }
 
+/// The same rule for bfloat16 and for its emulation: the graphs have the same values, whatever becomes one region.
+TEST(Bfloat16, EmulatedItIsTheSameInArbitraryNetworks) {
+  const std::vector<const region::Provider*> oracle{&reference::oracle_provider()};
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
+    const ir::Graph g = float_network(seed);
+    plan::PlanOptions o;
+    o.disabled = {"segments", "by-image"};
+    o.precisions = {{"*", "bfloat16"}};
+    const auto small = plan::make_plan(g, oracle, o);
+    o.precisions = {{"*", "bfloat16-emulated"}};
+    const auto emulated = plan::make_plan(g, oracle, o);
+    ASSERT_EQ(small.has_value(), emulated.has_value()) << "seed " << seed;
+    if (!small) continue;  // no layer has weights, or some weights are computed
+    for (const region::Region& r : emulated->plan.regions) EXPECT_NE(r.precision, "bfloat16") << "seed " << seed;
+    const auto feeds = testing::seeded_feeds(small->graph, seed);
+    const auto want = reference::evaluate(small->graph, feeds);
+    ASSERT_TRUE(want) << "seed " << seed;
+    const auto got = testing::run_plan(emulated->plan, oracle, feeds, seed % 2 == 0);
+    ASSERT_TRUE(got) << "seed " << seed << ": " << got.error().message;
+    ASSERT_EQ(testing::first_difference(*want, *got), "") << "seed " << seed;
+    ++compared;
+  }
+  EXPECT_GT(compared, 40);
+}
+
+/// The kernels of this processor compute an emulated network region by region as the reference evaluates the bfloat16 one.
+TEST(Bfloat16, EmulatedItIsJudgedRegionByRegion) {
+  const std::string path = std::string(OCTAVO_SOURCE_DIR) + "/examples/digits/digits_fp32.onnx";
+  auto o = options();
+  o.plan.precisions = {{"*", "bfloat16-emulated"}};
+  const auto built = build_file(path, o);
+  ASSERT_TRUE(built) << built.error().message;
+  const auto inputs = random_inputs(built->engine->plan(), 1);
+  const auto report = check(built->engine, built->graph, inputs);
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->ok()) << report->first_divergence();
+  for (const RegionCheck& r : report->regions) EXPECT_EQ(r.skipped, "") << r.name;
+  const auto plain = build_file(path, options());
+  ASSERT_TRUE(plain);
+  const double off = error(outputs(plain->engine, inputs), report->outputs);
+  EXPECT_LE(off, 0.05);
+  EXPECT_GT(off, 1e-4) << "nothing was rounded";
+  // The bfloat16 network itself, planned for the reference: what it says of the same input.
+  o.plan.precisions = {{"*", "bfloat16"}};
+  const auto small = plan::make_plan(built->model.graph, {&reference::oracle_provider()}, o.plan);
+  ASSERT_TRUE(small) << small.error().message;
+  const auto want = reference::evaluate(small->graph, inputs);
+  ASSERT_TRUE(want);
+  EXPECT_LE(error(*want, report->outputs), 0.01);
+}
+
 /// Ranges of the graph's activations on made-up data, every third one eight times as wide as it should be.
 std::map<std::string, float> coarse_ranges(const ir::Graph& g) {
   std::map<ir::ValueId, ir::Tensor> bound;

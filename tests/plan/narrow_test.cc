@@ -74,6 +74,34 @@ TEST(Narrow, TheCastStandsBehindWhatMakesTheValue) {
             "c = conv b' : f32\n");
 }
 
+/// Emulated: other casts, and no mark is left; the values are those of bfloat16, bit for bit.
+TEST(Narrow, EmulatedLayersComputeTheSameValuesInFloats) {
+  const std::string text = "x = input : f32[1,4,5,5]\n" + weights({"w1", "w2", "w3"}) + conv("a", "x", "w1", "conv1") +
+                           "b = relu a from {\"relu\"}\n" + "k = concat b x {axis=1} from {\"cat\"}\n" +
+                           "w4 = constant f32[4,8,3,3] seed:4\n" + conv("c", "b", "w2", "conv2") + conv("d", "k", "w4", "conv3") +
+                           "e = add b c from {\"add\"}\n" + conv("f", "e", "w3", "conv4") + "output d\noutput f\n";
+  for (const std::set<std::string>& marked : std::vector<std::set<std::string>>{
+           {"conv1"}, {"conv2"}, {"conv3"}, {"conv4"}, {"conv2", "conv3"}, {"conv1", "conv2", "conv3", "conv4"}}) {
+    ir::Graph small = narrowed(text, marked), emulated = parsed(text);
+    for (const ir::NodeId id : emulated.order()) {
+      if (!emulated.node(id).origin.empty() && marked.contains(*emulated.node(id).origin.begin()))
+        plan::mark_narrow(emulated.node(id), true);
+    }
+    plan::narrow(emulated);
+    ASSERT_TRUE(ir::verify(emulated));
+    for (const ir::NodeId id : emulated.order()) {
+      EXPECT_FALSE(plan::is_narrow(emulated.node(id)) || plan::is_narrow_cast(emulated.node(id))) << *marked.begin();
+      EXPECT_FALSE(emulated.node(id).attrs.contains("compute"));
+    }
+    const auto feeds = testing::seeded_feeds(small, 7);
+    const auto plain = reference::evaluate(parsed(text), feeds), want = reference::evaluate(small, feeds),
+               got = reference::evaluate(emulated, feeds);
+    ASSERT_TRUE(plain && want && got);
+    EXPECT_EQ(testing::first_difference(*want, *got), "") << *marked.begin();
+    EXPECT_NE(testing::first_difference(*plain, *got), "") << *marked.begin() << ": nothing was rounded";
+  }
+}
+
 TEST(Narrow, WithoutMarksNothingChanges) {
   EXPECT_EQ(ir::print(narrowed(kChain, {})), ir::print(parsed(kChain)));
 }

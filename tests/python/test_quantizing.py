@@ -48,6 +48,34 @@ def test_every_way_to_give_models_and_data_is_the_same(made):
         assert octavo.quantize(model, data, threads=1, measure=False).ranges == made.ranges
 
 
+def test_bfloat16_is_searched_and_the_build_is_told():
+    """`precision` says which layers are bfloat16; emulated, on any processor, they change the result that float32 would give."""
+    shape = {"shapes": {"image": (1, 1, 16, 16)}, "effort": 0, "threads": 1}
+    made = octavo.quantize(MODEL, samples(), threads=2, min_sqnr=42, allow={"int8", "bfloat16", "float32"})
+    assert made.precision and set(made.precision.values()) == {"bfloat16"} and f"{len(made.precision)} bfloat16, " in repr(made)
+    assert made.report["sqnr_db"] >= 42
+    wide = octavo.build(made, **shape)
+    small = octavo.build(made, precision={node: "bfloat16-emulated" for node in made.precision}, **shape)
+    exact = octavo.build(MODEL, **shape)
+    total = {"wide": 0.0, "small": 0.0, "signal": 0.0}
+    for x in samples():
+        a, b, c = (next(iter(e.run(x).values())).astype(np.float64) for e in (exact, wide, small))
+        assert not np.array_equal(b, c)
+        total["signal"] += (a ** 2).sum()
+        total["wide"] += ((a - b) ** 2).sum()
+        total["small"] += ((a - c) ** 2).sum()
+    assert 10 * np.log10(total["signal"] / total["small"]) == pytest.approx(made.report["sqnr_db"], abs=0.01)
+    try:
+        engine = octavo.build(made, precision=made.precision, **shape)
+    except octavo.UnsupportedError as error:
+        assert "nothing here can" in str(error)
+    else:
+        assert "bfloat16" in {layer["precision"] for layer in engine.layers}
+    assert octavo.quantize(MODEL, samples(), threads=2, min_sqnr=30).precision == {}
+    with pytest.raises(octavo.UsageError, match="none is given"):
+        octavo.quantize(MODEL, samples(2), allow=["int8", "bfloat16"])
+
+
 def test_what_is_wrong_is_said():
     with pytest.raises(octavo.InputError, match="16,16"):
         octavo.quantize(MODEL, [np.zeros((1, 1, 8, 8), np.float32)])

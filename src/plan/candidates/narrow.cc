@@ -18,8 +18,9 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-constexpr const char* kMark = "compute";  // attribute of the operator: "bf16" or "tf32"
-constexpr const char* kCast = "held";     // attribute of the casts: 1
+constexpr const char* kMark = "compute";  // attribute of the operator: "bf16", "bf16 emulated" or "tf32"
+constexpr const char* kEmulated = "bf16 emulated";
+constexpr const char* kCast = "held";  // attribute of the casts: 1
 
 ir::Tensor rounded(const ir::Tensor& t) {
   ir::Tensor out(DType::f32, t.shape());
@@ -28,17 +29,25 @@ ir::Tensor rounded(const ir::Tensor& t) {
   return out;
 }
 
+bool is_emulated(const Node& node) {
+  return ir::get_text(node.attrs, kMark) == kEmulated &&
+         (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::gemm);
+}
+bool is_marked(const Node& node) {
+  return is_narrow(node) || is_emulated(node);
+}
+
 class Narrower {
  public:
   explicit Narrower(Graph& g) : g_(g) {}
 
   void run() {
     const std::vector<NodeId> order = g_.order();
-    if (std::none_of(order.begin(), order.end(), [&](NodeId id) { return is_narrow(g_.node(id)); })) return;
+    if (std::none_of(order.begin(), order.end(), [&](NodeId id) { return is_marked(g_.node(id)); })) return;
     grouping_ = make_groups(g_, {});
-    std::vector<ValueId> read;  // by marked operators
+    std::vector<std::pair<ValueId, bool>> read;  // by marked operators: value, emulated
     for (const NodeId id : order) {
-      if (!is_narrow(g_.node(id))) continue;
+      if (!is_marked(g_.node(id))) continue;
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
       const Node& w = g_.producer(n.inputs[1]);
       if (g_.type(n.inputs[0]).dtype != DType::f32 || g_.is_constant(n.inputs[0]) || w.op != Op::constant || w.quantizer ||
@@ -46,8 +55,9 @@ class Narrower {
         unmark(g_.node(id).attrs);
         continue;
       }
-      read.push_back(n.inputs[0]);
-      edits_.push_back({{id, 0}, wide(n.inputs[0])});
+      const bool emulated = is_emulated(n);
+      read.emplace_back(n.inputs[0], emulated);
+      edits_.push_back({{id, 0}, wide(n.inputs[0], emulated)});
       auto [at, fresh] = weights_.emplace(n.inputs[1], ir::kNone);
       if (fresh) {
         const std::string name = g_.value(n.inputs[1]).name;
@@ -55,8 +65,11 @@ class Narrower {
       }
       edits_.push_back({{id, 1}, at->second});
     }
-    for (const ValueId v : read) read_along(v);
+    for (const auto& [v, emulated] : read) read_along(v, emulated);
     for (const auto& [at, value] : edits_) g_.node(at.first).inputs[at.second] = value;
+    for (const NodeId id : order) {
+      if (is_emulated(g_.node(id))) unmark(g_.node(id).attrs);  // a float32 operator from here on
+    }
     g_.touch();
     g_.remove_dead();
   }
@@ -90,12 +103,22 @@ class Narrower {
              return g_.type(v).dtype == DType::f32 && !(g_.is_constant(v) && g_.producer(v).quantizer);
            });
   }
-  ValueId wide(ValueId v) {
+  ValueId wide(ValueId v, bool emulated) {
+    if (emulated) return rounded_of(v);
     const auto found = wide_.find(v);
     if (found != wide_.end()) return found->second;
     const ValueId from = small(v);
     return wide_[v] = g_.add(Op::cast, {from}, {DType::f32, g_.type(v).shape},
                              {{"to", std::string("f32")}, {kCast, std::int64_t{1}}}, origin(v), g_.value(v).name);
+  }
+  /// The same values by two casts that are computed: element by element, so it need not move above what strides express.
+  ValueId rounded_of(ValueId v) {
+    const auto found = rounded_.find(v);
+    if (found != rounded_.end()) return found->second;
+    const ir::Shape shape = g_.type(v).shape;
+    const std::string name = g_.value(v).name;
+    const ValueId small = g_.add(Op::cast, {v}, {DType::bf16, shape}, {{"to", std::string("bf16")}}, origin(v), name);
+    return rounded_[v] = g_.add(Op::cast, {small}, {DType::f32, shape}, {{"to", std::string("f32")}}, origin(v), name);
   }
   /// A cast stands for what makes the value; a network input or a constant stands for no node: then for what reads it.
   [[nodiscard]] std::set<std::string> origin(ValueId v) const {
@@ -106,33 +129,33 @@ class Narrower {
   }
 
   /// Element-wise readers in other regions, where then nobody stores the floats.
-  void read_along(ValueId v) {
+  void read_along(ValueId v, bool emulated) {
     if (!done_.insert(v).second || moved(g_.producer(v)) || g_.output_uses(v) > 0) return;
     const int group = grouping_.of_node[static_cast<std::size_t>(g_.value(v).producer)];
     if (group < 0) return;
     std::vector<std::pair<NodeId, std::size_t>> others;
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
-      if (is_narrow_cast(n) || (is_narrow(n) && slot == 0)) continue;
-      const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();
+      const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();  // else a cast that was made here
+      if (is_narrow_cast(n) || (n.op == Op::cast && !known) || (is_marked(n) && slot == 0)) continue;
       if (known && grouping_.of_node[static_cast<std::size_t>(user)] == group) continue;
       if (!in_program(g_, n) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
       others.emplace_back(user, static_cast<std::size_t>(slot));
     }
-    for (const auto& at : others) edits_.push_back({at, wide(v)});
+    for (const auto& at : others) edits_.push_back({at, wide(v, emulated)});
   }
 
   Graph& g_;
   Grouping grouping_;
-  std::map<ValueId, ValueId> small_, wide_, weights_;
+  std::map<ValueId, ValueId> small_, wide_, rounded_, weights_;
   std::set<ValueId> done_;
   std::vector<std::pair<std::pair<NodeId, std::size_t>, ValueId>> edits_;
 };
 
 }  // namespace
 
-void mark_narrow(Node& node) {
-  node.attrs[kMark] = std::string("bf16");
+void mark_narrow(Node& node, bool emulated) {
+  node.attrs[kMark] = std::string(emulated ? kEmulated : "bf16");
 }
 void unmark(ir::Attrs& attrs) {
   attrs.erase(kMark);

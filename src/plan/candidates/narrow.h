@@ -11,7 +11,9 @@
 namespace octavo::plan {
 
 /// Asks for bfloat16 of a conv, conv_transpose or gemm with constant f32 weights. Float rules may still fold into its weights.
-void mark_narrow(ir::Node& node);
+/// `emulated`: its operands are rounded as for bfloat16, by casts that are computed, and kept in f32: the values of bfloat16, on any
+/// processor, at no less time than float32.
+void mark_narrow(ir::Node& node, bool emulated = false);
 [[nodiscard]] bool is_narrow(const ir::Node& node);
 /// Lets convolutions and gemms with constant f32 weights that are not to be bfloat16 round their operands to tf32 (10 bits behind the point)
 /// where a device multiplies such faster: a permission, the graph's values stay float32. Call behind `narrow`.

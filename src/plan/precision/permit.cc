@@ -21,6 +21,13 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
+/// As "bfloat16", with the values kept in float32 (mark_narrow): computes the same on processors without the instructions.
+constexpr const char* kEmulatedType = "bfloat16-emulated";
+
+bool asks_bfloat16(const PrecisionRule& rule) {
+  return rule.precision == "bfloat16" || rule.precision == kEmulatedType;
+}
+
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -71,9 +78,9 @@ class Permitter {
     for (const PrecisionRule& rule : options_.precisions) {
       const std::string text = rule.pattern + "=" + rule.precision;
       bool computes = false;  // a weighted operator, or what one reads
-      if (rule.precision != "int8" && rule.precision != "float32" && rule.precision != "bfloat16") {
+      if (rule.precision != "int8" && rule.precision != "float32" && !asks_bfloat16(rule)) {
         return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
-                                                  "float32, bfloat16",
+                                                  "float32, bfloat16, bfloat16-emulated",
                                                   text, rule.precision));
       }
       bool found = false;
@@ -101,12 +108,12 @@ class Permitter {
                                 "and ?; octavo explain lists the nodes",
                                 text));
       }
-      if (rule.precision == "bfloat16" && !computes) {
+      if (asks_bfloat16(rule) && !computes) {
         return fail(ErrorKind::usage,
-                    fmt::format("precision: the rule \"{}\" asks bfloat16 of no convolution or product\n  give the name "
+                    fmt::format("precision: the rule \"{}\" asks {} of no convolution or product\n  give the name "
                                 "of a Conv, ConvTranspose, Gemm or MatMul with constant weights, or of the tensor that "
                                 "it reads",
-                                text));
+                                text, rule.precision));
       }
     }
     return {};
@@ -329,7 +336,8 @@ class Permitter {
     return std::nullopt;
   }
 
-  /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so.
+  /// A layer that is not int8: true if it computes in bfloat16, because a rule, the allowed types or the choices say so. One that is
+  /// to be emulated computes in float32, on rounded operands.
   Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
     std::optional<Reason> why;
     const std::string& data = g_.value(n.inputs[0]).name;
@@ -337,7 +345,7 @@ class Permitter {
                                         [&](const PrecisionRule& r) { return !data.empty() && matches(r.pattern, data); });
     if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
     if (rule != nullptr && rule->precision == "float32") return false;
-    if (rule != nullptr && rule->precision == "bfloat16") {
+    if (rule != nullptr && asks_bfloat16(*rule)) {
       why = because<Cause::asked_for_by_rule>(rule->precision, rule->pattern);
     } else if (!bfloat16_allowed()) {
       return false;
@@ -348,7 +356,8 @@ class Permitter {
       why = given == choices_.why.end() ? because<Cause::left_out_for_comparison>() : given->second;
     }
     const std::optional<Reason> impossible = why_no_bfloat16(n);
-    if (!impossible) report_.may_bfloat16.insert(name);
+    const bool emulated = rule != nullptr && rule->precision == kEmulatedType;
+    if (!impossible && !emulated) report_.may_bfloat16.insert(name);
     if (!why) return false;
     if (impossible) {
       if (rule == nullptr) return false;
@@ -356,7 +365,8 @@ class Permitter {
                   fmt::format("precision: the rule \"{}={}\" cannot be kept for node \"{}\": {}\n  remove the rule", rule->pattern,
                               rule->precision, name, stated(*impossible)));
     }
-    mark_narrow(g_.node(id));
+    mark_narrow(g_.node(id), emulated);
+    if (emulated) return false;
     for (const std::string& origin : n.origin) report_.bfloat16.insert_or_assign(origin, *why);
     return true;
   }

@@ -32,6 +32,13 @@ class Quantized:
             return (-zero * scale, (255 - zero) * scale) if tensor["type"] == "u8" else 127 * scale
         return {t["name"]: range_of(t) for t in self.report["tensors"]}
 
+    @property
+    def precision(self) -> Dict[str, str]:
+        """{pattern of a node's name: "bfloat16"} of the layers that are to be bfloat16, as `octavo.build` takes `precision=`. A processor
+        without kernels for them refuses; "bfloat16-emulated" computes the same values there, as slowly as float32."""
+        special = str.maketrans({c: "\\" + c for c in "*?[\\"})
+        return {layer["node"].translate(special): "bfloat16" for layer in self.report["layers"] if layer["type"] == "bfloat16"}
+
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the model; an existing file survives a failure. Raises FileError."""
         target = pathlib.Path(path)
@@ -48,14 +55,15 @@ class Quantized:
     def __repr__(self) -> str:
         layers = self.report["layers"]
         sqnr = self.report["sqnr_db"]
-        return (f"<octavo.Quantized: {sum(layer['int8'] for layer in layers)} layers int8, "
-                f"{sum(not layer['int8'] for layer in layers)} float, signal to noise {'unknown' if sqnr is None else f'{sqnr:.1f} dB'}>")
+        types = [layer["type"] for layer in layers]
+        small = f"{types.count('bfloat16')} bfloat16, " if "bfloat16" in types else ""
+        return (f"<octavo.Quantized: {types.count('int8')} layers int8, {small}{types.count('float32')} float, signal to noise {'unknown' if sqnr is None else f'{sqnr:.1f} dB'}>")
 
 
 def quantize(model: Any, data: Iterable[Any], *, method: str = "best", percentile: float = 99.99, activations: Optional[str] = None,
              weights: str = "mse", rounding: str = "learned", bias_correction: bool = True, equalization: bool = True,
              placement: str = "borders", min_sqnr: Optional[float] = None, max_drop: Optional[float] = None,
-             labels: Optional[Sequence[int]] = None, shapes: Optional[Mapping[str, Sequence[int]]] = None, threads: Optional[int] = None,
+             allow: Optional[Iterable[str]] = None, labels: Optional[Sequence[int]] = None, shapes: Optional[Mapping[str, Sequence[int]]] = None, threads: Optional[int] = None,
              measure: bool = True) -> Quantized:
     """Quantizes a float ONNX model to int8 with the ranges that its tensors take on data (docs/quantize.md explains each option).
 
@@ -68,8 +76,10 @@ def quantize(model: Any, data: Iterable[Any], *, method: str = "best", percentil
     activations  "asymmetric" (a zero point for each tensor; the default) or "symmetric".
     weights   "mse" or "minmax": how their scales are chosen, one a channel. rounding: "learned" or "nearest".
     bias_correction, equalization   corrections, on by default.
-    min_sqnr  layers go back to float until the outputs' signal to noise is so many dB; max_drop: until at most this share of right
+    min_sqnr  layers leave int8 until the outputs' signal to noise is so many dB; max_drop: until at most this share of right
               answers (0 to 1) is lost, which needs `labels`, the right class of each sample.
+    allow     the types that layers may have then; default {"int8", "float32"}. With "bfloat16" layers go to it first; the model does
+              not say so, `Quantized.precision` does: octavo.build(quantized, precision=quantized.precision).
     shapes    {input name: shape} for symbolic dimensions; an open batch is 1.
     threads   None: every core this process may use. The result does not depend on it.
     measure   compare the outputs with the float network's (report["sqnr_db"]).
@@ -85,6 +95,7 @@ def quantize(model: Any, data: Iterable[Any], *, method: str = "best", percentil
     options += [] if measure else ["--no-measure"]
     options += ["--min-sqnr", repr(float(min_sqnr))] if min_sqnr is not None else []
     options += ["--max-drop", repr(float(max_drop))] if max_drop is not None else []
+    options += ["--allow", ",".join([allow] if isinstance(allow, str) else sorted(allow))] if allow is not None else []
     options += ["--threads", str(int(threads))] if threads is not None else []
     if shapes:
         options += ["--shapes", ",".join(f"{name}:{'x'.join(str(int(d)) for d in shape)}" for name, shape in shapes.items())]
