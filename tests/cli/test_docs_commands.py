@@ -20,6 +20,8 @@ CHANGED = {
     "octavo advise model.onnx --threads 1 --timing-cache times.txt [--errors 3] [--ranges ranges.json] [--apply faster.onnx]":
         "octavo advise model.onnx --threads 1 --timing-cache times.txt --errors 3 --apply faster.onnx",
     "octavo quantize model.onnx --data photos/ --preset torch -o model.q.onnx": "octavo quantize float.onnx --data photos/ --scale 1/255 -o model.q.onnx",
+    "octavo quantize model.onnx --data photos/ --preset torch --min-sqnr 30 --allow int8,bfloat16,float32 -o model.q.onnx":
+        "octavo quantize float.onnx --data photos/ --scale 1/255 --min-sqnr 40 --allow int8,bfloat16,float32 -o model.q.onnx",
     "octavo eval model.onnx model.q.onnx --data other_photos/ --preset torch --labels labels.csv":
         "octavo eval float.onnx model.q.onnx --data other_photos/ --scale 1/255 --labels labels.csv",
     "octavo doctor model.q.onnx --data photos/ --preset torch --picture error.svg":

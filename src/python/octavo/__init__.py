@@ -62,7 +62,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     qdq       what the model's own QuantizeLinear/DequantizeLinear pairs say. "demand": each rounds where it stands. "permit": those on activations
               with one scale count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
               else. Faster where pairs stand inside regions, and not the same results; `octavo build --qdq permit` prints by how much.
-    precision {pattern of node or tensor names: "int8", "float32" or "bfloat16"}, or such pairs: the first that matches counts.
+    precision {pattern of node or tensor names: "int8", "float32", "bfloat16" or "bfloat16-emulated"}, or such pairs: the first that matches counts.
     allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
               networks.
