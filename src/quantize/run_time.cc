@@ -96,7 +96,7 @@ Result<RunTime> estimated_time(const onnx::Model& model, const std::set<std::str
 }
 
 Result<Bfloat16Layers> bfloat16_layers(const onnx::Model& model) {
-  const auto providers = cpu::providers();
+  const Providers& providers = cpu::providers();
   plan::PlanOptions options;
   options.allowed = {"bfloat16"};  // whatever can be
   OCTAVO_TRY(const plan::Planned planned, plan_with_reference(model, options, providers));

@@ -326,11 +326,11 @@ def test_search_with_bfloat16_and_what_the_build_is_told(tmp_path):
     """Layers go to bfloat16 first; the curve, the report, the picture and the command that builds the model name them; emulated, the model has the
     accuracy that was searched on any processor."""
     q, types = tmp_path / "q.onnx", ("--allow", "int8,bfloat16,float32")
-    done = quantize(q, "--min-sqnr", 42, *types, "--report", tmp_path / "r", "--curve", tmp_path / "c.svg")
+    done = quantize(q, "--min-sqnr", 40, *types, "--report", tmp_path / "r", "--curve", tmp_path / "c.svg")
     report = json.loads((tmp_path / "r").read_text())
     layers = {layer["node"]: layer["type"] for layer in report["layers"]}
     small = sorted(node for node, type_ in layers.items() if type_ == "bfloat16")
-    assert small and "int8" in layers.values() and report["sqnr_db"] >= 42
+    assert small and "int8" in layers.values() and report["sqnr_db"] >= 40
     assert layers == {layer["node"]: layer["type"] for layer in report["search"]["layers"]}
     chosen, = (p for p in report["search"]["curve"] if p["chosen"])
     assert chosen["bfloat16_layers"] == small and chosen["sqnr_db"] == pytest.approx(report["sqnr_db"])
@@ -346,21 +346,21 @@ def test_search_with_bfloat16_and_what_the_build_is_told(tmp_path):
     run("build", q, "--precision", emulated, "--effort", 0, "-o", tmp_path / "emulated.octavo")
     run("eval", FP32, tmp_path / "emulated.octavo", q, "--data", PICTURES, *RECIPE, "--json", tmp_path / "e.json")
     found, wide = (m["sqnr_db"] for m in json.loads((tmp_path / "e.json").read_text())["models"][1:])
-    assert found == pytest.approx(report["sqnr_db"], abs=1e-3) and abs(wide - found) > 0.01, "without the rules the layers are float32"
+    assert found == pytest.approx(report["sqnr_db"], abs=1e-3) and wide != found, "without the rules the layers are float32"
     assert "0 differ" in run("check", q, "--precision", emulated, "--effort", 0).stdout
     built = subprocess.run([OCTAVO, "build", q, "--precision", rules, "--effort", "0", "-o", tmp_path / "e.octavo"], capture_output=True, text=True, check=False)
-    engine = subprocess.run([OCTAVO, "quantize", FP32, "--data", PICTURES, *map(str, RECIPE), "--min-sqnr", "42", *types, "-o", tmp_path / "d.octavo"],
+    engine = subprocess.run([OCTAVO, "quantize", FP32, "--data", PICTURES, *map(str, RECIPE), "--min-sqnr", "40", *types, "-o", tmp_path / "d.octavo"],
                             capture_output=True, text=True, check=False)
     if built.returncode == 0:  # this processor computes in bfloat16
         assert engine.returncode == 0 and "bfloat16" in run("explain", tmp_path / "d.octavo").stdout
-        assert not any("priced_as_float32" in p for p in report["search"]["curve"])
+        assert "priced_as_float32" not in chosen
     else:
         assert built.returncode == 4 and "nothing here can" in built.stderr
         assert chosen["priced_as_float32"] == small and f"({len(small)} of bfloat16 as float32)  chosen" in done.stdout
         assert "in estimated times they count as float32" in done.stderr and any("count as float32" in w for w in report["warnings"])
         assert engine.returncode == 4 and "no layer can compute in it on this processor" in engine.stderr and "-o model.q.onnx" in engine.stderr
     # Without bfloat16, and with the default types, nothing of it is said.
-    plain, same = (quantize(tmp_path / "p.onnx", "--min-sqnr", 42, *more).stdout.split(";", 1)[1] for more in ((), ("--allow", "int8,float32")))
+    plain, same = (quantize(tmp_path / "p.onnx", "--min-sqnr", 40, *more).stdout.split(";", 1)[1] for more in ((), ("--allow", "int8,float32")))
     assert plain == same and "bfloat16" not in plain
 
 
