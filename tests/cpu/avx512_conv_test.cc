@@ -1,5 +1,5 @@
 // Generated convolutions against brute force: shapes around the tile sizes, strides, dilations, groups, pads, zero points,
-// epilogues. Every test runs on vpdpbusd, on emulated AMX tiles and, where the processor has them, on AMX tiles.
+// epilogues. Every test runs on vpdpbusd, on pairs of 16 bits (AVX2), on emulated AMX tiles and, where the processor has them, on AMX tiles.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "cpu/amx_emulated.h"
 #include "cpu/avx512/provider.h"
+#include "cpu/cap.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 
@@ -66,7 +68,7 @@ void plain(Scene& s, const Conv& k) {
   s.stage().stores = {s.nhwc(DType::u8, s.stage().space, BufferKind::arena, k.gap)};
 }
 
-enum class Way { vnni, emulated, amx };
+enum class Way { vnni, pairs, emulated, amx };
 
 class GeneratedConv : public ::testing::TestWithParam<Way> {
  protected:
@@ -75,30 +77,37 @@ class GeneratedConv : public ::testing::TestWithParam<Way> {
   }
   static std::string tactic(bool transposed) {
     const std::string kind = transposed ? "cpu.conv_transpose.u8s8." : "cpu.conv.u8s8.";
-    return kind + (GetParam() == Way::vnni ? "avx512vnni.jit" : "amx");
+    return kind + (GetParam() == Way::vnni ? "avx512vnni.jit" : GetParam() == Way::pairs ? "avx2.jit" : "amx");
+  }
+  static bool on_tiles() { return GetParam() == Way::emulated || GetParam() == Way::amx; }
+  void SetUp() override {
+    if (GetParam() == Way::pairs) cap_.emplace(cpu::Isa::avx2);  // they are offered where vpdpbusd is not
   }
   /// "" also where tiles refuse a shape that vpdpbusd takes, counted.
   std::string run(Scene& s, const Conv& k) {
     ++runs_;
     const std::string why = s.compare(provider(), tactic(k.transposed));
-    if (why.rfind("refused: kernel needs: property input channels a group", 0) == 0 && GetParam() != Way::vnni && k.groups > 1)
+    if (why.rfind("refused: kernel needs: property input channels a group", 0) == 0 && on_tiles() && k.groups > 1)
       ++refused_;
     else if (!why.empty())
       return why + "; " + text(k);
     return "";
   }
   void TearDown() override {
-    if (GetParam() != Way::vnni) {
+    if (on_tiles()) {
       EXPECT_LE(refused_ * 2, runs_) << "most shapes are refused";
     }
   }
 
  private:
   int runs_ = 0, refused_ = 0;
+  std::optional<cpu::CapScope> cap_;
 };
-INSTANTIATE_TEST_SUITE_P(On, GeneratedConv, ::testing::Values(Way::vnni, Way::emulated, Way::amx), [](const auto& p) {
-  return std::string(p.param == Way::vnni ? "vnni" : p.param == Way::emulated ? "emulated_amx" : "amx");
-});
+std::string name_of(const ::testing::TestParamInfo<Way>& test) {
+  constexpr const char* kNames[] = {"vnni", "pairs", "emulated_amx", "amx"};
+  return kNames[static_cast<int>(test.param)];
+}
+INSTANTIATE_TEST_SUITE_P(On, GeneratedConv, ::testing::Values(Way::vnni, Way::pairs, Way::emulated, Way::amx), name_of);
 
 TEST_P(GeneratedConv, ChannelAndPixelTails) {
   std::uint32_t seed = 1;
@@ -163,11 +172,11 @@ TEST_P(GeneratedConv, WeightZeroPoints) {
     const std::int64_t entries = s.pick(0, 1) == 0 ? 1 : k.o;
     for (std::int64_t c = 0; c < entries; ++c) zero.push_back(s.pick(-127, 127));
     if (std::all_of(zero.begin(), zero.end(), [](int z) { return z == 0; })) zero[0] = 127;
-    if (GetParam() != Way::vnni) continue;  // refused: RefusesWithReasons
+    if (on_tiles()) continue;  // refused: RefusesWithReasons
     EXPECT_RUNS(run(s, k));
     ++compared;
   }
-  EXPECT_TRUE(compared > 80 || GetParam() != Way::vnni) << compared;
+  EXPECT_TRUE(compared > 80 || on_tiles()) << compared;
 }
 
 // Few channels, whose taps and two rows of them lie side by side where strides are even.
@@ -398,7 +407,8 @@ TEST_P(GeneratedConv, StaysInsideTheCallersBuffers) {
     p.outputs.push_back({p.push(Op::add_i, p.push(Op::acc_i), p.load(Op::load_i, 2)), DType::s32});
     st.stores = {s.nhwc(DType::u8, st.space, BufferKind::output), s.nhwc(DType::s32, st.space, BufferKind::output)};
     for (const auto& offer : provider().offers(s.region(), s.plan())) {
-      if ((offer.tactic.family.find("amx") != std::string::npos) != (GetParam() != Way::vnni)) continue;
+      if ((offer.tactic.family.find("amx") != std::string::npos) != on_tiles()) continue;
+      if ((offer.tactic.family.find("avx2") != std::string::npos) != (GetParam() == Way::pairs)) continue;
       if (cpu::lacks_capability(offer.refusal)) GTEST_SKIP() << cpu::in_words(offer.refusal);
       if (!offer.refusal.empty()) continue;
       s.region().tactic = offer.tactic;
@@ -448,10 +458,10 @@ TEST_P(GeneratedConv, RefusesWithReasons) {
     if (cpu::lacks_capability(reason(s))) GTEST_SKIP() << cpu::in_words(reason(s));
     EXPECT_EQ(spelled(reason(s)), "");
     s.stage().anchor.weight_zero = {3};
-    EXPECT_EQ(reason(s), GetParam() == Way::vnni ? Reasons() : region::unmet("weight zero point", 3, "0"));
+    EXPECT_EQ(reason(s), !on_tiles() ? Reasons() : region::unmet("weight zero point", 3, "0"));
     s.stage().anchor.weight_zero = {-128};
     const char* const halves = "more than -128: a weight minus it must be less than 255";
-    EXPECT_EQ(reason(s), region::unmet("weight zero point", -128, GetParam() == Way::vnni ? halves : "0"));
+    EXPECT_EQ(reason(s), region::unmet("weight zero point", -128, !on_tiles() ? halves : "0"));
   }
   {
     Scene s(2);

@@ -1,8 +1,10 @@
-// Generated depthwise convolutions against brute force.
+// Generated depthwise convolutions against brute force, by vpdpbusd and by pairs of 16 bits (AVX2).
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "cpu/cap.h"
 #include "cpu/depthwise_scene.h"
 
 namespace octavo::testing {
@@ -12,9 +14,22 @@ using ir::DType;
 using program::Op;
 using region::BufferKind;
 
-constexpr std::string_view kTactic = "cpu.depthwise.u8s8.avx512vnni.jit";
+/// Parametrized by the part of the family's name that says how.
+class GeneratedDepthwise : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  static bool pairs() { return GetParam() == "avx2"; }
+  static std::string tactic() { return fmt::format("cpu.depthwise.u8s8.{}.jit", GetParam()); }
+  void SetUp() override {
+    if (pairs()) cap_.emplace(cpu::Isa::avx2);  // offered where vpdpbusd is not
+  }
 
-TEST(Avx512Depthwise, ChannelAndColumnTails) {
+ private:
+  std::optional<cpu::CapScope> cap_;
+};
+INSTANTIATE_TEST_SUITE_P(By, GeneratedDepthwise, ::testing::Values("avx512vnni", "avx2"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(GeneratedDepthwise, ChannelAndColumnTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t c : {2, 3, 15, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 129, 144}) {
     for (const std::int64_t w : {1, 2, 3, 4, 7, 13}) {
@@ -23,13 +38,13 @@ TEST(Avx512Depthwise, ChannelAndColumnTails) {
         k.c = c, k.w = w, k.h = h, k.gap = static_cast<int>(seed % 2) * 5;
         Scene s(seed++);
         build(s, k);
-        EXPECT_RUNS(run(s, k, kTactic));
+        EXPECT_RUNS(run(s, k, tactic()));
       }
     }
   }
 }
 
-TEST(Avx512Depthwise, KernelsStridesDilationsPads) {
+TEST_P(GeneratedDepthwise, KernelsStridesDilationsPads) {
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     Scene s(seed);
     Depthwise k;
@@ -54,12 +69,12 @@ TEST(Avx512Depthwise, KernelsStridesDilationsPads) {
       p.outputs.push_back({v, DType::f32});
       st.stores.push_back(s.nhwc(DType::f32, st.space));
     }
-    EXPECT_RUNS(run(s, k, kTactic));
+    EXPECT_RUNS(run(s, k, tactic()));
   }
 }
 
 /// Weights minus zero points need nine bits: two halves of each are multiplied with what is in a register.
-TEST(Avx512Depthwise, WeightZeroPoints) {
+TEST_P(GeneratedDepthwise, WeightZeroPoints) {
   for (std::uint32_t seed = 1; seed <= 120; ++seed) {
     Scene s(seed);
     Depthwise k;
@@ -75,11 +90,11 @@ TEST(Avx512Depthwise, WeightZeroPoints) {
     const std::int64_t entries = s.pick(0, 1) == 0 ? 1 : k.c;
     for (std::int64_t c = 0; c < entries; ++c) zero.push_back(s.pick(-127, 127));
     if (std::all_of(zero.begin(), zero.end(), [](int z) { return z == 0; })) zero[0] = 127;
-    EXPECT_RUNS(run(s, k, kTactic));
+    EXPECT_RUNS(run(s, k, tactic()));
   }
 }
 
-TEST(Avx512Depthwise, WideRowsRunInStrips) {
+TEST_P(GeneratedDepthwise, WideRowsRunInStrips) {
   std::uint32_t seed = 1;
   for (const std::int64_t w : {95, 96, 97, 193, 300}) {
     for (const std::int64_t stride : {1, 2}) {
@@ -87,12 +102,12 @@ TEST(Avx512Depthwise, WideRowsRunInStrips) {
       k.c = 40, k.w = w, k.h = 5, k.strides = {stride, stride};
       Scene s(seed++);
       build(s, k);
-      EXPECT_RUNS(run(s, k, kTactic));
+      EXPECT_RUNS(run(s, k, tactic()));
     }
   }
 }
 
-TEST(Avx512Depthwise, SecondRoundings) {
+TEST_P(GeneratedDepthwise, SecondRoundings) {
   for (std::uint32_t seed = 1; seed <= 160; ++seed) {
     Scene s(seed);
     Depthwise k;
@@ -108,22 +123,29 @@ TEST(Avx512Depthwise, SecondRoundings) {
       p.outputs.push_back({p.push(Op::f2i, p.push(Op::min, p.push(Op::max, x, p.imm_f(-90)), p.imm_f(90))), DType::s8});
       s.stage().stores.push_back(s.nhwc(DType::s8, s.stage().space));
     }
-    EXPECT_RUNS(run(s, k, kTactic));
+    EXPECT_RUNS(run(s, k, tactic()));
   }
 }
 
-TEST(Avx512Depthwise, RefusesOtherGroupings) {
+TEST_P(GeneratedDepthwise, RefusesOtherGroupings) {
   Depthwise k;
   Scene s(1);
   build(s, k);
   s.stage().anchor.attrs["group"] = std::int64_t{32};
   s.stage().anchor.weights = s.tensor(DType::s8, {64, 2, 3, 3}, BufferKind::constant);
   const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
-  ASSERT_EQ(offers.size(), 4U);
-  if (cpu::lacks_capability(offers[1].refusal)) GTEST_SKIP() << cpu::in_words(offers[1].refusal);
-  EXPECT_EQ(spelled(offers[0].refusal), "");
-  EXPECT_EQ(offers[1].refusal, region::unmet("channels a group", "2 to 2", "1 to 1"));
-  EXPECT_EQ(offers[2].refusal, region::unmet("channels a group", "2 to 2", "1 to 1"));
+  const auto refusal = [&](std::string_view family) -> Reasons {
+    for (const auto& offer : offers) {
+      if (offer.tactic.family == family) return offer.refusal;
+    }
+    return region::unmet("offers", 0, "1");
+  };
+  const std::string conv = fmt::format("conv.u8s8.{}.jit", GetParam()), depthwise = tactic().substr(4);
+  if (cpu::lacks_capability(refusal(depthwise))) GTEST_SKIP() << cpu::in_words(refusal(depthwise));
+  EXPECT_EQ(spelled(refusal(conv)), "");
+  EXPECT_EQ(refusal(depthwise), region::unmet("channels a group", "2 to 2", "1 to 1"));
+  if (pairs()) return;
+  EXPECT_EQ(refusal("depthwise.u8s8.avx512vnni.sliding_window"), region::unmet("channels a group", "2 to 2", "1 to 1"));
 }
 
 }  // namespace

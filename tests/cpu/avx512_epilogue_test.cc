@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/division.h"
 #include "cpu/avx512/provider.h"
+#include "cpu/cap.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 
@@ -45,6 +47,24 @@ class WithoutVbmi final : public region::Provider {
     return cpu::avx512::make_conv(r, std::move(conv), artifact.constants, false);
   }
 };
+
+/// By vpdpbusd, its forms without byte permutes and on tiles; or by pairs of 16 bits (AVX2).
+class GeneratedEpilogue : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] static bool pairs() { return std::string_view(GetParam()) == "pairs"; }
+  void SetUp() override {
+    if (pairs()) cap_.emplace(cpu::Isa::avx2);  // offered where vpdpbusd is not
+  }
+  /// "" or what is wrong.
+  static std::string run(Scene& s) { return s.compare(cpu::avx512_provider(), pairs() ? "cpu.conv.u8s8.avx2.jit" : kTactic); }
+  static std::string run_without_vbmi(Scene& s) { return pairs() ? "" : s.compare(WithoutVbmi(), kTactic); }
+  static std::string run_on_tiles(Scene& s) { return pairs() ? "" : s.compare(emulated_amx_provider(), kAmx); }
+
+ private:
+  std::optional<cpu::CapScope> cap_;
+};
+INSTANTIATE_TEST_SUITE_P(By, GeneratedEpilogue, ::testing::Values("vnni", "pairs"),
+                         [](const auto& test) { return std::string(test.param); });
 
 /// A 1x1 convolution of `channels` channels; the program is the caller's.
 void anchor(Scene& s, std::int64_t channels, std::int64_t width) {
@@ -108,7 +128,7 @@ program::Program random_program(Scene& s, int length, std::set<Op>& seen) {
   return p;
 }
 
-TEST(Avx512Epilogue, RandomPrograms) {
+TEST_P(GeneratedEpilogue, RandomPrograms) {
   std::set<Op> seen;
   for (std::uint32_t seed = 1; seed <= 400; ++seed) {
     Scene s(seed);
@@ -117,9 +137,9 @@ TEST(Avx512Epilogue, RandomPrograms) {
     auto& st = s.stage();
     st.program = random_program(s, s.pick(8, 70), seen);
     for (const auto& o : st.program.outputs) st.stores.push_back(s.nhwc(o.type, st.space));
-    EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
-    if (seed % 4 == 0) EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
-    if (seed % 2 == 0) EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
+    EXPECT_RUNS(run(s));
+    if (seed % 4 == 0) EXPECT_RUNS(run_without_vbmi(s));
+    if (seed % 2 == 0) EXPECT_RUNS(run_on_tiles(s));
   }
   for (int op = static_cast<int>(Op::i2f); op <= static_cast<int>(Op::table); ++op) {
     EXPECT_TRUE(seen.count(static_cast<Op>(op)) != 0) << program::info(static_cast<Op>(op)).name << " never ran";
@@ -128,7 +148,7 @@ TEST(Avx512Epilogue, RandomPrograms) {
 
 // Quantization as planners write it: clamps in either order and nesting, in floats or integers, with and without zero points, on
 // values that include NaN, infinities and exact ties; then codes clamped again, looked up, or stored signed.
-TEST(Avx512Epilogue, EveryFormOfQuantization) {
+TEST_P(GeneratedEpilogue, EveryFormOfQuantization) {
   std::uint32_t seed = 1;
   for (const int zero : {0, 1, 128, 255, -128, 127}) {
     for (const int clamp : {0, 1, 2, 3, 4, 5, 6}) {
@@ -168,16 +188,16 @@ TEST(Avx512Epilogue, EveryFormOfQuantization) {
         const DType type = is_signed ? DType::s8 : DType::u8;
         p.outputs = {{v, type}};
         s.stage().stores = {s.nhwc(type, s.stage().space)};
-        EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
-        EXPECT_RUNS(s.compare(WithoutVbmi(), kTactic));
-        EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
+        EXPECT_RUNS(run(s));
+        EXPECT_RUNS(run_without_vbmi(s));
+        EXPECT_RUNS(run_on_tiles(s));
       }
     }
   }
 }
 
 // Functions of program/math.h: long programs that need the stack.
-TEST(Avx512Epilogue, TranscendentalFunctions) {
+TEST_P(GeneratedEpilogue, TranscendentalFunctions) {
   std::uint32_t seed = 1;
   for (const ir::Op op : {ir::Op::exp, ir::Op::log, ir::Op::sigmoid, ir::Op::tanh, ir::Op::erf, ir::Op::gelu, ir::Op::mish,
                           ir::Op::softplus, ir::Op::hard_swish, ir::Op::hard_sigmoid, ir::Op::elu, ir::Op::selu}) {
@@ -192,8 +212,8 @@ TEST(Avx512Epilogue, TranscendentalFunctions) {
           p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, y, p.imm_f(0.05F)), p.imm_f(-128)), p.imm_f(127)));
       p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}, {p.push(Op::nan0, y), DType::f32}};
       s.stage().stores = {s.nhwc(DType::u8, s.stage().space), s.nhwc(DType::f32, s.stage().space)};
-      EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
-      EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
+      EXPECT_RUNS(run(s));
+      EXPECT_RUNS(run_on_tiles(s));
     }
   }
 }

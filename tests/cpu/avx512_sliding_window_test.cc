@@ -208,10 +208,10 @@ TEST(Avx512SlidingWindow, Refusals) {
       s.stage().stores.push_back(s.nhwc(DType::f32, s.stage().space));
     }
     const auto offers = cpu::avx512_provider().offers(s.region(), s.plan());
-    ASSERT_EQ(offers.size(), 4U);
-    ASSERT_EQ(offers[2].tactic.name(), kTactic);
-    if (cpu::lacks_capability(offers[2].refusal)) GTEST_SKIP() << cpu::in_words(offers[2].refusal);
-    EXPECT_EQ(offers[2].refusal, why);
+    const auto offer = std::find_if(offers.begin(), offers.end(), [](const auto& o) { return o.tactic.name() == kTactic; });
+    ASSERT_NE(offer, offers.end());
+    if (cpu::lacks_capability(offer->refusal)) GTEST_SKIP() << cpu::in_words(offer->refusal);
+    EXPECT_EQ(offer->refusal, why);
   }
 }
 

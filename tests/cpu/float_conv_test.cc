@@ -205,7 +205,6 @@ TEST_P(FloatConv, CodesAndHalvesAreStored) {
     Scene s(seed);
     Conv k;
     k.c = s.pick(2, 40), k.o = s.pick(1, 140), k.h = s.pick(1, 6), k.w = s.pick(1, 20);
-    if (GetParam() == "avx2") k.o = (k.o + 7) / 8 * 8;  // others are refused: memory beside the last channel is not ours to write
     build(s, k, seed % 2 == 0 ? Tail::codes : Tail::halves);
     EXPECT_RUNS(run(s, k));
   }

@@ -15,6 +15,7 @@
 #include "cpu/avx512/fetch.h"
 #include "cpu/avx512/generated.h"
 #include "cpu/avx512/strip.h"
+#include "cpu/avx512/widen.h"
 
 namespace octavo::cpu::avx512 {
 namespace {
@@ -265,8 +266,7 @@ class ConvKernel final : public region::HostKernel {
       }
       strips += plan_.images * ph.row_tiles;
       if (ph.copies) {
-        const auto rows = static_cast<std::size_t>(ph.strip_rows(ph.rows_per_tile));
-        scratch_ = std::max(scratch_, rows * static_cast<std::size_t>(ph.strip_row_bytes()) + 64);
+        scratch_ = std::max(scratch_, static_cast<std::size_t>(ph.strip_bytes()) + 64);
       }
     }
     // Phases write interleaved pixels: from the top down, those of a row tile next to each other.
@@ -291,6 +291,18 @@ class ConvKernel final : public region::HostKernel {
                        .zero = plan_.zero,
                        .may_read_on = plan_.slack,
                        .wide = plan_.epilogue.lanes == 16};
+    if (ph.line) {
+      const std::int64_t step = plan_.batch_is_pixels ? x.strides[0] : x.strides[3];
+      widen_pixels(image + first * ph.row_pixels * step, step, row, ph.pixels_of(task.row_tile), ph.pitch, to);
+      return;
+    }
+    if (plan_.dots == Dots::pairs) {
+      for (std::int64_t i = 0; i < count; ++i, to += ph.strip_row_bytes()) {
+        const std::int64_t y = y0 + i;
+        widen_strip_row(ph, row, y < 0 || y >= s.h ? nullptr : image + y * x.strides[2], to);
+      }
+      return;
+    }
     std::array<const std::byte*, 2> from{};
     const auto together = static_cast<std::size_t>(ph.together);
     for (std::int64_t i = 0; i < count; ++i, to += ph.strip_row_bytes()) {
@@ -328,7 +340,7 @@ class ConvKernel final : public region::HostKernel {
       const Block& block = ph.blocks[static_cast<std::size_t>(b)];
       TileArgs args;
       args.table = tables_[static_cast<std::size_t>(task.phase)].data();
-      args.x = origin + plan_.bytes(block.group * plan_.ic);
+      args.x = origin + plan_.factor_bytes(block.group * plan_.ic);
       args.weights = weights_ + block.weights;
       args.init = init_ + block.init;
       args.ahead = weights_ + block.weights;

@@ -1,8 +1,9 @@
-// The generated convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8 by vpdpbusd or AMX tiles, f32 by vfmadd231ps.
+// The generated convolution: conv, conv_transpose and gemm (as 1x1 conv), u8 x s8 by vpdpbusd, AMX tiles or (AVX2) vpmaddwd, f32 by vfmadd231ps.
 //
 // Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes], with
 // tiles [segment][step][vector][quad][16 channels][4 bytes]; [1] s32 initial accumulators -zx * sum(w), 16 per vector. With
-// ConvPlan::forms also [2] and [3] of pack_forms. Of floats: [0] f32 weights, one a quad and channel, [1] f32 biases or zeros.
+// ConvPlan::forms also [2] and [3] of pack_forms. Of pairs: [0] s16 weights minus their zero points, two a quad and channel,
+// blocks of up to 24 channels; [1] s32 biases or zeros. Of floats: [0] f32 weights, one a quad and channel, [1] f32 biases or zeros.
 #pragma once
 
 #include <memory>

@@ -31,10 +31,13 @@ Reg64 pixel_among(int p) {
   return p < 6 ? Reg64(Xbyak::Operand::R8 + p) : p == 6 ? Xbyak::util::rdx : Xbyak::util::rcx;
 }
 
-/// acc += input * weight, lane by lane.
-void multiply_add(Code& c, Dots dots, const Xmm& acc, const Xmm& input, const Xmm& weight) {
+/// acc += input * weight, lane by lane; `product`, of pairs alone, is overwritten.
+void multiply_add(Code& c, Dots dots, const Xmm& acc, const Xmm& input, const Xbyak::Operand& weight, const Xmm& product) {
   if (dots == Dots::floats) {
     c.vfmadd231ps(acc, input, weight);
+  } else if (dots == Dots::pairs) {
+    c.vpmaddwd(product, input, weight);
+    c.vpaddd(acc, acc, product);
   } else {
     c.vpdpbusd(acc, input, weight);
   }
@@ -140,8 +143,12 @@ class ConvTile {
 
   /// Four bytes of every pixel against four weights of every channel. `index` counts quads from w_.
   void quad(int displacement, int index, bool indexed) {
-    const int first_weight = (t_.lanes == 16 ? 32 : 16) - t_.vectors, temps = first_weight - t_.accs();
-    for (int v = 0; v < t_.vectors; ++v) c_.vmovups(reg(first_weight + v), c_.ptr[w_ + index * quad_bytes_ + v * t_.lanes * 4]);
+    // Of pairs one more register holds a product; where weights leave none for it, they are read from memory by every pixel.
+    const int all = (t_.lanes == 16 ? 32 : 16) - (dots_ == Dots::pairs ? 1 : 0);
+    const bool in_registers = all - t_.vectors > t_.accs();
+    const int first_weight = in_registers ? all - t_.vectors : all, temps = first_weight - t_.accs();
+    const auto stored = [&](int v) { return c_.ptr[w_ + index * quad_bytes_ + v * t_.lanes * 4]; };
+    for (int v = 0; in_registers && v < t_.vectors; ++v) c_.vmovups(reg(first_weight + v), stored(v));
     for (int p = 0; p < t_.pixels; ++p) {
       const Xmm input = reg(t_.accs() + next_temp_++ % temps);
       if (indexed) {
@@ -149,7 +156,13 @@ class ConvTile {
       } else {
         c_.vpbroadcastd(input, c_.ptr[x(p) + displacement]);
       }
-      for (int v = 0; v < t_.vectors; ++v) multiply_add(c_, dots_, reg(t_.acc(p, v)), input, reg(first_weight + v));
+      for (int v = 0; v < t_.vectors; ++v) {
+        if (in_registers) {
+          multiply_add(c_, dots_, reg(t_.acc(p, v)), input, reg(first_weight + v), reg(all));
+        } else {
+          multiply_add(c_, dots_, reg(t_.acc(p, v)), input, stored(v), reg(all));
+        }
+      }
     }
   }
   [[nodiscard]] Xmm reg(int i) const { return vector_register(t_.lanes, i); }
@@ -199,14 +212,14 @@ class ConvUnits {
           list.emplace_back([=, this] {
             for (int v = 0; p == 0 && v < t.vectors; ++v) c_.vmovdqu32(Zmm(temps_ + v), weight(v));
             c_.vpbroadcastd(Zmm(other), input(p));
-            for (int v = 0; v < t.vectors; ++v) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v));
+            for (int v = 0; v < t.vectors; ++v) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(other), Zmm(temps_ + v), Xmm());
           });
         }
         for (int v = 0; !weights_stay_ && v < t.vectors; ++v) {
           list.emplace_back([=, this] {
             for (int p = 0; v == 0 && p < t.pixels; ++p) c_.vpbroadcastd(Zmm(temps_ + p), input(p));
             c_.vmovdqu32(Zmm(other), weight(v));
-            for (int p = 0; p < t.pixels; ++p) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other));
+            for (int p = 0; p < t.pixels; ++p) multiply_add(c_, plan_.dots, Zmm(t.acc(p, v)), Zmm(temps_ + p), Zmm(other), Xmm());
           });
         }
       }

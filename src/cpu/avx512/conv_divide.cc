@@ -113,7 +113,7 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   std::int64_t out_bytes = 0;
   for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
   const std::int64_t row_bytes =
-      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.bytes(p.shape.c) + out_bytes * p.shape.o);
+      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.factor_bytes(p.shape.c) + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * p.epilogue.vector_bytes() *
                                    ceil_div(p.oc, p.epilogue.lanes) * p.groups;
   // All weights pass once a row tile: heavy weights want few row tiles, light ones want row tiles that stay in L2 together with their outputs.

@@ -11,8 +11,10 @@
 namespace octavo::cpu::avx512 {
 namespace {
 
-/// Of byte k of a segment, channel c of the block, in the block's packed weights.
-std::int64_t weight_at(const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k, std::int64_t c) {
+/// Of element k of a segment, channel c of the block, in the block's packed weights.
+std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
+                       std::int64_t c) {
+  if (conv.dots == Dots::pairs) return ((segment * ph.quads + k / 2) * b.vectors * conv.epilogue.lanes + c) * 2 + k % 2;
   if (ph.steps == 0) return ((segment * ph.quads + k / 4) * b.vectors) * 64 + c * 4 + k % 4;
   const std::int64_t tile = (segment * ph.steps + k / ph.depth) * b.vectors + c / 16;
   return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
@@ -46,13 +48,14 @@ Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const 
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
-}  // namespace
-
-Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  if (conv.dots == Dots::floats) return pack_floats(region, plan, conv);
+/// Of codes. `Weight`: std::int8_t, or of pairs std::int16_t, which has room for a weight minus its zero point.
+template <class Weight>
+Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const region::Plan& plan, const ConvPlan& conv,
+                                           ir::DType type) {
   OCTAVO_TRY(const auto* w, constant_at<std::int8_t>(region, plan, *region.stages.front().anchor.weights, "weights"));
-  ir::Tensor weights(ir::DType::s8, {std::max<std::int64_t>(64, conv.weight_bytes)}), init(ir::DType::s32, {conv.init_count});
-  auto wp = weights.mutable_data<std::int8_t>();
+  const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
+  ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::s32, {conv.init_count});
+  auto wp = weights.mutable_data<Weight>();
   auto ip = init.mutable_data<std::int32_t>();
   const ConvShape& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;  // between the weights of a group's output channels
@@ -61,25 +64,25 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
   std::vector<LineBlock> lines;
   for (const Phase& ph : conv.phases) {
     for (const Block& b : ph.blocks) {
-      auto* to = wp.data() + b.weights;
-      std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors) * 16, 0);
+      auto* to = wp.data() + b.weights / bytes;
+      std::vector<std::int64_t> sums(static_cast<std::size_t>(b.vectors * conv.epilogue.lanes), 0);
       auto& limits =
           lines.emplace_back(LineBlock{.first_channel = b.first_channel, .init = b.init, .limits = {}, .offsets = {}}).limits;
       limits.resize(static_cast<std::size_t>(b.channels));
       const std::size_t taps_x = ph.x.offset.size();
-      // Byte k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group; or of its rows, one after the
+      // Element k of a segment is tap (k / ic) of its row, input channel k % ic of the merged group; or of its rows, one after the
       // other, of which the last may be none.
       const auto together = static_cast<std::size_t>(ph.together);
       const std::size_t once = ph.segments.size() / static_cast<std::size_t>(conv.halves);
       const std::size_t per_row = once / std::max<std::size_t>(1, (ph.y.offset.size() + together - 1) / together);
-      const std::int64_t row_bytes = ph.segment_bytes / ph.together;
+      const std::int64_t elements = ph.segment_bytes / conv.factor, row_elements = elements / ph.together;
       for (std::size_t seg = 0; seg < ph.segments.size(); ++seg) {
-        for (std::int64_t k = 0; k < ph.segment_bytes; ++k) {
-          const std::size_t row = seg % once / per_row * together + static_cast<std::size_t>(k / row_bytes);
+        for (std::int64_t k = 0; k < elements; ++k) {
+          const std::size_t row = seg % once / per_row * together + static_cast<std::size_t>(k / row_elements);
           if (row >= ph.y.tap.size()) break;
           const std::int64_t ky = ph.y.tap[row];
-          const auto column = static_cast<std::size_t>(k % row_bytes / conv.ic) + (per_row == taps_x ? seg % once % per_row : 0);
-          const std::int64_t in = k % row_bytes % conv.ic;
+          const auto column = static_cast<std::size_t>(k % row_elements / conv.ic) + (per_row == taps_x ? seg % once % per_row : 0);
+          const std::int64_t in = k % row_elements % conv.ic;
           // The block's channels that belong to the group of this input channel; their weights are equally far apart.
           const std::int64_t first = ((b.group * conv.merge) + in / s.ic()) * s.oc();
           const std::int64_t from = std::max<std::int64_t>(0, first - b.first_channel);
@@ -87,16 +90,16 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
           if (from >= until) continue;
           const auto* at = w + s.weight_index(b.first_channel + from, in % s.ic(), ky, ph.x.tap[column]);
           for (std::int64_t c = from; c < until; ++c, at += step) {
-            const std::int32_t weight =
-                conv.halves == 1 ? *at : half_of_weight(*at - weight_zero_of(anchor, b.first_channel + c), seg < once);
-            to[weight_at(ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<std::int8_t>(weight);
+            const std::int32_t whole = *at - weight_zero_of(anchor, b.first_channel + c);
+            const std::int32_t weight = conv.halves == 1 ? whole : half_of_weight(whole, seg < once);
+            to[weight_at(conv, ph, b, static_cast<std::int64_t>(seg), k, c)] = static_cast<Weight>(weight);
             sums[static_cast<std::size_t>(c)] += weight;
             limits[static_cast<std::size_t>(c)] += 255 * std::abs(std::int64_t{weight});
           }
         }
       }
       for (std::size_t c = 0; c < sums.size(); ++c) {
-        std::int64_t first = -static_cast<std::int64_t>(conv.zero) * sums[c];
+        std::int64_t first = -static_cast<std::int64_t>(conv.zero_in_sums()) * sums[c];
         if (!bias.empty() && c < limits.size()) {
           const std::int64_t added = bias[static_cast<std::size_t>(b.first_channel) + c];
           first += added;
@@ -114,6 +117,14 @@ Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const re
     for (auto& t : more) packed.push_back(std::move(t));
   }
   return packed;
+}
+
+}  // namespace
+
+Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
+  if (conv.dots == Dots::floats) return pack_floats(region, plan, conv);
+  if (conv.dots == Dots::pairs) return pack_codes<std::int16_t>(region, plan, conv, ir::DType::s16);
+  return pack_codes<std::int8_t>(region, plan, conv, ir::DType::s8);
 }
 
 }  // namespace octavo::cpu::avx512

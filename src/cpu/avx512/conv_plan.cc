@@ -73,13 +73,15 @@ std::int64_t choose_merge(const ConvShape& s, Dots dots) {
 /// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
 Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
   const bool taps = !ph.y.offset.empty();
-  ph.pitch = p.bytes(p.shape.c);
-  const std::int64_t ic = p.bytes(p.ic);
+  ph.pitch = p.factor_bytes(p.shape.c);
+  const std::int64_t ic = p.factor_bytes(p.ic);
   // Contiguous taps of a row are one run of bytes; only then is a ragged channel count paid once a row instead of once a tap.
   const bool run = consecutive(ph.x) && p.groups == 1;
   const std::int64_t ragged = (run && x_pixel == ic ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * ic % 4;
-  ph.copies = taps && (padded || (!p.slack && ragged != 0)) && !p.batch_is_pixels;
-  if (p.batch_is_pixels && !p.slack && ragged != 0) return unmet("input channels of the caller's rows", p.ic, "a multiple of 4");
+  const bool pairs = p.dots == Dots::pairs;
+  ph.copies = taps && (pairs || ((padded || (!p.slack && ragged != 0)) && !p.batch_is_pixels));
+  if (p.batch_is_pixels && !pairs && !p.slack && ragged != 0)
+    return unmet("input channels of the caller's rows", p.ic, "a multiple of 4");
   ph.pixel_step = ph.copies ? ph.pitch : x_pixel;
   ph.row_step = ph.copies ? ph.strip_row_bytes() : p.bytes(x.strides[2]);
   const bool joined = run && ph.pixel_step == ic && ph.x.offset.size() > 1;
@@ -109,6 +111,16 @@ bool linear(const region::Stage& stage, const ConvPlan& p, const Phase& ph) {
     if (ph.y.count > 1 && down != ph.x.count * right) return false;
   }
   return true;
+}
+
+/// Every pixel of the output reads the pixel of the input of the same number.
+bool one_line(const region::Stage& stage, const ConvPlan& p, const region::TensorRef& x, std::int64_t x_pixel, bool padded,
+              const Phase& phase) {
+  if (padded || phase.x.offset.size() != 1 || phase.y.offset.size() != 1 || phase.x.step != 1 || phase.y.step != 1) return false;
+  if (phase.x.offset.front() != 0 || phase.y.offset.front() != 0) return false;
+  Phase read = phase;
+  read.row_step = p.bytes(x.strides[2]), read.pixel_step = x_pixel;
+  return linear(stage, p, read);
 }
 
 }  // namespace
@@ -297,15 +309,16 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
 
 Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
-  const bool floats = dots == Dots::floats;
-  if (auto why = floats ? read_float_conv(region, p.shape) : read_conv(region, p.shape, dots == Dots::vnni); !why.empty())
+  const bool floats = dots == Dots::floats, pairs = dots == Dots::pairs;
+  if (auto why = floats ? read_float_conv(region, p.shape) : read_conv(region, p.shape, dots == Dots::vnni || pairs); !why.empty())
     return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
   p.element = floats ? 4 : 1;
+  p.factor = floats ? 4 : pairs ? 2 : 1;
   if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
     return unmet("channels a group", "1 to 1", "more: lanes are channels of one group");
-  p.halves = weight_halves(stage.anchor);
+  p.halves = pairs ? 1 : weight_halves(stage.anchor);
   p.tile_pixels = target.pixels;
   const ConvShape& s = p.shape;
   const auto& x = stage.anchor.inputs.front();
@@ -334,13 +347,14 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       const bool taps = !ph.y.offset.empty();
       const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
       const std::int64_t x_pixel = p.bytes(p.batch_is_pixels ? x.strides[0] : x.strides[3]);
+      if (pairs && taps) ph.line = p.batch_is_pixels || one_line(stage, p, x, x_pixel, padded, ph);
       const auto why = dots == Dots::amx ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
       if (!why.empty()) return why;
       if (p.halves == 2) {
         const std::vector<std::int64_t> once = ph.segments;
         ph.segments.insert(ph.segments.end(), once.begin(), once.end());
       }
-      ph.flat = p.batch_is_pixels || (!ph.copies && linear(stage, p, ph));
+      ph.flat = p.batch_is_pixels || ph.line || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
       // Threads share a line of pixels to the pixel, as depthwise convolutions share its rows.
       const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : 1;
@@ -352,12 +366,13 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
     }
   }
   Forms forms;
-  const bool brief = !floats && (dots == Dots::amx || std::all_of(p.phases.begin(), p.phases.end(),
-                                                                  [](const Phase& ph) { return ph.all_quads() <= kBriefQuads; }));
+  const bool brief = !floats && !pairs && (dots == Dots::amx || std::all_of(p.phases.begin(), p.phases.end(), [](const Phase& ph) {
+                                             return ph.all_quads() <= kBriefQuads;
+                                           }));
   if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
   if (p.forms) p.written = p.epilogue;
   Curve curve;
-  if (!floats && target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams &&
+  if (!floats && !pairs && target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams &&
       Curve::find(p.epilogue, curve).empty()) {
     Requant channels;
     channels.scale = curve.scale, channels.bias = curve.bias;
@@ -366,7 +381,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   fold_zero_points(p.epilogue);
   p.multiplies = dots == Dots::amx || target.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
-  // Estimate: dots at 85 % of two a clock, plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
+  // Estimate: dots at 85 % of two a clock (of pairs, which an addition follows, of 1.6), plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;
   for (const auto& ph : p.phases) {
@@ -376,10 +391,10 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
     }
     for (const auto& b : ph.blocks) {
       const double quads = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * b.vectors;
-      const double per_pixel = quads / 1.7 + b.vectors * (1.5 + 0.25 * operations) + 3;
+      const double per_pixel = quads / (pairs ? 1.35 : 1.7) + b.vectors * (1.5 + 0.25 * operations) + 3;
       clocks += per_pixel * static_cast<double>(ph.pixels * p.images);
     }
-    if (ph.copies) clocks += static_cast<double>(p.bytes(p.images * s.c * s.h * s.w)) / 16;
+    if (ph.copies) clocks += static_cast<double>(p.factor_bytes(p.images * s.c * s.h * s.w)) / 16;
   }
   clocks = std::max(clocks, static_cast<double>(p.weight_bytes) / 20);
   p.seconds = clocks / standard_machine().clock_hz + 3e-7;

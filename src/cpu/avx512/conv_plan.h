@@ -144,18 +144,20 @@ struct Target {
   void write(region::Tactic& tactic) const;
 };
 
-/// Where the products are computed: vpdpbusd on registers, AMX tiles (amx_plan.h), or fused multiply-adds of floats. A quad of a
-/// reduction is four bytes of a pixel: four codes, or one float.
-enum class Dots : std::uint8_t { vnni, amx, floats };
+/// Where the products are computed: vpdpbusd on registers, AMX tiles (amx_plan.h), fused multiply-adds of floats, or vpmaddwd on pairs
+/// of 16 bits (AVX2), to which codes are widened in the strip, their zero point subtracted. A quad of a reduction is four bytes of a
+/// pixel: four codes, two of those pairs' numbers, or one float.
+enum class Dots : std::uint8_t { vnni, amx, floats, pairs };
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
   Axis y, x;
-  bool copies = false;                        ///< input rows go through the padded strip in scratch
-  bool joined = false;                        ///< a pixel of the strip holds all taps of its row (amx)
-  std::int64_t together = 1;                  ///< input rows that a row of the strip holds, their joined pixels side by side: 1, 2
-  std::int64_t pitch = 0;                     ///< bytes between pixels of the strip
-  bool flat = false;                          ///< pixels are one line: `pixels` of them, linear in every stream
+  bool copies = false;        ///< input rows go through the padded strip in scratch
+  bool line = false;          ///< pairs: the strip is the row tile's pixels, which the input has one after the other
+  bool joined = false;        ///< a pixel of the strip holds all taps of its row (amx)
+  std::int64_t together = 1;  ///< input rows that a row of the strip holds, their joined pixels side by side: 1, 2
+  std::int64_t pitch = 0;     ///< bytes between pixels of the strip
+  bool flat = false;          ///< pixels are one line: `pixels` of them, linear in every stream
   std::int64_t row_step = 0, pixel_step = 0;  ///< bytes between input rows and pixels, as read
   std::vector<std::int64_t> segments;         ///< byte offsets from a pixel's address; each segment is reduced over `segment_bytes`
   std::int64_t segment_bytes = 0, quads = 0;
@@ -181,6 +183,9 @@ struct Phase {
   [[nodiscard]] std::int64_t strip_row_bytes() const { return strip_width() * pitch; }
   /// Rows of the strip that so many rows of the output grid read.
   [[nodiscard]] std::int64_t strip_rows(std::int64_t count) const { return ceil_div(y.extent(count), together); }
+  [[nodiscard]] std::int64_t strip_bytes() const {  ///< of the largest row tile
+    return line ? rows_per_tile * row_pixels * pitch : strip_rows(rows_per_tile) * strip_row_bytes();
+  }
 };
 
 struct ConvPlan {
@@ -194,6 +199,7 @@ struct ConvPlan {
   std::optional<Curve> curve;  ///< or that, its table packed
   int bias_operand = -1;       ///< constants that are added to the sums: part of their initial values; -1: none
   std::int64_t element = 1;    ///< bytes of an element of the input
+  std::int64_t factor = 1;     ///< bytes of one as the products read it
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
@@ -202,11 +208,14 @@ struct ConvPlan {
   /// half of each weight and over the other.
   int halves = 1;
   std::int32_t zero = 0;  ///< of x
-  [[nodiscard]] bool starts_at_zero() const { return zero == 0 && bias_operand < 0; }
+  /// What the sums of the weights are multiplied by in the initial values: the strip of pairs has no zero point any more.
+  [[nodiscard]] std::int32_t zero_in_sums() const { return dots == Dots::pairs ? 0 : zero; }
+  [[nodiscard]] bool starts_at_zero() const { return zero_in_sums() == 0 && bias_operand < 0; }
   std::vector<Phase> phases;
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
-  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const { return elements * element; }  ///< of the input
+  [[nodiscard]] std::int64_t bytes(std::int64_t elements) const { return elements * element; }        ///< of the input
+  [[nodiscard]] std::int64_t factor_bytes(std::int64_t elements) const { return elements * factor; }  ///< as the products read them
 };
 inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
 

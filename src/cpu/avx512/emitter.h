@@ -1,5 +1,5 @@
 // Emits a lowered epilogue program for a tile of pixels x vectors whose accumulators are in registers: vectors of 16 channels in zmm, or
-// of 8 in ymm (Epilogue::lanes; floats alone), where masks are vectors and half as many registers are there.
+// of 8 in ymm (Epilogue::lanes; AVX2), where masks are vectors and half as many registers are there.
 //
 // Registers: rdi = TileArgs*, kept. rsp points at stack_bytes() of spill space. Every other general register, k1..k5 and every zmm
 // may be changed. Order of lanes: lane i of vector v is channel lanes * v + i of the block.
@@ -63,6 +63,9 @@ void clear(Code& c, const Xbyak::Xmm& register_);
 /// Callee-saved registers and spill space around a generated function. Clobbers rax.
 void enter(Code& c, int stack_bytes);
 void leave(Code& c, int stack_bytes);
+
+/// The first `tail` of eight codes as dwords of ymm `reg`, one by one, so that nothing behind them is read.
+void load_codes_tail(Code& c, int reg, const Xbyak::Address& from, int tail);
 
 /// A block of the constant pool: the value in every 32 bits.
 [[nodiscard]] std::array<std::uint8_t, 64> each_dword(std::int32_t value);
@@ -216,6 +219,8 @@ class Emitter {
   [[nodiscard]] bool masked(int v) const { return v == tile_.vectors - 1 && tile_.tail != tile_.lanes; }
   [[nodiscard]] Xbyak::Xmm reg(int i) const { return vector_register(e_.lanes, i); }
   [[nodiscard]] bool wide() const { return e_.lanes == 16; }
+  void load_narrow_tail(int reg, ir::DType type, const Xbyak::Address& from);
+  void store_narrow_tail(const Xbyak::Address& to, int reg, int bytes_each);
   void store_tail(const Xbyak::Address& to, int reg);
   void store_bytes(const Xbyak::Address& to, int reg);
 

@@ -159,6 +159,7 @@ void Emitter::load_into(int reg, int value, int p, int v) {
   const Stream& s = operand_of(value);
   const auto from = element(e_.code[static_cast<std::size_t>(value)].imm, p, v);
   if (!wide() && (s.access == Access::channel || s.access == Access::full) && masked(v)) {
+    if (ir::size_of(s.dtype) < 4) return load_narrow_tail(reg, s.dtype, from);
     c_.vmovups(Ymm(reg), pool_.block(first_dwords(tile_.tail)));
     c_.vmaskmovps(Ymm(reg), Ymm(reg), from);
     return;
@@ -204,8 +205,48 @@ void Emitter::load_into(int reg, int value, int p, int v) {
   }
 }
 
+void load_codes_tail(Code& c, int reg, const Xbyak::Address& from, int tail) {
+  const auto where = from.getRegExp();
+  c.vpxor(Xmm(reg), Xmm(reg), Xmm(reg));
+  for (int i = 0; i < tail; ++i) c.vpinsrb(Xmm(reg), Xmm(reg), c.byte[where + i], static_cast<std::uint8_t>(i));
+  c.vpmovzxbd(Ymm(reg), Xmm(reg));
+}
+
+/// The first channels of a vector of eight, of elements of 8 or 16 bits: one by one, so that nothing behind them is read.
+void Emitter::load_narrow_tail(int reg, DType type, const Xbyak::Address& from) {
+  const auto where = from.getRegExp();
+  const bool bytes = ir::size_of(type) == 1;
+  c_.vpxor(Xmm(reg), Xmm(reg), Xmm(reg));
+  for (int i = 0; i < tile_.tail; ++i) {
+    if (bytes) {
+      c_.vpinsrb(Xmm(reg), Xmm(reg), c_.byte[where + i], static_cast<std::uint8_t>(i));
+    } else {
+      c_.vpinsrw(Xmm(reg), Xmm(reg), c_.word[where + 2 * i], static_cast<std::uint8_t>(i));
+    }
+  }
+  switch (type) {
+    case DType::s8: c_.vpmovsxbd(Ymm(reg), Xmm(reg)); break;
+    case DType::f16: c_.vcvtph2ps(Ymm(reg), Xmm(reg)); break;
+    case DType::bf16:
+      c_.vpmovzxwd(Ymm(reg), Xmm(reg));
+      c_.vpslld(Ymm(reg), Ymm(reg), 16);
+      break;
+    default: c_.vpmovzxbd(Ymm(reg), Xmm(reg)); break;
+  }
+}
+
 void Emitter::table(int dst, int index, int which) {
   const auto& t = e_.tables[static_cast<std::size_t>(which)];
+  if (!wide()) {
+    const int clean = take(-1), all = take(-1);
+    c_.lea(c_.rax, pool_.table(t, true, 0));
+    c_.vandps(reg(clean), reg(index), pool_.each_lane(255));  // interpret() looks at the low byte only
+    c_.vpcmpeqd(reg(all), reg(all), reg(all));
+    c_.vpgatherdd(reg(dst), c_.ptr[c_.rax + Ymm(clean) * 4], reg(all));
+    release(all);
+    release(clean);
+    return;
+  }
   if (!vbmi_) {
     c_.lea(c_.rax, pool_.table(t, true, 0));
     const int clean = take(-1);  // interpret() looks at the low byte only
@@ -289,6 +330,22 @@ void Emitter::store_tail(const Xbyak::Address& to, int reg) {
   if (spare >= 0) release(spare);
 }
 
+/// The first channels of eight elements of 8 or 16 bits that are side by side in xmm `reg`, which is overwritten.
+void Emitter::store_narrow_tail(const Xbyak::Address& to, int reg, int bytes_each) {
+  const auto where = to.getRegExp();
+  const Xmm x(reg);
+  const int bytes = tile_.tail * bytes_each;
+  int done = 0;
+  const auto next = [&](int n) {
+    done += n;
+    if (done < bytes) c_.vpsrldq(x, x, static_cast<std::uint8_t>(n));
+  };
+  if ((bytes & 8) != 0) c_.vmovq(c_.ptr[where], x), next(8);
+  if ((bytes & 4) != 0) c_.vmovd(c_.dword[where + done], x), next(4);
+  if ((bytes & 2) != 0) c_.vpextrw(c_.word[where + done], x, 0), next(2);
+  if ((bytes & 1) != 0) c_.vpextrb(c_.byte[where + done], x, 0);
+}
+
 /// The low bytes of a vector of eight.
 void Emitter::store_bytes(const Xbyak::Address& to, int reg) {
   const int low = take(-1), high = take(-1);
@@ -296,7 +353,7 @@ void Emitter::store_bytes(const Xbyak::Address& to, int reg) {
   c_.vextracti128(Xmm(high), Ymm(low), 1);
   c_.vpackusdw(Xmm(low), Xmm(low), Xmm(high));
   c_.vpackuswb(Xmm(low), Xmm(low), Xmm(low));
-  c_.vmovlps(to, Xmm(low));
+  masked(v_) ? store_narrow_tail(to, low, 1) : c_.vmovlps(to, Xmm(low));
   release(high);
   release(low);
 }
@@ -304,16 +361,22 @@ void Emitter::store_bytes(const Xbyak::Address& to, int reg) {
 void Emitter::store(int j, int reg) {
   const int s = static_cast<int>(e_.operands.size()) + j;
   auto to = element(s, p_, v_);
-  if (masked(v_) && !wide()) return store_tail(to, reg);
-  if (masked(v_)) to = to | c_.k1;
-  switch (e_.stores[static_cast<std::size_t>(j)].dtype) {
+  const DType type = e_.stores[static_cast<std::size_t>(j)].dtype;
+  if (masked(v_) && !wide() && ir::size_of(type) == 4) return store_tail(to, reg);
+  if (masked(v_) && wide()) to = to | c_.k1;
+  switch (type) {
     case DType::u8:
     case DType::s8:
     case DType::boolean: wide() ? c_.vpmovdb(to, Zmm(reg)) : store_bytes(to, reg); break;
     case DType::f16: {
       const int t = take(-1);
       canonical_nan(t, reg);
-      c_.vcvtps2ph(to, this->reg(t), 0);
+      if (masked(v_) && !wide()) {
+        c_.vcvtps2ph(Xmm(t), Ymm(t), 0);
+        store_narrow_tail(to, t, 2);
+      } else {
+        c_.vcvtps2ph(to, this->reg(t), 0);
+      }
       release(t);
       break;
     }
@@ -327,7 +390,7 @@ void Emitter::store(int j, int reg) {
         const int high = take(-1);
         c_.vextracti128(Xmm(high), Ymm(t), 1);
         c_.vpackusdw(Xmm(t), Xmm(t), Xmm(high));
-        c_.vmovups(to, Xmm(t));
+        masked(v_) ? store_narrow_tail(to, t, 2) : c_.vmovups(to, Xmm(t));
         release(high);
       }
       release(t);

@@ -213,7 +213,7 @@ void Emitter::step(int i) {
 bool Emitter::wants_registers() const {
   if (wide()) return false;
   const auto needs_more = [](const Instr& i) {
-    return i.op == Op::sel_lt || i.op == Op::sel_eq || i.op == Op::to_f16 || i.op == Op::to_bf16;
+    return i.op == Op::sel_lt || i.op == Op::sel_eq || i.op == Op::to_f16 || i.op == Op::to_bf16 || i.op == Op::table;
   };
   const auto converted = [](const Stream& s) { return ir::size_of(s.dtype) < 4; };
   return is_long() || width() > 2 || std::any_of(e_.code.begin(), e_.code.end(), needs_more) ||

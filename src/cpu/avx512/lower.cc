@@ -24,24 +24,6 @@ bool loadable(Op op, ir::DType t) {
   return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16;
 }
 
-/// What vectors of eight lanes lack: byte permutes and gathers for tables, masks for elements of 8 and 16 bits behind the last channel.
-Reasons needs_wide(const region::Stage& stage) {
-  for (const auto& in : stage.program.code) {
-    if (in.op == Op::table) return unmet("operation", "table", "one without a table");
-  }
-  const auto narrow = [&](const region::TensorRef& ref) {
-    return ref.strides.size() == 4 && ref.strides[1] != 0 && ir::size_of(ref.dtype) < 4 && stage.space[1] % 8 != 0;
-  };
-  for (const auto& o : stage.operands) {
-    if (narrow(o.ref))
-      return unmet(fmt::format("channels beside an operand of {}", ir::name_of(o.ref.dtype)), stage.space[1], "a multiple of 8");
-  }
-  for (const auto& s : stage.stores) {
-    if (narrow(s)) return unmet(fmt::format("channels of a result of {}", ir::name_of(s.dtype)), stage.space[1], "a multiple of 8");
-  }
-  return {};
-}
-
 /// Strides with those of extent 1 set to 0 (they never matter).
 std::array<std::int64_t, 4> effective(const region::TensorRef& ref, const ir::Shape& space) {
   std::array<std::int64_t, 4> s{};
@@ -380,9 +362,6 @@ Reasons lower(const region::Stage& stage, bool batch_is_pixels, bool vbmi, Epilo
   if (stage.space.size() != 4) return unmet("rank of the result", stage.space.size(), "4");
   if (stage.operands.size() + stage.stores.size() > kMaxStreams) {
     return unmet("operands and stores", stage.operands.size() + stage.stores.size(), fmt::format("at most {}", kMaxStreams));
-  }
-  if (lanes != 16) {
-    if (auto why = needs_wide(stage); !why.empty()) return why;
   }
   for (const auto& in : p.code) {
     if (in.op != Op::load_i && in.op != Op::load_f) continue;

@@ -77,7 +77,7 @@ struct Epilogue {
   std::vector<program::Output> outputs;
   std::vector<program::Table> tables;
   std::vector<Stream> operands, stores;
-  int lanes = 16;   ///< 32-bit elements of a vector: 16 (AVX-512), or 8 (AVX2, floats alone)
+  int lanes = 16;   ///< 32-bit elements of a vector: 16 (AVX-512), or 8 (AVX2)
   int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
   Pack pack;
   std::vector<std::array<float, 16>> blocks;

@@ -8,7 +8,7 @@
 
 #include "cpu/avx512/conv.h"
 #include "cpu/avx512/depthwise.h"
-#include "cpu/avx512/depthwise_float.h"
+#include "cpu/avx512/depthwise_lanes.h"
 #include "cpu/avx512/gather.h"
 #include "cpu/avx512/sliding_window.h"
 #include "cpu/family.h"
@@ -30,7 +30,9 @@ constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "co
                            kConvAmx = "conv.u8s8.amx", kTransposedAmx = "conv_transpose.u8s8.amx",
                            kConvFloat = "conv.f32.avx512.jit", kTransposedFloat = "conv_transpose.f32.avx512.jit",
                            kDepthwiseFloat = "depthwise.f32.avx512.jit", kConvFloat8 = "conv.f32.avx2.jit",
-                           kTransposedFloat8 = "conv_transpose.f32.avx2.jit", kDepthwiseFloat8 = "depthwise.f32.avx2.jit";
+                           kTransposedFloat8 = "conv_transpose.f32.avx2.jit", kDepthwiseFloat8 = "depthwise.f32.avx2.jit",
+                           kConvPairs = "conv.u8s8.avx2.jit", kTransposedPairs = "conv_transpose.u8s8.avx2.jit",
+                           kDepthwisePairs = "depthwise.u8s8.avx2.jit";
 
 /// Families of floats: the same generator for both instruction sets.
 struct FloatFamily {
@@ -62,27 +64,41 @@ bool is_offered(const FloatFamily& f) {
   return f.isa == Isa::avx512 || best_isa() < Isa::avx512;
 }
 
+/// By the generator whose lanes of 32 bits are channels.
+constexpr bool is_depthwise_lanes(std::string_view family) {
+  return is_depthwise_float(family) || family == kDepthwisePairs;
+}
 constexpr bool on_tiles(std::string_view family) {
   return family == kConvAmx || family == kTransposedAmx;
+}
+constexpr bool on_pairs(std::string_view family) {
+  return family == kConvPairs || family == kTransposedPairs || family == kDepthwisePairs;
+}
+/// As for floats: where there are no wide vectors.
+bool offers_pairs() {
+  return best_isa() < Isa::avx512;
 }
 constexpr bool of_floats(std::string_view family) {
   return float_family(family) != nullptr;
 }
 constexpr bool is_conv(std::string_view family) {
-  return family == kConv || family == kTransposed || on_tiles(family) || (of_floats(family) && !is_depthwise_float(family));
+  return family == kConv || family == kTransposed || on_tiles(family) || family == kConvPairs || family == kTransposedPairs ||
+         (of_floats(family) && !is_depthwise_float(family));
 }
 constexpr bool is_transposed(std::string_view family) {
   const FloatFamily* f = float_family(family);
-  return f != nullptr ? f->op == Op::conv_transpose : family == kTransposed || family == kTransposedAmx;
+  return f != nullptr ? f->op == Op::conv_transpose
+                      : family == kTransposed || family == kTransposedAmx || family == kTransposedPairs;
 }
 /// What this machine has, for code of the family.
 Target target_for(std::string_view family) {
   Target target = Target::here();
   if (const FloatFamily* f = float_family(family)) target.lanes = f->lanes;
+  if (on_pairs(family)) target.lanes = 8, target.vbmi = false;
   return target;
 }
 constexpr Dots dots_of(std::string_view family) {
-  return on_tiles(family) ? Dots::amx : of_floats(family) ? Dots::floats : Dots::vnni;
+  return on_tiles(family) ? Dots::amx : on_pairs(family) ? Dots::pairs : of_floats(family) ? Dots::floats : Dots::vnni;
 }
 
 /// The family's tactic for code made for `target`.
@@ -90,10 +106,14 @@ Tactic tactic_of(std::string_view family, const Target& target) {
   Tactic t;
   t.provider = "cpu";
   t.family = family;
-  t.required.emplace_back(name_of(on_tiles(family) ? Isa::amx : of_floats(family) ? float_family(family)->isa : Isa::avx512vnni));
+  t.required.emplace_back(name_of(on_tiles(family)    ? Isa::amx
+                                  : on_pairs(family)  ? Isa::avx2
+                                  : of_floats(family) ? float_family(family)->isa
+                                                      : Isa::avx512vnni));
   if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
   target.write(t);
-  t.stores_in_place = family == kConv || family == kConvAmx || (of_floats(family) && is_conv(family) && !is_transposed(family));
+  t.stores_in_place = family == kConv || family == kConvAmx || family == kConvPairs ||
+                      (of_floats(family) && is_conv(family) && !is_transposed(family));
   std::sort(t.required.begin(), t.required.end());
   return t;
 }
@@ -125,7 +145,7 @@ class Variants {
 std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   const Phase& ph = usual.phases.front();
   Variants out(here);
-  if (usual.dots == Dots::floats) {
+  if (usual.dots == Dots::floats || usual.dots == Dots::pairs) {
     const int lanes = usual.epilogue.lanes;
     for (const int vectors : {1, 2, 3, 4}) {
       if (vectors < (lanes == 16 ? 2 : 1) || vectors > (lanes == 16 ? 4 : 3)) continue;
@@ -168,7 +188,7 @@ class Provider final : public region::Provider {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] bool knows(const Tactic& t) const override {
-    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || is_depthwise_float(t.family) ||
+    return t.provider == name() && (is_conv(t.family) || t.family == kDepthwise || is_depthwise_lanes(t.family) ||
                                     t.family == kSlidingWindow || t.family == kGather);
   }
 
@@ -179,6 +199,7 @@ class Provider final : public region::Provider {
     if ((op == Op::conv || op == Op::conv_transpose) && !region.stages.front().anchor.integer) offer_floats(region, plan, out);
     if (op == Op::conv || op == Op::conv_transpose) {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
+      if (offers_pairs()) out.push_back(offer_conv(region, plan, op == Op::conv ? kConvPairs : kTransposedPairs));
     }
     if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
       Reasons why = why_lacking(tactic_of(kDepthwise, {}).required);
@@ -190,6 +211,7 @@ class Provider final : public region::Provider {
       if (why.empty()) why = plan_sliding_window(region, plan, target, sliding_window);
       out.push_back(offer(tactic_of(kSlidingWindow, region, {.vbmi = target.vbmi}, !sliding_window.epilogue.tables.empty()),
                           std::move(why), sliding_window.seconds));
+      if (offers_pairs()) out.push_back(offer_depthwise_lanes(region, plan, kDepthwisePairs));
     }
     if (op == Op::gather) {
       Reasons why = why_lacking(tactic_of(kGather, {}).required);
@@ -208,8 +230,9 @@ class Provider final : public region::Provider {
     std::vector<Offer> out;
     if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
     const bool floats = !region.stages.front().anchor.integer;
-    for (const std::string_view family : {kConv, kConvAmx, kConvFloat, kConvFloat8}) {
+    for (const std::string_view family : {kConv, kConvAmx, kConvPairs, kConvFloat, kConvFloat8}) {
       if (of_floats(family) != floats || (floats && !is_offered(*float_family(family)))) continue;
+      if (on_pairs(family) && !offers_pairs()) continue;
       const Target here = target_for(family);
       ConvPlan usual;
       if (!why_lacking(tactic_of(family, {}).required).empty() || !make_plan(region, plan, family, here, usual).empty()) continue;
@@ -221,9 +244,10 @@ class Provider final : public region::Provider {
       }
     }
     if (floats) {
-      add_depthwise_float_variants(region, plan, out);
+      add_depthwise_lanes_variants(region, plan, best_isa() >= Isa::avx512 ? kDepthwiseFloat : kDepthwiseFloat8, out);
       return out;
     }
+    if (offers_pairs()) add_depthwise_lanes_variants(region, plan, kDepthwisePairs, out);
     const Target here = Target::here();
     if (!why_lacking(tactic_of(kDepthwise, {}).required).empty()) return out;
     if (DepthwisePlan usual; plan_depthwise(region, plan, here, usual).empty()) {
@@ -258,10 +282,10 @@ class Provider final : public region::Provider {
       DepthwisePlan dw;
       OCTAVO_CHECK(status(region, tactic, plan_depthwise(region, plan, target, dw)));
       OCTAVO_TRY(made.constants, checked(pack_depthwise(region, plan, dw), packed_bytes(dw)));
-    } else if (is_depthwise_float(tactic.family)) {
-      DepthwiseFloatPlan dw;
-      OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
-      OCTAVO_TRY(made.constants, checked(pack_depthwise_float(region, plan, dw), packed_bytes(dw)));
+    } else if (is_depthwise_lanes(tactic.family)) {
+      DepthwiseLanesPlan dw;
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, on_pairs(tactic.family), dw)));
+      OCTAVO_TRY(made.constants, checked(pack_depthwise_lanes(region, plan, dw), packed_bytes(dw)));
     } else if (tactic.family == kGather) {
       GatherPlan gather;
       OCTAVO_CHECK(status(region, tactic, plan_gather(region, gather)));
@@ -291,11 +315,11 @@ class Provider final : public region::Provider {
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise(region, std::move(dw), packed, target.vbmi);
     }
-    if (is_depthwise_float(tactic.family)) {
-      DepthwiseFloatPlan dw;
-      OCTAVO_CHECK(status(region, tactic, plan_depthwise_float(region, plan, target, dw)));
+    if (is_depthwise_lanes(tactic.family)) {
+      DepthwiseLanesPlan dw;
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, on_pairs(tactic.family), dw)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
-      return make_depthwise_float(region, std::move(dw), packed, target.vbmi);
+      return make_depthwise_lanes(region, std::move(dw), packed, target.vbmi);
     }
     if (tactic.family == kGather) {
       GatherPlan gather;
@@ -327,26 +351,25 @@ class Provider final : public region::Provider {
     const bool groups = ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1;
     for (const FloatFamily& f : kFloatFamilies) {
       if (f.op != op || !is_offered(f) || (f.depthwise && !groups)) continue;
-      if (!f.depthwise) {
-        out.push_back(offer_conv(region, plan, f.name));
-        continue;
-      }
-      const Target target = target_for(f.name);
-      DepthwiseFloatPlan dw;
-      Reasons why = why_lacking(tactic_of(f.name, {}).required);
-      if (why.empty()) why = plan_depthwise_float(region, plan, target, dw);
-      out.push_back(offer(tactic_of(f.name, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds));
+      out.push_back(f.depthwise ? offer_depthwise_lanes(region, plan, f.name) : offer_conv(region, plan, f.name));
     }
   }
-  static void add_depthwise_float_variants(const Region& region, const Plan& plan, std::vector<Offer>& out) {
-    const std::string_view family = best_isa() >= Isa::avx512 ? kDepthwiseFloat : kDepthwiseFloat8;
+  static Offer offer_depthwise_lanes(const Region& region, const Plan& plan, std::string_view family) {
+    const Target target = target_for(family);
+    DepthwiseLanesPlan dw;
+    Reasons why = why_lacking(tactic_of(family, {}).required);
+    if (why.empty()) why = plan_depthwise_lanes(region, plan, target, on_pairs(family), dw);
+    return offer(tactic_of(family, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds);
+  }
+  static void add_depthwise_lanes_variants(const Region& region, const Plan& plan, std::string_view family,
+                                           std::vector<Offer>& out) {
     if (!why_lacking(tactic_of(family, {}).required).empty()) return;
     const Target here = target_for(family);
-    DepthwiseFloatPlan usual;
-    if (!plan_depthwise_float(region, plan, here, usual).empty()) return;
+    DepthwiseLanesPlan usual;
+    if (!plan_depthwise_lanes(region, plan, here, on_pairs(family), usual).empty()) return;
     for (const Target& target : variants_of(usual.tasks, usual.rows, {usual.rows / 2, usual.rows * 2, usual.shape.out_h}, here)) {
-      DepthwiseFloatPlan dw;
-      if (!plan_depthwise_float(region, plan, target, dw).empty()) continue;
+      DepthwiseLanesPlan dw;
+      if (!plan_depthwise_lanes(region, plan, target, on_pairs(family), dw).empty()) continue;
       out.push_back({tactic_of(family, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
     }
   }
@@ -366,7 +389,7 @@ class Provider final : public region::Provider {
     return bytes;
   }
   static std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& p) { return avx512::packed_bytes(p); }
-  static std::vector<std::int64_t> packed_bytes(const DepthwiseFloatPlan& p) { return {p.weight_bytes, p.init_count * 4}; }
+  static std::vector<std::int64_t> packed_bytes(const DepthwiseLanesPlan& p) { return {p.weight_bytes, p.init_count * 4}; }
   static std::vector<std::int64_t> packed_bytes(const DepthwisePlan& p) { return {p.weight_bytes, p.init_count * 4}; }
   static Result<std::vector<ir::Tensor>> checked(Result<std::vector<ir::Tensor>> packed, const std::vector<std::int64_t>& bytes) {
     const auto same = [](const ir::Tensor& t, std::int64_t n) { return static_cast<std::int64_t>(t.bytes().size()) == n; };

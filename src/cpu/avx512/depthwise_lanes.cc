@@ -1,4 +1,4 @@
-#include "cpu/avx512/depthwise_float.h"
+#include "cpu/avx512/depthwise_lanes.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "cpu/avx512/constants.h"
 #include "cpu/avx512/division.h"
 #include "cpu/avx512/fetch.h"
+#include "cpu/avx512/forms.h"
 #include "cpu/avx512/generated.h"
 
 namespace octavo::cpu::avx512 {
@@ -19,9 +20,9 @@ constexpr std::int64_t kMostReach = std::int64_t{1} << 30;
 constexpr std::int64_t kMostKernelColumns = 11;
 constexpr std::int64_t kVectors = 2;
 
-class DepthwiseFloatKernel final : public region::HostKernel {
+class DepthwiseLanesKernel final : public region::HostKernel {
  public:
-  DepthwiseFloatKernel(const region::Region& region, DepthwiseFloatPlan plan, std::span<const std::byte* const> packed, bool vbmi)
+  DepthwiseLanesKernel(const region::Region& region, DepthwiseLanesPlan plan, std::span<const std::byte* const> packed, bool vbmi)
       : d_(std::move(plan)),
         stage_(region.stages.front()),
         weights_(packed[0]),
@@ -50,7 +51,7 @@ class DepthwiseFloatKernel final : public region::HostKernel {
   void generate(bool vbmi) {
     const ConvShape& s = d_.shape;
     ConstantPool pool(code_, d_.epilogue.lanes);
-    std::map<DepthwiseFloatTile, std::size_t> made;
+    std::map<DepthwiseLanesTile, std::size_t> made;
     struct Planned {
       std::size_t code = 0;
       std::int64_t tiles = 0;
@@ -70,14 +71,14 @@ class DepthwiseFloatKernel final : public region::HostKernel {
         const Tiling t = tile_pixels(s.out_w, d_.most_columns(b.vectors));
         std::int64_t first = 0;
         for (int i = 0; i < t.big_count + t.small_count; ++i) {
-          DepthwiseFloatTile tile{
+          DepthwiseLanesTile tile{
               .columns = i < t.big_count ? t.big : t.small, .vectors = b.vectors, .tail = b.tail, .rows = rows, .clipped = {}};
           for (int p = 0; p < tile.columns; ++p) tile.clipped.push_back(d_.taps(1, first + p));
           const TapRange whole{0, s.kw};
           if (std::all_of(tile.clipped.begin(), tile.clipped.end(), [&](const TapRange& r) { return r == whole; }))
             tile.clipped.clear();
           const auto [at, is_new] = made.try_emplace(tile, 0);
-          if (is_new) at->second = emit_depthwise_float_tile(code_, pool, d_, tile, vbmi);
+          if (is_new) at->second = emit_depthwise_lanes_tile(code_, pool, d_, tile, vbmi);
           if (runs.empty() || runs.back().code != at->second) runs.push_back({at->second, 0});
           ++runs.back().tiles;
           first += tile.columns;
@@ -121,7 +122,7 @@ class DepthwiseFloatKernel final : public region::HostKernel {
     const auto& x = stage_.anchor.inputs.front();
     const ConvShape& s = d_.shape;
     const Block& block = d_.blocks[b];
-    const std::byte* channels = memory.at(x) + (image * x.strides[0] + block.first_channel) * 4;
+    const std::byte* channels = memory.at(x) + (image * x.strides[0] + block.first_channel) * d_.element();
     const std::int64_t row = y * s.stride[0] - s.pads[0];
     if (d_.ahead > 0) {
       const std::int64_t next = row + (s.kh - 1) * s.dilation[0] + 1;
@@ -148,10 +149,10 @@ class DepthwiseFloatKernel final : public region::HostKernel {
     }
   }
 
-  DepthwiseFloatPlan d_;
+  DepthwiseLanesPlan d_;
   region::Stage stage_;
   const std::byte* weights_;
-  const std::int32_t* init_;  ///< floats; TileArgs moves 32 bits
+  const std::int32_t* init_;  ///< or floats; TileArgs moves 32 bits
   Code code_;
   std::vector<std::size_t> range_of_;                ///< of an output row: which kernel rows are inside
   std::vector<std::vector<std::vector<Run>>> runs_;  ///< [range][block]
@@ -160,7 +161,7 @@ class DepthwiseFloatKernel final : public region::HostKernel {
 
 }  // namespace
 
-TapRange DepthwiseFloatPlan::taps(int axis, std::int64_t at) const {
+TapRange DepthwiseLanesPlan::taps(int axis, std::int64_t at) const {
   const auto a = static_cast<std::size_t>(axis);
   const std::int64_t first = at * shape.stride[a] - shape.pads[a], size = axis == 0 ? shape.h : shape.w;
   TapRange r{0, axis == 0 ? shape.kh : shape.kw};
@@ -169,14 +170,16 @@ TapRange DepthwiseFloatPlan::taps(int axis, std::int64_t at) const {
   return r.begin == r.end ? TapRange{} : r;
 }
 
-int DepthwiseFloatPlan::most_columns(int vectors) const {
-  const int inputs = epilogue.lanes == 16 ? 4 : 2, registers = epilogue.registers() - inputs - static_cast<int>(shape.kw) * vectors;
+int DepthwiseLanesPlan::most_columns(int vectors) const {
+  const int registers = epilogue.registers() - spare_registers() - static_cast<int>(shape.kw) * vectors;
   return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
 }
 
-Reasons plan_depthwise_float(const region::Region& region, const region::Plan& plan, const Target& target, DepthwiseFloatPlan& d) {
-  d = DepthwiseFloatPlan{};
-  if (auto why = read_float_conv(region, d.shape); !why.empty()) return why;
+Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, bool codes,
+                             DepthwiseLanesPlan& d) {
+  d = DepthwiseLanesPlan{};
+  d.codes = codes;
+  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape); !why.empty()) return why;
   const ConvShape& s = d.shape;
   if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
@@ -189,12 +192,14 @@ Reasons plan_depthwise_float(const region::Region& region, const region::Plan& p
     }
   }
   const auto& x = stage.anchor.inputs.front();
-  d.row_bytes = x.strides[2] * 4, d.pixel_bytes = x.strides[3] * 4;
+  d.row_bytes = x.strides[2] * d.element(), d.pixel_bytes = x.strides[3] * d.element();
+  d.zero = codes ? x.quantizer->zero_point.front() : 0;
   const std::int64_t reach =
       (s.kh * s.dilation[0] + 1) * d.row_bytes + (s.kw * s.dilation[1] + s.out_w * s.stride[1]) * d.pixel_bytes;
   if (reach >= kMostReach) return unmet("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
   if (auto why = lower(stage, false, target.vbmi, d.epilogue, target.lanes); !why.empty()) return why;
   d.bias_operand = take_bias(stage, plan, d.epilogue);
+  if (codes) fold_zero_points(d.epilogue);
   if (target.multiply) multiply_where_exact(d.epilogue);
   d.ahead = std::max(0, target.prefetch);
   const std::int64_t lanes = target.lanes, vectors = ceil_div(s.c, lanes), blocks = ceil_div(vectors, lanes == 16 ? kVectors : 1);
@@ -208,39 +213,56 @@ Reasons plan_depthwise_float(const region::Region& region, const region::Plan& p
     d.blocks.push_back(b);
   }
   // All channels of the rows that are computed together stay in L2, so that their lines come once.
-  const std::int64_t row = s.stride[0] * s.w * d.pixel_bytes + s.out_w * s.c * 4;
+  const std::int64_t row = s.stride[0] * s.w * d.pixel_bytes + s.out_w * s.c * d.element();
   d.rows = target.rows > 0 ? target.rows
                            : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
   double clocks = 0;
   for (const Block& b : d.blocks)
-    clocks += b.vectors * (static_cast<double>(s.kh * s.kw) / 1.6 + 1.5 + 0.25 * static_cast<double>(d.epilogue.code.size())) + 1;
+    clocks += b.vectors * (static_cast<double>(s.kh * s.kw) / (codes ? 1.1 : 1.6) + 1.5 +
+                           0.25 * static_cast<double>(d.epilogue.code.size())) +
+              1;
   clocks *= static_cast<double>(s.n * s.out_h * s.out_w);
   d.seconds = clocks / standard_machine().clock_hz + 3e-7;
   d.tasks = split_rows(s, d.rows, static_cast<std::int64_t>(d.blocks.size()), d.seconds, plan.threads, target);
   return {};
 }
 
-Result<std::vector<ir::Tensor>> pack_depthwise_float(const region::Region& region, const region::Plan& plan,
-                                                     const DepthwiseFloatPlan& d) {
-  OCTAVO_TRY(const auto* w, constant_at<float>(region, plan, *region.stages.front().anchor.weights, "weights"));
-  OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, d.bias_operand, d.shape.c));
+namespace {
+
+/// `Weight`: in the file; `Lane`: as packed; `lane` makes one of the other, given the channel.
+template <class Weight, class Lane, class Convert>
+Result<std::vector<ir::Tensor>> pack_as(const region::Region& region, const region::Plan& plan, const DepthwiseLanesPlan& d,
+                                        ir::DType type, const Convert& lane) {
+  OCTAVO_TRY(const auto* w, constant_at<Weight>(region, plan, *region.stages.front().anchor.weights, "weights"));
+  OCTAVO_TRY(const std::vector<Lane> bias, biases<Lane>(region, plan, d.bias_operand, d.shape.c));
   const std::int64_t taps = d.shape.kh * d.shape.kw;
-  ir::Tensor weights(ir::DType::f32, {d.weight_bytes / 4}), init(ir::DType::f32, {d.init_count});
-  auto* wp = weights.mutable_data<float>().data();
-  auto* ip = init.mutable_data<float>().data();
+  ir::Tensor weights(type, {d.weight_bytes / 4}), init(type, {d.init_count});
+  auto* wp = weights.mutable_data<Lane>().data();
+  auto* ip = init.mutable_data<Lane>().data();
   for (const Block& b : d.blocks) {
     for (std::int64_t c = 0; c < b.channels; ++c) {
       for (std::int64_t k = 0; k < taps; ++k)
-        wp[b.weights / 4 + k * b.vectors * d.epilogue.lanes + c] = w[(b.first_channel + c) * taps + k];
+        wp[b.weights / 4 + k * b.vectors * d.epilogue.lanes + c] = lane(w[(b.first_channel + c) * taps + k], b.first_channel + c);
       if (!bias.empty()) ip[b.init + c] = bias[static_cast<std::size_t>(b.first_channel + c)];
     }
   }
   return std::vector<ir::Tensor>{std::move(weights), std::move(init)};
 }
 
-Result<std::unique_ptr<region::HostKernel>> make_depthwise_float(const region::Region& region, DepthwiseFloatPlan d,
+}  // namespace
+
+Result<std::vector<ir::Tensor>> pack_depthwise_lanes(const region::Region& region, const region::Plan& plan,
+                                                     const DepthwiseLanesPlan& d) {
+  if (!d.codes) return pack_as<float, float>(region, plan, d, ir::DType::f32, [](float w, std::int64_t) { return w; });
+  const region::Anchor& anchor = region.stages.front().anchor;
+  return pack_as<std::int8_t, std::int32_t>(region, plan, d, ir::DType::s32, [&](std::int8_t w, std::int64_t channel) {
+    return (std::int32_t{w} - weight_zero_of(anchor, channel)) & 0xffff;
+  });
+}
+
+Result<std::unique_ptr<region::HostKernel>> make_depthwise_lanes(const region::Region& region, DepthwiseLanesPlan d,
                                                                  std::span<const std::byte* const> packed, bool vbmi) {
-  return make_generated<DepthwiseFloatKernel>(region, std::move(d), packed, vbmi);
+  return make_generated<DepthwiseLanesKernel>(region, std::move(d), packed, vbmi);
 }
 
 }  // namespace octavo::cpu::avx512

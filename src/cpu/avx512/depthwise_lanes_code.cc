@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "cpu/avx512/depthwise_float.h"
+#include "cpu/avx512/depthwise_lanes.h"
 #include "cpu/avx512/pipeline.h"
 
 namespace octavo::cpu::avx512 {
@@ -15,7 +15,7 @@ constexpr int kX = static_cast<int>(offsetof(TileArgs, x));
 constexpr int kWeights = static_cast<int>(offsetof(TileArgs, weights));
 
 /// Sums of a tile. The registers behind them: weights of one kernel row, then inputs.
-void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t, const Tile& tile) {
+void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const DepthwiseLanesTile& t, const Tile& tile) {
   const Reg64 x = c.r8, w = c.r9;
   c.mov(x, c.ptr[c.rdi + kTable]);
   c.movsxd(x, c.dword[x]);
@@ -25,9 +25,22 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const D
   const ConvShape& s = d.shape;
   const auto kw = static_cast<int>(s.kw);
   const auto taps = [&](int p) { return t.clipped.empty() ? TapRange{0, s.kw} : t.clipped[static_cast<std::size_t>(p)]; };
-  const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = d.epilogue.registers() - inputs;
+  const int weights = tile.accs(), inputs = weights + kw * t.vectors, turns = d.epilogue.registers() - inputs - (d.codes ? 1 : 0);
   const auto reg = [&](int i) { return vector_register(tile.lanes, i); };
-  const int vector_bytes = d.epilogue.vector_bytes();
+  const int vector_bytes = d.epilogue.vector_bytes(), input_bytes = tile.lanes * static_cast<int>(d.element());
+  const auto load = [&](const Xbyak::Xmm& input, const Xbyak::Address& at, bool tail) {
+    if (d.codes) {
+      tail ? load_codes_tail(c, input.getIdx(), at, t.tail) : c.vpmovzxbd(input, at);
+      if (d.zero != 0) c.vpsubd(input, input, pool.each_lane(d.zero));
+    } else if (tail && tile.lanes == 8) {
+      c.vmovups(input, pool.block(first_dwords(t.tail)));
+      c.vmaskmovps(input, input, at);
+    } else if (tail) {
+      c.vmovups(Zmm(input.getIdx()) | c.k1 | Xbyak::util::T_z, at);
+    } else {
+      c.vmovups(input, at);
+    }
+  };
   int turn = 0;
   for (std::int64_t ky = t.rows.begin; ky < t.rows.end; ++ky) {
     for (int i = 0; i < kw * t.vectors; ++i)
@@ -41,18 +54,17 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const D
           const Xbyak::Xmm input = reg(inputs + turn % turns);
           if (!loaded) {
             const auto at =
-                c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * vector_bytes];
-            if (v == t.vectors - 1 && t.tail != tile.lanes && tile.lanes == 8) {
-              c.vmovups(input, pool.block(first_dwords(t.tail)));
-              c.vmaskmovps(input, input, at);
-            } else if (v == t.vectors - 1 && t.tail != tile.lanes) {
-              c.vmovups(Zmm(input.getIdx()) | c.k1 | Xbyak::util::T_z, at);
-            } else {
-              c.vmovups(input, at);
-            }
+                c.ptr[x + static_cast<int>(ky * s.dilation[0] * d.row_bytes + column * d.pixel_bytes) + v * input_bytes];
+            load(input, at, v == t.vectors - 1 && t.tail != tile.lanes);
             loaded = true;
           }
-          c.vfmadd231ps(reg(tile.acc(p, v)), input, reg(weights + static_cast<int>(k) * t.vectors + v));
+          const Xbyak::Xmm acc = reg(tile.acc(p, v)), weight = reg(weights + static_cast<int>(k) * t.vectors + v);
+          if (d.codes) {
+            c.vpmaddwd(reg(d.epilogue.registers() - 1), input, weight);
+            c.vpaddd(acc, acc, reg(d.epilogue.registers() - 1));
+          } else {
+            c.vfmadd231ps(acc, input, weight);
+          }
         }
         turn += loaded ? 1 : 0;
       }
@@ -62,7 +74,7 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const D
 
 }  // namespace
 
-std::size_t emit_depthwise_float_tile(Code& c, ConstantPool& pool, const DepthwiseFloatPlan& d, const DepthwiseFloatTile& t,
+std::size_t emit_depthwise_lanes_tile(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const DepthwiseLanesTile& t,
                                       bool vbmi) {
   Emitter emitter(c, pool, d.epilogue, vbmi);
   const Tile tile{.pixels = t.columns, .vectors = t.vectors, .lanes = d.epilogue.lanes, .tail = t.tail};
