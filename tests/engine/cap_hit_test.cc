@@ -47,6 +47,9 @@ TEST(CapHit, KernelsOfTheLevelRunAndGiveThePortableBits) {
   const auto graph = ir::parse(kModel);
   ASSERT_TRUE(graph) << graph.error().message;
   region::Plan plan = plan_of(*graph);
+  const auto of_level = [&](const region::Tactic& tactic) {
+    return level == cpu::Isa::portable ? tactic.required.empty() : requires_level(tactic, level);
+  };
   int hits = 0;
   for (region::Region& r : plan.regions) {
     for (const region::Provider* provider : cpu::providers()) {
@@ -56,9 +59,8 @@ TEST(CapHit, KernelsOfTheLevelRunAndGiveThePortableBits) {
           const auto needed = cpu::find_isa(name);
           EXPECT_TRUE(!needed || *needed <= level) << offer.tactic.name() << " is offered above the cap";
         }
-        const bool of_level = level == cpu::Isa::portable ? offer.tactic.required.empty() : requires_level(offer.tactic, level);
-        if (!of_level || r.stages[0].anchor.none()) continue;
-        r.tactic = offer.tactic;
+        if (!of_level(offer.tactic) || r.stages[0].anchor.none()) continue;
+        if (!of_level(r.tactic)) r.tactic = offer.tactic;  // what the plan chose has its constants packed
         ++hits;
       }
     }
