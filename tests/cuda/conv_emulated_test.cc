@@ -332,8 +332,8 @@ TEST_F(ConvEmulated, MistakesInGatheredTilesAreFound) {
   EXPECT_NE(planted("octavo_group_wait<1>();", ""), "") << "frees a filter and changes rows under way";
   EXPECT_NE(planted("octavo_group_wait<0>();\n    octavo_signal_arrive", "octavo_signal_arrive"), "") << "reads sums under way";
   EXPECT_NE(planted("if (kRounds % 2 != 0) octavo_group_wait<0>();", ""), "") << "the last batch's rows are overwritten";
-  EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFree + tile), lane);", ""), "") << "frees no input";
-  EXPECT_NE(planted("octavo_signal_arrive(signal(kSlabFull + tile), lane);", "octavo_signal_arrive(signal(kSlabFull), lane);"), "")
+  EXPECT_NE(planted("octavo_signal_arrive_each(signal(kSlabFree + tile));", ""), "") << "frees no input";
+  EXPECT_NE(planted("octavo_signal_arrive_each(signal(kSlabFull + tile));", "octavo_signal_arrive_each(signal(kSlabFull));"), "")
       << "says of another slab that it is there";
   EXPECT_NE(planted("at <= last + octavo_reach(r) && ", ""), "") << "reads behind the last image";
   EXPECT_NE(planted("kStrideH - kPadTop", "kStrideH"), "") << "a row too low";

@@ -54,6 +54,7 @@ OCTAVO_UNCHECKED static void octavo_signal_arrive_at(int line, void* signal, int
   if (lane == 0) octavo_hooks->signal_arrive(signal);
 }
 #define octavo_signal_arrive(signal, lane) octavo_signal_arrive_at(__LINE__, signal, lane)
+#define octavo_signal_arrive_each(signal) octavo_hooks->signal_arrive(signal)
 
 struct OctavoMatrices {
   const void* row;
