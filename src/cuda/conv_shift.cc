@@ -93,7 +93,10 @@ Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
   z.items = s.batch * parts(s.out_h, t.rows) * parts(s.out_w, t.columns) * z.tiles_n;
   z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
   z.grid = std::max<std::int64_t>(z.grid / z.tiles_n, 1) * z.tiles_n;  // a block keeps one filter
-  z.shared = z.filter + t.stages * z.stage;
+  // A product takes 64 x 16 bytes from each of two places of the tile. memcheck of compute-sanitizer counts 2,048 from the first one on, which
+  // may end behind the last tile, so there is room for them.
+  const std::int64_t seen = (z.units * t.unit - 64) * 16 + z.halves[static_cast<std::size_t>(2 * (z.steps - 1))].distance + 2048;
+  z.shared = z.filter + (t.stages - 1) * z.stage + std::max(z.stage, seen);
   return z;
 }
 
