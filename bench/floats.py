@@ -5,7 +5,8 @@ measurement is a process of its own; engines take turns on the same file and the
 rounds of --figure: each process's median run, its fastest one, or its mean processor time, for machines that other work shares; the ratio is the
 median over rounds of the faster peer's time / Octavo's of the same round. Engines are built at the default effort with one timing cache a command.
 
-usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--before OCTAVO] [--json FILE] [--write]
+usage: floats.py [--nets A,B] [--threads 1,2] [--rounds N] [--seconds S] [--precision f32|bf16] [--before OCTAVO] [--json FILE] [--write]
+--precision bf16: Octavo with --allow float32,bfloat16 beside OpenVINO with its hint at bf16; ONNX Runtime has no such mode on x86.
 --before: another build of the command (an older one): its engines are measured in the same turns, by --octavo.
 """
 import argparse
@@ -63,12 +64,12 @@ def feeds_of(args, name, path, shapes):
 def engine_of(args, command, path, shapes, threads):
     """An engine of this command, built once."""
     digest = bundle.digest(command)
-    engine = args.models / f"{path.stem}.t{threads}.{digest}.octavo"
+    engine = args.models / f"{path.stem}.t{threads}.{args.precision}.{digest}.octavo"
     if not engine.exists():
         bound = peer.inputs_of(path, 1, shapes)
         words = ",".join(f"{k}:{'x'.join(map(str, v.shape))}" for k, v in bound.items())
         counterparts.run(["taskset", "-c", cores(args, threads), command, "build", path, "-o", engine, "--threads", threads, "--timing-cache",
-                          args.models / f"times.{digest}.txt", "--shapes", words])
+                          args.models / f"times.{digest}.txt", "--shapes", words, *(["--allow", "float32,bfloat16"] if args.precision == "bf16" else [])])
     return engine
 
 
@@ -84,7 +85,7 @@ def measure(args, engine, name, path, shapes, threads):
         words += [args.octavo, "bench", engine_of(args, command, path, shapes, threads), "--threads", threads, "--input", feeds, "--json", "--seconds", args.seconds]
     else:
         words += [sys.executable, pathlib.Path(peer.__file__), engine, path, "-t", threads, "-s", args.seconds, "--inputs", feeds]
-        words += ["--precision", "f32"] if engine == "openvino" else []
+        words += ["--precision", args.precision] if engine == "openvino" else []
     return json.loads(counterparts.run(words).splitlines()[-1])[args.figure + "_ms"]
 
 
@@ -124,12 +125,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--figure", choices=("median", "min", "processor"), default="median")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--octavo", default=counterparts.octavo_command())
     parser.add_argument("--before", help="another octavo command")
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/floats")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--write", metavar="COMMIT", help=f"write {PAGE.name}, with the commit that was measured")
     args = parser.parse_args()
+    if args.precision == "bf16":
+        args.engines = [e for e in args.engines if e != "ort"]
     import os
 
     args.cpus = sorted(os.sched_getaffinity(0))

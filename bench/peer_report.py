@@ -130,7 +130,7 @@ class Found:
     def bound(self, net, threads):
         """roofline.bounds of one image, or None."""
         kernels = self.raw["work"].get(net)
-        if not kernels or threads not in self.typical:
+        if not kernels or not self.typical.get(threads):  # no figure for processors without 8-bit dot instructions
             return None
         return roofline.bounds([roofline.Kernel(*k) for k in kernels], self.typical[threads] * 1e9)
 

@@ -163,11 +163,17 @@ def test_a_gpu_that_is_not_there_is_named():
 
 
 def test_memory_that_is_used_up_is_said(engine, names):
-    free, _ = torch.cuda.mem_get_info()
-    taken = torch.empty(max(free - (4 << 20), 1), dtype=torch.uint8, device="cuda")
+    taken, said = [], None
     try:
-        with pytest.raises(octavo.Error, match="(?i)memory"):
-            octavo.build(MODEL, device="cuda", effort=0).run([np.zeros(engine.inputs[0]["shape"], np.float32)])
+        for _ in range(5):  # other programs may give memory back meanwhile
+            free, _ = torch.cuda.mem_get_info()
+            taken.append(torch.empty(max(free - (4 << 20), 1), dtype=torch.uint8, device="cuda"))
+            try:
+                octavo.build(MODEL, device="cuda", effort=0).run([np.zeros(engine.inputs[0]["shape"], np.float32)])
+            except octavo.Error as error:
+                said = str(error)
+                break
+        assert said is not None and "memory" in said.lower()
     finally:
         del taken
         torch.cuda.empty_cache()
