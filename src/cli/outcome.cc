@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/print.h"
+#include "quantize/detection.h"
 #include "quantize/run_time.h"
 
 namespace octavo::cli {
@@ -56,6 +57,20 @@ std::string search_text(const quantize::PrecisionSearch& s) {
                                 small ? ", " + l.type + " now" : std::string()));
   }
   return text + list("signal to noise at the outputs when only this layer is int8, by noise a second saved", worst);
+}
+
+std::string scores_text(const quantize::ScoreChoice& s) {
+  const std::string first(quantize::name_of(s.first));
+  if (!s.minmax) {
+    return fmt::format("ranges by {}: the data show no object (no cell scores above {:g} in float), so minmax was not tried\n",
+                       first, quantize::kObjectScore);
+  }
+  const bool minmax = s.chosen == quantize::Method::minmax;
+  return fmt::format(
+      "ranges by {}: scores at {} objects change by {:.4f} on average instead of {:.4f} with ranges by {} (on the data that it was "
+      "made with; --method chooses one)\n",
+      minmax ? "minmax" : first, s.objects, minmax ? *s.minmax : s.change, minmax ? s.change : *s.minmax,
+      minmax ? first : "minmax");
 }
 
 std::string gains_text(const std::vector<quantize::Gain>& gains) {
@@ -113,6 +128,7 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
   std::string text = fmt::format("{} samples; ranges of {} tensors{} ({})\n{} layers int8, {}{} float\n", out.samples,
                                  out.tensors.size(), symmetric ? "" : " with zero points", names, int8,
                                  small > 0 ? fmt::format("{} bfloat16, ", small) : "", out.layers.size() - int8 - small);
+  if (out.scores) text += scores_text(*out.scores);
   if (!after.empty()) {
     text += fmt::format("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n",
                         after.size(), db(median(before)), db(median(after)));

@@ -231,6 +231,48 @@ Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vect
                   text));
 }
 
+Result<Head> head_of(const ir::Graph& graph) {
+  const auto bindings = [&](const std::vector<ir::ValueId>& values) {
+    std::vector<region::Binding> out(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      out[i].name = graph.value(values[i]).name;
+      out[i].type = graph.type(values[i]);
+    }
+    return out;
+  };
+  return head_of(bindings(graph.inputs), bindings(graph.outputs));
+}
+
+ScoreChange& ScoreChange::operator+=(const ScoreChange& other) {
+  objects += other.objects;
+  sum += other.sum;
+  return *this;
+}
+
+ScoreChange score_change(Head head, std::span<const ir::Tensor> exact, std::span<const ir::Tensor> other) {
+  ScoreChange out;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const std::int64_t cells = exact[i].shape()[1], columns = exact[i].shape()[2], first = head == Head::yolox ? 5 : 0;
+    const bool sides = std::any_of(exact.begin(), exact.begin() + static_cast<std::ptrdiff_t>(i),
+                                   [&](const ir::Tensor& t) { return t.shape()[1] == cells; });
+    if (sides) continue;  // the second of NanoDet's pair
+    const auto score = [&](const ir::Tensor& t, std::int64_t row, std::int64_t c) {
+      const double s = t.at(row + c) * (head == Head::yolox ? t.at(row + 4) : 1);
+      return std::isfinite(s) ? s : 0;
+    };
+    for (std::int64_t cell = 0; cell < cells; ++cell) {
+      const std::int64_t row = cell * columns;
+      std::int64_t best = first;
+      for (std::int64_t c = first + 1; c < columns; ++c) best = exact[i].at(row + c) > exact[i].at(row + best) ? c : best;
+      const double s = score(exact[i], row, best);
+      if (!(s > kObjectScore)) continue;
+      ++out.objects;
+      out.sum += std::abs(score(other[i], row, best) - s);
+    }
+  }
+  return out;
+}
+
 std::vector<Detection> decode(Head head, const region::Binding& input, std::span<const ir::Tensor> outputs) {
   return head == Head::yolox ? yolox(input, outputs[0]) : nanodet(input, outputs);
 }

@@ -1,11 +1,13 @@
 // Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX and NanoDet.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "ir/graph.h"
 #include "ir/tensor.h"
 #include "region/region.h"
 
@@ -45,6 +47,21 @@ enum class Head { yolox, nanodet };
 /// classes), or pairs [1, cells, classes] and [1, cells, 4 * bins] (NanoDet: scores; distributions of the distances to four sides), with
 /// a cell for each 8, 16, 32 (and 64) pixels of the input. `usage` for others, naming what is there.
 [[nodiscard]] Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs);
+[[nodiscard]] Result<Head> head_of(const ir::Graph& graph);  ///< the same of its inputs and outputs
+
+/// A cell of a detector whose likeliest class scores more than this in float is an object.
+inline constexpr double kObjectScore = 0.3;
+/// How far the scores of objects are from those of the float network, summed.
+struct ScoreChange {
+  std::size_t objects = 0;
+  double sum = 0;  ///< of the absolute differences
+  [[nodiscard]] double mean() const { return objects > 0 ? sum / static_cast<double>(objects) : 0; }
+  ScoreChange& operator+=(const ScoreChange& other);
+};
+/// One sample's outputs of the float network and of another one with the same head. A cell's score is objectness times the largest of
+/// its classes (YOLOX), or the largest of its classes (NanoDet); the other network's is that of the same cell and class. A score that
+/// is not a number counts as 0. Boxes do not count.
+[[nodiscard]] ScoreChange score_change(Head head, std::span<const ir::Tensor> exact, std::span<const ir::Tensor> other);
 
 /// Boxes in pixels of the network's input; categories are indices of classes; those of low score left out, doubles suppressed.
 [[nodiscard]] std::vector<Detection> decode(Head head, const region::Binding& input, std::span<const ir::Tensor> outputs);

@@ -45,6 +45,7 @@ class Network {
    public:
     [[nodiscard]] Status run(const Sample& sample);
     [[nodiscard]] const ir::Tensor& output(std::size_t i) const { return results_[i]; }
+    [[nodiscard]] std::span<const ir::Tensor> outputs() const { return std::span(results_).first(first_); }  ///< of the model
     [[nodiscard]] const ir::Tensor& observed(std::size_t i) const { return results_[first_ + i]; }
 
    private:

@@ -9,6 +9,8 @@
 #include <set>
 
 #include "quantize/best_range.h"
+#include "quantize/detection.h"
+#include "quantize/gains.h"
 #include "quantize/laboratory.h"
 
 namespace octavo::quantize {
@@ -25,6 +27,21 @@ constexpr std::int64_t kLeastRows = 32;
 constexpr double kLeastGain = 1;
 /// How many of them are tried, the worst first, and on how many of the samples.
 constexpr std::size_t kMostTried = 24, kTrialSamples = 8;
+
+/// A layer that loses much: dB of its results when it alone is rounded; dB that the outputs lose by it.
+struct Lossy {
+  double kept = 0, cost = 0;
+};
+
+/// What one choice of ranges leads to.
+struct Made {
+  std::map<std::string, ir::Quantizer> quantizers;
+  std::vector<Fit> fits;                       ///< by layer; without codes: not fitted
+  std::set<std::string> keep_float;            ///< nodes that get no pairs
+  std::map<std::string, Lossy> lossy;          ///< of those, the ones that keep too little in int8
+  std::map<std::string, std::string> dropped;  ///< tensors that get no range: the lossy node that reads them
+  Outcome out;
+};
 
 class Run {
  public:
@@ -50,7 +67,7 @@ class Run {
         exact_ = std::move(model_);
         OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
       }
-      out_.equalized = std::move(equalized.tensors);
+      made_.out.equalized = std::move(equalized.tensors);
     }
     OCTAVO_TRY(const auto editor, open());  // of the equalized model
     observed_ = observables(model_.graph);
@@ -63,24 +80,20 @@ class Run {
     const bool rows = corrects_ || options_.method == Method::best || options_.least_layer_sqnr > 0;
     OCTAVO_TRY(auto statistics,
                collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
-    out_.warnings.insert(out_.warnings.end(), statistics.warnings.begin(), statistics.warnings.end());
+    made_.out.warnings.insert(made_.out.warnings.end(), statistics.warnings.begin(), statistics.warnings.end());
     rows_ = std::move(statistics.rows);
-    out_.samples = data_.size();
-    choose_ranges(statistics.histograms);
-    if (out_.tensors.empty())
-      return fail(ErrorKind::bad_input, fmt::format("{}: no tensor took a value other than 0 on the data", name()));
-    if (corrects_) {
-      OCTAVO_CHECK(put_and_fit());
-    } else {
-      OCTAVO_CHECK(round_to_nearest());
-    }
-    drop_ranges();
-    if (options_.pairs && options_.bound.given()) OCTAVO_CHECK(search());
+    made_.out.samples = data_.size();
+    const Outcome before = made_.out;
+    OCTAVO_CHECK(make(statistics.histograms, options_.method));
+    if (options_.minmax_for_detectors) OCTAVO_CHECK(try_minmax(statistics.histograms, before));
+    statistics.histograms.clear();
+    const bool searches = options_.pairs && options_.bound.given();
+    if (searches) OCTAVO_CHECK(search());
     if (options_.pairs) OCTAVO_CHECK(note_float_layers());
-    if (options_.measure) {
-      OCTAVO_TRY(out_.outputs, measure("compare"));
+    if (options_.measure && (searches || !made_.out.scores)) {  // otherwise measured beside the scores
+      OCTAVO_TRY(made_.out.outputs, measure("compare"));
     }
-    return std::move(out_);
+    return std::move(made_.out);
   }
 
  private:
@@ -88,7 +101,7 @@ class Run {
     return options_.import.display_name.empty() ? "the model" : "\"" + options_.import.display_name + "\"";
   }
   void report(const std::string& step, std::size_t done, std::size_t count) const {
-    if (options_.progress) options_.progress(step, done, count);
+    if (options_.progress) options_.progress(prefix_ + step, done, count);
   }
   [[nodiscard]] Progress samples(std::string step) const {
     if (!options_.progress) return {};
@@ -122,7 +135,53 @@ class Run {
     return r;
   }
 
-  void choose_ranges(const std::vector<Histogram>& histograms) {
+  /// Ranges by `method`, with everything that corrects what they cost.
+  Status make(const std::vector<Histogram>& histograms, Method method) {
+    choose_ranges(histograms, method);
+    if (made_.out.tensors.empty())
+      return fail(ErrorKind::bad_input, fmt::format("{}: no tensor took a value other than 0 on the data", name()));
+    if (corrects_) {
+      OCTAVO_CHECK(put_and_fit());
+    } else {
+      OCTAVO_CHECK(round_to_nearest());
+    }
+    drop_ranges();
+    return {};
+  }
+
+  /// Of a detector: quantizes with ranges by min-max too, and keeps that where the scores at objects change less by it. Large values
+  /// that are rare carry the objects in some detectors and not in others, and no tensor by itself says which. `before`: the outcome
+  /// before the first choice of ranges.
+  Status try_minmax(const std::vector<Histogram>& histograms, const Outcome& before) {
+    const auto head = head_of(reference().graph);
+    if (!head || options_.method == Method::minmax) return {};
+    ScoreChange first, second;
+    OCTAVO_TRY(made_.out.outputs, measure("compare", [&](const Visit& v) { return add_scores(*head, v, first); }));
+    ScoreChoice choice{options_.method, options_.method, first.objects, first.mean(), {}};
+    if (first.objects > 0) {
+      Made kept = std::move(made_);
+      made_ = Made();
+      made_.out = before;
+      prefix_ = "min-max: ";
+      OCTAVO_CHECK(make(histograms, Method::minmax));
+      OCTAVO_TRY(made_.out.outputs, measure("compare", [&](const Visit& v) { return add_scores(*head, v, second); }));
+      prefix_.clear();
+      choice.minmax = second.mean();
+      if (second.mean() < first.mean()) {
+        choice.chosen = Method::minmax;
+      } else {
+        made_ = std::move(kept);
+      }
+    }
+    made_.out.scores = choice;
+    if (!options_.measure) made_.out.outputs.clear();
+    return {};
+  }
+  [[nodiscard]] static InOrder add_scores(Head head, const Visit& v, ScoreChange& sum) {
+    return [&sum, here = score_change(head, v.runners[0].outputs(), v.runners[1].outputs())] { sum += here; };
+  }
+
+  void choose_ranges(const std::vector<Histogram>& histograms, Method method) {
     const std::size_t count = observed_.size();
     std::vector<std::vector<Reader>> readers(count);
     weights_.resize(inputs_.layers.size());
@@ -139,11 +198,11 @@ class Run {
     parallel(count, options_.threads, [&](std::size_t i) {
       const Histogram& h = histograms[i];
       std::optional<std::pair<Method, Interval>> range;
-      if (options_.method == Method::best) {
+      if (method == Method::best) {
         auto tried = candidates(h, options_.ranges);
         if (!tried.empty()) range = best_range(h, tried, readers[i], options_.ranges.symmetric, centered);
-      } else if (const auto interval = choose(h, options_.method, options_.ranges)) {
-        range = {options_.method, *interval};
+      } else if (const auto interval = choose(h, method, options_.ranges)) {
+        range = {method, *interval};
       }
       if (!range) return;
       chosen[i] = TensorRange{observed_[i].name, h.min(),       h.max(),
@@ -152,11 +211,11 @@ class Run {
     for (std::size_t i = 0; i < count; ++i) {
       ++done;
       if (!chosen[i]) {
-        out_.without_range.push_back(observed_[i].name);
+        made_.out.without_range.push_back(observed_[i].name);
         continue;
       }
-      quantizers_[observed_[i].name] = chosen[i]->quantizer;
-      out_.tensors.push_back(std::move(*chosen[i]));
+      made_.quantizers[observed_[i].name] = chosen[i]->quantizer;
+      made_.out.tensors.push_back(std::move(*chosen[i]));
     }
     report("ranges", done, count);
   }
@@ -167,14 +226,14 @@ class Run {
     onnx::QuantizedResult all;
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       const onnx::Layer& layer = inputs_.layers[l];
-      if (!quantizers_.contains(input_name(l)) || dropped_.contains(input_name(l))) continue;
+      if (!made_.quantizers.contains(input_name(l)) || made_.dropped.contains(input_name(l))) continue;
       all.quantized.insert(layer.node);
-      if (l >= fits_.size() || fits_[l].codes.empty()) continue;
-      onnx::set_weights(*editor, layer, inputs_.rows[l].values(fits_[l].codes, fits_[l].scale));
-      if (options_.fit.correct_bias) onnx::add_to_bias(*editor, layer, fits_[l].bias_change);
+      if (l >= made_.fits.size() || made_.fits[l].codes.empty()) continue;
+      onnx::set_weights(*editor, layer, inputs_.rows[l].values(made_.fits[l].codes, made_.fits[l].scale));
+      if (options_.fit.correct_bias) onnx::add_to_bias(*editor, layer, made_.fits[l].bias_change);
     }
     OCTAVO_CHECK(onnx::sort_nodes(*editor));
-    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
+    OCTAVO_TRY(made_.out.model, onnx::model_bytes(*editor));
     return all;
   }
 
@@ -183,25 +242,25 @@ class Run {
     if (!options_.pairs) return write_float();
     OCTAVO_TRY(const auto editor, open());
     onnx::QuantizedModel q;
-    q.keep_float = keep_float_;
-    q.activations = quantizers_;
+    q.keep_float = made_.keep_float;
+    q.activations = made_.quantizers;
     for (const auto& [alias, of] : model_.aliases) {
-      if (const auto at = quantizers_.find(of); at != quantizers_.end()) q.activations.emplace(alias, at->second);
+      if (const auto at = made_.quantizers.find(of); at != made_.quantizers.end()) q.activations.emplace(alias, at->second);
     }
-    for (std::size_t l = 0; l < fits_.size(); ++l) {
+    for (std::size_t l = 0; l < made_.fits.size(); ++l) {
       const onnx::Layer& layer = inputs_.layers[l];
-      if (fits_[l].codes.empty() || layer.shared || keep_float_.contains(layer.node)) continue;
+      if (made_.fits[l].codes.empty() || layer.shared || made_.keep_float.contains(layer.node)) continue;
       onnx::CodedWeights& w = q.weights[layer.weights];
-      w.codes = inputs_.rows[l].codes(fits_[l].codes);
-      w.scale = fits_[l].scale;
+      w.codes = inputs_.rows[l].codes(made_.fits[l].codes);
+      w.scale = made_.fits[l].scale;
       w.axis = layer.axis;
     }
-    for (std::size_t l = 0; l < fits_.size(); ++l) {
-      if (!fits_[l].codes.empty() && options_.fit.correct_bias && !keep_float_.contains(inputs_.layers[l].node))
-        onnx::add_to_bias(*editor, inputs_.layers[l], fits_[l].bias_change);
+    for (std::size_t l = 0; l < made_.fits.size(); ++l) {
+      if (!made_.fits[l].codes.empty() && options_.fit.correct_bias && !made_.keep_float.contains(inputs_.layers[l].node))
+        onnx::add_to_bias(*editor, inputs_.layers[l], made_.fits[l].bias_change);
     }
     OCTAVO_TRY(auto put, onnx::put_pairs(*editor, q, options_.placement));
-    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
+    OCTAVO_TRY(made_.out.model, onnx::model_bytes(*editor));
     return put;
   }
 
@@ -211,8 +270,8 @@ class Run {
     std::mutex lock;
     parallel(numbers.size(), options_.threads, [&](std::size_t i) {
       const std::size_t l = numbers[i];
-      round_through(quantizers_.at(input_name(l)), given[i].values, given[i].values);
-      fits_[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given[i], options_.fit);
+      round_through(made_.quantizers.at(input_name(l)), given[i].values, given[i].values);
+      made_.fits[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given[i], options_.fit);
       given[i].values = {};
       const std::lock_guard guard(lock);
       report(step, ++done, numbers.size());
@@ -220,10 +279,10 @@ class Run {
   }
 
   Status put_and_fit() {
-    fits_.resize(inputs_.layers.size());
+    made_.fits.resize(inputs_.layers.size());
     OCTAVO_TRY(auto put, write());  // says which layers get pairs
     if (options_.measure) {
-      OCTAVO_TRY(out_.nearest, measure("compare before fitting"));
+      OCTAVO_TRY(made_.out.nearest, measure("compare before fitting"));
     }
     if (put.quantized.empty())
       return fail(ErrorKind::usage,
@@ -231,7 +290,7 @@ class Run {
     std::vector<std::size_t> order;
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       if (put.quantized.contains(inputs_.layers[l].node) && inputs_.rows[l].refused().empty() && !inputs_.layers[l].shared &&
-          inputs_.layers[l].plain && quantizers_.contains(input_name(l)) && rows_[l].count >= kLeastRows)
+          inputs_.layers[l].plain && made_.quantizers.contains(input_name(l)) && rows_[l].count >= kLeastRows)
         order.push_back(l);
     }
     {
@@ -248,7 +307,7 @@ class Run {
                                           order.begin() + static_cast<std::ptrdiff_t>(order.size() * (s + 1) / stages));
       if (part.empty()) continue;
       onnx::ImportOptions import = options_.import;
-      OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, import, folder_));
+      OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(made_.out.model, import, folder_));
       std::map<std::string, Observable> by_name;
       for (const Observable& o : observables(now.graph)) by_name.emplace(o.name, o);
       std::vector<Observable> wanted;
@@ -273,10 +332,10 @@ class Run {
       LayerResult r = result_of(l);
       r.int8 = put.quantized.contains(r.node);
       if (!r.int8) r.why_float = why_float(l);
-      if (!fits_[l].codes.empty()) {
-        r.nearest = decibel(fits_[l].signal, fits_[l].nearest);
-        r.fitted = decibel(fits_[l].signal, fits_[l].fitted);
-        if (!fits_[l].learned && options_.fit.learned_rounding)
+      if (!made_.fits[l].codes.empty()) {
+        r.nearest = decibel(made_.fits[l].signal, made_.fits[l].nearest);
+        r.fitted = decibel(made_.fits[l].signal, made_.fits[l].fitted);
+        if (!made_.fits[l].learned && options_.fit.learned_rounding)
           r.not_fitted = "rounding to nearest is as good, or its data do not tell";
       } else if (r.not_fitted.empty() && r.int8) {
         r.not_fitted = !rows_.empty() && rows_[l].count < kLeastRows
@@ -284,29 +343,29 @@ class Run {
                        : inputs_.layers[l].shared ? "its weights are shared"
                                                   : "its input is not observed";
       }
-      out_.layers.push_back(std::move(r));
+      made_.out.layers.push_back(std::move(r));
     }
     return {};
   }
 
   /// Without corrections: what the planner makes of a table, which rounds weights to the nearest code.
   Status round_to_nearest() {
-    fits_.resize(inputs_.layers.size());
+    made_.fits.resize(inputs_.layers.size());
     FitOptions nearest;
     nearest.least_error_scales = nearest.correct_bias = nearest.learned_rounding = false;
     parallel(options_.least_layer_sqnr > 0 ? inputs_.layers.size() : 0, options_.threads, [&](std::size_t l) {
-      if (!inputs_.rows[l].refused().empty() || !quantizers_.contains(input_name(l)) || rows_[l].count < 2) return;
+      if (!inputs_.rows[l].refused().empty() || !made_.quantizers.contains(input_name(l)) || rows_[l].count < 2) return;
       Rows given = rows_[l];
-      round_through(quantizers_.at(input_name(l)), given.values, given.values);
-      fits_[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given, nearest);
+      round_through(made_.quantizers.at(input_name(l)), given.values, given.values);
+      made_.fits[l] = fit_layer(inputs_.rows[l], weights_[l], rows_[l], given, nearest);
     });
     OCTAVO_CHECK(find_lossy());
     for (std::size_t l = 0; l < inputs_.layers.size(); ++l) {
       LayerResult r = result_of(l);
-      r.int8 = quantizers_.contains(input_name(l)) && !dropped_.contains(input_name(l));
+      r.int8 = made_.quantizers.contains(input_name(l)) && !made_.dropped.contains(input_name(l));
       if (!r.int8) r.why_float = why_float(l);
-      r.nearest = r.fitted = decibel(fits_[l].signal, fits_[l].nearest);
-      out_.layers.push_back(std::move(r));
+      r.nearest = r.fitted = decibel(made_.fits[l].signal, made_.fits[l].nearest);
+      made_.out.layers.push_back(std::move(r));
     }
     return {};
   }
@@ -314,62 +373,64 @@ class Run {
   /// Layers that keep too little when they alone are rounded stay float, the worst first, where the outputs keep more by it.
   Status find_lossy() {
     std::vector<std::pair<double, std::size_t>> tried;  // dB that it keeps, layer
-    for (std::size_t l = 0; l < fits_.size(); ++l) {
-      const double kept = decibel(fits_[l].signal, fits_[l].fitted);
-      if (fits_[l].codes.empty() || !(fits_[l].signal > 0) || !(fits_[l].fitted > 0) || kept >= options_.least_layer_sqnr) continue;
+    for (std::size_t l = 0; l < made_.fits.size(); ++l) {
+      const double kept = decibel(made_.fits[l].signal, made_.fits[l].fitted);
+      if (made_.fits[l].codes.empty() || !(made_.fits[l].signal > 0) || !(made_.fits[l].fitted > 0) ||
+          kept >= options_.least_layer_sqnr)
+        continue;
       tried.emplace_back(kept, l);
     }
     if (tried.empty()) return {};
     std::sort(tried.begin(), tried.end());
     if (tried.size() > kMostTried) tried.resize(kMostTried);
     const Part some(data_, kTrialSamples);
-    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
-    OCTAVO_TRY(double now, trial_sqnr(exact, some));
+    OCTAVO_TRY(double now, trial_sqnr(some));
     for (std::size_t i = 0; i < tried.size(); ++i) {
       report("layers that lose much", i, tried.size());
       const auto [kept, l] = tried[i];
       const std::string& node = inputs_.layers[l].node;
-      keep_float_.insert(node);
-      const bool dropped = !options_.pairs && dropped_.emplace(input_name(l), node).second;
-      OCTAVO_TRY(const double then, trial_sqnr(exact, some));
+      made_.keep_float.insert(node);
+      const bool dropped = !options_.pairs && made_.dropped.emplace(input_name(l), node).second;
+      OCTAVO_TRY(const double then, trial_sqnr(some));
       if (then - now >= kLeastGain) {
-        lossy_.emplace(node, Lossy{kept, then - now});
+        made_.lossy.emplace(node, Lossy{kept, then - now});
         now = then;
         continue;
       }
-      keep_float_.erase(node);
-      if (dropped) dropped_.erase(input_name(l));
+      made_.keep_float.erase(node);
+      if (dropped) made_.dropped.erase(input_name(l));
     }
     return {};
   }
 
   /// Of the outputs, with what is float so far.
-  Result<double> trial_sqnr(const Network& exact, const Data& data) {
+  Result<double> trial_sqnr(const Data& data) {
     if (corrects_) {
       OCTAVO_TRY(const auto put, write());
       (void)put;
     }
+    OCTAVO_TRY(const Network* exact, float_network());
     OCTAVO_TRY(const Network rounded, rounded_network());
-    OCTAVO_TRY(const auto errors, compare(exact, rounded, data, options_.threads, {}));
+    OCTAVO_TRY(const auto errors, compare(*exact, rounded, data, options_.threads, {}));
     return sqnr_of(errors);
   }
 
   [[nodiscard]] std::string why_float(std::size_t l) const {
-    if (const auto at = lossy_.find(inputs_.layers[l].node); at != lossy_.end()) {
+    if (const auto at = made_.lossy.find(inputs_.layers[l].node); at != made_.lossy.end()) {
       return fmt::format(
           "its results keep {:.1f} dB when it alone is rounded, below {:g} dB (--min-layer-sqnr), which costs the outputs {:.1f} "
           "dB",
           at->second.kept, options_.least_layer_sqnr, at->second.cost);
     }
-    if (const auto at = dropped_.find(input_name(l)); at != dropped_.end())
+    if (const auto at = made_.dropped.find(input_name(l)); at != made_.dropped.end())
       return fmt::format("tensor \"{}\" gets no range, because \"{}\" would lose too much", at->first, at->second);
     return fmt::format("tensor \"{}\" has no range", inputs_.layers[l].input);
   }
 
   /// Takes the ranges of what lossy layers read out of the table.
   void drop_ranges() {
-    std::erase_if(out_.tensors, [&](const TensorRange& t) { return dropped_.contains(t.name); });
-    for (const auto& [tensor, reader] : dropped_) quantizers_.erase(tensor);
+    std::erase_if(made_.out.tensors, [&](const TensorRange& t) { return made_.dropped.contains(t.name); });
+    for (const auto& [tensor, reader] : made_.dropped) made_.quantizers.erase(tensor);
   }
 
   /// Before the data are run: what forbids the types that are allowed.
@@ -383,7 +444,7 @@ class Run {
                   fmt::format("allowed type \"bfloat16\": no layer can compute in it on this processor: {}\n  write a model, for a "
                               "processor that can: -o model.q.onnx; or leave bfloat16 out",
                               bfloat16_->why));
-    out_.warnings.push_back(
+    made_.out.warnings.push_back(
         fmt::format("{} of the {} layers that may be bfloat16 have no kernel for it here ({}): {}", without, count, bfloat16_->why,
                     options_.needs_kernels ? "they do not go to it" : "in estimated times they count as float32"));
     return {};
@@ -395,7 +456,7 @@ class Run {
       set_float(in_float);
       OCTAVO_TRY(const auto put, write());
       (void)put;
-      return onnx::import_bytes(out_.model, options_.import, folder_);
+      return onnx::import_bytes(made_.out.model, options_.import, folder_);
     };
     Searched what{.exact = reference(),
                   .layers = {},
@@ -408,20 +469,20 @@ class Run {
                   .bound = options_.bound,
                   .score = options_.score,
                   .progress = options_.progress};
-    for (const LayerResult& l : out_.layers) {
+    for (const LayerResult& l : made_.out.layers) {
       if (l.int8) what.layers.push_back(l.node);
     }
-    OCTAVO_TRY(out_.search, search_layers(what));
+    OCTAVO_TRY(made_.out.search, search_layers(what));
     std::set<std::string> chosen;
-    for (const Sensitivity& s : out_.search->layers) {
+    for (const Sensitivity& s : made_.out.search->layers) {
       if (s.type != "int8") chosen.insert(s.node);
     }
     set_float(chosen);
     OCTAVO_TRY(const auto put, write());
-    for (LayerResult& l : out_.layers) {
+    for (LayerResult& l : made_.out.layers) {
       if (!l.int8 || put.quantized.contains(l.node)) continue;
       l.int8 = false;
-      const auto at = std::find_if(out_.search->layers.begin(), out_.search->layers.end(),
+      const auto at = std::find_if(made_.out.search->layers.begin(), made_.out.search->layers.end(),
                                    [&](const Sensitivity& s) { return s.node == l.node; });
       l.bfloat16 = at->type == "bfloat16";
       l.why_float = fmt::format("{} for the bound: alone in int8 it leaves {:.1f} dB at the outputs",
@@ -433,41 +494,49 @@ class Run {
 
   Status note_float_layers() {
     nlohmann::json why;
-    for (const LayerResult& l : out_.layers) {
+    for (const LayerResult& l : made_.out.layers) {
       if (!l.int8) why[l.node] = l.why_float;
     }
     if (why.empty()) return {};
-    OCTAVO_TRY(const auto editor, onnx::open_model(out_.model, folder_, options_.import.display_name));
+    OCTAVO_TRY(const auto editor, onnx::open_model(made_.out.model, folder_, options_.import.display_name));
     onnx::set_metadata(*editor, kKeptFloat, why.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    OCTAVO_TRY(out_.model, onnx::model_bytes(*editor));
+    OCTAVO_TRY(made_.out.model, onnx::model_bytes(*editor));
     return {};
   }
 
   void set_float(std::set<std::string> nodes) {
-    keep_float_ = std::move(nodes);
-    for (const auto& [node, kept] : lossy_) keep_float_.insert(node);
+    made_.keep_float = std::move(nodes);
+    for (const auto& [node, kept] : made_.lossy) made_.keep_float.insert(node);
   }
 
   /// The model as it was given: what errors are measured against.
   [[nodiscard]] const onnx::Model& reference() const { return exact_ ? *exact_ : model_; }
 
-  /// What came out so far: out_.model, or the model as given; with the ranges where it has no pairs.
+  /// What came out so far: made_.out.model, or the model as given; with the ranges where it has no pairs.
   [[nodiscard]] Result<Network> rounded_network() const {
-    plan::PlanOptions implicit = emulating(out_.bfloat16());
+    plan::PlanOptions implicit = emulating(made_.out.bfloat16());
     if (!options_.pairs) {
-      implicit.ranges = out_.ranges();
-      for (const auto& [tensor, reader] : dropped_) implicit.ranges.erase(tensor);
+      implicit.ranges = made_.out.ranges();
+      for (const auto& [tensor, reader] : made_.dropped) implicit.ranges.erase(tensor);
     }
     if (!corrects_) return Network::create(model_, {}, implicit);
-    OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(out_.model, options_.import, folder_));
+    OCTAVO_TRY(const onnx::Model now, onnx::import_bytes(made_.out.model, options_.import, folder_));
     return Network::create(now, {}, implicit);
   }
 
-  /// The float network's outputs beside those of what came out so far.
-  Result<std::vector<OutputError>> measure(const std::string& step) const {
-    OCTAVO_TRY(const Network exact, Network::create(reference(), {}));
+  /// The model as it was given, for running; made once.
+  Result<const Network*> float_network() {
+    if (!float_network_) {
+      OCTAVO_TRY(float_network_, Network::create(reference(), {}));
+    }
+    return &*float_network_;
+  }
+
+  /// The float network's outputs beside those of what came out so far; `also` as compare takes it.
+  Result<std::vector<OutputError>> measure(const std::string& step, const std::function<InOrder(const Visit&)>& also = {}) {
+    OCTAVO_TRY(const Network* exact, float_network());
     OCTAVO_TRY(const Network rounded, rounded_network());
-    return compare(exact, rounded, data_, options_.threads, samples(step));
+    return compare(*exact, rounded, data_, options_.threads, samples(step), also);
   }
 
   std::span<const std::byte> bytes_;
@@ -482,76 +551,13 @@ class Run {
   LayerInputs inputs_;
   std::vector<Rows> rows_;                   ///< of the float network, by layer
   std::vector<std::vector<float>> weights_;  ///< by layer, as RowLayer::weights
-  std::map<std::string, ir::Quantizer> quantizers_;
-  std::vector<Fit> fits_;             ///< by layer; without codes: not fitted
-  std::set<std::string> keep_float_;  ///< nodes that get no pairs
   std::optional<Bfloat16Layers> bfloat16_;
-  struct Lossy {
-    double kept = 0, cost = 0;  ///< dB of its results when it alone is rounded; dB that the outputs lose by it
-  };
-  std::map<std::string, Lossy> lossy_;          ///< of those, the ones that keep too little in int8
-  std::map<std::string, std::string> dropped_;  ///< tensors that get no range: the lossy node that reads them
-  Outcome out_;
+  std::optional<Network> float_network_;
+  std::string prefix_;  ///< of the steps that are reported
+  Made made_;           ///< so far
 };
 
-/// The corrections of `options`, switched on one after the other.
-Result<std::vector<Gain>> gains_of(std::span<const std::byte> bytes, const std::string& folder, const Data& data,
-                                   const Options& options) {
-  Options now = options;
-  now.bound = {};
-  now.measure = true;
-  now.equalize = now.fit.least_error_scales = now.fit.learned_rounding = now.fit.correct_bias = false;
-  now.least_layer_sqnr = 0;
-  now.stages = 0;
-  std::vector<Gain> out;
-  const auto measure = [&](const std::string& what) -> Status {
-    if (options.progress) {
-      now.progress = [&, what](const std::string& step, std::size_t done, std::size_t count) {
-        options.progress(what + ": " + step, done, count);
-      };
-    }
-    OCTAVO_TRY(const Outcome outcome, Run(bytes, folder, data, now).run());
-    out.push_back({what, sqnr_of(outcome.outputs)});
-    return {};
-  };
-  OCTAVO_CHECK(measure("no correction"));
-  const auto with = [&](const char* what, bool wanted, const std::function<void()>& set) -> Status {
-    if (!wanted) return {};
-    set();
-    return measure(what);
-  };
-  const bool corrects = options.pairs || options.float_model;
-  OCTAVO_CHECK(with("equalized channels", corrects && options.equalize, [&] { now.equalize = true; }));
-  OCTAVO_CHECK(with("scales of weights by least error", corrects && options.fit.least_error_scales,
-                    [&] { now.fit.least_error_scales = true; }));
-  OCTAVO_CHECK(with("learned rounding", corrects && options.fit.learned_rounding, [&] { now.fit.learned_rounding = true; }));
-  OCTAVO_CHECK(with("corrected biases", corrects && options.fit.correct_bias, [&] { now.fit.correct_bias = true; }));
-  OCTAVO_CHECK(with("layers that lose too much in float", options.least_layer_sqnr > 0,
-                    [&] { now.least_layer_sqnr = options.least_layer_sqnr; }));
-  return out;
-}
-
 }  // namespace
-
-ir::Ranges Outcome::ranges() const {
-  ir::Ranges out;
-  for (const TensorRange& t : tensors) out[t.name] = t.quantizer;
-  return out;
-}
-
-std::set<std::string> Outcome::bfloat16() const {
-  std::set<std::string> out;
-  for (const LayerResult& l : layers) {
-    if (l.bfloat16) out.insert(l.node);
-  }
-  return out;
-}
-
-std::map<std::string, float> Outcome::scales() const {
-  std::map<std::string, float> out;
-  for (const TensorRange& t : tensors) out[t.name] = static_cast<float>(std::max(-t.interval.lo, t.interval.hi) / 127.0);
-  return out;
-}
 
 Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& folder, const Data& data, const Options& given) {
   constexpr std::size_t kForSamples = 8;
@@ -560,12 +566,11 @@ Result<Outcome> quantize(std::span<const std::byte> bytes, const std::string& fo
   if (few) options.fit.correct_bias = false;
   const bool few_for_best = data.size() < kForSamples && options.method == Method::best;
   if (few_for_best) options.method = Method::error;
-  std::vector<Gain> gains;
-  if (options.gains) {
-    OCTAVO_TRY(gains, gains_of(bytes, folder, data, options));
-  }
   OCTAVO_TRY(Outcome out, Run(bytes, folder, data, options).run());
-  out.gains = std::move(gains);
+  if (options.gains) {
+    if (out.scores) options.method = out.scores->chosen;
+    OCTAVO_TRY(out.gains, gains_of(options, [&](const Options& o) { return Run(bytes, folder, data, o).run(); }));
+  }
   if (few) {
     out.warnings.push_back(
         fmt::format("{} sample{}: biases are not corrected, which takes at least {}: the shift of so few does not hold "

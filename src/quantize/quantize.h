@@ -25,7 +25,11 @@ struct Options {
   onnx::ImportOptions import;    ///< shapes of open dimensions
   Method method = Method::best;  ///< of ranges of activations
   RangeOptions ranges;           ///< symmetric for TensorRT's tables
-  bool pairs = true;             ///< make a model with Q/DQ pairs; false: ranges only
+  /// A network that head_of knows is quantized a second time with ranges by min-max, and of the two the one is kept whose scores at
+  /// objects (score_change) differ less from float's on the data: Outcome::scores. Not for data without an object, nor for other networks.
+  /// Costs the statistics nothing, and everything after them twice: fitting, and runs of both networks over the data.
+  bool minmax_for_detectors = true;
+  bool pairs = true;  ///< make a model with Q/DQ pairs; false: ranges only
   std::string placement = "borders";
   FitOptions fit;        ///< of weights and biases; for pairs and `float_model` only: a table has no place for them
   bool equalize = true;  ///< channels between layers are equalized first; as `fit`, for pairs and `float_model` only
@@ -87,6 +91,15 @@ struct Gain {
   double sqnr = 0;  ///< dB on the data; infinite without an error
 };
 
+/// By which ranges a detector's scores at objects change less, on the data.
+struct ScoreChoice {
+  Method first = Method::best;   ///< what was asked for
+  Method chosen = Method::best;  ///< this, or minmax
+  std::size_t objects = 0;       ///< 0: nothing to choose by, and minmax was not tried
+  double change = 0;             ///< mean change of the scores with ranges by `first`
+  std::optional<double> minmax;  ///< the same with ranges by min-max
+};
+
 struct Outcome {
   std::vector<TensorRange> tensors;        ///< in the order of the graph
   std::vector<std::string> without_range;  ///< tensors that were never anything but 0, or no number
@@ -96,6 +109,7 @@ struct Outcome {
   std::vector<std::string> warnings;
   std::vector<OutputError> outputs;       ///< on the data, when measured
   std::vector<OutputError> nearest;       ///< the same of the model before weights and biases were fitted; with pairs
+  std::optional<ScoreChoice> scores;      ///< of a detector, with Options::minmax_for_detectors; measured before a search
   std::optional<PrecisionSearch> search;  ///< with a bound
   std::vector<Gain> gains;                ///< the first is without any correction; when asked for
   std::size_t samples = 0;

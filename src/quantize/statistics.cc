@@ -144,11 +144,14 @@ void add_errors(std::vector<OutputError>& sums, const std::vector<OutputError>& 
 }
 
 Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
-                                         const Progress& progress) {
+                                         const Progress& progress, const std::function<InOrder(const Visit&)>& also) {
   std::vector<OutputError> sums(exact.outputs());
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i].name = exact.plan().outputs[i].name;
   const auto visit = [&](const Visit& v) -> Result<InOrder> {
-    return [&sums, here = errors_of(v.runners[0], v.runners[1], sums.size())] { add_errors(sums, here); };
+    return [&sums, here = errors_of(v.runners[0], v.runners[1], sums.size()), more = also ? also(v) : InOrder()] {
+      add_errors(sums, here);
+      if (more) more();
+    };
   };
   OCTAVO_CHECK(for_each(data, {&exact, &other}, threads, visit, progress));
   return sums;

@@ -1,6 +1,7 @@
 // One run of the float network over the data: histograms of its tensors, and rows of what its layers read.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -52,9 +53,11 @@ struct OutputError {
 [[nodiscard]] std::vector<OutputError> errors_of(const Network::Runner& exact, const Network::Runner& other, std::size_t outputs);
 /// `sums` and `more` are parallel.
 void add_errors(std::vector<OutputError>& sums, const std::vector<OutputError>& more);
-/// Both networks have the same outputs; only float32 ones count.
+/// Both networks have the same outputs; only float32 ones count. `also`: what else is done with each sample, as `visit` of for_each
+/// does it; its runners are those of `exact` and of `other`.
 [[nodiscard]] Result<std::vector<OutputError>> compare(const Network& exact, const Network& other, const Data& data, int threads,
-                                                       const Progress& progress);
+                                                       const Progress& progress,
+                                                       const std::function<InOrder(const Visit&)>& also = {});
 /// Samples whose right class (`labels`, parallel to the data) scores highest in the first output; the first of equal scores counts.
 [[nodiscard]] Result<std::size_t> right_answers(const Network& network, const Data& data, const std::vector<std::int64_t>& labels,
                                                 int threads);

@@ -5,6 +5,8 @@ import pathlib
 import numpy as np
 import onnx
 import pytest
+from small_detectors import detector
+from small_detectors import samples as detector_samples
 
 import octavo
 
@@ -46,6 +48,16 @@ def test_every_way_to_give_models_and_data_is_the_same(made):
     loader = [(batch[i:i + 4], np.zeros(4)) for i in range(0, 12, 4)]  # as a DataLoader of (images, labels)
     for model, data in ((MODEL.read_bytes(), (d["image"] for d in dicts)), (onnx.load(MODEL), loader)):
         assert octavo.quantize(model, data, threads=1, measure=False).ranges == made.ranges
+
+
+def test_detectors_take_the_better_of_two_ranges_unless_a_method_is_named(tmp_path):
+    detector(tmp_path / "m.onnx", "yolox")
+    made, best = (octavo.quantize(tmp_path / "m.onnx", [detector_samples("rare")], threads=2, measure=False, **named)
+                  for named in ({}, {"method": "best"}))
+    scores = made.report["scores_at_objects"]
+    assert scores["method"] == "minmax" and scores["mean_change"]["minmax"] < scores["mean_change"]["best"]
+    assert {t["method"] for t in made.report["tensors"]} == {"minmax"} and made.report["sqnr_db"] is None
+    assert "scores_at_objects" not in best.report and best.model != made.model
 
 
 def test_bfloat16_is_searched_and_the_build_is_told():

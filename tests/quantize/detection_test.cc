@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <vector>
+
 namespace octavo::quantize {
 namespace {
 
@@ -60,6 +64,43 @@ TEST(Detection, DoublesOfACategoryAreSuppressed) {
   ASSERT_EQ(left.size(), 3U);
   EXPECT_EQ(left[0].score, 0.9);
   EXPECT_EQ(left[1].category, 2);
+}
+
+ir::Tensor rows(std::int64_t columns, const std::vector<float>& values) {
+  ir::Tensor t(ir::TensorType{ir::DType::f32, {1, static_cast<std::int64_t>(values.size()) / columns, columns}});
+  std::copy(values.begin(), values.end(), t.mutable_data<float>().begin());
+  return t;
+}
+
+TEST(Detection, ScoresOfYoloxAreObjectnessTimesTheLikeliestClass) {
+  // center, size, objectness, two classes: 0.72 is an object, 0.28 and 0.06 are none
+  const std::vector<ir::Tensor> exact{rows(7, {9, 9, 9, 9, 0.9F, 0.1F, 0.8F,  //
+                                               1, 1, 1, 1, 0.4F, 0.7F, 0.2F,  //
+                                               1, 1, 1, 1, 0.1F, 0.6F, 0.1F})};
+  // the same cell and class counts (0.5 * 0.4), whatever class is the largest now; neither boxes nor other cells do
+  const std::vector<ir::Tensor> other{rows(7, {0, 0, 0, 0, 0.5F, 0.9F, 0.4F,  //
+                                               0, 0, 0, 0, 0.9F, 0.9F, 0.9F,  //
+                                               0, 0, 0, 0, 0.9F, 0.9F, 0.9F})};
+  const ScoreChange change = score_change(Head::yolox, exact, other);
+  EXPECT_EQ(change.objects, 1U);
+  EXPECT_NEAR(change.mean(), 0.72 - 0.2, 1e-6);
+  EXPECT_EQ(score_change(Head::yolox, exact, exact).sum, 0);
+}
+
+TEST(Detection, ScoresOfNanodetAreTheClassesOfEveryLevelWithoutTheSides) {
+  // one cell at the second level, two at the first; sides of one bin each, which are no scores
+  const std::vector<ir::Tensor> exact{rows(2, {0.5F, 0.1F, 0.2F, 0.29F}), rows(2, {0.2F, 0.7F}), rows(4, {9, 9, 9, 9, 9, 9, 9, 9}),
+                                      rows(4, {9, 9, 9, 9})};
+  std::vector<ir::Tensor> other{rows(2, {0.4F, 0.9F, 0.9F, 0.9F}), rows(2, {0.2F, 1.0F}), rows(4, {0, 0, 0, 0, 0, 0, 0, 0}),
+                                rows(4, {0, 0, 0, 0})};
+  ScoreChange change = score_change(Head::nanodet, exact, other);
+  EXPECT_EQ(change.objects, 2U);
+  EXPECT_NEAR(change.sum, 0.1 + 0.3, 1e-6);
+  other[1] = rows(2, {0.2F, std::numeric_limits<float>::quiet_NaN()});  // counts as 0
+  change += score_change(Head::nanodet, exact, other);
+  EXPECT_EQ(change.objects, 4U);
+  EXPECT_NEAR(change.mean(), (0.1 + 0.3 + 0.1 + 0.7) / 4, 1e-6);
+  EXPECT_EQ(ScoreChange().mean(), 0);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -5,12 +6,38 @@
 
 namespace octavo::quantize {
 
+ir::Ranges Outcome::ranges() const {
+  ir::Ranges out;
+  for (const TensorRange& t : tensors) out[t.name] = t.quantizer;
+  return out;
+}
+
+std::set<std::string> Outcome::bfloat16() const {
+  std::set<std::string> out;
+  for (const LayerResult& l : layers) {
+    if (l.bfloat16) out.insert(l.node);
+  }
+  return out;
+}
+
+std::map<std::string, float> Outcome::scales() const {
+  std::map<std::string, float> out;
+  for (const TensorRange& t : tensors) out[t.name] = static_cast<float>(std::max(-t.interval.lo, t.interval.hi) / 127.0);
+  return out;
+}
+
 std::string Outcome::report() const {
   using Json = nlohmann::ordered_json;
   const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
   Json out;
   out["samples"] = samples;
   out["sqnr_db"] = outputs.empty() ? Json(nullptr) : number(sqnr_of(outputs));
+  if (scores) {
+    Json changes = Json::object();
+    if (scores->minmax) changes = {{name_of(scores->first), number(scores->change)}, {"minmax", number(*scores->minmax)}};
+    out["scores_at_objects"] = {
+        {"objects", scores->objects}, {"method", name_of(scores->chosen)}, {"mean_change", std::move(changes)}};
+  }
   out["outputs"] = Json::array();
   for (const OutputError& o : outputs) out["outputs"].push_back({{"name", o.name}, {"sqnr_db", number(o.sqnr())}});
   out["layers"] = Json::array();
