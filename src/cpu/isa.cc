@@ -24,12 +24,14 @@ struct Features {
 };
 
 #if defined(__x86_64__)
-/// CPUID says that tiles and int8 products exist, XCR0 that the system saves them, and Linux grants the 8 KiB of state to this
+/// CPUID says that tiles and their products of int8 and bfloat16 exist, XCR0 that the system saves them, and Linux grants the 8 KiB of state to this
 /// process (threads made later inherit it).
 bool amx_granted() {
   unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmx =
+      1U << 22 | 1U << 24 | 1U << 25;  // AMX-BF16, AMX-TILE, AMX-INT8: all processors with one have the others
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & (1U << 27)) == 0) return false;  // OSXSAVE
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & (1U << 24)) == 0 || (d & (1U << 25)) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmx) != kAmx) return false;
   unsigned low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   constexpr unsigned kTiles = 3U << 17;  // XTILECFG, XTILEDATA

@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 
 /// Levels, each including the ones before. avx2: AVX2 + FMA + F16C. avx512: + AVX-512 F, BW, DQ, VL. avx512vnni: + VNNI.
-/// amx: + AMX-TILE and AMX-INT8, and the operating system lets this process use tiles (asked for once, at detection).
+/// amx: + AMX-TILE, AMX-INT8 and AMX-BF16, and the operating system lets this process use tiles (asked for once, at detection).
 enum class Isa { portable, avx2, avx512, avx512vnni, amx };
 [[nodiscard]] std::string_view name_of(Isa isa);  ///< "portable", "avx2", "avx512", "avx512vnni", "amx"
 [[nodiscard]] std::optional<Isa> find_isa(std::string_view name);

@@ -1,4 +1,4 @@
-// Generated convolutions of floats, with vectors of 16 (AVX-512) and of 8 (AVX2), against brute force: shapes around the tile sizes, strides, dilations, groups, pads, epilogues.
+// Generated convolutions of floats, with vectors of 16 (AVX-512) and of 8 (AVX2), and of bfloat16 (vdpbf16ps, tiles), against brute force: shapes around the tile sizes, strides, dilations, groups, pads, epilogues.
 // Sums are in another order than the brute force's: results agree within n roundings of the sum of magnitudes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/half.h"
 #include "cpu/avx512/provider.h"
 #include "cpu/cap.h"
 #include "cpu/scalar_region.h"
@@ -30,6 +31,7 @@ struct Conv {
   bool transposed = false;
   BufferKind kind = BufferKind::arena;
   int threads = 1;
+  DType type = DType::f32;  ///< of data and weights
 };
 
 std::string text(const Conv& k) {
@@ -54,10 +56,10 @@ void build(Scene& s, const Conv& k, Tail tail) {
   a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
   a.integer = false;
   a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
-  a.inputs = {s.nhwc(DType::f32, {k.n, k.c, k.h, k.w}, k.kind, k.gap)};
+  a.inputs = {s.nhwc(k.type, {k.n, k.c, k.h, k.w}, k.kind, k.gap)};
   const ir::Shape w = k.transposed ? ir::Shape{k.c, k.o / k.groups, k.kernel[0], k.kernel[1]}
                                    : ir::Shape{k.o, k.c / k.groups, k.kernel[0], k.kernel[1]};
-  a.weights = s.tensor(DType::f32, w, BufferKind::constant, {}, 0, 0.5F);
+  a.weights = s.tensor(k.type, w, BufferKind::constant, {}, 0, 0.5F);
   st.space = {k.n, k.o, out_size(k, 0), out_size(k, 1)};
   s.plan().threads = k.threads;
   auto& p = st.program;
@@ -96,6 +98,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
     v = p.push(Op::f2i, v);
     type = DType::u8;
   }
+  if (k.type == DType::bf16 && type == DType::f32 && k.o % 2 == 0) v = p.push(Op::to_bf16, v), type = DType::bf16;
   p.outputs = {{v, type}};
   st.stores = {s.nhwc(type, st.space, BufferKind::arena, k.gap)};
 }
@@ -104,21 +107,46 @@ std::string run(Scene& s, const Conv& k, const std::string& tactic) {
   const std::string why = s.compare(cpu::avx512_provider(), tactic, kTolerance);
   return why.empty() ? why : why + "; " + text(k);
 }
-/// Parametrized by the instruction set: its name is that of the families, and caps what is offered.
-class FloatConv : public ::testing::TestWithParam<std::string_view> {
+struct Kind {
+  std::string_view name;  ///< of the instruction set: caps what is offered
+  DType type;
+  std::string_view conv, depthwise;  ///< families are "conv." and this, "conv_transpose." and this; empty: none
+};
+constexpr std::array<Kind, 4> kKinds{{{"avx2", DType::f32, "f32.avx2.jit", "f32.avx2.jit"},
+                                      {"avx512", DType::f32, "f32.avx512.jit", "f32.avx512.jit"},
+                                      {"avx512vnni", DType::bf16, "bf16.avx512bf16.jit", "bf16.avx512.jit"},
+                                      {"amx", DType::bf16, "bf16.amx", ""}}};
+
+/// Parametrized by the families.
+class FloatConv : public ::testing::TestWithParam<Kind> {
  protected:
-  static std::string run(Scene& s, const Conv& k) { return run_as(s, k, k.transposed ? "conv_transpose" : "conv"); }
-  static std::string run_depthwise(Scene& s, const Conv& k) { return run_as(s, k, "depthwise"); }
+  /// "" also where a sum of bfloat16 is over runs of an odd number of elements, or tiles do not fit: others compute those.
+  std::string run(Scene& s, const Conv& k) {
+    const std::string why = testing::run(s, k, fmt::format("cpu.{}.{}", k.transposed ? "conv_transpose" : "conv", GetParam().conv));
+    const auto says = [&](std::string_view reason) {
+      return why.rfind("refused: ", 0) == 0 && why.find(reason) != std::string::npos;
+    };
+    if (GetParam().type == DType::bf16 && (says("an even number") || says("parts of 64 bytes") || says("caller's rows"))) {
+      ++refused_;
+      return "";
+    }
+    ++ran_;
+    return why;
+  }
+  static std::string run_depthwise(Scene& s, const Conv& k) {
+    return testing::run(s, k, fmt::format("cpu.depthwise.{}", GetParam().depthwise));
+  }
+  static bool has_depthwise() { return !GetParam().depthwise.empty(); }
+  void TearDown() override {
+    if (!IsSkipped()) EXPECT_GE(ran_ * 5, refused_) << "most are refused";
+  }
 
  private:
-  static std::string run_as(Scene& s, const Conv& k, std::string_view kind) {
-    return testing::run(s, k, fmt::format("cpu.{}.f32.{}.jit", kind, GetParam()));
-  }
-  cpu::CapScope cap_{*cpu::find_isa(GetParam())};
+  cpu::CapScope cap_{*cpu::find_isa(GetParam().name)};
+  int ran_ = 0, refused_ = 0;
 };
-constexpr std::array<std::string_view, 2> kIsas{"avx2", "avx512"};
-const auto kName = [](const auto& test) { return std::string(test.param); };
-INSTANTIATE_TEST_SUITE_P(Isas, FloatConv, ::testing::ValuesIn(kIsas), kName);
+const auto kName = [](const auto& test) { return std::string(test.param.name); };
+INSTANTIATE_TEST_SUITE_P(Isas, FloatConv, ::testing::ValuesIn(kKinds), kName);
 
 Tail tail_of(std::uint32_t seed) {
   return static_cast<Tail>(seed % 7);  // of 32 bits
@@ -131,8 +159,10 @@ TEST_P(FloatConv, ChannelAndPixelTails) {
   std::uint32_t seed = 1;
   for (const std::int64_t o : {1, 3, 7, 8, 9, 13, 15, 16, 17, 23, 24, 25, 31, 32, 33, 48, 49, 63, 64, 65, 80, 129}) {
     for (const std::int64_t w : {1, 2, 5, 6, 7, 11, 12, 13, 25}) {
-      for (const std::int64_t c : {1, 3, 33, 97}) {  // reductions that are pipelined, straight, looped
+      for (std::int64_t c : {1, 3, 33, 97}) {  // reductions that are pipelined, straight, looped
+        if (GetParam().type == DType::bf16) ++c;
         Conv k;
+        k.type = GetParam().type;
         k.o = o, k.w = w, k.c = c, k.h = 1 + static_cast<std::int64_t>(seed % 3), k.gap = static_cast<int>(seed % 2) * 5;
         Scene s(seed);
         build(s, k, tail_of(seed++));
@@ -146,6 +176,7 @@ TEST_P(FloatConv, KernelsStridesDilationsPads) {
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     Scene s(seed);
     Conv k;
+    k.type = GetParam().type;
     k.n = s.pick(1, 2), k.h = s.pick(1, 12), k.w = s.pick(1, 16);
     k.groups = s.pick(0, 2) == 0 ? s.pick(2, 6) : 1;
     k.c = s.pick(2, k.groups > 1 ? 9 : 40) * k.groups;
@@ -168,6 +199,7 @@ TEST_P(FloatConv, Transposed) {
     Scene s(seed);
     Conv k;
     k.transposed = true;
+    k.type = GetParam().type;
     k.n = s.pick(1, 2), k.h = s.pick(1, 7), k.w = s.pick(1, 9);
     k.groups = s.pick(0, 3) == 0 ? 2 : 1;
     k.c = s.pick(2, 30) * k.groups, k.o = s.pick(1, 40) * k.groups;
@@ -187,11 +219,13 @@ TEST_P(FloatConv, LongReductionsAndRowsOfABatch) {
   for (const std::int64_t o : {20, 64, 100}) {
     for (const std::int64_t w : {1, 7, 13, 25}) {
       Conv k;
+      k.type = GetParam().type;
       k.o = o, k.w = w, k.c = 300, k.h = 3, k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
       Scene s(seed);
       build(s, k, tail_of(seed++));
       EXPECT_RUNS(run(s, k));
       Conv rows;
+      rows.type = GetParam().type;
       rows.n = w, rows.o = o, rows.c = 2200, rows.h = rows.w = 1;
       Scene t(seed);
       build(t, rows, tail_of(seed++));
@@ -204,6 +238,7 @@ TEST_P(FloatConv, CodesAndHalvesAreStored) {
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     Scene s(seed);
     Conv k;
+    k.type = GetParam().type;
     k.c = s.pick(2, 40), k.o = s.pick(1, 140), k.h = s.pick(1, 6), k.w = s.pick(1, 20);
     build(s, k, seed % 2 == 0 ? Tail::codes : Tail::halves);
     EXPECT_RUNS(run(s, k));
@@ -213,26 +248,34 @@ TEST_P(FloatConv, CodesAndHalvesAreStored) {
 /// Infinity and NaN of one group stay in it, and of one pixel in the windows that reach it.
 TEST_P(FloatConv, NotFinite) {
   for (const bool depthwise : {false, true}) {
+    if (depthwise && !has_depthwise()) continue;
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      Conv k;
-      k.groups = depthwise ? 20 : 2, k.c = 20, k.o = 20, k.kernel = {3, 3}, k.pads = {1, 1, 1, 1}, k.w = 40;
-      Scene s(3);
-      build(s, k, Tail::bias);
-      auto& x = s.memory[static_cast<std::size_t>(s.stage().anchor.inputs[0].buffer)];
-      auto* first = reinterpret_cast<float*>(x.data() + x.size() / 8 * 4);  // somewhere inside
-      *first = value;
-      EXPECT_RUNS(depthwise ? run_depthwise(s, k) : run(s, k));
+      for (const std::int64_t channels : {8, 20, 96}) {
+        Conv k;
+        k.type = GetParam().type;
+        k.groups = depthwise ? channels : 2, k.c = channels, k.o = channels, k.kernel = {3, 3}, k.pads = {1, 1, 1, 1}, k.w = 40;
+        Scene s(3);
+        build(s, k, Tail::bias);
+        auto& x = s.memory[static_cast<std::size_t>(s.stage().anchor.inputs[0].buffer)];
+        if (k.type == DType::bf16) {
+          *reinterpret_cast<std::uint16_t*>(x.data() + x.size() / 8 * 4) = f32_to_bf16(value);
+        } else {
+          *reinterpret_cast<float*>(x.data() + x.size() / 8 * 4) = value;  // somewhere inside
+        }
+        EXPECT_RUNS(depthwise ? run_depthwise(s, k) : run(s, k));
+      }
     }
   }
 }
 
 TEST_P(FloatConv, RefusesWhatOthersCompute) {
   Conv k;
+  k.type = GetParam().type;
   k.groups = k.c = k.o = 16;
   Scene s(1);
   build(s, k, Tail::bias);
   for (const region::Offer& o : cpu::avx512_provider().offers(s.region(), s.plan())) {
-    if (o.tactic.family == fmt::format("conv.f32.{}.jit", GetParam())) {
+    if (o.tactic.family == fmt::format("conv.{}", GetParam().conv)) {
       EXPECT_FALSE(o.refusal.empty());
     }
     if (o.tactic.family.find("u8s8") != std::string::npos) {
@@ -241,8 +284,9 @@ TEST_P(FloatConv, RefusesWhatOthersCompute) {
   }
 }
 
-Conv depthwise(std::int64_t c, std::int64_t h, std::int64_t w) {
+Conv depthwise(DType type, std::int64_t c, std::int64_t h, std::int64_t w) {
   Conv k;
+  k.type = type;
   k.c = k.o = k.groups = c;
   k.h = h, k.w = w;
   k.kernel = {3, 3}, k.pads = {1, 1, 1, 1};
@@ -250,11 +294,12 @@ Conv depthwise(std::int64_t c, std::int64_t h, std::int64_t w) {
 }
 
 TEST_P(FloatConv, DepthwiseChannelAndColumnTails) {
+  if (!has_depthwise()) GTEST_SKIP() << "no depthwise family on tiles";
   std::uint32_t seed = 1;
   for (const std::int64_t c : {2, 3, 7, 8, 9, 14, 15, 16, 17, 31, 32, 33, 48, 64, 65, 144}) {
     for (const std::int64_t w : {1, 2, 3, 7, 8, 9, 12, 13, 16, 25}) {
       for (const std::int64_t h : {1, 2, 3, 9}) {
-        Conv k = depthwise(c, h, w);
+        Conv k = depthwise(GetParam().type, c, h, w);
         k.gap = static_cast<int>(seed % 2) * 5;
         Scene s(seed);
         build(s, k, tail_of(seed++));
@@ -265,9 +310,10 @@ TEST_P(FloatConv, DepthwiseChannelAndColumnTails) {
 }
 
 TEST_P(FloatConv, DepthwiseKernelsStridesDilationsPads) {
+  if (!has_depthwise()) GTEST_SKIP() << "no depthwise family on tiles";
   for (std::uint32_t seed = 1; seed <= 400; ++seed) {
     Scene s(seed);
-    Conv k = depthwise(s.pick(2, 90), s.pick(1, 14), s.pick(1, 30));
+    Conv k = depthwise(GetParam().type, s.pick(2, 90), s.pick(1, 14), s.pick(1, 30));
     k.n = s.pick(1, 2);
     k.kernel = {s.pick(1, 11), s.pick(1, 11)};
     k.strides = {s.pick(1, 3), s.pick(1, 3)};
@@ -278,7 +324,7 @@ TEST_P(FloatConv, DepthwiseKernelsStridesDilationsPads) {
     k.threads = s.pick(1, 4);
     if (out_size(k, 0) < 1 || out_size(k, 1) < 1) continue;
     const Tail tail = static_cast<Tail>(s.pick(0, kTails - 1));
-    if (is_narrow(tail) && GetParam() == "avx2") k.c = k.o = k.groups = (k.c + 7) / 8 * 8;
+    if (is_narrow(tail) && GetParam().name == "avx2") k.c = k.o = k.groups = (k.c + 7) / 8 * 8;
     build(s, k, tail);
     EXPECT_RUNS(run_depthwise(s, k));
   }

@@ -36,7 +36,7 @@ class AmxTile {
   AmxTile(Code& c, const ConvPlan& plan, const Phase& phase, const Tile& tile, const Tiles& tiles, std::int64_t count)
       : c_(c), plan_(plan), ph_(phase), t_(tile), tiles_(tiles) {
     for (auto segment : ph_.segments) {
-      for (std::int64_t k = 0; k < ph_.steps; ++k) offsets_.push_back(static_cast<std::int32_t>(segment + k * 64));
+      for (std::int64_t k = 0; k < ph_.steps; ++k) offsets_.push_back(static_cast<std::int32_t>(segment + k * ph_.depth));
     }
     const auto steps = static_cast<std::int64_t>(offsets_.size());
     const std::int64_t lines = steps * t_.vectors * ph_.depth / 4, rounds = count * steps * ((t_.vectors + 1) / 2);
@@ -136,11 +136,17 @@ class AmxTile {
         units.emplace_back([=, this] {
           if (v == 0) tiles_.load(c_, 4 + b, a(b), a_stride_, offset);
           if (b == 0) tiles_.load(c_, 6 + v, w_, b_stride_, static_cast<int>(weights(i, first + v)));
-          tiles_.dot(c_, sum(b, first + v), 4 + b, 6 + v);
+          dot(b, first + v, v);
           if (v == 0 && b == 0) fetch(scratch_);
         });
       }
     }
+  }
+
+  /// Sums of a block and vector += pixels of the block * weights number `w` of a pass.
+  void dot(int block, int vector, int w) const {
+    if (of_bf16(plan_.dots)) return tiles_.dot_bf16(c_, sum(block, vector), 4 + block, 6 + w);
+    tiles_.dot(c_, sum(block, vector), 4 + block, 6 + w);
   }
 
   /// Some more lines of what comes next.
@@ -167,7 +173,7 @@ class AmxTile {
       for (int b = 0; b < blocks(); ++b) {
         if (v == 0) tiles_.load(c_, 4 + b, b == 0 ? c_.rdx : c_.rbp, a_stride_, 0);
         if (b == 0) tiles_.load(c_, 6 + v, c_.rbx, b_stride_, static_cast<int>(weights(0, v)));
-        tiles_.dot(c_, sum(b, first + v), 4 + b, 6 + v);
+        dot(b, first + v, v);
       }
     }
     fetch(c_.rcx);

@@ -28,6 +28,13 @@ bool within_lines(std::int64_t bytes, std::initializer_list<std::int64_t> distan
   return std::all_of(distances.begin(), distances.end(), [&](std::int64_t d) { return d % grid == 0; });
 }
 
+/// The largest part of `bytes` that a row of a tile holds, `bytes` being a multiple of it.
+std::int64_t deepest_part(std::int64_t bytes) {
+  std::int64_t depth = std::min(kLine, bytes / 4 * 4);
+  while (depth > 4 && bytes % depth != 0) depth -= 4;
+  return depth;
+}
+
 double product_clocks(std::int64_t rows) {
   return std::max(9.2, static_cast<double>(rows) + 0.6);
 }
@@ -36,27 +43,34 @@ double product_clocks(std::int64_t rows) {
 
 Reasons arrange_tiles(const region::TensorRef& x, const ConvPlan& plan, bool padded, std::int64_t pixel, Phase& ph) {
   const auto taps = static_cast<std::int64_t>(ph.x.offset.size());
-  if (plan.groups > 1 && !within_lines(plan.ic, {plan.ic}))
+  const std::int64_t ic = plan.bytes(plan.ic), along_rows = plan.bytes(x.strides[2]);
+  if (plan.groups > 1 && !within_lines(ic, {ic}))
     return unmet("input channels a group", plan.ic, "groups that fill parts of 64 bytes");
-  const bool fewer = tiles_of(taps * plan.ic) < taps * tiles_of(plan.ic);
+  const bool fewer = tiles_of(taps * ic) < taps * tiles_of(ic);
   const bool narrow = ph.x.count < 12 && ph.y.count > 1 && ph.y.step == 1;  // tiles may then go on in the next row
-  ph.joined = taps > 1 && plan.groups == 1 && !plan.batch_is_pixels && ((plan.ic < kLine && fewer) || narrow);
-  const bool in_place = within_lines(plan.ic, {pixel, x.strides[2], x.offset, x.strides[0]});
-  if (plan.batch_is_pixels && !plan.slack && plan.ic % kLine != 0)
-    return unmet("input channels of the caller's rows", plan.ic, "a multiple of 64");
+  ph.joined = taps > 1 && plan.groups == 1 && !plan.batch_is_pixels && ((ic < kLine && fewer) || narrow);
+  const bool in_place = within_lines(ic, {pixel, along_rows, x.offset, plan.bytes(x.strides[0])});
+  if (plan.batch_is_pixels && !plan.slack && ic % kLine != 0) return unmet("bytes of the caller's rows", ic, "a multiple of 64");
   ph.copies =
       taps > 0 && !plan.batch_is_pixels && (padded || ph.joined || !in_place || !plan.slack);  // callers' buffers begin anywhere
-  ph.segment_bytes = taps == 0 ? 0 : (ph.joined ? taps : 1) * plan.ic;
+  ph.segment_bytes = taps == 0 ? 0 : (ph.joined ? taps : 1) * ic;
   // Two kernel rows side by side take one product of tiles instead of two.
   const bool rows = ph.y.highest() - ph.y.lowest() == static_cast<std::int64_t>(ph.y.offset.size()) - 1;
-  if (ph.joined && rows && ph.y.offset.size() > 1 && ph.y.step % 2 == 0 && 2 * ph.segment_bytes <= kLine) ph.together = 2;
+  if (ph.joined && rows && !of_floats(plan.dots) && ph.y.offset.size() > 1 && ph.y.step % 2 == 0 && 2 * ph.segment_bytes <= kLine)
+    ph.together = 2;
   ph.segment_bytes *= ph.together;
-  ph.pitch = pitch_of(ph.joined ? ph.segment_bytes : plan.shape.c);
-  ph.steps = tiles_of(ph.segment_bytes);
-  ph.depth = ph.steps > 1 ? kLine : std::max<std::int64_t>(4, ceil_div(ph.segment_bytes, 4) * 4);
+  ph.pitch = pitch_of(ph.joined ? ph.segment_bytes : plan.bytes(plan.shape.c));
+  if (of_floats(plan.dots)) {
+    if (ph.segment_bytes % 4 != 0) return unmet("elements of a run of the reduction", ph.segment_bytes / 2, "an even number");
+    ph.depth = std::max<std::int64_t>(4, deepest_part(ph.segment_bytes));
+    ph.steps = ph.segment_bytes / ph.depth;
+  } else {
+    ph.steps = tiles_of(ph.segment_bytes);
+    ph.depth = ph.steps > 1 ? kLine : std::max<std::int64_t>(4, ceil_div(ph.segment_bytes, 4) * 4);
+  }
   ph.quads = ph.steps * ph.depth / 4;
   ph.pixel_step = ph.copies ? ph.pitch : pixel;
-  ph.row_step = ph.copies ? ph.strip_row_bytes() / ph.together : x.strides[2];
+  ph.row_step = ph.copies ? ph.strip_row_bytes() / ph.together : along_rows;
   const std::int64_t y0 = ph.copies ? ph.y.lowest() : 0, x0 = ph.copies ? ph.x.lowest() : 0;
   for (std::size_t row = 0; row < ph.y.offset.size(); row += static_cast<std::size_t>(ph.together)) {
     const std::int64_t dy = ph.y.offset[row];
@@ -109,7 +123,8 @@ double tile_clocks(const ConvPlan& p, const Phase& ph) {
   clocks += static_cast<double>(ph.row_tiles) * static_cast<double>(ph.blocks.size()) * (100 + 40 * static_cast<double>(t.repeat));
   if (ph.copies) {
     const auto rows = static_cast<double>(ph.strip_rows(ph.y.count)), width = static_cast<double>(ph.strip_width());
-    clocks += rows * width * (ph.pitch == p.shape.c ? static_cast<double>(ph.pitch) / 16 : 2 + static_cast<double>(ph.pitch) / 12);
+    clocks += rows * width *
+              (ph.pitch == p.bytes(p.shape.c) ? static_cast<double>(ph.pitch) / 16 : 2 + static_cast<double>(ph.pitch) / 12);
   }
   return clocks * static_cast<double>(p.images);
 }

@@ -61,7 +61,7 @@ class ConvKernel final : public region::HostKernel {
       const Phase& ph = plan_.phases[static_cast<std::size_t>(task.phase)];
       if (ph.copies && strip != task.strip) copy_rows(memory, ph, task, worker.scratch);
       strip = task.strip;
-      if (plan_.dots == Dots::amx) {
+      if (on_tiles(plan_.dots)) {
         const TileConfig& config = configs_[static_cast<std::size_t>(task.phase)][task.size];
         if (configured == nullptr || !(*configured == config)) tiles_.configure(config);
         configured = &config;
@@ -135,7 +135,7 @@ class ConvKernel final : public region::HostKernel {
   [[nodiscard]] Shapes shapes(const Phase& ph, const Block& b, std::int64_t pixels) const {
     const Tile tile{.pixels = 0, .vectors = b.vectors, .lanes = plan_.epilogue.lanes, .tail = b.tail};
     Shapes s{.big = tile, .small = tile};
-    if (plan_.dots == Dots::amx) {
+    if (on_tiles(plan_.dots)) {
       const TileRuns t = tile_runs(ph, pixels);
       s.big.rows = s.small.rows = t.rows;
       s.big.in_memory = s.small.in_memory = true;
@@ -201,7 +201,7 @@ class ConvKernel final : public region::HostKernel {
             if (tile == nullptr || at.count(key(i, b, *tile)) != 0) continue;
             const Epilogue& epilogue = epilogue_of(b);
             at[key(i, b, *tile)] =
-                plan_.dots == Dots::amx
+                on_tiles(plan_.dots)
                     ? emit_amx_tile(code_, pool, plan_, epilogue, ph, *tile, tiles_, t.repeat * (t.big_count + t.small_count), vbmi)
                     : emit_conv_tile(code_, pool, plan_, epilogue, ph, *tile, t.big_count + t.small_count, vbmi);
           }
@@ -216,7 +216,7 @@ class ConvKernel final : public region::HostKernel {
       auto& configs = configs_.emplace_back();
       auto& lists = code_of_.emplace_back();
       for (const std::int64_t pixels : sizes(ph)) {
-        if (plan_.dots == Dots::amx) configs.push_back(TileConfig::of(tile_runs(ph, pixels).rows, static_cast<int>(ph.depth)));
+        if (on_tiles(plan_.dots)) configs.push_back(TileConfig::of(tile_runs(ph, pixels).rows, static_cast<int>(ph.depth)));
         auto& list = lists.emplace_back();
         for (const Block& b : ph.blocks) {
           const Shapes t = shapes(ph, b, pixels);

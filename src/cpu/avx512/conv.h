@@ -3,7 +3,8 @@
 // Packed constants: [0] s8 weights, blocks of up to 64 output channels, each [segment][quad][vector][16 channels][4 bytes], with
 // tiles [segment][step][vector][quad][16 channels][4 bytes]; [1] s32 initial accumulators -zx * sum(w), 16 per vector. With
 // ConvPlan::forms also [2] and [3] of pack_forms. Of pairs: [0] s16 weights minus their zero points, two a quad and channel,
-// blocks of up to 24 channels; [1] s32 biases or zeros. Of floats: [0] f32 weights, one a quad and channel, [1] f32 biases or zeros.
+// blocks of up to 24 channels; [1] s32 biases or zeros. Of floats: [0] f32 weights, one a quad and channel, or bf16 ones, two a quad and
+// channel, [1] f32 biases or zeros.
 #pragma once
 
 #include <memory>

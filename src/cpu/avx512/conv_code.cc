@@ -38,6 +38,8 @@ void multiply_add(Code& c, Dots dots, const Xmm& acc, const Xmm& input, const Xb
   } else if (dots == Dots::pairs) {
     c.vpmaddwd(product, input, weight);
     c.vpaddd(acc, acc, product);
+  } else if (dots == Dots::bf16) {
+    c.vdpbf16ps(acc, input, weight);
   } else {
     c.vpdpbusd(acc, input, weight);
   }

@@ -41,7 +41,7 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
 int most_vectors(const ConvPlan& p, const Phase& ph, const Target& target) {
   if (p.epilogue.lanes == 8) return std::min(3, target.vectors > 0 ? target.vectors : 2);  // of 16 registers
   if (target.vectors > 0) return target.vectors;
-  return p.dots == Dots::floats && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
+  return of_floats(p.dots) && !on_tiles(p.dots) && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
 }
 
 /// The phase's rows in `row tiles` row tiles that differ by at most `unit` rows.
@@ -102,7 +102,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
 }  // namespace
 
 void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t phases, int threads, const Target& target) {
-  const bool tiles = p.dots == Dots::amx, sharing = threads >= region::kSharingWorkers;
+  const bool tiles = on_tiles(p.dots), sharing = threads >= region::kSharingWorkers;
   std::int64_t align =
       1;  // row tile starts at which every divided operand starts a new element, so one pixel table serves all row tiles
   for (const auto& o : stage.operands) {
@@ -112,8 +112,8 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
   if (tiles && !ph.flat && ph.row_pixels <= 16 && threads > 1) align = std::lcm(align, std::int64_t{2});  // two blocks a tile
   std::int64_t out_bytes = 0;
   for (const auto& s : stage.stores) out_bytes += static_cast<std::int64_t>(ir::size_of(s.dtype));
-  const std::int64_t row_bytes =
-      (ph.joined ? ph.strip_row_bytes() : 0) + ph.row_pixels * (ph.x.step * ph.y.step * p.factor_bytes(p.shape.c) + out_bytes * p.shape.o);
+  const std::int64_t row_bytes = (ph.joined ? ph.strip_row_bytes() : 0) +
+                                 ph.row_pixels * (ph.x.step * ph.y.step * p.factor_bytes(p.shape.c) + out_bytes * p.shape.o);
   const std::int64_t all_weights = static_cast<std::int64_t>(ph.segments.size()) * ph.quads * p.epilogue.vector_bytes() *
                                    ceil_div(p.oc, p.epilogue.lanes) * p.groups;
   // All weights pass once a row tile: heavy weights want few row tiles, light ones want row tiles that stay in L2 together with their outputs.

@@ -14,18 +14,21 @@ namespace {
 /// Of element k of a segment, channel c of the block, in the block's packed weights.
 std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
                        std::int64_t c) {
-  if (conv.dots == Dots::pairs) return ((segment * ph.quads + k / 2) * b.vectors * conv.epilogue.lanes + c) * 2 + k % 2;
-  if (ph.steps == 0) return ((segment * ph.quads + k / 4) * b.vectors) * 64 + c * 4 + k % 4;
-  const std::int64_t tile = (segment * ph.steps + k / ph.depth) * b.vectors + c / 16;
-  return (tile * (ph.depth / 4) + k % ph.depth / 4) * 64 + c % 16 * 4 + k % 4;
+  const std::int64_t of_quad = 4 / conv.factor, lanes = conv.epilogue.lanes;
+  if (ph.steps == 0) return ((segment * ph.quads + k / of_quad) * b.vectors * lanes + c) * of_quad + k % of_quad;
+  const std::int64_t depth = ph.depth / conv.factor, tile = (segment * ph.steps + k / depth) * b.vectors + c / lanes;
+  return ((tile * (depth / of_quad) + k % depth / of_quad) * lanes + c % lanes) * of_quad + k % of_quad;
 }
 
-/// Of floats: groups are not merged, and rows of the input are not put together.
-Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  OCTAVO_TRY(const auto* w, constant_at<float>(region, plan, *region.stages.front().anchor.weights, "weights"));
+/// Of floats: groups are not merged, and rows of the input are not put together. `Weight`: float, or the bits of bfloat16.
+template <class Weight>
+Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const region::Plan& plan, const ConvPlan& conv,
+                                            ir::DType type) {
+  OCTAVO_TRY(const auto* w, constant_at<Weight>(region, plan, *region.stages.front().anchor.weights, "weights"));
   OCTAVO_TRY(const std::vector<float> bias, biases<float>(region, plan, conv.bias_operand, conv.shape.o));
-  ir::Tensor weights(ir::DType::f32, {std::max<std::int64_t>(16, conv.weight_bytes / 4)}), init(ir::DType::f32, {conv.init_count});
-  auto* wp = weights.mutable_data<float>().data();
+  const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
+  ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::f32, {conv.init_count});
+  auto* wp = weights.mutable_data<Weight>().data();
   auto* ip = init.mutable_data<float>().data();
   const ConvShape& s = conv.shape;
   const std::int64_t step = (s.transposed ? 1 : s.ic()) * s.kh * s.kw;
@@ -34,11 +37,11 @@ Result<std::vector<ir::Tensor>> pack_floats(const region::Region& region, const 
     const bool joined = per_row != ph.x.offset.size();
     for (const Block& b : ph.blocks) {
       for (std::size_t segment = 0; segment < ph.segments.size(); ++segment) {
-        for (std::int64_t k = 0; k < ph.quads; ++k) {
+        for (std::int64_t k = 0; k < ph.segment_bytes / bytes; ++k) {
           const auto column = joined ? static_cast<std::size_t>(k / conv.ic) : segment % per_row;
           const auto* from = w + s.weight_index(b.first_channel, k % conv.ic, ph.y.tap[segment / per_row], ph.x.tap[column]);
-          float* to = wp + b.weights / 4 + (static_cast<std::int64_t>(segment) * ph.quads + k) * b.vectors * conv.epilogue.lanes;
-          for (std::int64_t c = 0; c < b.channels; ++c) to[c] = from[c * step];
+          for (std::int64_t c = 0; c < b.channels; ++c)
+            wp[b.weights / bytes + weight_at(conv, ph, b, static_cast<std::int64_t>(segment), k, c)] = from[c * step];
         }
       }
       for (std::int64_t c = 0; c < b.channels && !bias.empty(); ++c)
@@ -122,7 +125,8 @@ Result<std::vector<ir::Tensor>> pack_codes(const region::Region& region, const r
 }  // namespace
 
 Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan, const ConvPlan& conv) {
-  if (conv.dots == Dots::floats) return pack_floats(region, plan, conv);
+  if (conv.dots == Dots::floats) return pack_floats<float>(region, plan, conv, ir::DType::f32);
+  if (of_bf16(conv.dots)) return pack_floats<std::uint16_t>(region, plan, conv, ir::DType::bf16);
   if (conv.dots == Dots::pairs) return pack_codes<std::int16_t>(region, plan, conv, ir::DType::s16);
   return pack_codes<std::int8_t>(region, plan, conv, ir::DType::s8);
 }

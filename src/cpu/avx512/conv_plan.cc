@@ -55,7 +55,7 @@ bool inside(const Axis& a, std::int64_t size) {
 /// How many groups to compute as one dense group with zero weights between them: small groups leave lanes empty otherwise.
 /// Floats stay apart: a product of zero and infinity would reach a group that has no infinity.
 std::int64_t choose_merge(const ConvShape& s, Dots dots) {
-  if (dots == Dots::floats) return 1;
+  if (of_floats(dots)) return 1;
   std::int64_t best = 1;
   double best_cost = 1e300;
   for (std::int64_t m = 1; m <= s.groups; ++m) {
@@ -93,6 +93,8 @@ Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded
   }
   ph.segment_bytes = taps ? (joined ? static_cast<std::int64_t>(ph.x.offset.size()) : 1) * ic : 0;
   ph.quads = ceil_div(ph.segment_bytes, 4);
+  if (of_floats(p.dots) && ph.segment_bytes % 4 != 0)
+    return unmet("elements of a run of the reduction", ph.segment_bytes / p.factor, "an even number");
   return {};
 }
 
@@ -229,13 +231,13 @@ Reasons read_conv(const region::Region& region, ConvShape& s, bool weight_zeros)
   return read_shape(region, s);
 }
 
-Reasons read_float_conv(const region::Region& region, ConvShape& s) {
+Reasons read_float_conv(const region::Region& region, ConvShape& s, ir::DType type) {
   if (region.stages.size() == 1 && region.stages.front().anchor.integer) return unmet("products", "integer", "float");
   if (auto why = read_anchor(region, s); !why.empty()) return why;
   const auto& a = region.stages.front().anchor;
   const ir::DType x = a.inputs.front().dtype, w = a.weights->dtype;
-  if (x != ir::DType::f32 || w != ir::DType::f32) {
-    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x), ir::name_of(w)), "f32");
+  if (x != type || w != type) {
+    return unmet("types of input and weights", fmt::format("{} and {}", ir::name_of(x), ir::name_of(w)), ir::name_of(type));
   }
   return read_shape(region, s);
 }
@@ -309,13 +311,15 @@ std::int64_t pixel_offset(const region::Stage& stage, const ConvPlan& plan, cons
 
 Reasons plan_conv(const region::Region& region, const region::Plan& plan, const Target& target, ConvPlan& p, Dots dots) {
   p = ConvPlan{};
-  const bool floats = dots == Dots::floats, pairs = dots == Dots::pairs;
-  if (auto why = floats ? read_float_conv(region, p.shape) : read_conv(region, p.shape, dots == Dots::vnni || pairs); !why.empty())
+  const bool floats = of_floats(dots), pairs = dots == Dots::pairs;
+  const ir::DType type = of_bf16(dots) ? ir::DType::bf16 : ir::DType::f32;
+  if (auto why = floats ? read_float_conv(region, p.shape, type) : read_conv(region, p.shape, dots == Dots::vnni || pairs);
+      !why.empty())
     return why;
   const auto& stage = region.stages.front();
   p.dots = dots;
-  p.element = floats ? 4 : 1;
-  p.factor = floats ? 4 : pairs ? 2 : 1;
+  p.element = floats ? static_cast<std::int64_t>(ir::size_of(type)) : 1;
+  p.factor = pairs ? 2 : p.element;
   if (floats && p.shape.groups > 1 && p.shape.ic() == 1 && p.shape.oc() == 1)
     return unmet("channels a group", "1 to 1", "more: lanes are channels of one group");
   p.halves = pairs ? 1 : weight_halves(stage.anchor);
@@ -326,6 +330,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
   if (auto why = lower(stage, p.batch_is_pixels, target.vbmi, p.epilogue, target.lanes); !why.empty()) return why;
+  p.epilogue.narrows = of_bf16(dots);
   p.bias_operand = take_bias(stage, plan, p.epilogue);
   p.images = p.batch_is_pixels ? 1 : s.n;
   p.merge = choose_merge(s, dots);
@@ -348,7 +353,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       const bool padded = taps && !p.batch_is_pixels && !(inside(ph.y, s.h) && inside(ph.x, s.w));
       const std::int64_t x_pixel = p.bytes(p.batch_is_pixels ? x.strides[0] : x.strides[3]);
       if (pairs && taps) ph.line = p.batch_is_pixels || one_line(stage, p, x, x_pixel, padded, ph);
-      const auto why = dots == Dots::amx ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
+      const auto why = on_tiles(dots) ? arrange_tiles(x, p, padded, x_pixel, ph) : arrange_quads(x, p, padded, x_pixel, ph);
       if (!why.empty()) return why;
       if (p.halves == 2) {
         const std::vector<std::int64_t> once = ph.segments;
@@ -357,7 +362,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
       ph.flat = p.batch_is_pixels || ph.line || (!ph.copies && linear(stage, p, ph));
       ph.pixels = ph.y.count * ph.x.count;
       // Threads share a line of pixels to the pixel, as depthwise convolutions share its rows.
-      const std::int64_t line = dots == Dots::amx ? 32 : plan.threads <= 1 ? 24 : 1;
+      const std::int64_t line = on_tiles(dots) ? 32 : plan.threads <= 1 ? 24 : 1;
       ph.row_pixels = ph.flat ? std::min<std::int64_t>(ph.pixels, line) : ph.x.count;
       ph.rows = ceil_div(ph.pixels, ph.row_pixels);
       divide(stage, p, ph, phases_h * phases_w, plan.threads, target);
@@ -379,13 +384,13 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
     if (foldable(stage, plan, channels)) p.curve = std::move(curve);
   }
   fold_zero_points(p.epilogue);
-  p.multiplies = dots == Dots::amx || target.multiply;
+  p.multiplies = on_tiles(dots) || target.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
   // Estimate: dots at 85 % of two a clock (of pairs, which an addition follows, of 1.6), plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;
   for (const auto& ph : p.phases) {
-    if (dots == Dots::amx) {
+    if (on_tiles(dots)) {
       clocks += tile_clocks(p, ph);
       continue;
     }

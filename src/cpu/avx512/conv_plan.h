@@ -32,8 +32,8 @@ struct ConvShape {
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
 /// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
-/// The same for a convolution of floats.
-[[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape);
+/// The same for a convolution of floats: data and weights of `type`, f32 or bf16.
+[[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape, ir::DType type = ir::DType::f32);
 
 /// The zero point of the weights of an output channel (region::Anchor::weight_zero).
 [[nodiscard]] std::int32_t weight_zero_of(const region::Anchor& anchor, std::int64_t channel);
@@ -145,9 +145,19 @@ struct Target {
 };
 
 /// Where the products are computed: vpdpbusd on registers, AMX tiles (amx_plan.h), fused multiply-adds of floats, or vpmaddwd on pairs
-/// of 16 bits (AVX2), to which codes are widened in the strip, their zero point subtracted. A quad of a reduction is four bytes of a
-/// pixel: four codes, two of those pairs' numbers, or one float.
-enum class Dots : std::uint8_t { vnni, amx, floats, pairs };
+/// of 16 bits (AVX2), to which codes are widened in the strip, their zero point subtracted; products of bfloat16 by vdpbf16ps or on
+/// tiles. A quad of a reduction is four bytes of a pixel: four codes, two of those pairs' numbers or of bfloat16, or one float.
+enum class Dots : std::uint8_t { vnni, amx, floats, pairs, bf16, bf16_tiles };
+[[nodiscard]] constexpr bool on_tiles(Dots dots) {
+  return dots == Dots::amx || dots == Dots::bf16_tiles;
+}
+[[nodiscard]] constexpr bool of_bf16(Dots dots) {
+  return dots == Dots::bf16 || dots == Dots::bf16_tiles;
+}
+/// Sums are floats. Nothing is read then that does not belong to the sum: zero times infinity is no number.
+[[nodiscard]] constexpr bool of_floats(Dots dots) {
+  return dots == Dots::floats || of_bf16(dots);
+}
 
 /// One ordinary convolution over a sub-grid of the output. A conv has one phase; a transposed conv stride_h * stride_w.
 struct Phase {
@@ -162,7 +172,7 @@ struct Phase {
   std::vector<std::int64_t> segments;         ///< byte offsets from a pixel's address; each segment is reduced over `segment_bytes`
   std::int64_t segment_bytes = 0, quads = 0;
   std::int64_t steps = 0,
-               depth = 0;  ///< amx: tiles of a segment, 64 bytes apart, each of `depth` bytes (zero weights behind the end)
+               depth = 0;  ///< tiles: of a segment, `depth` bytes each (of codes, zero weights behind the end)
   std::int64_t rows = 0, row_pixels = 0, pixels = 0;  ///< of the output grid, an image
   /// Row tiles: `long_row_tiles` (at least 1) of rows_per_tile, then shorter ones of row_tile_unit rows less; the last ends with the grid.
   std::int64_t rows_per_tile = 0, row_tiles = 0, long_row_tiles = 0, row_tile_unit = 1;

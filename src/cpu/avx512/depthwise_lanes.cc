@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/half.h"
 #include "base/machine.h"
 #include "cpu/avx512/constants.h"
 #include "cpu/avx512/division.h"
@@ -175,11 +176,13 @@ int DepthwiseLanesPlan::most_columns(int vectors) const {
   return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
 }
 
-Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, bool codes,
+Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, Dots dots,
                              DepthwiseLanesPlan& d) {
   d = DepthwiseLanesPlan{};
-  d.codes = codes;
-  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape); !why.empty()) return why;
+  const bool codes = !of_floats(dots);
+  d.codes = codes, d.bf16 = of_bf16(dots);
+  const ir::DType type = d.bf16 ? ir::DType::bf16 : ir::DType::f32;
+  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty()) return why;
   const ConvShape& s = d.shape;
   if (s.transposed) return unmet("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return unmet("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
@@ -198,6 +201,7 @@ Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& p
       (s.kh * s.dilation[0] + 1) * d.row_bytes + (s.kw * s.dilation[1] + s.out_w * s.stride[1]) * d.pixel_bytes;
   if (reach >= kMostReach) return unmet("bytes of a window's rows", reach, fmt::format("less than {}", kMostReach));
   if (auto why = lower(stage, false, target.vbmi, d.epilogue, target.lanes); !why.empty()) return why;
+  d.epilogue.narrows = d.bf16;
   d.bias_operand = take_bias(stage, plan, d.epilogue);
   if (codes) fold_zero_points(d.epilogue);
   if (target.multiply) multiply_where_exact(d.epilogue);
@@ -253,6 +257,9 @@ Result<std::vector<ir::Tensor>> pack_as(const region::Region& region, const regi
 
 Result<std::vector<ir::Tensor>> pack_depthwise_lanes(const region::Region& region, const region::Plan& plan,
                                                      const DepthwiseLanesPlan& d) {
+  if (d.bf16)
+    return pack_as<std::uint16_t, float>(region, plan, d, ir::DType::f32,
+                                         [](std::uint16_t w, std::int64_t) { return bf16_to_f32(w); });
   if (!d.codes) return pack_as<float, float>(region, plan, d, ir::DType::f32, [](float w, std::int64_t) { return w; });
   const region::Anchor& anchor = region.stages.front().anchor;
   return pack_as<std::int8_t, std::int32_t>(region, plan, d, ir::DType::s32, [&](std::int8_t w, std::int64_t channel) {

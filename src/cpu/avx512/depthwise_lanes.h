@@ -1,9 +1,10 @@
-// Generated depthwise convolution of floats, or of codes with AVX2, channel multiplier 1: lanes of 32 bits are channels.
+// Generated depthwise convolution of floats, of bfloat16, or of codes with AVX2, channel multiplier 1: lanes of 32 bits are channels.
 //
 // A tile is some pixels of one output row by up to two vectors of channels. For every kernel row the weights of its taps are in
 // registers, and each input column that the tile reaches is loaded once and added to every pixel that has a tap there. Nothing is
 // padded: taps outside the image are left out, so there is code for each set of kernel rows and each clipped tile of a row. Codes are
 // widened and their zero point subtracted as they are loaded; vpmaddwd multiplies them with weights that have 0 in their upper 16 bits.
+// bfloat16 is widened to float, which is exact, and multiplied as such.
 // Packed constants: [0] f32 or s32 weights, a block each [kernel row][kernel column][vector][channel]; [1] biases of that type or zeros.
 #pragma once
 
@@ -26,6 +27,7 @@ struct TapRange {
 struct DepthwiseLanesPlan {
   ConvShape shape;
   bool codes = false;     ///< u8 times s8; floats otherwise
+  bool bf16 = false;      ///< the input and the weights, before they are packed
   std::int32_t zero = 0;  ///< of the input
   Epilogue epilogue;
   int bias_operand = -1;                        ///< as ConvPlan::bias_operand
@@ -37,7 +39,7 @@ struct DepthwiseLanesPlan {
   std::int64_t weight_bytes = 0, init_count = 0;
   double seconds = 0;
 
-  [[nodiscard]] std::int64_t element() const { return codes ? 1 : 4; }  ///< bytes, of the input
+  [[nodiscard]] std::int64_t element() const { return codes ? 1 : bf16 ? 2 : 4; }  ///< bytes, of the input
   [[nodiscard]] int spare_registers() const {
     return epilogue.lanes == 16 ? 4 : codes ? 3 : 2;
   }  ///< inputs, and of codes a product
@@ -47,8 +49,8 @@ struct DepthwiseLanesPlan {
   [[nodiscard]] int most_columns(int vectors) const;
 };
 
-/// `codes`: of integers; target.lanes must be 8 then.
-[[nodiscard]] Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, bool codes,
+/// `dots`: floats, bf16, or pairs, where target.lanes must be 8.
+[[nodiscard]] Reasons plan_depthwise_lanes(const region::Region& region, const region::Plan& plan, const Target& target, Dots dots,
                                            DepthwiseLanesPlan& out);
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise_lanes(const region::Region& region, const region::Plan& plan,
                                                                    const DepthwiseLanesPlan& d);

@@ -32,6 +32,10 @@ void emit_sums(Code& c, ConstantPool& pool, const DepthwiseLanesPlan& d, const D
     if (d.codes) {
       tail ? load_codes_tail(c, input.getIdx(), at, t.tail) : c.vpmovzxbd(input, at);
       if (d.zero != 0) c.vpsubd(input, input, pool.each_lane(d.zero));
+    } else if (d.bf16) {
+      const Zmm wide(input.getIdx());
+      tail ? c.vpmovzxwd(wide | c.k1 | Xbyak::util::T_z, at) : c.vpmovzxwd(wide, at);
+      c.vpslld(wide, wide, 16);
     } else if (tail && tile.lanes == 8) {
       c.vmovups(input, pool.block(first_dwords(t.tail)));
       c.vmaskmovps(input, input, at);

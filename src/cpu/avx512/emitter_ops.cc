@@ -285,6 +285,12 @@ void Emitter::canonical_nan(int dst, int src) {
 }
 
 void Emitter::round_bf16(int dst, int src) {
+  if (e_.narrows) {
+    c_.vcvtneps2bf16(Ymm(dst), Zmm(src));
+    c_.vpmovzxwd(Zmm(dst), Ymm(dst));
+    c_.vpslld(Zmm(dst), Zmm(dst), 16);
+    return;
+  }
   const int nan = take(-1);
   if (!wide()) {
     const int unordered = take(-1);
@@ -382,6 +388,12 @@ void Emitter::store(int j, int reg) {
     }
     case DType::bf16: {
       const int t = take(-1);
+      if (e_.narrows) {
+        c_.vcvtneps2bf16(Ymm(t), Zmm(reg));
+        c_.vmovdqu16(to, Ymm(t));
+        release(t);
+        break;
+      }
       round_bf16(t, reg);
       c_.vpsrld(this->reg(t), this->reg(t), 16);
       if (wide()) {

@@ -90,6 +90,10 @@ class Lowering {
     for (std::size_t j = 0; j < computed.size(); ++j) {  // lanes of 32 bits look nothing up
       if (!e_.pack.packs(j)) e_.outputs[j] = computed[j];
     }
+    for (std::size_t j = 0; j < e_.outputs.size(); ++j) {  // a store rounds as well
+      if (e_.stores[j].dtype == ir::DType::bf16 && at(e_.outputs[j].value).op == Op::to_bf16)
+        e_.outputs[j].value = at(e_.outputs[j].value).args[0];
+    }
     remove_dead();
   }
 

@@ -80,6 +80,7 @@ struct Epilogue {
   int lanes = 16;   ///< 32-bit elements of a vector: 16 (AVX-512), or 8 (AVX2)
   int columns = 1;  ///< of the pixel table; column 0 is the anchor's input
   Pack pack;
+  bool narrows = false;  ///< AVX512-BF16 rounds to bfloat16: numbers below the least normal one become 0
   std::vector<std::array<float, 16>> blocks;
   /// A curve (curve.h): the packed values are codes in bits 16 to 23, and where the bits below are less than `window` for one of a
   /// group, the group's codes are computed and stored by `written`, whose streams are the same. Accumulators are in memory.

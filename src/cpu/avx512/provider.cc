@@ -32,15 +32,18 @@ constexpr std::string_view kConv = "conv.u8s8.avx512vnni.jit", kTransposed = "co
                            kDepthwiseFloat = "depthwise.f32.avx512.jit", kConvFloat8 = "conv.f32.avx2.jit",
                            kTransposedFloat8 = "conv_transpose.f32.avx2.jit", kDepthwiseFloat8 = "depthwise.f32.avx2.jit",
                            kConvPairs = "conv.u8s8.avx2.jit", kTransposedPairs = "conv_transpose.u8s8.avx2.jit",
-                           kDepthwisePairs = "depthwise.u8s8.avx2.jit";
+                           kDepthwisePairs = "depthwise.u8s8.avx2.jit", kConvBf16 = "conv.bf16.avx512bf16.jit",
+                           kTransposedBf16 = "conv_transpose.bf16.avx512bf16.jit", kConvBf16Amx = "conv.bf16.amx",
+                           kTransposedBf16Amx = "conv_transpose.bf16.amx", kDepthwiseBf16 = "depthwise.bf16.avx512.jit";
 
-/// Families of floats: the same generator for both instruction sets.
+/// Families whose sums are floats: the same generator for all instruction sets.
 struct FloatFamily {
   std::string_view name;
   Op op;
   bool depthwise;
   Isa isa;
   int lanes;
+  Dots dots = Dots::floats;
 };
 constexpr std::array kFloatFamilies{
     FloatFamily{kConvFloat, Op::conv, false, Isa::avx512, 16},
@@ -49,6 +52,11 @@ constexpr std::array kFloatFamilies{
     FloatFamily{kConvFloat8, Op::conv, false, Isa::avx2, 8},
     FloatFamily{kTransposedFloat8, Op::conv_transpose, false, Isa::avx2, 8},
     FloatFamily{kDepthwiseFloat8, Op::conv, true, Isa::avx2, 8},
+    FloatFamily{kConvBf16, Op::conv, false, Isa::avx512vnni, 16, Dots::bf16},
+    FloatFamily{kTransposedBf16, Op::conv_transpose, false, Isa::avx512vnni, 16, Dots::bf16},
+    FloatFamily{kConvBf16Amx, Op::conv, false, Isa::amx, 16, Dots::bf16_tiles},
+    FloatFamily{kTransposedBf16Amx, Op::conv_transpose, false, Isa::amx, 16, Dots::bf16_tiles},
+    FloatFamily{kDepthwiseBf16, Op::conv, true, Isa::avx512vnni, 16, Dots::bf16},
 };
 /// nullptr: not of floats.
 constexpr const FloatFamily* float_family(std::string_view family) {
@@ -61,7 +69,7 @@ constexpr bool is_depthwise_float(std::string_view family) {
 }
 /// Narrow vectors where there are no wide ones.
 bool is_offered(const FloatFamily& f) {
-  return f.isa == Isa::avx512 || best_isa() < Isa::avx512;
+  return f.lanes == 16 || best_isa() < Isa::avx512;
 }
 
 /// By the generator whose lanes of 32 bits are channels.
@@ -69,7 +77,8 @@ constexpr bool is_depthwise_lanes(std::string_view family) {
   return is_depthwise_float(family) || family == kDepthwisePairs;
 }
 constexpr bool on_tiles(std::string_view family) {
-  return family == kConvAmx || family == kTransposedAmx;
+  const FloatFamily* f = float_family(family);
+  return f != nullptr ? on_tiles(f->dots) : family == kConvAmx || family == kTransposedAmx;
 }
 constexpr bool on_pairs(std::string_view family) {
   return family == kConvPairs || family == kTransposedPairs || family == kDepthwisePairs;
@@ -98,7 +107,8 @@ Target target_for(std::string_view family) {
   return target;
 }
 constexpr Dots dots_of(std::string_view family) {
-  return on_tiles(family) ? Dots::amx : on_pairs(family) ? Dots::pairs : of_floats(family) ? Dots::floats : Dots::vnni;
+  if (const FloatFamily* f = float_family(family)) return f->dots;
+  return on_tiles(family) ? Dots::amx : on_pairs(family) ? Dots::pairs : Dots::vnni;
 }
 
 /// The family's tactic for code made for `target`.
@@ -110,6 +120,7 @@ Tactic tactic_of(std::string_view family, const Target& target) {
                                   : on_pairs(family)  ? Isa::avx2
                                   : of_floats(family) ? float_family(family)->isa
                                                       : Isa::avx512vnni));
+  if (of_bf16(dots_of(family))) t.required.emplace_back("avx512bf16");
   if (target.vbmi || family == kGather) t.required.emplace_back("avx512vbmi");
   target.write(t);
   t.stores_in_place = family == kConv || family == kConvAmx || family == kConvPairs ||
@@ -145,7 +156,7 @@ class Variants {
 std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
   const Phase& ph = usual.phases.front();
   Variants out(here);
-  if (usual.dots == Dots::floats || usual.dots == Dots::pairs) {
+  if (usual.dots == Dots::floats || usual.dots == Dots::pairs || usual.dots == Dots::bf16) {
     const int lanes = usual.epilogue.lanes;
     for (const int vectors : {1, 2, 3, 4}) {
       if (vectors < (lanes == 16 ? 2 : 1) || vectors > (lanes == 16 ? 4 : 3)) continue;
@@ -153,7 +164,7 @@ std::vector<Target> variants_of(const ConvPlan& usual, const Target& here) {
         out.add([&](Target& t) { t.vectors = vectors; });
     }
   }
-  if (usual.dots != Dots::amx) {
+  if (!on_tiles(usual.dots)) {
     const int most = most_pixels(ph.blocks.front().vectors, ph.all_quads(), usual.epilogue);
     for (const int pixels : {most - 1, most - 2, most / 2}) {
       if (pixels >= 2) out.add([&](Target& t) { t.pixels = pixels; });
@@ -230,7 +241,7 @@ class Provider final : public region::Provider {
     std::vector<Offer> out;
     if (region.stages.size() != 1 || region.stages.front().anchor.op != Op::conv) return out;
     const bool floats = !region.stages.front().anchor.integer;
-    for (const std::string_view family : {kConv, kConvAmx, kConvPairs, kConvFloat, kConvFloat8}) {
+    for (const std::string_view family : {kConv, kConvAmx, kConvPairs, kConvFloat, kConvFloat8, kConvBf16, kConvBf16Amx}) {
       if (of_floats(family) != floats || (floats && !is_offered(*float_family(family)))) continue;
       if (on_pairs(family) && !offers_pairs()) continue;
       const Target here = target_for(family);
@@ -244,7 +255,8 @@ class Provider final : public region::Provider {
       }
     }
     if (floats) {
-      add_depthwise_lanes_variants(region, plan, best_isa() >= Isa::avx512 ? kDepthwiseFloat : kDepthwiseFloat8, out);
+      for (const std::string_view family : {best_isa() >= Isa::avx512 ? kDepthwiseFloat : kDepthwiseFloat8, kDepthwiseBf16})
+        add_depthwise_lanes_variants(region, plan, family, out);
       return out;
     }
     if (offers_pairs()) add_depthwise_lanes_variants(region, plan, kDepthwisePairs, out);
@@ -284,7 +296,7 @@ class Provider final : public region::Provider {
       OCTAVO_TRY(made.constants, checked(pack_depthwise(region, plan, dw), packed_bytes(dw)));
     } else if (is_depthwise_lanes(tactic.family)) {
       DepthwiseLanesPlan dw;
-      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, on_pairs(tactic.family), dw)));
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, dots_of(tactic.family), dw)));
       OCTAVO_TRY(made.constants, checked(pack_depthwise_lanes(region, plan, dw), packed_bytes(dw)));
     } else if (tactic.family == kGather) {
       GatherPlan gather;
@@ -317,7 +329,7 @@ class Provider final : public region::Provider {
     }
     if (is_depthwise_lanes(tactic.family)) {
       DepthwiseLanesPlan dw;
-      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, on_pairs(tactic.family), dw)));
+      OCTAVO_CHECK(status(region, tactic, plan_depthwise_lanes(region, plan, target, dots_of(tactic.family), dw)));
       OCTAVO_CHECK(check_packed(region, plan, packed.size(), packed_bytes(dw)));
       return make_depthwise_lanes(region, std::move(dw), packed, target.vbmi);
     }
@@ -348,9 +360,11 @@ class Provider final : public region::Provider {
   /// A convolution of floats: channels in lanes where every group has one, products of all channels otherwise.
   static void offer_floats(const Region& region, const Plan& plan, std::vector<Offer>& out) {
     const Op op = region.stages.front().anchor.op;
-    const bool groups = ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1;
+    const region::Anchor& anchor = region.stages.front().anchor;
+    const bool groups = ir::get_int(anchor.attrs, "group", 1) > 1,
+               bf16 = anchor.weights && anchor.weights->dtype == ir::DType::bf16;
     for (const FloatFamily& f : kFloatFamilies) {
-      if (f.op != op || !is_offered(f) || (f.depthwise && !groups)) continue;
+      if (f.op != op || !is_offered(f) || (f.depthwise && !groups) || of_bf16(f.dots) != bf16) continue;
       out.push_back(f.depthwise ? offer_depthwise_lanes(region, plan, f.name) : offer_conv(region, plan, f.name));
     }
   }
@@ -358,7 +372,7 @@ class Provider final : public region::Provider {
     const Target target = target_for(family);
     DepthwiseLanesPlan dw;
     Reasons why = why_lacking(tactic_of(family, {}).required);
-    if (why.empty()) why = plan_depthwise_lanes(region, plan, target, on_pairs(family), dw);
+    if (why.empty()) why = plan_depthwise_lanes(region, plan, target, dots_of(family), dw);
     return offer(tactic_of(family, region, target, !dw.epilogue.tables.empty()), std::move(why), dw.seconds);
   }
   static void add_depthwise_lanes_variants(const Region& region, const Plan& plan, std::string_view family,
@@ -366,10 +380,10 @@ class Provider final : public region::Provider {
     if (!why_lacking(tactic_of(family, {}).required).empty()) return;
     const Target here = target_for(family);
     DepthwiseLanesPlan usual;
-    if (!plan_depthwise_lanes(region, plan, here, on_pairs(family), usual).empty()) return;
+    if (!plan_depthwise_lanes(region, plan, here, dots_of(family), usual).empty()) return;
     for (const Target& target : variants_of(usual.tasks, usual.rows, {usual.rows / 2, usual.rows * 2, usual.shape.out_h}, here)) {
       DepthwiseLanesPlan dw;
-      if (!plan_depthwise_lanes(region, plan, target, on_pairs(family), dw).empty()) continue;
+      if (!plan_depthwise_lanes(region, plan, target, dots_of(family), dw).empty()) continue;
       out.push_back({tactic_of(family, region, target, !dw.epilogue.tables.empty()), {}, dw.seconds});
     }
   }

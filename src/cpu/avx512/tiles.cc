@@ -26,6 +26,9 @@ void Tiles::store(Code& c, int tile, const Reg64& base, const Reg64& stride, int
 void Tiles::dot(Code& c, int sums, int pixels, int weights) const {
   c.tdpbusd(Tmm(sums), Tmm(pixels), Tmm(weights));
 }
+void Tiles::dot_bf16(Code& c, int sums, int pixels, int weights) const {
+  c.tdpbf16ps(Tmm(sums), Tmm(pixels), Tmm(weights));
+}
 void Tiles::configure(const TileConfig& config) const {
   __asm__ volatile("ldtilecfg %0" : : "m"(config));
 }

@@ -32,6 +32,8 @@ class Tiles {
   virtual void store(Code& c, int tile, const Xbyak::Reg64& base, const Xbyak::Reg64& stride, int displacement) const;
   /// sums += pixels (u8) * weights (s8), 32 bits, wrapping.
   virtual void dot(Code& c, int sums, int pixels, int weights) const;
+  /// sums (f32) += pixels * weights, pairs of bfloat16; what is less than the least normal number counts as 0.
+  virtual void dot_bf16(Code& c, int sums, int pixels, int weights) const;
   /// For the calling thread. Some 225 clocks.
   virtual void configure(const TileConfig& config) const;
   virtual void release() const;
