@@ -493,6 +493,29 @@ region::Plan Scene::with_packed(const std::vector<ir::Tensor>& packed) {
   return plan;
 }
 
+std::string Scene::run_apart(const region::Provider& provider, const region::Memory& at) const {
+  for (std::size_t k = 0; k < region_.stages.size(); ++k) {
+    region::Region one = region_;
+    one.stages = {region_.stages[k]};
+    one.packed.clear();
+    const auto wanted = region::parse_tactic(apart[k]);
+    if (!wanted) return wanted.error().message;
+    bool found = false;
+    for (const region::Offer& o : provider.offers(one, plan_)) {
+      if (!region::selects(*wanted, o.tactic) || !o.refusal.empty()) continue;
+      found = true;
+      one.tactic = o.tactic;
+    }
+    if (!found) return fmt::format("stage {} has no tactic {}", k, apart[k]);
+    const auto kernel = region::as_host_kernel(provider.load(one, plan_, {}));
+    if (!kernel) return "load: " + kernel.error().message;
+    std::vector<std::byte> scratch((*kernel)->scratch_bytes() + 64);
+    auto* base = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;
+    (*kernel)->run(at, 0, (*kernel)->tasks(), region::Worker{0, 1, base, nullptr, nullptr});
+  }
+  return "";
+}
+
 std::string Scene::compare(const region::Provider& provider, const std::string& tactic, float tolerance, int ignored) {
   const std::string repeat = fmt::format(" (tactic {}, seed {}; repeat with --gtest_filter of this test)", tactic, seed_);
   bool known = false;
@@ -523,7 +546,11 @@ std::string Scene::compare(const region::Provider& provider, const std::string& 
   auto kernel = region::as_host_kernel(provider.load(region_, with_packed(made->constants), {packed_at, {}, {}}));
   if (!kernel) return "load: " + kernel.error().message + repeat;
   auto expected = memory, actual = memory;
-  scalar_region(region_, addresses(expected));
+  if (apart.empty()) {
+    scalar_region(region_, addresses(expected));
+  } else if (const std::string why = run_apart(provider, addresses(expected)); !why.empty()) {
+    return why + repeat;
+  }
   const region::Memory at = addresses(actual);
   std::vector<std::byte> scratch((*kernel)->scratch_bytes() + 192, std::byte{0xA5});
   auto* base = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;

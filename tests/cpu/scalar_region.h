@@ -57,11 +57,14 @@ class Scene {
   /// the tactic keeps from memory.
   std::string compare(const region::Provider& provider, const std::string& tactic, float tolerance = 0, int ignored = -1);
   std::uint32_t seed() const { return seed_; }
+  /// A tactic for each stage: where there are some, `compare` takes what these give, one stage after the other, for what should have been written.
+  std::vector<std::string> apart;
   std::map<std::string, std::string> parameters;  ///< put on the tactic that the provider offers
 
   std::vector<std::vector<std::byte>> memory;  ///< initial contents, with guards before and after
 
  private:
+  [[nodiscard]] std::string run_apart(const region::Provider& provider, const region::Memory& at) const;
   [[nodiscard]] region::Memory addresses(std::vector<std::vector<std::byte>>& bytes) const;
 
   std::uint32_t seed_;

@@ -1,6 +1,7 @@
 // cpu.matmul.f32.rows.<isa>: products of two matrices that are both computed at run time, with broadcast batches. Both are gathered into
 // the worker's scratch, the right one in panels of columns, so that their layout in memory may be any (attention keeps heads innermost), then the epilogue.
 #include <algorithm>
+#include <cstring>
 
 #include "cpu/families/row_families.h"
 #include "cpu/parameters.h"
@@ -50,7 +51,7 @@ class MatmulKernel final : public Kernel {
  public:
   MatmulKernel(const RowKernels& rows, Setting setting, Epilogue epilogue, const Stage& s, Isa isa)
       : k_(rows),
-        panel_(isa >= Isa::avx512 ? 4 * kColumns : kColumns),
+        panel_(panel_columns(isa)),
         t_(std::move(setting)),
         epilogue_(std::move(epilogue)),
         a_(s.anchor.inputs[0]),
@@ -80,59 +81,28 @@ class MatmulKernel final : public Kernel {
       }
       const auto *a = reinterpret_cast<const float*>(memory.at(a_)), *b = reinterpret_cast<const float*>(memory.at(b_));
       for (std::size_t d = 0; d < t_.a_batch.size(); ++d) a += origin[d] * t_.a_batch[d], b += origin[d] * t_.b_batch[d];
-      if (have != batch) {
-        pack(right, b);
-      }
+      if (have != batch) pack_panels(k_, right, panel_, b, t_.k, t_.n, t_.b_row, t_.b_col);
       have = batch;
       const bool neighbours = t_.a_col == 1;  // then the rows are read where they are
-      if (!neighbours) gather_matrix(left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
+      if (!neighbours) gather_matrix(k_, left, t_.k, a + first * t_.a_row, rows, t_.k, t_.a_row, t_.a_col);
       const float* x = neighbours ? a + first * t_.a_row : left;
       origin[t_.row_dim] = first;
       float* direct = t_.padded() == t_.n ? stored_row(epilogue_, memory, origin, t_.col_dim) : nullptr;
       float* to = direct == nullptr ? out : direct;
       const std::int64_t step = direct == nullptr ? t_.padded() : row_step();
-      for (std::int64_t r = 0; r < rows; ++r) std::fill(to + r * step, to + r * step + t_.padded(), 0.0F);
+      for (std::int64_t r = 0; r < rows; ++r) std::memset(to + r * step, 0, static_cast<std::size_t>(t_.padded()) * sizeof(float));
       for (std::int64_t j = 0; j < t_.padded(); j += panel_) {  // a panel stays in L1 for all rows
         const std::int64_t width = std::min(panel_, t_.padded() - j);
         k_.multiply(to + j, step, x, neighbours ? t_.a_row : t_.k, rows, right + j * t_.k, width, t_.k, width);
       }
-      if (direct == nullptr) store(memory, worker.scratch, origin, out, first, rows);
+      if (direct == nullptr)
+        store_sums(epilogue_, memory, worker.scratch, origin, t_.row_dim, t_.col_dim, out, t_.padded(), rows, t_.n);
     }
   }
 
  private:
-  /// The right matrix in panels of columns, each [row][column], zeros behind the last column.
-  void pack(float* to, const float* b) const {
-    for (std::int64_t j = 0; j < t_.padded(); j += panel_) {
-      const std::int64_t width = std::min(panel_, t_.padded() - j), cols = std::min(width, t_.n - j);
-      const float* from = b + j * t_.b_col;
-      if (cols < width) std::fill(to, to + t_.k * width, 0.0F);
-      gather_matrix(to, width, from, t_.k, cols, t_.b_row, t_.b_col);
-      to += t_.k * width;
-    }
-  }
   /// Floats between the rows of the result.
   [[nodiscard]] std::int64_t row_step() const { return epilogue_.space().stores.front().strides[t_.row_dim] / 4; }
-
-  void store(const Memory& memory, std::byte* scratch, Index origin, const float* out, std::int64_t first,
-             std::int64_t rows) const {
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
-    const std::int64_t block = epilogue_.code().block(), cols = std::min(block, t_.n),
-                       at_once = std::max<std::int64_t>(1, block / cols);
-    for (std::int64_t r = 0; r < rows; r += at_once) {
-      const std::int64_t some = std::min(at_once, rows - r);
-      origin[t_.row_dim] = first + r;
-      for (std::int64_t j = 0; j < t_.n; j += cols) {
-        const std::int64_t part = std::min(cols, t_.n - j);
-        origin[t_.col_dim] = j;
-        for (std::int64_t i = 0; i < some; ++i) {
-          const float* from = out + (r + i) * t_.padded() + j;
-          std::copy(from, from + part, acc + i * part);
-        }
-        epilogue_.run(memory, scratch, origin, static_cast<int>(some), static_cast<int>(part));
-      }
-    }
-  }
 
   const RowKernels& k_;
   std::int64_t panel_;  ///< columns of the right matrix that are packed together: as many as accumulators are
@@ -182,6 +152,34 @@ class MatmulFamily final : public Family {
 };
 
 }  // namespace
+
+void pack_panels(const RowKernels& k, float* to, std::int64_t panel, const float* from, std::int64_t rows, std::int64_t cols,
+                 std::int64_t row, std::int64_t col) {
+  const std::int64_t padded = (cols + kColumns - 1) / kColumns * kColumns;
+  for (std::int64_t j = 0; j < padded; j += panel) {
+    const std::int64_t width = std::min(panel, padded - j), some = std::min(width, cols - j);
+    if (some < width) std::fill(to, to + rows * width, 0.0F);
+    gather_matrix(k, to, width, from + j * col, rows, some, row, col);
+    to += rows * width;
+  }
+}
+
+void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim, std::size_t col_dim,
+                const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols) {
+  auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+  const std::int64_t block = e.code().block(), width = std::min(block, cols), at_once = std::max<std::int64_t>(1, block / width),
+                     first = origin[row_dim], left = origin[col_dim];
+  for (std::int64_t r = 0; r < rows; r += at_once) {
+    const std::int64_t some = std::min(at_once, rows - r);
+    origin[row_dim] = first + r;
+    for (std::int64_t j = 0; j < cols; j += width) {
+      const std::int64_t part = std::min(width, cols - j);
+      origin[col_dim] = left + j;
+      for (std::int64_t i = 0; i < some; ++i) std::copy_n(sums + (r + i) * step + j, part, acc + i * part);
+      e.run(memory, scratch, origin, static_cast<int>(some), static_cast<int>(part));
+    }
+  }
+}
 
 const Family& matmul_family() {
   static const MatmulFamily family;

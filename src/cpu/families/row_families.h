@@ -20,8 +20,9 @@ namespace octavo::cpu {
 [[nodiscard]] Result<Epilogue> row_epilogue(const Stage& s, Isa isa, std::size_t row_dim, std::size_t col_dim);
 
 /// to[i * to_step + j] = from[i * row + j * col]
-inline void gather_matrix(float* to, std::int64_t to_step, const float* from, std::int64_t rows, std::int64_t cols,
-                          std::int64_t row, std::int64_t col) {
+inline void gather_matrix(const RowKernels& k, float* to, std::int64_t to_step, const float* from, std::int64_t rows,
+                          std::int64_t cols, std::int64_t row, std::int64_t col) {
+  if (row == 1 && col != 1) return k.transpose(to, to_step, from, col, cols, rows);
   for (std::int64_t i = 0; i < rows; ++i) {
     if (col == 1) {
       std::copy(from + i * row, from + i * row + cols, to + i * to_step);
@@ -43,12 +44,24 @@ inline void gather_matrix(float* to, std::int64_t to_step, const float* from, st
   }
   return reinterpret_cast<float*>(memory.base[static_cast<std::size_t>(to.buffer)] + at);
 }
+/// A matrix in panels of so many columns (a multiple of kColumns; the last one as wide as it has to be), each [row][column], zeros behind the
+/// last column. `to` has rows * columns, rounded up to kColumns.
+void pack_panels(const RowKernels& k, float* to, std::int64_t panel, const float* from, std::int64_t rows, std::int64_t cols,
+                 std::int64_t row, std::int64_t col);
+/// The epilogue over rows of sums, `step` floats apart: `rows` of them from `origin` on, along `row_dim`, each of `cols` along `col_dim`.
+void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Index origin, std::size_t row_dim, std::size_t col_dim,
+                const float* sums, std::int64_t step, std::int64_t rows, std::int64_t cols);
+/// As many columns of a panel as products have accumulators for.
+[[nodiscard]] inline std::int64_t panel_columns(Isa isa) {
+  return isa >= Isa::avx512 ? 4 * kColumns : kColumns;
+}
 [[nodiscard]] constexpr std::size_t line(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
 [[nodiscard]] const Family& norm_family();
 [[nodiscard]] const Family& matmul_family();
+[[nodiscard]] const Family& attention_family();
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
 [[nodiscard]] const Family& arg_max_family();

@@ -44,6 +44,12 @@ struct RowKernels {
   // y[r * y_step + j] += sum over i < k of x[r * x_step + i] * w[i * w_step + j], j < n; n is a multiple of kColumns
   void (*multiply)(float* y, std::int64_t y_step, const float* x, std::int64_t x_step, std::int64_t rows, const float* w,
                    std::int64_t w_step, std::int64_t k, std::int64_t n);
+  // The same of x[i * x_step + r]: the factors of a column's products are neighbours
+  void (*multiply_turned)(float* y, std::int64_t y_step, const float* x, std::int64_t x_step, std::int64_t rows, const float* w,
+                          std::int64_t w_step, std::int64_t k, std::int64_t n);
+  // to[c * to_step + r] = from[r * from_step + c]
+  void (*transpose)(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, std::int64_t rows,
+                    std::int64_t cols);
   // Widens [*least, *most] until it holds all of x that are no NaN
   void (*range)(const float* x, std::int64_t n, float* least, float* most);
   // The largest of x that is no NaN, or minus infinity
@@ -54,6 +60,10 @@ struct RowKernels {
   void (*sums_in_order)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n);
   // to[i] = x[i] / by
   void (*divide)(float* to, const float* x, float by, std::int64_t n);
+  // Softmax of columns x[i * step + c], i < n, c < cols, a multiple of kColumns: exp of the differences from the largest, in place, and
+  // sums[c] of these in order; then the division of each column by its own
+  void (*exp_columns)(float* x, std::int64_t step, std::int64_t n, std::int64_t cols, float* sums);
+  void (*divide_columns)(float* x, std::int64_t step, std::int64_t n, std::int64_t cols, const float* by);
   // to[i] = QuantizeLinear(x[i]) to u8 with a scale and a zero point
   void (*quantize)(std::uint8_t* to, const float* x, std::int64_t n, float scale, std::int32_t zero);
   // Where the maximum is: the first, or the last of equal ones. A NaN is never greater and nothing is greater than it, so a row that

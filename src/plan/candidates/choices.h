@@ -13,15 +13,17 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
+#include "plan/candidates/attention.h"
 #include "plan/context.h"
 #include "region/provider.h"
 #include "region/region.h"
 
 namespace octavo::plan {
 
-/// What was selected, by ids of the normalized graph. Empty: the defaults, but for `staged`, which `find_default_stages` fills.
+/// What was selected, by ids of the normalized graph. Empty: the defaults, but for `staged` and `attention`, which have functions for theirs.
 struct Selection {
   std::set<ir::ValueId> staged;             ///< the first region that reads this value is a further stage of the one that makes it
+  std::set<AttentionValues> attention;      ///< what makes these values and what reads the second one are one region
   std::set<std::set<ir::ValueId>> grouped;  ///< the regions that make these values run side by side as one
   std::map<ir::NodeId, std::string> apart;  ///< pointwise nodes that get a pass of their own, with the choice that gives it to them
   std::set<ir::NodeId> segments;            ///< anchors computed part by part of the concatenation that they read
@@ -62,6 +64,9 @@ struct Realized {
 /// Stages that are joined without asking for times: a convolution and the pooling that alone reads it; large results that an
 /// epilogue alone reads.
 [[nodiscard]] std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const PlanOptions& options);
+
+/// All attention of a plan for the host, unless it is disabled.
+[[nodiscard]] std::set<AttentionValues> find_default_attention(const region::Plan& unfused, const PlanOptions& options);
 
 /// The selection without anything that times decide, and its plan.
 struct Defaults {

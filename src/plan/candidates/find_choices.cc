@@ -24,6 +24,7 @@
 #include <map>
 
 #include "base/machine.h"
+#include "plan/candidates/attention.h"
 #include "plan/candidates/blocks.h"
 #include "plan/candidates/choices.h"
 #include "plan/candidates/neighbours.h"
@@ -51,6 +52,7 @@ class Finder {
   std::vector<Choice> run() {
     stages();
     blocks();
+    attention();
     neighbours();
     order_ = g_.order();
     segments();
@@ -120,6 +122,17 @@ class Finder {
       const auto& last = plan_.regions[block.last];
       add(kBlock, where(last.onnx_nodes, last.graph_outputs[0]), last.onnx_nodes,
           [values = block.values](Selection& s) { s.staged.insert(values.begin(), values.end()); });
+    }
+  }
+
+  void attention() {
+    if (off(kAttention)) return;
+    std::set<AttentionValues> apart;  // no provider takes the three as one
+    for (const AttentionRegions& a : find_attention(plan_)) apart.insert(a.values);
+    for (const AttentionValues& v : defaults_.attention) {
+      if (apart.contains(v)) continue;
+      const auto& origin = g_.producer(v.second).origin;
+      add(kAttention, where(origin, v.second), origin, [v](Selection& s) { s.attention.erase(v); });
     }
   }
 

@@ -38,6 +38,7 @@ Result<Realized> realize(const ir::Graph& normalized, const Selection& selection
     for (region::Region& r : plan.regions) r.device = 1;
   }
   out.refusal = join_stages(plan, selection.staged, context.providers);
+  if (Reasons why = join_attention(plan, selection.attention, context.providers); !why.empty()) out.refusal = std::move(why);
   for (const auto& values : selection.grouped) {
     if (Reasons why = join_side_by_side(plan, values, context.providers); !why.empty()) out.refusal = std::move(why);
   }
@@ -59,11 +60,19 @@ std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const Pla
   return staged;
 }
 
+std::set<AttentionValues> find_default_attention(const region::Plan& unfused, const PlanOptions& options) {
+  std::set<AttentionValues> out;
+  if (unfused.devices.size() > 1 || options.disabled.contains(kAttention)) return out;
+  for (const AttentionRegions& a : find_attention(unfused)) out.insert(a.values);
+  return out;
+}
+
 Result<Defaults> realize_defaults(const ir::Graph& normalized, const PlanContext& context) {
   Defaults out;
   OCTAVO_TRY(out.made, realize(normalized, {}, context));
   out.selection.staged = find_default_stages(out.made.plan, context.options);
-  if (!out.selection.staged.empty()) {
+  out.selection.attention = find_default_attention(out.made.plan, context.options);
+  if (!out.selection.staged.empty() || !out.selection.attention.empty()) {
     OCTAVO_TRY(out.made, realize(normalized, out.selection, context));
   }
   return out;

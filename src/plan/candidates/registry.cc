@@ -32,6 +32,7 @@ constexpr ChoiceInfo kChoices[] = {
      true,
      {{{"separate", "read again from memory"}, {"row-tiles", "one region: stored, and read from cache, in row tiles"}}}},
     {"block", kTimes, 2, "", true, {{{"separate", "a region each"}, {"row-tiles", "the whole block as one region, in row tiles"}}}},
+    {"attention", kTimes, 2, "", false, {{{"query-tiles", "one region, in tiles of queries"}, {"separate", "three regions"}}}},
     {"horizontal", kTimes, 2, "", true, {{{"separate", "a region each"}, {"side-by-side", "one region, side by side"}}}},
     {"one-pass", kTimes, 2, "", true, {{{"separate", "a region each"}, {"side-by-side", "one region, side by side"}}}},
     {"concat",

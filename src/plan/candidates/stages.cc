@@ -148,8 +148,6 @@ std::vector<std::pair<StoreId, ir::ValueId>> values_of(const Region& r) {
   return out;
 }
 
-/// Makes a region of two. Where others need a result of the first that the second reads, it is stored twice: once for the second
-/// alone, into a new buffer at the end of `plan.buffers`.
 Region chained(Plan& plan, const Link& link, const Uses& uses) {
   const Region& a = plan.regions[link.first];
   Region b = plan.regions[link.second];
@@ -216,6 +214,10 @@ bool in_row_tiles(const Stage& s) {
   return tiled_shape(s) && (s.anchor.none() || s.anchor.integer) && !s.program.outputs.empty();
 }
 
+Region joined(Plan& plan, const Link& link) {
+  return chained(plan, link, Uses(plan));
+}
+
 Reasons refusal(const Region& r, const Plan& plan, const std::vector<const region::Provider*>& providers) {
   if (const Status graph = region::check_stages(r); !graph) return region::refusal_of(graph.error());
   Reasons why{because<Cause::no_provider_for_region>()};
@@ -267,7 +269,7 @@ Reasons join_stages(Plan& plan, const std::set<ir::ValueId>& staged, const std::
     for (const Link& link : find_links(plan)) {
       if (!staged.contains(link.value) || refused.contains(link.value) || stored.contains(link.value)) continue;
       const std::size_t buffers = plan.buffers.size();
-      Region both = chained(plan, link, Uses(plan));
+      Region both = joined(plan, link);
       if (const Reasons why = refusal(both, plan, providers); !why.empty()) {
         Reasons& reasons = plan.regions[link.second].reasons;
         reasons.push_back(because<Cause::stages_not_joined>(link.kind, plan.regions[link.first].name));

@@ -64,6 +64,10 @@ inline constexpr std::string_view kChain = "chain";             ///< none of the
 /// values, or is a pass without an anchor.
 [[nodiscard]] bool in_row_tiles(const region::Stage& s);
 
+/// A region of the two. Where others need a result of the first that the second reads, it is stored twice: once for the second alone,
+/// into a new buffer at the end of `plan.buffers`.
+[[nodiscard]] region::Region joined(region::Plan& plan, const Link& link);
+
 /// Empty if some provider would run it; otherwise the refusal that was heard last.
 [[nodiscard]] Reasons refusal(const region::Region& r, const region::Plan& plan,
                               const std::vector<const region::Provider*>& providers);
