@@ -1,6 +1,7 @@
 // Attention (opset 23 on), RotaryEmbedding, LinearAttention, CausalConvWithState, SwiGLU: written out in matrix products and
 // softmax. The mask is added as -inf where nothing may be attended; a query that may attend nothing gives 0. float16 and bfloat16
 // compute in f32.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -87,6 +88,18 @@ Result<ValueId> attention_bias(NodeContext& n, Compose& c, const AttentionShape&
   return bias;
 }
 
+/// Is it a constant that leaves each query a key?
+bool leaves_each_a_key(NodeContext& n, const Compose& c, ValueId bias) {
+  if (!n.graph().is_constant(bias) || c.dtype(bias) != DType::f32 || c.shape(bias).empty()) return false;
+  const auto values = n.graph().payload(bias).data<float>();
+  const auto keys = static_cast<std::size_t>(c.shape(bias).back());
+  for (std::size_t row = 0; row < values.size(); row += keys) {
+    const auto of_row = values.subspan(row, keys);
+    if (std::all_of(of_row.begin(), of_row.end(), [](float v) { return !(v > static_cast<float>(kMinusInf)); })) return false;
+  }
+  return true;
+}
+
 Status attention(NodeContext& n) {
   Compose c(n);
   const float softcap = n.attr_float("softcap", 0.0F), given_scale = n.attr_float("scale", 0.0F);
@@ -137,7 +150,7 @@ Status attention(NodeContext& n) {
   if (bias != ir::kNone) qk = c.add(qk, bias);
   if (mode == 2) shown = qk;
   ValueId p = c.softmax(qk, 3);
-  if (bias != ir::kNone) {
+  if (bias != ir::kNone && !leaves_each_a_key(n, c, bias)) {
     const auto bias_rank = static_cast<std::int64_t>(c.shape(bias).size());
     const ValueId best = c.reduce(Op::reduce_max, bias, {bias_rank - 1}, true);
     p = c.where(c.equal(best, c.filled(DType::f32, {}, kMinusInf)), c.filled(DType::f32, {}, 0), p);

@@ -1,0 +1,61 @@
+"""Attention as one region: the operator as import expands it, with masks; what may attend nothing stays apart."""
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+
+
+def octavo(*args):
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == 0, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def operator(tmp_path, mask=None, **attributes):
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    inputs, constants = ["q", "k", "v"], []
+    if mask is not None:
+        inputs.append("mask")
+        constants.append(numpy_helper.from_array(mask, "mask"))
+    node = helper.make_node("Attention", inputs, ["y"], q_num_heads=4, kv_num_heads=4, **attributes)
+    graph = helper.make_graph([node], "g", [value(n, [1, 37, 64]) for n in "qkv"], [value("y", [1, 37, 64])], constants)
+    path = tmp_path / "attention.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), path)
+    return path
+
+
+def tactics(path, *options):
+    regions = json.loads(octavo("explain", path, "--effort", 0, "--threads", 1, "--json", *options))["regions"]
+    return [r["tactic"] for r in regions]
+
+
+def window():
+    mask = np.full((37, 37), -np.inf, np.float32)
+    for q in range(37):
+        mask[q, max(0, q - 3) : q + 2] = 0
+    return mask
+
+
+@pytest.mark.parametrize("given", [{}, {"is_causal": 1}, {"mask": window()}], ids=["plain", "causal", "constant-mask"])
+def test_the_operator_is_one_region(tmp_path, given):
+    path = operator(tmp_path, **given)
+    assert sum("cpu.attention." in t for t in tactics(path)) == 1
+    assert not any("attention" in t or "reference" in t for t in tactics(path, "--disable", "attention"))
+    octavo("check", path, "--effort", 0)
+    octavo("check", path, "--effort", 0, "--disable", "attention")
+
+
+def test_a_query_that_may_attend_nothing_gives_zeros_and_stays_apart(tmp_path):
+    mask = window()
+    mask[5] = -np.inf
+    path = operator(tmp_path, mask=mask)
+    assert not any("cpu.attention." in t for t in tactics(path))
+    octavo("check", path, "--effort", 0)
