@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu/avx512/emitter.h"
-#include "cpu/avx512/provider.h"
+#include "cpu/jit/emitter.h"
+#include "cpu/jit/provider.h"
 #include "program/math.h"
 
 namespace octavo {
@@ -61,7 +61,7 @@ class Peak {
 
  private:
   static constexpr int kLoops = 2000;
-  cpu::avx512::Code code_;
+  cpu::jit::Code code_;
 };
 
 class Bench {
@@ -76,7 +76,7 @@ class Bench {
   [[nodiscard]] std::int64_t out() const { return (layer_.h + 2 * (layer_.kernel / 2) - layer_.kernel) / layer_.stride + 1; }
 
   std::string prepare(std::string_view tactic_part) {
-    const auto& provider = cpu::avx512_provider();
+    const auto& provider = cpu::jit_provider();
     for (const auto& offer : provider.offers(region_, plan_)) {
       if (offer.tactic.name().find(tactic_part) == std::string::npos) continue;
       if (!offer.refusal.empty()) return spelled(offer.refusal);

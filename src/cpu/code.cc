@@ -10,7 +10,7 @@
 #include "region/refusal.h"
 
 #if defined(__x86_64__)
-#include "cpu/avx512/division.h"
+#include "cpu/jit/division.h"
 #endif
 
 namespace octavo::cpu {
@@ -32,8 +32,8 @@ void multiply_where_exact(Step& s) {
 #if defined(__x86_64__)
   constexpr float kMostCodes = 2048;
   if (!(s.f1 >= -kMostCodes && s.f2 <= kMostCodes)) return;
-  if (!avx512::same_codes(s.f0, static_cast<std::int32_t>(std::floor(s.f1)), static_cast<std::int32_t>(std::ceil(s.f2)))) return;
-  const auto r = avx512::Reciprocal::of(s.f0);
+  if (!jit::same_codes(s.f0, static_cast<std::int32_t>(std::floor(s.f1)), static_cast<std::int32_t>(std::ceil(s.f2)))) return;
+  const auto r = jit::Reciprocal::of(s.f0);
   s.f0 = r.high;
   s.f3 = r.low;
 #else

@@ -8,8 +8,8 @@
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
 #include "cpu/onednn/onednn.h"
-#if defined(__x86_64__) && __has_include("cpu/avx512/provider.h")
-#include "cpu/avx512/provider.h"
+#if defined(__x86_64__) && __has_include("cpu/jit/provider.h")
+#include "cpu/jit/provider.h"
 #define OCTAVO_HAVE_AVX512_PROVIDER 1
 #endif
 
@@ -262,7 +262,7 @@ const region::Provider& cpu_provider() {
 
 const std::vector<const region::Provider*>& providers() {
 #ifdef OCTAVO_HAVE_AVX512_PROVIDER
-  static const std::vector<const region::Provider*> list{&avx512_provider(), &cpu_provider()};
+  static const std::vector<const region::Provider*> list{&jit_provider(), &cpu_provider()};
 #else
   static const std::vector<const region::Provider*> list{&cpu_provider()};
 #endif

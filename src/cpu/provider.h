@@ -10,7 +10,7 @@ namespace octavo::cpu {
 /// Generated AVX-512 kernels first (when built), then the block kernels of `cpu_provider()`. Static storage; never empty.
 [[nodiscard]] const std::vector<const region::Provider*>& providers();
 
-/// Everything outside avx512/: pointwise, copies, index-mapped moves, pooling, reductions, convolutions, float anchors, softmax,
+/// Everything outside jit/: pointwise, copies, index-mapped moves, pooling, reductions, convolutions, float anchors, softmax,
 /// two-stage row tiles, and the reference evaluator for what is left. Each family in portable C++, AVX2 and AVX-512 from one source.
 ///   offers        one a (family, instruction set), refused with the processor's or OCTAVO_CPU's reason; the last one,
 ///                 "cpu.reference.<op>", is never refused for an instruction set.

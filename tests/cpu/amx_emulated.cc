@@ -8,16 +8,16 @@
 #include <string_view>
 #include <utility>
 
-#include "cpu/avx512/conv.h"
 #include "cpu/isa.h"
+#include "cpu/jit/conv.h"
 
 namespace octavo::testing {
 namespace {
 
-using cpu::avx512::Code;
-using cpu::avx512::ConvPlan;
-using cpu::avx512::Dots;
-using cpu::avx512::TileConfig;
+using cpu::jit::Code;
+using cpu::jit::ConvPlan;
+using cpu::jit::Dots;
+using cpu::jit::TileConfig;
 using region::Offer;
 using region::Plan;
 using region::Region;
@@ -125,7 +125,7 @@ class Stub {
   Code code_;
 };
 
-class EmulatedTiles final : public cpu::avx512::Tiles {
+class EmulatedTiles final : public cpu::jit::Tiles {
  public:
   void zero(Code& c, int tile) const override { call(c, Op::zero | tile << 8, c.rax, c.rax, 0); }
   void load(Code& c, int tile, const Reg64& base, const Reg64& stride, int displacement) const override {
@@ -182,7 +182,7 @@ class Provider final : public region::Provider {
     ConvPlan conv;
     if (const auto why = make(region, plan, tactic, conv); !why.empty()) return region::refuse(why);
     region::Artifact made;
-    OCTAVO_TRY(made.constants, cpu::avx512::pack_conv(region, plan, conv));
+    OCTAVO_TRY(made.constants, cpu::jit::pack_conv(region, plan, conv));
     return made;
   }
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
@@ -190,15 +190,15 @@ class Provider final : public region::Provider {
     static const EmulatedTiles tiles;
     ConvPlan conv;
     if (const auto why = make(region, plan, region.tactic, conv); !why.empty()) return region::refuse(why);
-    return cpu::avx512::make_conv(region, std::move(conv), artifact.constants, cpu::has_vbmi(), tiles);
+    return cpu::jit::make_conv(region, std::move(conv), artifact.constants, cpu::has_vbmi(), tiles);
   }
 
  private:
   static Reasons make(const Region& region, const Plan& plan, const region::Tactic& tactic, ConvPlan& conv) {
     if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return why;
-    cpu::avx512::Target target = cpu::avx512::Target::of(tactic);
+    cpu::jit::Target target = cpu::jit::Target::of(tactic);
     target.vbmi = cpu::has_vbmi();
-    if (auto why = cpu::avx512::plan_conv(region, plan, target, conv, Dots::amx); !why.empty()) return why;
+    if (auto why = cpu::jit::plan_conv(region, plan, target, conv, Dots::amx); !why.empty()) return why;
     if (conv.shape.transposed == ("cpu." + tactic.family == kTransposed)) return {};
     return region::unmet("operator", "of the other kind", tactic.family);
   }

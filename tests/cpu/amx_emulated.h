@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cpu/avx512/tiles.h"
+#include "cpu/jit/tiles.h"
 #include "region/provider.h"
 
 namespace octavo::testing {

@@ -1,5 +1,5 @@
-// Curves (cpu/avx512/curve.h): what is found, the bound of their error, and kernels whose groups take either way.
-#include "cpu/avx512/curve.h"
+// Curves (cpu/jit/curve.h): what is found, the bound of their error, and kernels whose groups take either way.
+#include "cpu/jit/curve.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,17 +8,17 @@
 #include <cstring>
 
 #include "cpu/amx_emulated.h"
-#include "cpu/avx512/conv.h"
-#include "cpu/avx512/provider.h"
 #include "cpu/isa.h"
+#include "cpu/jit/conv.h"
+#include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
 
 namespace octavo::testing {
 namespace {
 
-using cpu::avx512::ConvPlan;
-using cpu::avx512::Curve;
+using cpu::jit::ConvPlan;
+using cpu::jit::Curve;
 using ir::DType;
 using program::Op;
 using region::BufferKind;
@@ -95,8 +95,8 @@ void build(Scene& s, const Case& k) {
 }
 
 Curve found(Scene& s) {
-  cpu::avx512::Epilogue e;
-  EXPECT_EQ(spelled(cpu::avx512::lower(s.stage(), false, true, e)), "");
+  cpu::jit::Epilogue e;
+  EXPECT_EQ(spelled(cpu::jit::lower(s.stage(), false, true, e)), "");
   Curve c;
   EXPECT_EQ(spelled(Curve::find(e, c)), "");
   return c;
@@ -113,8 +113,8 @@ TEST(Curve, FindsKnownFunctionsAndNothingElse) {
     Scene s(2);
     build(s, {.f = kFunctions[0]});
     change(s);
-    cpu::avx512::Epilogue e;
-    EXPECT_EQ(spelled(cpu::avx512::lower(s.stage(), false, true, e)), "");
+    cpu::jit::Epilogue e;
+    EXPECT_EQ(spelled(cpu::jit::lower(s.stage(), false, true, e)), "");
     Curve c;
     return Curve::find(e, c);
   };
@@ -160,7 +160,7 @@ TEST(Curve, OutsideOfTheWindowCodesAreThoseOfTheOracle) {
         Scene s(seed++);
         build(s, {.f = f, .out_scale = out_scale, .zero = zero, .fused = seed % 2 == 0});
         const Curve curve = found(s);
-        auto table = cpu::avx512::fit(curve, 1e4);
+        auto table = cpu::jit::fit(curve, 1e4);
         if (!table) {
           ++none;
           continue;
@@ -168,8 +168,8 @@ TEST(Curve, OutsideOfTheWindowCodesAreThoseOfTheOracle) {
         for (int channel = 0; channel < 3; ++channel) {
           const float scale = std::exp2(std::uniform_real_distribution<float>(-17, -9)(s.rng()));
           const float bias = std::uniform_real_distribution<float>(-4, 4)(s.rng());
-          const double error = cpu::avx512::channel_error(curve, *table, scale, bias);
-          const auto covers = cpu::avx512::window_for(error);
+          const double error = cpu::jit::channel_error(curve, *table, scale, bias);
+          const auto covers = cpu::jit::window_for(error);
           if (!covers) continue;
           const std::int32_t window = *covers;
           ++fits;
@@ -179,7 +179,7 @@ TEST(Curve, OutsideOfTheWindowCodesAreThoseOfTheOracle) {
             return curve.code(curve.fused ? std::fma(a, scale, bias) : a * scale + bias);
           };
           const auto check = [&](std::int32_t acc) {
-            const std::int32_t z = cpu::avx512::curve_value(*table, std::fma(static_cast<float>(acc), m, b)) + window / 2;
+            const std::int32_t z = cpu::jit::curve_value(*table, std::fma(static_cast<float>(acc), m, b)) + window / 2;
             ++checked;
             if ((z & 65535) < window) {
               ++open;
@@ -239,9 +239,9 @@ class OtherWindow final : public region::Provider {
 /// Blocks of the region that take the curve; -1: the plan has none.
 int blocks_with(Scene& s) {
   ConvPlan plan;
-  EXPECT_EQ(spelled(cpu::avx512::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
+  EXPECT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
   if (!plan.curve) return -1;
-  auto packed = cpu::avx512::pack_conv(s.region(), s.plan(), plan);
+  auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
   EXPECT_TRUE(packed);
   int n = 0;
   for (const auto flag : (*packed)[3].data<std::int32_t>()) n += flag;
@@ -258,7 +258,7 @@ class Curves : public ::testing::Test {
 TEST_F(Curves, KernelsOfEveryShape) {
   int with = 0, all = 0;
   std::uint32_t seed = 1;
-  const OtherWindow always(cpu::avx512_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
+  const OtherWindow always(cpu::jit_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
   for (const Function& f : kFunctions) {
     for (const std::int64_t channels : {1, 5, 16, 24, 32, 40, 48, 61, 64, 80, 150}) {
       Scene s(seed++);
@@ -276,7 +276,7 @@ TEST_F(Curves, KernelsOfEveryShape) {
       build(s, k);
       ++all;
       with += blocks_with(s) > 0 ? 1 : 0;
-      EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+      EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
       EXPECT_RUNS(s.compare(always, kTactic));
       EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
       EXPECT_RUNS(s.compare(always_amx, kAmx));
@@ -290,7 +290,7 @@ TEST_F(Curves, KernelsOfEveryShape) {
 // written.
 TEST_F(Curves, OpenGroupsAmongDots) {
   int differs = 0;
-  const OtherWindow never(cpu::avx512_provider(), 1), always(cpu::avx512_provider(), 32768);
+  const OtherWindow never(cpu::jit_provider(), 1), always(cpu::jit_provider(), 32768);
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     Scene s(seed);
     Case k{.f = kFunctions[0], .out_scale = 0.03F, .zero = 128, .acc_scale = 2e-4F};
@@ -299,7 +299,7 @@ TEST_F(Curves, OpenGroupsAmongDots) {
     k.height = 34, k.width = 33, k.in = seed % 4 == 0 ? 3 : 16, k.kernel = seed % 3 == 0 ? 1 : 3;
     build(s, k);
     ASSERT_GT(blocks_with(s), 0);
-    EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+    EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
     EXPECT_RUNS(s.compare(always, kTactic));
     const auto why = s.compare(never, kTactic);
     differs += why.empty() ? 0 : 1;
@@ -329,7 +329,7 @@ TEST_F(Curves, RefusedBlocks) {
     std::memcpy(bytes.data() + guard + at * 4, &odd.value, 4);
     s.plan().buffers[buffer].data.mutable_data<float>()[at] = odd.value;
     EXPECT_EQ(blocks_with(s), odd.blocks) << odd.value << " as operand " << odd.operand;
-    EXPECT_RUNS(s.compare(cpu::avx512_provider(), kTactic));
+    EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
     EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
   }
 }

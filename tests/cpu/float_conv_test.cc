@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/half.h"
-#include "cpu/avx512/provider.h"
 #include "cpu/cap.h"
+#include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
 
 namespace octavo::testing {
@@ -104,7 +104,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
 }
 
 std::string run(Scene& s, const Conv& k, const std::string& tactic) {
-  const std::string why = s.compare(cpu::avx512_provider(), tactic, kTolerance);
+  const std::string why = s.compare(cpu::jit_provider(), tactic, kTolerance);
   return why.empty() ? why : why + "; " + text(k);
 }
 struct Kind {
@@ -274,7 +274,7 @@ TEST_P(FloatConv, RefusesWhatOthersCompute) {
   k.groups = k.c = k.o = 16;
   Scene s(1);
   build(s, k, Tail::bias);
-  for (const region::Offer& o : cpu::avx512_provider().offers(s.region(), s.plan())) {
+  for (const region::Offer& o : cpu::jit_provider().offers(s.region(), s.plan())) {
     if (o.tactic.family == fmt::format("conv.{}", GetParam().conv)) {
       EXPECT_FALSE(o.refusal.empty());
     }

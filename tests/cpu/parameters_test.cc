@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cpu/amx_emulated.h"
-#include "cpu/avx512/provider.h"
 #include "cpu/cap.h"
 #include "cpu/depthwise_scene.h"
 #include "cpu/isa.h"
+#include "cpu/jit/provider.h"
 #include "cpu/provider.h"
 
 namespace octavo::testing {

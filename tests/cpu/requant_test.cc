@@ -1,12 +1,12 @@
 // Requantization as one fma: every accumulator of a line against the written form; and the finder's conditions.
-#include "cpu/avx512/requant.h"
+#include "cpu/jit/requant.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-namespace octavo::cpu::avx512 {
+namespace octavo::cpu::jit {
 namespace {
 
 using program::Op;
@@ -93,4 +93,4 @@ TEST(Requant, NoLineWhereNoneCanBe) {
 }
 
 }  // namespace
-}  // namespace octavo::cpu::avx512
+}  // namespace octavo::cpu::jit

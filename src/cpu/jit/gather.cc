@@ -1,0 +1,189 @@
+#include "cpu/jit/gather.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cpu/family.h"
+#include "cpu/jit/generated.h"
+
+namespace octavo::cpu::jit {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+class GatherKernel final : public region::HostKernel {
+ public:
+  GatherKernel(const region::Region& region, GatherPlan plan) : p_(std::move(plan)) {
+    const region::Stage& s = region.stages.front();
+    from_ = s.anchor.inputs[0];
+    to_ = s.stores;
+    ConstantPool pool(code_);
+    const std::size_t at = emit_gather(code_, pool, p_);
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    run_ = reinterpret_cast<GatherFn>(reinterpret_cast<std::uintptr_t>(code_.getCode()) + at);
+    const std::int64_t rows = p_.rows();
+    tasks_ = static_cast<int>(std::clamp<std::int64_t>(rows * p_.row_bytes / 32768, 1, std::clamp<std::int64_t>(rows, 1, 256)));
+  }
+
+  [[nodiscard]] int tasks() const override { return tasks_; }
+
+  void run(const region::Memory& memory, int task_begin, int task_end, const region::Worker&) const override {
+    const std::int64_t rows = p_.rows(), inner = p_.dims.empty() ? 1 : p_.dims.back();
+    const std::int64_t end = rows * task_end / tasks_;
+    for (std::int64_t row = rows * task_begin / tasks_; row < end;) {
+      GatherArgs args;
+      args.from = memory.at(from_);
+      for (std::size_t i = 0; i < to_.size(); ++i) args.to[i] = memory.at(to_[i]);
+      std::int64_t rest = row;
+      for (std::size_t k = p_.dims.size(); k-- > 0; rest /= p_.dims[k]) {
+        const std::int64_t index = rest % p_.dims[k];
+        args.from += index * p_.from[k];
+        for (std::size_t i = 0; i < to_.size(); ++i) args.to[i] += index * p_.to[i][k];
+      }
+      args.rows = std::min(end - row, inner - row % inner);
+      row += args.rows;
+      run_(&args);
+    }
+  }
+
+ private:
+  GatherPlan p_;
+  region::TensorRef from_;
+  std::vector<region::TensorRef> to_;
+  Code code_;
+  GatherFn run_ = nullptr;
+  int tasks_ = 1;
+};
+
+/// Which byte of the source row each byte of the stored row is.
+Ints bytes_of(const Ints& indices, std::int64_t size) {
+  Ints out;
+  for (const std::int64_t i : indices) {
+    for (std::int64_t b = 0; b < size; ++b) out.push_back(i * size + b);
+  }
+  return out;
+}
+
+/// Windows that together hold the bytes [first, last) of the result. False: too many.
+bool fill_chunk(const GatherPlan& p, const std::int64_t* first, const std::int64_t* last, GatherChunk& c) {
+  Ints wanted(first, last);
+  std::sort(wanted.begin(), wanted.end());
+  for (const std::int64_t b : wanted) {
+    if (!c.windows.empty() && b < c.windows.back() + 64) continue;
+    c.windows.push_back(std::max<std::int64_t>(0, std::min(b, p.source_bytes - 64)));
+  }
+  if (c.windows.size() > kGatherWindows) return false;
+  c.controls.resize(std::max<std::size_t>(1, c.windows.size() - 1));
+  c.merged.resize(c.controls.size() - 1);
+  for (auto& control : c.controls) control.fill(0);
+  for (const std::int64_t* b = first; b != last; ++b) {
+    std::size_t w = 0;
+    while (*b >= c.windows[w] + 64) ++w;
+    const auto lane = static_cast<std::size_t>(b - first);
+    const auto at = static_cast<std::uint8_t>(*b - c.windows[w]);
+    if (w < 2) {
+      c.controls[0][lane] = static_cast<std::uint8_t>(at + 64 * w);
+    } else {
+      c.controls[w - 1][lane] = at;
+      c.merged[w - 2] |= std::uint64_t{1} << lane;
+    }
+  }
+  return true;
+}
+
+/// The dimensions but `axis` as few loops, the outermost in store 0 first.
+void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherPlan& p) {
+  const region::TensorRef& x = s.anchor.inputs[0];
+  std::vector<std::size_t> order;
+  for (std::size_t k = 0; k < s.space.size(); ++k) {
+    if (k != axis && s.space[k] != 1) order.push_back(k);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return s.stores[0].strides[a] > s.stores[0].strides[b]; });
+  p.to.resize(s.stores.size());
+  for (const std::size_t k : order) {
+    bool joins = !p.dims.empty() && p.from.back() == x.strides[k] * size * s.space[k];
+    for (std::size_t i = 0; i < s.stores.size() && joins; ++i) joins = p.to[i].back() == s.stores[i].strides[k] * size * s.space[k];
+    if (joins) {
+      p.dims.back() *= s.space[k];
+      p.from.back() = x.strides[k] * size;
+      for (std::size_t i = 0; i < s.stores.size(); ++i) p.to[i].back() = s.stores[i].strides[k] * size;
+    } else {
+      p.dims.push_back(s.space[k]);
+      p.from.push_back(x.strides[k] * size);
+      for (std::size_t i = 0; i < s.stores.size(); ++i) p.to[i].push_back(s.stores[i].strides[k] * size);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t GatherPlan::rows() const {
+  std::int64_t n = 1;
+  for (const std::int64_t d : dims) n *= d;
+  return n;
+}
+
+Reasons plan_gather(const region::Region& region, GatherPlan& p) {
+  p = GatherPlan{};
+  if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
+  const region::Stage& s = region.stages.front();
+  if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return unmet("operator", ir::name_of(s.anchor.op), "gather");
+  if (!s.anchor.attrs.contains("indices"))
+    return unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension");
+  const region::TensorRef& x = s.anchor.inputs[0];
+  const auto axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
+  const Ints indices = ir::get_ints(s.anchor.attrs, "indices");
+  if (axis >= s.space.size() || x.dims.size() != s.space.size())
+    return unmet("rank of the result", s.space.size(), fmt::format("{}, as the input", x.dims.size()));
+  for (std::size_t k = 0; k < s.space.size(); ++k) {
+    if (k != axis && x.dims[k] != s.space[k])
+      return unmet("shape of the result", ir::to_string(s.space),
+                   fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
+  }
+  if (static_cast<std::int64_t>(indices.size()) != s.space[axis])
+    return unmet("indices", indices.size(), fmt::format("{}", s.space[axis]));
+  for (const std::int64_t i : indices) {
+    if (i < 0 || i >= x.dims[axis]) return unmet("index", i, fmt::format("0 to {}", x.dims[axis] - 1));
+  }
+  if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
+  if (s.stores.empty() || s.stores.size() > kGatherStores)
+    return unmet("stores", s.stores.size(), fmt::format("1 to {}", kGatherStores));
+  const bool by_anchor = s.program.outputs.empty();
+  if (by_anchor && s.stores.size() != 1) return unmet("stores without a program", s.stores.size(), "1");
+  for (std::size_t i = 0; i < s.stores.size(); ++i) {
+    if (s.stores[i].dtype != x.dtype)
+      return unmet("type of a store", ir::name_of(s.stores[i].dtype), fmt::format("{}, as the input", ir::name_of(x.dtype)));
+    if (s.stores[i].strides[axis] != 1) return unmet("stride of a store along the axis", s.stores[i].strides[axis], "1");
+    if (by_anchor) continue;
+    const program::Op made = s.program.code[static_cast<std::size_t>(s.program.outputs[i].value)].op;
+    if (made != program::Op::acc_i && made != program::Op::acc_f) return unmet("epilogue", "computes", "none");
+  }
+  if (x.dims[axis] != 1 && x.strides[axis] != 1) return unmet("stride of the input along the axis", x.strides[axis], "1");
+  const auto size = static_cast<std::int64_t>(ir::size_of(x.dtype));
+  p.row_bytes = s.space[axis] * size;
+  p.source_bytes = x.dims[axis] * size;
+  if (std::max(p.row_bytes, p.source_bytes) > kGatherRowBytes)
+    return unmet("bytes a row", std::max(p.row_bytes, p.source_bytes), fmt::format("at most {}", kGatherRowBytes));
+  find_rows(s, axis, size, p);
+  const Ints bytes = bytes_of(indices, size);
+  double clocks = 2;
+  for (std::int64_t at = 0; at < p.row_bytes; at += 64) {
+    GatherChunk& c = p.chunks.emplace_back();
+    c.to = std::max<std::int64_t>(0, std::min(at, p.row_bytes - 64));
+    const std::int64_t n = std::min<std::int64_t>(64, p.row_bytes - c.to);
+    if (!fill_chunk(p, bytes.data() + c.to, bytes.data() + c.to + n, c))
+      return unmet("windows that 64 bytes come from", "more", fmt::format("at most {}", kGatherWindows));
+    clocks += 1.5 * static_cast<double>(c.windows.size() + s.stores.size());
+  }
+  p.seconds = clocks * static_cast<double>(p.rows()) * kSecondsPerCycle + 2e-7;
+  return {};
+}
+
+Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan) {
+  return make_generated<GatherKernel>(region, std::move(plan));
+}
+
+}  // namespace octavo::cpu::jit

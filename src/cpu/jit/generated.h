@@ -1,0 +1,25 @@
+// Kernels that generate their code when they are made: Xbyak throws, and errors here are values.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "base/result.h"
+#include "region/host_kernel.h"
+
+namespace octavo::cpu::jit {
+
+/// Kernel(region, args...). Errors: `internal`, with what the code generator says.
+template <class Kernel, class... Args>
+Result<std::unique_ptr<region::HostKernel>> make_generated(const region::Region& region, Args&&... args) {
+  try {
+    return std::make_unique<Kernel>(region, std::forward<Args>(args)...);
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, fmt::format("generating code for region \"{}\": {}", region.name, e.what()));
+  }
+}
+
+}  // namespace octavo::cpu::jit
