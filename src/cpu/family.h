@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,11 @@ using Packed = std::span<const std::byte* const>;
   const auto n = std::clamp<std::int64_t>(work / grain, 1, std::clamp<std::int64_t>(units, 1, most));
   return static_cast<int>(n < 64 ? std::bit_floor(static_cast<std::uint64_t>(n)) : static_cast<std::uint64_t>(n));
 }
+
+/// The levels that block kernels are compiled for, best first.
+inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};
+/// The levels of products on the dot instructions of 8-bit codes, which block kernels do not need.
+inline constexpr std::array kDotIsas{Isa::amx, Isa::avx512vnni, Isa::avx2, Isa::portable};
 
 class Family {
  public:
@@ -74,6 +80,8 @@ class Family {
   [[nodiscard]] virtual Reasons why_not(const Region& region, const Plan& plan) const = 0;
   /// Estimated seconds on one thread.
   [[nodiscard]] virtual double cost(const Region& region, const Plan& plan, Isa isa) const = 0;
+  /// The levels that there are kernels for, best first.
+  [[nodiscard]] virtual std::span<const Isa> levels() const { return kBlockIsas; }
   /// False: compiled once, for any processor.
   [[nodiscard]] virtual bool per_isa() const { return true; }
   [[nodiscard]] virtual bool vector(Isa isa) const { return isa != Isa::portable; }
@@ -113,8 +121,6 @@ inline constexpr std::string_view kDivision = "division", kMultiply = "multiply"
 /// Has the region a division that may be one by a constant?
 [[nodiscard]] bool divides(const Region& region);
 
-/// The levels that block kernels are compiled for, best first.
-inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};
 /// How much slower than avx512 block code runs, for estimates.
 [[nodiscard]] constexpr double slowdown(Isa isa) {
   return isa >= Isa::avx512 ? 1.0 : isa == Isa::avx2 ? 1.7 : 8.0;

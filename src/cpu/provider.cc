@@ -64,7 +64,7 @@ struct Found {
 Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
   for (const Family* f : families_for(r)) {
     if (!f->about(r)) continue;
-    for (const Isa isa : kBlockIsas) {
+    for (const Isa isa : f->levels()) {
       const bool known = std::all_of(tactic.parameters.begin(), tactic.parameters.end(),
                                      [&](const auto& p) { return f->takes_parameter(p.first); });
       const Tactic own = tactic_of(*f, r, isa, f->packs_parts() ? tactic.parts : std::vector<Tactic>(),
@@ -150,7 +150,7 @@ class CpuProvider final : public region::Provider {
         out.push_back(composed(*f, region, plan, refusal, {}));
         continue;
       }
-      for (const Isa isa : kBlockIsas) {
+      for (const Isa isa : f->levels()) {
         Offer o;
         o.tactic = tactic_of(*f, region, isa, {});
         o.refusal = refusal;
@@ -239,7 +239,7 @@ class CpuProvider final : public region::Provider {
   }
   /// The family's sets for the best instruction set at hand.
   static void add_sets(const Family& f, const Region& region, const Plan& plan, std::vector<Offer>& out) {
-    for (const Isa isa : kBlockIsas) {
+    for (const Isa isa : f.levels()) {
       if (!why_not_here(f.per_isa() ? isa : Isa::portable, tactic_of(f, region, isa, {})).empty()) continue;
       for (auto& parameters : f.parameter_sets(region, plan, isa))
         out.push_back({tactic_of(f, region, isa, {}, std::move(parameters)), {}, f.cost(region, plan, isa)});
