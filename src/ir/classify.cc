@@ -1,4 +1,4 @@
-// Which conv, conv_transpose and gemm nodes are computed in integers: see IntegerAnchor in grid.h.
+// Which conv, conv_transpose, gemm and matmul nodes are computed in integers: see IntegerAnchor in grid.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -125,6 +125,32 @@ bool one_zero_point(const Quantizer& x) {
   return std::all_of(x.zero_point.begin(), x.zero_point.end(), [&](std::int32_t z) { return z == x.zero_point[0]; });
 }
 
+/// A product of two computed matrices: both on 8-bit grids per tensor, and no sum can leave int32.
+IntegerAnchor classify_product(const Graph& g, const Grids& grids, const Node& n) {
+  IntegerAnchor a;
+  const auto no = [&](Reason why) {
+    a.why_float = std::move(why);
+    return a;
+  };
+  if (g.type(n.outputs[0]).dtype != DType::f32) return no(because<Cause::no_integer_form>(name_of(n.op)));
+  for (std::size_t slot = 0; slot < 2; ++slot) {
+    const ValueId v = n.inputs[slot];
+    const std::string name = called(g, v);
+    if (g.is_constant(v)) return no(because<Cause::no_integer_form>(name_of(n.op)));  // weights are gemm's
+    const Quantizer* q = grids.get(v);
+    if (q == nullptr) return no(why_off_grid(g, grids, v, v));
+    if (!q->per_tensor()) return no(because<Cause::input_per_axis>(name, q->entries()));
+    if (!is_int8(q->type)) return no(because<Cause::input_not_8_bits>(name, name_of(q->type)));
+    if (!injective(*q)) return no(because<Cause::input_codes_not_unique>(name, to_string(*q)));
+    (slot == 0 ? a.x : a.w) = *q;
+  }
+  const std::int64_t depth = g.type(n.inputs[0]).shape.back(), x = reach(a.x.lo(), a.x.hi(), a.x.zero_point[0]),
+                     w = reach(a.w.lo(), a.w.hi(), a.w.zero_point[0]);
+  if (depth >= (std::int64_t{1} << 31) / (x * w)) return no(because<Cause::sum_beyond_int32>(depth, x, depth * w));
+  a.integer = true;
+  return a;
+}
+
 }  // namespace
 
 float IntegerAnchor::unit(std::int64_t c, std::int64_t channels) const {
@@ -141,6 +167,7 @@ IntegerAnchor classify_anchor(const Graph& g, const Grids& grids, NodeId node) {
     a.why_float = std::move(why);
     return a;
   };
+  if (n.op == Op::matmul) return classify_product(g, grids, n);
   if (n.op != Op::conv && n.op != Op::conv_transpose && n.op != Op::gemm) return no(because<Cause::no_integer_form>(name_of(n.op)));
   const std::string data = called(g, n.inputs[0]), weight_name = called(g, n.inputs[1]);
   const Quantizer* x = grids.get(n.inputs[0]);

@@ -105,7 +105,8 @@ class Oracle final : public region::HostKernel {
     const bool windowed =
         s.anchor.integer && s.space.size() == 4 && (op == Op::conv || op == Op::conv_transpose || op == Op::avg_pool);
     const bool summed = s.anchor.integer && (op == Op::reduce_mean || op == Op::reduce_sum);
-    if (!s.anchor.none() && !windowed && !summed) results = evaluate_anchor(m, s);
+    const bool product = s.anchor.integer && op == Op::matmul;
+    if (!s.anchor.none() && !windowed && !summed && !product) results = evaluate_anchor(m, s);
     if (s.program.outputs.empty()) {
       for (std::size_t i = 0; i < s.stores.size(); ++i) {
         const std::size_t k = region::result_of_store(s.anchor, i);
@@ -123,6 +124,8 @@ class Oracle final : public region::HostKernel {
         acc.i = op == Op::conv ? conv(m, s, index) : op == Op::avg_pool ? window_sum(m, s, index) : deconv(m, s, index);
       else if (summed)
         acc.i = axis_sum(m, s, index);
+      else if (product)
+        acc.i = product_of_rows(m, s, index);
       else if (!results.empty())
         acc = anchor_value(s, results[0], flat);
       for (std::size_t k = 0; k < operands.size(); ++k) {
@@ -225,6 +228,25 @@ class Oracle final : public region::HostKernel {
                  (get<std::int8_t>(element(m, k, {o[1], c, i, j})) - zw);
         }
       }
+    }
+    return sum;
+  }
+
+  /// An element of the product of two matrices of codes, whose leading dimensions are broadcast.
+  static std::int32_t product_of_rows(const Memory& m, const Stage& s, const ir::Shape& o) {
+    const TensorRef &a = s.anchor.inputs[0], &b = s.anchor.inputs[1];
+    const std::int32_t za = a.quantizer->zero_point[0], zb = b.quantizer->zero_point[0];
+    const auto place = [&](const TensorRef& t) {
+      ir::Shape at(t.dims.size(), 0);
+      for (std::size_t d = 0; d + 2 < at.size(); ++d) at[d] = t.dims[d] == 1 ? 0 : o[d + o.size() - at.size()];
+      return at;
+    };
+    ir::Shape left = place(a), right = place(b);
+    left[left.size() - 2] = o[o.size() - 2], right.back() = o.back();
+    std::int32_t sum = 0;
+    for (std::int64_t k = 0; k < a.dims.back(); ++k) {
+      left.back() = right[right.size() - 2] = k;
+      sum += (get<std::uint8_t>(element(m, a, left)) - za) * (get<std::uint8_t>(element(m, b, right)) - zb);
     }
     return sum;
   }

@@ -1,4 +1,4 @@
-// conv, conv_transpose, gemm: exact integers where classify_anchor says so, fp32 in row-major order otherwise.
+// conv, conv_transpose, gemm, matmul: exact integers where classify_anchor says so, fp32 in row-major order otherwise.
 //
 //   integer  acc = sum (x - zx) * (w - zw[o]) (+ bias codes);
 //            y = fma(float(acc), fl(sx * sw[o]), bias[o]), or the product where there is no bias
@@ -169,6 +169,15 @@ Result<Tensors> integer(const Args& a, const ir::IntegerAnchor& kind) {
   return Tensors{from_floats(y, a.out())};
 }
 
+/// y[j] = float(sum of x[i] * w[i][j]) * unit: the classification excludes sums beyond int32.
+void product_row(float* y, const std::int16_t* x, const std::int16_t* w, std::int64_t k, std::int64_t n, float unit) {
+  std::vector<std::int32_t> acc(idx(n), 0);
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) acc[idx(j)] += std::int32_t{x[i]} * w[i * n + j];
+  }
+  for (std::int64_t j = 0; j < n; ++j) y[j] = static_cast<float>(acc[idx(j)]) * unit;
+}
+
 Result<Tensors> real(const Args& a) {
   const Geometry geo = geometry_of(a);
   const std::vector<float> x = floats(a.in[0]), given = floats(a.in[1]);
@@ -217,7 +226,15 @@ Result<Tensors> eval_matmul(const Args& a) {
   if (xs.size() == 1) xs.insert(xs.begin(), 1);
   if (ws.size() == 1) ws.push_back(1);
   const std::int64_t m = xs[xs.size() - 2], k = xs.back(), n = ws.back();
-  const std::vector<float> x = floats(a.in[0]), w = floats(a.in[1]);
+  const ir::IntegerAnchor kind = ir::classify_anchor(a.g, a.grids, a.id);
+  std::vector<std::int16_t> x_codes, w_codes;
+  std::vector<float> x, w;
+  if (kind.integer) {
+    OCTAVO_TRY(x_codes, centred_codes(a, a.in[0], kind.x));
+    OCTAVO_TRY(w_codes, centred_codes(a, a.in[1], kind.w));
+  } else {
+    x = floats(a.in[0]), w = floats(a.in[1]);
+  }
   const Shape x_batch(xs.begin(), xs.end() - 2), w_batch(ws.begin(), ws.end() - 2);
   Shape batch(std::max(x_batch.size(), w_batch.size()), 1);
   for (const Shape* s : {&x_batch, &w_batch}) {
@@ -230,6 +247,11 @@ Result<Tensors> eval_matmul(const Args& a) {
   for_each_element(batch, {broadcast_strides(x_batch, batch), broadcast_strides(w_batch, batch)},
                    [&](std::int64_t b, const Ints& at) {
                      for (std::int64_t row = 0; row < m; ++row) {
+                       if (kind.integer) {
+                         product_row(&y[idx((b * m + row) * n)], &x_codes[idx((at[0] * m + row) * k)], &w_codes[idx(at[1] * k * n)],
+                                     k, n, kind.unit(0, 1));
+                         continue;
+                       }
                        for (std::int64_t i = 0; i < k; ++i) {
                          fma_row(&y[idx((b * m + row) * n)], &w[idx((at[1] * k + i) * n)], x[idx((at[0] * m + row) * k + i)], n);
                        }

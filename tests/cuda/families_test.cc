@@ -434,5 +434,21 @@ TEST_F(Families, MatrixProductsOfComputedValues) {
   EXPECT_EQ(against_reference(s, cuda::matmul_family(), 1e-5F), "");
 }
 
+TEST_F(Families, MatrixProductsOfCodes) {
+  Scene s(2);
+  region::Stage& st = s.stage();
+  st.space = {2, 3, 4, 5};
+  st.anchor.op = ir::Op::matmul;
+  st.anchor.integer = true;
+  st.anchor.inputs = {s.tensor(DType::u8, {2, 1, 4, 70}, BufferKind::input, {0, 2, 1, 3}),
+                      s.tensor(DType::u8, {3, 70, 5}, BufferKind::input, {0, 2, 1})};
+  st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, 128);
+  st.anchor.inputs[1].quantizer = ir::per_tensor(DType::u8, 0.1F, 3);
+  auto& p = st.program;
+  p.outputs = {{p.push(Op::mul, p.push(Op::i2f, p.push(Op::acc_i)), p.imm_f(0.01F)), DType::f32}};
+  st.stores = {s.tensor(DType::f32, st.space, BufferKind::output)};
+  EXPECT_EQ(run_emulated(s, cuda::matmul_family(), {}, 0, {}, reference_region), "");
+}
+
 }  // namespace
 }  // namespace octavo::testing

@@ -188,6 +188,12 @@ constexpr Anchor kAnchors[] = {
     {"s8[4,6,3,3] q=s8[axis=0](1,2,3,4;0,0,0,0) seed:1", "conv_transpose q w", false, false, "along axis 0"},
     {"s8[36,6] q=s8[axis=1](1,2,3,4,5,6;0,0,0,0,0,0) seed:1", "gemm m w", true, false, ""},
     {"s8[36,6] q=s8(0.25,0) seed:1", "matmul m w", false, false, "matmul has no integer form"},
+    // Products of computed matrices: both on grids per tensor
+    {"s8[1] fill:0", "matmul q r", true, false, ""},
+    {"s8[1] fill:0", "matmul p q", true, false, ""},
+    {"s8[1] fill:0", "matmul x q", false, false, "the data input \"x\" is not quantized to 8 bits"},
+    {"s8[1] fill:0", "matmul q x", false, false, "the data input \"x\" is not quantized to 8 bits"},
+    {"s8[1] fill:0", "matmul q a", false, false, "quantized per axis (4 entries)"},
     {"s8[6,4,3,3] q=s8(0.25,0) seed:1", "conv x w", false, false, "the data input \"x\" is not quantized to 8 bits"},
     {"s8[6,4,3,3] q=s8(0.25,0) seed:1", "conv a w", false, false, "quantized per axis (4 entries)"},
     // Data per channel: depthwise convolutions with one zero point

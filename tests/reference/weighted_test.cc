@@ -222,6 +222,32 @@ TEST(Weighted, Float16ActivationsReadTheirCodes) {
   }
 }
 
+/// Both matrices on grids: sums of codes, exact, times the product of the scales.
+TEST(Weighted, MatmulOfCodesIsExact) {
+  const ir::Quantizer qx = ir::per_tensor(ir::DType::u8, 0.0371F, 3), qw = ir::per_tensor(ir::DType::s8, 0.017F, -9);
+  std::mt19937 rng(5);
+  Tensor x(ir::DType::u8, {2, 1, 3, 300}), w(ir::DType::s8, {5, 300, 2});
+  for (auto& c : x.mutable_data<std::uint8_t>()) c = static_cast<std::uint8_t>(rng() % 2 == 0 ? rng() : 255);
+  for (auto& c : w.mutable_data<std::int8_t>()) c = static_cast<std::int8_t>(rng() % 2 == 0 ? rng() : 127);
+  ir::Graph g;
+  const auto a = g.add_quantizer(Op::dequantize, g.add_input("x", x.type()), qx, {ir::DType::f32, x.shape()});
+  const auto b = g.add_quantizer(Op::dequantize, g.add_input("w", w.type()), qw, {ir::DType::f32, w.shape()});
+  g.outputs = {ir::add_inferred(g, Op::matmul, {a, b})};
+  const auto y = evaluate(g, {x, w});
+  ASSERT_TRUE(y) << y.error().message;
+  for (std::int64_t n = 0; n < 10; ++n) {
+    for (std::int64_t i = 0; i < 6; ++i) {
+      std::int64_t sum = 0;
+      for (std::int64_t k = 0; k < 300; ++k) {
+        sum += (static_cast<std::int64_t>(x.at((n / 5 * 3 + i / 2) * 300 + k)) - 3) *
+               (static_cast<std::int64_t>(w.at((n % 5 * 300 + k) * 2 + i % 2)) + 9);
+      }
+      EXPECT_EQ((*y)[0].data<float>()[static_cast<std::size_t>(n * 6 + i)], static_cast<float>(sum) * (0.0371F * 0.017F))
+          << n << " " << i;
+    }
+  }
+}
+
 TEST(Weighted, MatmulBroadcastsBatches) {
   std::mt19937 rng(4);
   const Tensor x = random_f32({2, 1, 3, 4}, rng), w = random_f32({5, 4, 2}, rng);

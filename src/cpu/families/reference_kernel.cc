@@ -196,7 +196,8 @@ class ReferenceFamily final : public Family {
     // Integer sums (conv, pooling, reductions) are defined by the contract, not by a float operator: they have kernels of their
     // own.
     const Op op = s.anchor.op;
-    const bool sums = s.anchor.integer && (s.anchor.weights || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
+    const bool sums = s.anchor.integer &&
+                      (s.anchor.weights || op == Op::matmul || op == Op::avg_pool || op == Op::reduce_mean || op == Op::reduce_sum);
     return r.stages.size() == 1 && !s.anchor.none() && op != Op::reshape && !sums && !s.anchor.inputs.empty() && !s.stores.empty();
   }
   Reasons why_not(const Region& r, const Plan&) const override {

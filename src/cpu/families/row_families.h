@@ -61,7 +61,9 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
 
 [[nodiscard]] const Family& norm_family();
 [[nodiscard]] const Family& matmul_family();
+[[nodiscard]] const Family& matmul_codes_family();
 [[nodiscard]] const Family& attention_family();
+[[nodiscard]] const Family& attention_codes_family();
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
 [[nodiscard]] const Family& arg_max_family();

@@ -1,4 +1,5 @@
 // The row kernels for avx512. See rows.h and CMakeLists.txt.
+#include "cpu/rows/attention_rows.h"
 #include "cpu/rows/rows.h"
 
 #if defined(__x86_64__)
@@ -12,12 +13,16 @@ namespace {
 #include "cpu/block/vec_avx512.inc"
 #include "cpu/rows/detection.inc"
 #include "cpu/rows/rows.inc"
+#include "cpu/rows/attention.inc"
 // clang-format on
 
 }  // namespace
 
 const RowKernels& avx512_rows() {
   return kRows;
+}
+const AttentionRows& avx512_attention() {
+  return kAttention;
 }
 
 }  // namespace octavo::cpu

@@ -1,4 +1,4 @@
-// matmul: float matrix products of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
+// matmul: matrix products, of floats or of 8-bit codes, of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
 #include "cuda/families/families.h"
 #include "region/tensor_ref.h"
 
@@ -18,12 +18,15 @@ class MatmulFamily final : public SingleFamily {
     const Stage& s = only(r);
     std::vector<region::TensorRef> inputs = s.anchor.inputs;
     if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
-    if (inputs.size() != 2 || s.anchor.integer)
-      return refuse("inputs", fmt::format("{}{}", inputs.size(), s.anchor.integer ? " of integers" : ""), "2 of floats");
+    const bool integer = s.anchor.integer;
+    if (inputs.size() != 2) return refuse("inputs", inputs.size(), "2");
     const std::size_t rank = s.space.size();
     for (const region::TensorRef& x : inputs) {
-      if (!ir::is_float(x.dtype) || load_function(x.dtype).empty() || x.dims.size() < 2 || x.dims.size() > rank || rank < 2)
-        return refuse("an input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)), "a matrix of floats");
+      const bool held = integer ? x.dtype == ir::DType::u8 && x.quantizer && x.quantizer->per_tensor()
+                                : ir::is_float(x.dtype) && !load_function(x.dtype).empty();
+      if (!held || x.dims.size() < 2 || x.dims.size() > rank || rank < 2)
+        return refuse("an input", fmt::format("{}{}", ir::name_of(x.dtype), ir::to_string(x.dims)),
+                      integer ? "a matrix of codes" : "a matrix of floats");
     }
     const auto offset = [&](const region::TensorRef& x, bool left) {
       const auto size = element_bytes(x);
@@ -38,8 +41,19 @@ class MatmulFamily final : public SingleFamily {
     const region::TensorRef &a = inputs[0], &b = inputs[1];
     AnchorText anchor;
     anchor.inputs = inputs;
-    anchor.real = true;
-    anchor.body = fmt::format(R"(  {{
+    anchor.real = !integer;
+    anchor.body =
+        integer
+            ? fmt::format(R"(  {{
+    const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
+    acc[0] = 0;
+    for (int k = 0; k < {depth}; ++k) acc[0] += ((int)left[k * {step_a}ll] - {zero_a}) * ((int)right[k * {step_b}ll] - {zero_b});
+  }}
+)",
+                          fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
+                          fmt::arg("step_a", a.strides.back()), fmt::arg("step_b", b.strides[b.dims.size() - 2]),
+                          fmt::arg("zero_a", a.quantizer->zero_point[0]), fmt::arg("zero_b", b.quantizer->zero_point[0]))
+            : fmt::format(R"(  {{
     const unsigned char *const left = x0 + {left}, *const right = x1 + {right};
     float a[1], b[1];
     acc[0] = 0.0f;
@@ -50,10 +64,10 @@ class MatmulFamily final : public SingleFamily {
     }}
   }}
 )",
-                              fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)),
-                              fmt::arg("depth", a.dims.back()), fmt::arg("load_a", load_function(a.dtype)),
-                              fmt::arg("load_b", load_function(b.dtype)), fmt::arg("step_a", a.strides.back() * element_bytes(a)),
-                              fmt::arg("step_b", b.strides[b.dims.size() - 2] * element_bytes(b)));
+                          fmt::arg("left", offset(a, true)), fmt::arg("right", offset(b, false)), fmt::arg("depth", a.dims.back()),
+                          fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
+                          fmt::arg("step_a", a.strides.back() * element_bytes(a)),
+                          fmt::arg("step_b", b.strides[b.dims.size() - 2] * element_bytes(b)));
     OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
     return elements.emit(anchor);
   }

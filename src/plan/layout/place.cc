@@ -48,6 +48,7 @@ Repr anchor_input(const Graph& g, const Grids& grids, NodeId anchor, std::size_t
   const Node& n = g.node(anchor);
   const ValueId v = n.inputs[slot];
   const auto q = code_quantizer(g, grids, v);
+  if (n.op == Op::matmul) return ir::classify_anchor(g, grids, anchor).integer ? Repr::codes : Repr::raw;
   if (slot > 0 || !q) return Repr::raw;
   switch (n.op) {
     case Op::conv:

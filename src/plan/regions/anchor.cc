@@ -1,6 +1,7 @@
 #include "plan/regions/anchor.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/half.h"
 #include "plan/candidates/narrow.h"
@@ -137,6 +138,24 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   return {};
 }
 
+// A product of two computed matrices on 8-bit grids.
+Status lower_product(const ir::IntegerAnchor& kind, const Node& n, const AnchorReader& reader, region::Stage& stage,
+                     EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
+  stage.anchor.op = n.op;
+  stage.anchor.attrs = n.attrs;
+  for (const ValueId v : n.inputs) {
+    OCTAVO_TRY(TensorRef matrix, reader.read(v, Repr::codes));
+    stage.anchor.inputs.push_back(matrix);
+    inputs.push_back(v);
+  }
+  stage.anchor.integer = true;
+  builder.set_acc_product(n.outputs[0], kind.unit(0, 1));
+  region.precision = "int8";
+  region.reasons.push_back(
+      because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w)), "per tensor"));
+  return {};
+}
+
 // Elements in each averaging window (one number when all windows are whole).
 ir::Tensor window_counts(const Graph& g, const Node& n) {
   const ir::Shape& in = g.type(n.inputs[0]).shape;
@@ -187,6 +206,12 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   if (n.op == Op::conv || n.op == Op::conv_transpose || n.op == Op::gemm) {
     return lower_weighted(g, grids, id, reader, stage, builder, inputs, region);
   }
+  std::optional<Reason> why_float;
+  if (n.op == Op::matmul) {
+    ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
+    if (kind.integer) return lower_product(kind, n, reader, stage, builder, inputs, region);
+    why_float = std::move(kind.why_float);
+  }
   stage.anchor.op = n.op;
   stage.anchor.attrs = n.attrs;
   const bool image = n.op == Op::max_pool || n.op == Op::avg_pool;
@@ -229,7 +254,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
     builder.set_acc_codes(n.outputs[0], *q);
     region.reasons.push_back(because<Cause::codes_moved>(ir::name_of(n.op)));
   } else {
-    region.reasons.push_back(because<Cause::input_off_kept_grid>(region.precision, ir::name_of(n.op)));
+    region.reasons.push_back(why_float ? *why_float : because<Cause::input_off_kept_grid>(region.precision, ir::name_of(n.op)));
     if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
       builder.set_acc_float(n.outputs[0]);
       builder.may_be_nan = true;

@@ -73,6 +73,10 @@ int EpilogueBuilder::rounded(int value, ir::DType arith) {
   return value;
 }
 
+void EpilogueBuilder::set_acc_product(ValueId v, float unit) {
+  states_[v].f = program.push(POp::mul, program.push(POp::i2f, program.push(POp::acc_i)), program.imm_f(unit));
+}
+
 void EpilogueBuilder::set_acc_weighted(const Node& anchor, const ir::IntegerAnchor& kind) {
   State& s = states_[anchor.outputs[0]];
   const auto channels = space_[1];

@@ -43,6 +43,8 @@ class EpilogueBuilder {
   void set_acc_float_bias(const ir::Node& anchor);
   void set_acc_codes(ir::ValueId v, const ir::Quantizer& q);
   /// An integer weighted anchor: y = fma(float(acc [+ bias]), fl(sx*sw[c]), bias[c]).
+  /// acc counts in `unit`.
+  void set_acc_product(ir::ValueId v, float unit);
   void set_acc_weighted(const ir::Node& anchor, const ir::IntegerAnchor& kind);
   /// An integer sum over a pooling window: y = float(acc) * s / count.
   void set_acc_sum(const ir::Node& anchor, const ir::Quantizer& x, const ir::Tensor& counts);

@@ -1,0 +1,86 @@
+// Products of codes by tdpbusd: tiles of 16 rows by 16 columns, two by two, 64 codes of the depth at a time. See products.h.
+#include <cstddef>
+
+#include "cpu/products/products.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+namespace octavo::cpu {
+namespace {
+
+constexpr int kGroup = 4;
+constexpr std::int64_t kSide = 16;  // rows, columns and groups of a tile
+#include "cpu/products/packing.inc"
+
+/// What ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) Configuration {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+void begin() {
+  const Configuration c;
+  _tile_loadconfig(&c);
+}
+void end() {
+  _tile_release();
+}
+
+/// The sums that products are added to.
+void fill(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms, std::int64_t rows,
+          std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const __m512i row = _mm512_set1_epi32(row_terms[r]);
+    for (std::int64_t c = 0; c < columns; c += kSide)
+      _mm512_storeu_si512(sums + r * step + c, _mm512_add_epi32(row, _mm512_loadu_si512(column_terms + c)));
+  }
+}
+
+void multiply(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms,
+              const std::uint32_t* left, std::int64_t left_step, std::int64_t rows, const std::uint32_t* right,
+              std::int64_t right_step, std::int64_t columns, std::int64_t groups) {
+  fill(sums, step, row_terms, column_terms, rows, columns);
+  const auto bytes = [](std::int64_t dwords) { return static_cast<std::size_t>(dwords * 4); };
+  for (std::int64_t r = 0; r < rows; r += 2 * kSide) {
+    const bool two_rows = r + kSide < rows;
+    std::int32_t *const above = sums + r * step, *const below = above + kSide * step;
+    for (std::int64_t c = 0; c < columns; c += 2 * kSide) {
+      const bool two_columns = c + kSide < columns;
+      _tile_loadd(0, above + c, bytes(step));
+      if (two_columns) _tile_loadd(1, above + c + kSide, bytes(step));
+      if (two_rows) _tile_loadd(2, below + c, bytes(step));
+      if (two_rows && two_columns) _tile_loadd(3, below + c + kSide, bytes(step));
+      for (std::int64_t g = 0; g < groups; g += kSide) {
+        _tile_loadd(4, left + r * left_step + g, bytes(left_step));
+        _tile_loadd(6, right + g * right_step + c, bytes(right_step));
+        _tile_dpbusd(0, 4, 6);
+        if (two_columns) {
+          _tile_loadd(7, right + g * right_step + c + kSide, bytes(right_step));
+          _tile_dpbusd(1, 4, 7);
+        }
+        if (two_rows) {
+          _tile_loadd(5, left + (r + kSide) * left_step + g, bytes(left_step));
+          _tile_dpbusd(2, 5, 6);
+          if (two_columns) _tile_dpbusd(3, 5, 7);
+        }
+      }
+      _tile_stored(0, above + c, bytes(step));
+      if (two_columns) _tile_stored(1, above + c + kSide, bytes(step));
+      if (two_rows) _tile_stored(2, below + c, bytes(step));
+      if (two_rows && two_columns) _tile_stored(3, below + c + kSide, bytes(step));
+    }
+  }
+}
+
+constexpr CodeProducts kProducts{kGroup, kSide, kSide, pack_left, pack_right, row_terms, column_terms, multiply, begin, end};
+
+}  // namespace
+
+const CodeProducts& amx_products() {
+  return kProducts;
+}
+
+}  // namespace octavo::cpu
+#endif
