@@ -20,12 +20,26 @@ struct alignas(64) Configuration {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+// The compilers' own functions for tiles do not say that they read and write memory.
 void begin() {
   const Configuration c;
-  _tile_loadconfig(&c);
+  __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
 void end() {
-  _tile_release();
+  __asm__ volatile("tilerelease");
+}
+template <int kTile>
+void load(const void* rows, std::int64_t step) {
+  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
+}
+template <int kTile>
+void store(void* rows, std::int64_t step) {
+  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
+}
+/// sums += left (u8) * right (s8)
+template <int kSums, int kLeft, int kRight>
+void dot() {
+  __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
 }
 
 /// The sums that products are added to.
@@ -42,34 +56,33 @@ void multiply(std::int32_t* sums, std::int64_t step, const std::int32_t* row_ter
               const std::uint32_t* left, std::int64_t left_step, std::int64_t rows, const std::uint32_t* right,
               std::int64_t right_step, std::int64_t columns, std::int64_t groups) {
   fill(sums, step, row_terms, column_terms, rows, columns);
-  const auto bytes = [](std::int64_t dwords) { return static_cast<std::size_t>(dwords * 4); };
   for (std::int64_t r = 0; r < rows; r += 2 * kSide) {
     const bool two_rows = r + kSide < rows;
     std::int32_t *const above = sums + r * step, *const below = above + kSide * step;
     for (std::int64_t c = 0; c < columns; c += 2 * kSide) {
       const bool two_columns = c + kSide < columns;
-      _tile_loadd(0, above + c, bytes(step));
-      if (two_columns) _tile_loadd(1, above + c + kSide, bytes(step));
-      if (two_rows) _tile_loadd(2, below + c, bytes(step));
-      if (two_rows && two_columns) _tile_loadd(3, below + c + kSide, bytes(step));
+      load<0>(above + c, step);
+      if (two_columns) load<1>(above + c + kSide, step);
+      if (two_rows) load<2>(below + c, step);
+      if (two_rows && two_columns) load<3>(below + c + kSide, step);
       for (std::int64_t g = 0; g < groups; g += kSide) {
-        _tile_loadd(4, left + r * left_step + g, bytes(left_step));
-        _tile_loadd(6, right + g * right_step + c, bytes(right_step));
-        _tile_dpbusd(0, 4, 6);
+        load<4>(left + r * left_step + g, left_step);
+        load<6>(right + g * right_step + c, right_step);
+        dot<0, 4, 6>();
         if (two_columns) {
-          _tile_loadd(7, right + g * right_step + c + kSide, bytes(right_step));
-          _tile_dpbusd(1, 4, 7);
+          load<7>(right + g * right_step + c + kSide, right_step);
+          dot<1, 4, 7>();
         }
         if (two_rows) {
-          _tile_loadd(5, left + (r + kSide) * left_step + g, bytes(left_step));
-          _tile_dpbusd(2, 5, 6);
-          if (two_columns) _tile_dpbusd(3, 5, 7);
+          load<5>(left + (r + kSide) * left_step + g, left_step);
+          dot<2, 5, 6>();
+          if (two_columns) dot<3, 5, 7>();
         }
       }
-      _tile_stored(0, above + c, bytes(step));
-      if (two_columns) _tile_stored(1, above + c + kSide, bytes(step));
-      if (two_rows) _tile_stored(2, below + c, bytes(step));
-      if (two_rows && two_columns) _tile_stored(3, below + c + kSide, bytes(step));
+      store<0>(above + c, step);
+      if (two_columns) store<1>(above + c + kSide, step);
+      if (two_rows) store<2>(below + c, step);
+      if (two_rows && two_columns) store<3>(below + c + kSide, step);
     }
   }
 }
