@@ -104,6 +104,31 @@ TEST_P(Rows, SumsInOrderAndTheLargest) {
   }
 }
 
+/// Statistics of rows side by side have the bits of one row's.
+TEST_P(Rows, StatisticsOfRowsAreThoseOfOne) {
+  if (!cpu::why_lacking({GetParam()}).empty() && std::string(GetParam()) != "portable") GTEST_SKIP() << "needs " << GetParam();
+  const cpu::RowKernels& kernels = cpu::row_kernels(*cpu::find_isa(GetParam()));
+  constexpr float kEpsilon = 1e-5F;
+  for (const std::int64_t rows : {1, 2, 7, 8, 9, 15, 16}) {
+    for (const std::int64_t n : {1, 7, 8, 15, 16, 17, 63, 64, 192, 197, 1030}) {
+      const std::int64_t step = n + 3;
+      std::vector<float> x(static_cast<std::size_t>(rows * step));
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7919 + 13) % 2003) * 0.0137F - 9.0F;
+      std::vector<float> mean(17, 5.0F), inverse(17, 5.0F);
+      kernels.statistics(mean.data(), inverse.data(), x.data(), rows, step, n, kEpsilon);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const float* row = x.data() + r * step;
+        const auto count = static_cast<float>(n);
+        const float m = kernels.sum(row, n) / count, f = 1.0F / std::sqrt(kernels.squares(row, m, n) / count + kEpsilon);
+        EXPECT_EQ(mean[static_cast<std::size_t>(r)], m) << "row " << r << " of " << rows << ", " << n << " elements";
+        EXPECT_EQ(inverse[static_cast<std::size_t>(r)], f) << "row " << r << " of " << rows << ", " << n << " elements";
+      }
+      for (auto r = static_cast<std::size_t>(rows); r < mean.size(); ++r)
+        EXPECT_TRUE(mean[r] == 5.0F && inverse[r] == 5.0F) << "wrote past the last row";
+    }
+  }
+}
+
 TEST_P(Rows, InstanceNorm) {
   std::uint32_t seed = 1;
   for (const std::int64_t channels : {1, 3, 8, 15, 16, 17, 40, 70}) {
@@ -124,9 +149,17 @@ TEST_P(Rows, LayerNorm) {
     for (const std::int64_t rows : {1, 5, 17, 33}) {
       for (const auto& order : {std::vector<int>{}, {0, 2, 1}}) {  // elements, or rows, are neighbours in memory
         Scene s(seed++);
+        s.plan().threads = 1 + static_cast<int>(seed % 3);
         set_norm(s, ir::Op::layer_norm, {2, rows, extent}, order, 2);
         EXPECT_RUNS(s.compare(cpu::cpu_provider(), tactic("layer_norm"), 2e-5F));
       }
+      Scene stored(seed++);  // nothing behind it: rows are stored as they are computed
+      set_norm(stored, ir::Op::layer_norm, {2, rows, extent}, {}, 2);
+      region::Stage& st = stored.stage();
+      st.operands.clear();
+      st.program = {};
+      st.program.outputs = {{st.program.push(Op::acc_f), DType::f32}};
+      EXPECT_RUNS(stored.compare(cpu::cpu_provider(), tactic("layer_norm"), 2e-5F));
     }
   }
   Scene s(seed);

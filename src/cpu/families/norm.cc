@@ -123,7 +123,14 @@ class NormKernel final : public Kernel {
     blocks_ = (t_.columns + width_ - 1) / width_;
     const std::int64_t sums = groups_ * blocks_;
     if (sums < threads && t_.count * width_ > 8192) pieces_ = std::min<std::int64_t>((threads + sums - 1) / sums, 8);
-    tasks_ = static_cast<int>(sums * pieces_ > 256 ? 256 : sums * pieces_);
+    // Short rows that follow each other have their statistics computed side by side, and share a call of the epilogue.
+    if (t_.layer && t_.columns == 1 && t_.first >= 1 && t_.first + 1 == dims.size() && dims[t_.first - 1] > 1 && t_.count >= 1 &&
+        t_.count <= epilogue_.code().block())
+      rows_ = std::min(kStatisticsRows, dims[t_.first - 1]);
+    neighbours_ = neighbours(t_.scale) && neighbours(t_.bias);
+    while (rows_ > 4 && units() < threads) rows_ /= 2;
+    if (rows_ > 1) pieces_ = 1;
+    tasks_ = static_cast<int>(std::min<std::int64_t>(units(), 256));
   }
 
   int tasks() const override { return tasks_; }
@@ -139,7 +146,8 @@ class NormKernel final : public Kernel {
       std::fill(w.bias, w.bias + parameters(), 0.0F);
       if (t_.has_bias) take(memory, in_[2], t_.bias, w.bias);
     }
-    const std::int64_t units = groups_ * blocks_ * pieces_;
+    if (rows_ > 1) return run_rows(memory, task_begin, task_end, worker.scratch, w);
+    const std::int64_t units = this->units();
     std::int64_t have = -1;
     for (std::int64_t u = units * task_begin / tasks_; u < units * task_end / tasks_; ++u) {
       const std::int64_t sums = u / pieces_, piece = u % pieces_;
@@ -179,9 +187,55 @@ class NormKernel final : public Kernel {
     w.scale = next(parameters()), w.bias = next(parameters());
     return w;
   }
-  static void take(const Memory& memory, const region::TensorRef& t, const std::vector<std::int64_t>& offsets, float* to) {
+  [[nodiscard]] static bool neighbours(const std::vector<std::int64_t>& offsets) {
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (offsets[i] != static_cast<std::int64_t>(i)) return false;
+    }
+    return true;
+  }
+  void take(const Memory& memory, const region::TensorRef& t, const std::vector<std::int64_t>& offsets, float* to) const {
     const auto* from = reinterpret_cast<const float*>(memory.at(t));
+    if (neighbours_) {
+      std::copy_n(from, offsets.size(), to);
+      return;
+    }
     for (const std::int64_t o : offsets) *to++ = from[o];
+  }
+
+  /// What tasks are parts of: pieces of groups, or some rows_ of the dimension before the reduced one.
+  [[nodiscard]] std::int64_t units() const {
+    if (rows_ == 1) return groups_ * blocks_ * pieces_;
+    const std::int64_t n = in_[0].dims[t_.first - 1];
+    return groups_ / n * ((n + rows_ - 1) / rows_);
+  }
+
+  void run_rows(const Memory& memory, int task_begin, int task_end, std::byte* scratch, const Scratch& w) const {
+    const region::TensorRef& in = in_[0];
+    const std::size_t row = t_.first - 1;
+    const std::int64_t units = this->units(), chunks = (in.dims[row] + rows_ - 1) / rows_, step = in.strides[row];
+    const std::int64_t together = std::max<std::int64_t>(epilogue_.code().block() / t_.count, 1);  // rows of a call of the epilogue
+    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    for (std::int64_t u = units * task_begin / tasks_; u < units * task_end / tasks_; ++u) {
+      Index origin{};
+      std::int64_t rest = u / chunks;
+      for (std::size_t d = row; d-- > 0;) {
+        origin[d] = rest % in.dims[d];
+        rest /= in.dims[d];
+      }
+      const std::int64_t first = u % chunks * rows_, count = std::min(rows_, in.dims[row] - first);
+      const auto* x = reinterpret_cast<const float*>(memory.at(in)) + first * step;
+      for (std::size_t d = 0; d < row; ++d) x += origin[d] * in.strides[d];
+      float mean[kStatisticsRows], inverse[kStatisticsRows];
+      k_.statistics(mean, inverse, x, count, step, t_.count, t_.epsilon);
+      for (std::int64_t r = 0; r < count;) {
+        origin[row] = first + r;
+        float* const to = stored_row(epilogue_, memory, origin, row + 1);
+        const std::int64_t here = to != nullptr ? 1 : std::min(together, count - r);
+        k_.normalize(to != nullptr ? to : acc, x + r * step, here, step, t_.count, mean + r, inverse + r, w.scale, w.bias);
+        if (to == nullptr) epilogue_.run(memory, scratch, origin, static_cast<int>(here), static_cast<int>(t_.count));
+        r += here;
+      }
+    }
   }
 
   void statistics(const Memory& memory, const float* x, const Index& origin, std::int64_t cols, const Scratch& w) const {
@@ -255,7 +309,8 @@ class NormKernel final : public Kernel {
   Setting t_;
   Epilogue epilogue_;
   std::vector<region::TensorRef> in_;
-  std::int64_t groups_ = 1, width_ = 1, blocks_ = 1, pieces_ = 1;
+  std::int64_t groups_ = 1, width_ = 1, blocks_ = 1, pieces_ = 1, rows_ = 1;
+  bool neighbours_ = false;  ///< the parameters, one a reduced element, are without gaps
   int tasks_ = 1;
 };
 

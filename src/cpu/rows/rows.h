@@ -13,6 +13,9 @@ constexpr std::int64_t kMostCodes = std::int64_t{1} << 23;
 /// Matrices that rows are multiplied with have a multiple of so many columns.
 constexpr std::int64_t kColumns = 16;
 
+/// Most rows that `statistics` takes at once.
+constexpr std::int64_t kStatisticsRows = 16;
+
 /// Types of elements that `cast` converts between; bool is a byte.
 enum class Number : std::uint8_t { f32, s64, s32, u8, s8, boolean };
 constexpr int kNumbers = 6;
@@ -33,6 +36,13 @@ struct RowKernels {
   // The same of n neighbours: their sum, and the sum of the squares of their distances from `mean`. Several partial sums at a time.
   float (*sum)(const float* x, std::int64_t n);
   float (*squares)(const float* x, float mean, std::int64_t n);
+  // Of each of `rows` rows of n neighbours, at most kStatisticsRows, `step` floats apart: the mean, and 1 / sqrt(variance + epsilon). The sums
+  // have the order of `sum` and `squares`; what follows them is done for all rows at once.
+  void (*statistics)(float* mean, float* inverse, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n,
+                     float epsilon);
+  // to[r * n + i] = fma((x[r * step + i] - mean[r]) * inverse[r], scale[i], bias[i])
+  void (*normalize)(float* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t n, const float* mean,
+                    const float* inverse, const float* scale, const float* bias);
   // to[i] = (x[i] - mean[i]) * inverse[i], n of them
   void (*centre)(float* to, const float* x, const float* mean, const float* inverse, std::int64_t n);
   // to[i] = fma(to[i], scale[i], bias[i])
