@@ -231,4 +231,72 @@ def microsoft(c):
          out=u8, steps=1, **ms)
 
 
-FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft)
+def transformer(c):
+    """Attention and embeddings as ONNX Runtime's transformer optimizer writes them."""
+    b, t, keys, heads, d = 2, 5, 7, 2, 4
+    h = heads * d
+    near = dict(domain="com.microsoft", rel=1e-4)
+    s32 = TensorProto.INT32
+    packed = {"w": c.real(6, 3 * h), "b": c.real(3 * h)}
+    raw = np.int32([[1, 1, 0, 0, 1], [0, 1, 1, 1, 0]])
+    each = (np.arange(b * t * t).reshape(b, t, t) % 3 != 0).astype(np.int32)
+    rest = ["mask", "past", "bias"]
+
+    def whole(name, given=None, outputs=1, **attributes):
+        given = given or {}
+        order = ["x", "w", "b", *[n if n in given else "" for n in rest]]
+        c.op(f"attention_{name}", "Attention", {"x": c.real(b, t, 6), **given}, packed, order=order, outputs=outputs, num_heads=heads, **near, **attributes)
+
+    whole("plain")
+    whole("causal", unidirectional=1)
+    whole("lengths", {"mask": np.int32([3, 5])}, scale=0.3)
+    whole("ends_and_starts", {"mask": np.int32([4, 5, 1, 0])}, unidirectional=1)
+    whole("raw_mask", {"mask": raw})
+    whole("raw_mask_causal", {"mask": raw}, unidirectional=1, mask_filter_value=-2.0)
+    whole("all_masked", {"mask": raw * np.int32([[0], [1]])})
+    whole("mask_of_queries", {"mask": each}, unidirectional=1)
+    whole("bias", {"mask": raw, "bias": c.real(1, heads, t, t)})
+    whole("past", {"mask": np.concatenate([raw, raw[:, :3]], 1), "past": c.real(2, b, heads, 3, d)}, outputs=2, unidirectional=1)
+    whole("present", outputs=2)
+    c.op("attention_widths", "Attention", {"x": c.real(b, t, 6)}, {"w": c.real(6, 2 * h + 6), "b": c.real(2 * h + 6)}, num_heads=heads, qkv_hidden_sizes=[h, h, 6], **near)
+    codes = {"w": c.codes(np.int8, 6, 3 * h) // np.int8(2), "b": c.real(3 * h), "xs": np.float32(0.02), "ws": (np.abs(c.real(3 * h)) * 0.01).astype(np.float32),
+             "mask": np.int32([3, 5]), "xz": np.uint8(120), "wz": np.zeros(3 * h, np.int8)}
+    c.op("quantized_attention", "QAttention", {"x": c.codes(np.uint8, b, t, 6)}, codes, num_heads=heads, unidirectional=1, **near)
+
+    q, k, v, bias = c.real(b, t, h), c.real(b, keys, h), c.real(b, keys, 6 * heads), c.real(2 * h + 6 * heads)
+    three, all_keys = {"q": q, "k": k, "v": v}, (np.arange(b * keys).reshape(b, keys) % 3 > 0).astype(np.int32)
+    multi = dict(near, num_heads=heads)
+    c.op("multi_head", "MultiHeadAttention", three, {"b": bias}, **multi)
+    c.op("multi_head_lengths", "MultiHeadAttention", {**three, "m": np.int32([3, 7])}, order=["q", "k", "v", "", "m"], scale=0.2, **multi)
+    c.op("multi_head_mask", "MultiHeadAttention", {**three, "m": all_keys, "a": c.real(1, heads, t, keys)}, {"b": bias}, order=["q", "k", "v", "b", "m", "a"], **multi)
+    c.op("multi_head_causal_past", "MultiHeadAttention", {"q": q, "k": c.real(b, t, h), "v": c.real(b, t, h), "pk": c.real(b, heads, 3, d), "pv": c.real(b, heads, 3, d)},
+         {"b": c.real(3 * h)}, order=["q", "k", "v", "b", "", "", "pk", "pv"], outputs=3, unidirectional=1, **multi)
+    c.op("multi_head_cross", "MultiHeadAttention", {"q": q, "k": c.real(b, heads, keys, d), "v": c.real(b, heads, keys, d)}, {"b": c.real(3 * h)}, **multi)
+
+    ids = np.int32([[0, 5, 8, 2, 2], [1, 1, 7, 3, 0]])
+    tables = {"words": c.real(9, h), "positions": c.real(8, h), "g": c.real(h), "beta": c.real(h)}
+    c.op("embed", "EmbedLayerNormalization", {"i": ids, "s": ids % 2, "m": raw}, {**tables, "segments": c.real(2, h)}, outputs=3, out=[F, s32, F], epsilon=1e-5,
+         order=["i", "s", "words", "positions", "segments", "g", "beta", "m"], **near)
+    c.op("embed_positions", "EmbedLayerNormalization", {"i": ids, "p": np.int32([[0, 2, 1, 7, 4]])}, tables, outputs=2, out=[F, s32],
+         order=["i", "", "words", "positions", "", "g", "beta", "", "p"], **near)
+    angle = c.real(9, d // 2)
+    for interleaved in (0, 1):
+        c.op(f"rotary_{interleaved}", "RotaryEmbedding", {"x": c.real(b, t, h), "p": np.int64([[0, 1, 2, 3, 4], [3, 4, 5, 6, 8]])}, {"c": np.cos(angle), "s": np.sin(angle)},
+             interleaved=interleaved, **near)
+    c.op("rotary_from", "RotaryEmbedding", {"x": c.real(b, t, h), "p": np.int64([2])}, {"c": np.cos(angle[:, :1]), "s": np.sin(angle[:, :1])}, num_heads=heads,
+         rotary_embedding_dim=2, **near)
+    c.op("rotary_heads", "RotaryEmbedding", {"x": c.real(b, heads, t, d), "p": np.int64([2])}, {"c": np.cos(angle), "s": np.sin(angle)}, **near)
+    for activation, parameters in (("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.2}), ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
+                                   ("Elu", {"activation_alpha": 0.7}), ("Softplus", {}), ("Softsign", {})):
+        c.op(f"gemm_{activation}", "FusedGemm", {"x": c.real(3, 4)}, {"w": c.real(4, 5), "b": c.real(5)}, activation=activation, alpha=0.5, beta=2.0, **near, **parameters)
+    c.op("transpose_matmul", "TransposeMatMul", {"a": c.real(2, 3, 4)}, {"w": c.real(5, 4)}, transB=1, alpha=0.5, **near)
+    c.op("layer_norm_of_old_opset", "LayerNormalization", {"x": c.real(2, 3, 8)}, {"g": c.real(8), "beta": c.real(8)}, opset=13, rel=1e-4)
+    c.alone()
+    c.op("multi_head_packed", "MultiHeadAttention", {"q": c.real(b, t, heads, 3, d)}, **multi)
+    c.op("multi_head_packed_keys", "MultiHeadAttention", {"q": q, "k": c.real(b, keys, heads, 2, d)}, **multi)
+    c.op("bias_softmax", "BiasSoftmax", {"x": c.real(2, 3, 4, 5), "b": c.real(2, 1, 1, 5)}, axis=3, is_inner_broadcast=1, **near)
+    c.op("bias_add", "BiasAdd", {"x": c.real(2, 3, 4), "b": c.real(4), "s": c.real(2, 3, 4)}, **near)
+    c.op("gemm_fast_gelu", "GemmFastGelu", {"x": c.real(2, 3, 4)}, {"w": c.real(4, 5), "b": c.real(5)}, **near)
+
+
+FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft, transformer)

@@ -34,21 +34,78 @@ CASES = {
     "SkipSimplifiedLayerNormalization": ([real(2, 3, 8), real(2, 3, 8), real(8)], {"epsilon": 0.001}, 1),
     "MatMulIntegerToFloat": ([codes(np.uint8, 3, 40), weights(40, 6), np.float32(0.02), np.abs(real(6)) + 0.01, np.uint8(120),
                               weights(6), real(6)], {}, 1),
+    "Attention": ([real(2, 5, 6), real(6, 24), real(24), np.int32([[1, 1, 0, 0, 1], [0, 1, 1, 1, 0]])], {"num_heads": 2, "unidirectional": 1}, 1),
+    "MultiHeadAttention": ([real(2, 5, 8), real(2, 7, 8), real(2, 7, 12), real(28), np.int32([3, 7])], {"num_heads": 2}, 1),
+    "EmbedLayerNormalization": ([np.int32([[0, 5, 8]]), np.int32([[0, 1, 1]]), real(9, 8), real(4, 8), real(2, 8), real(8), real(8)], {"epsilon": 1e-5}, 2),
+    "RotaryEmbedding": ([real(2, 5, 8), np.int64([2]), real(9, 2), real(9, 2)], {}, 1),
+    "FusedGemm": ([real(3, 4), real(4, 5), real(5)], {"activation": "Relu", "alpha": 0.5}, 1),
     "DynamicQuantizeMatMul": ([real(3, 40), weights(40, 6), np.float32([0.02]), np.int8([3])], {}, 1),
 }
+
+
+def model_of(kind, arrays, attributes, results=1):
+    """One node; operands that are None are left out."""
+    inputs = ["" if a is None else f"i{k}" for k, a in enumerate(arrays)]
+    feeds = {n: a for n, a in zip(inputs, arrays) if a is not None}
+    node = helper.make_node(kind, inputs, [f"o{k}" for k in range(results)], name="the_node", domain="com.microsoft", **attributes)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
+                              [helper.make_tensor_value_info(n, 6 if kind == "EmbedLayerNormalization" and k == 1 else 1, None) for k, n in enumerate(node.output)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8), feeds
+
+
+def test_packed_heads_equal_separate_ones():
+    """ONNX Runtime runs the packed forms on GPUs alone: its separate form is the peer."""
+    q, k, v = real(2, 5, 2, 4), real(2, 5, 2, 4), real(2, 5, 2, 4)
+    separate, feeds = model_of("MultiHeadAttention", [a.reshape(2, 5, 8) for a in (q, k, v)], {"num_heads": 2})
+    expected = onnxruntime.InferenceSession(separate.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    for arrays in ([np.stack([q, k, v], 3)], [q.reshape(2, 5, 8), np.stack([k, v], 3)]):
+        model, feeds = model_of("MultiHeadAttention", arrays, {"num_heads": 2})
+        np.testing.assert_allclose(octavo.build(model, device="cpu", effort=0).run(feeds)["o0"], expected, rtol=1e-4, atol=1e-5)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind, shapes, attributes, meaning", [
+    ("BiasAdd", [(2, 3, 4), (4,), (2, 3, 4)], {}, lambda x, b, s: x + b + s),
+    ("BiasSoftmax", [(2, 3, 4, 5), (2, 1, 1, 5)], {"axis": 3, "is_inner_broadcast": 1}, lambda x, b: softmax(x + b)),
+    ("GemmFastGelu", [(2, 3, 4), (4, 5), (5,)], {}, lambda x, w, b: 0.5 * (x @ w + b) * (1 + np.tanh(np.sqrt(2 / np.pi) * ((x @ w + b) + 0.044715 * (x @ w + b) ** 3)))),
+])
+def test_operators_that_only_gpus_run(kind, shapes, attributes, meaning):
+    arrays = [real(*s) for s in shapes]
+    model, feeds = model_of(kind, arrays, attributes)
+    np.testing.assert_allclose(octavo.build(model, device="cpu", effort=0).run(feeds)["o0"], meaning(*arrays), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind, arrays, attributes, results, said", [
+    ("Attention", [real(2, 5, 6), real(6, 24), real(24), np.full(8, 5, np.int32)], {"num_heads": 2}, 1, "--use_raw_attention_mask"),
+    ("Attention", [real(2, 5, 6), real(6, 24), real(24)], {"num_heads": 2, "do_rotary": 1}, 1, "do_rotary"),
+    ("Attention", [real(2, 5, 6), real(6, 24), real(24), None, real(2, 2, 2, 9, 4), None, np.int32([3])], {"num_heads": 2, "past_present_share_buffer": 1}, 2,
+     "export the model without past_present_share_buffer"),
+    ("Attention", [real(2, 5, 6), real(6, 24), real(24), None, real(2, 2, 3, 9, 4)], {"num_heads": 2}, 2, r"past is \[2,2,3,9,4\], needs \[2,2,2,length,4\]"),
+    ("Attention", [real(2, 5, 6), real(6, 25), real(25)], {"num_heads": 2}, 1, "25 columns"),
+    ("Attention", [real(2, 5, 6), real(6, 24), real(24)], {"num_heads": 3}, 1, "num_heads 3 for 8 features"),
+    ("MultiHeadAttention", [real(2, 5, 8), real(2, 7, 8), real(2, 6, 8)], {"num_heads": 2}, 1, "keys and"),
+    ("MultiHeadAttention", [real(2, 5, 8), real(2, 7, 8), real(2, 7, 8)], {"num_heads": 2}, 4, "the scores"),
+    ("MultiHeadAttention", [real(2, 1, 8), real(2, 1, 8), real(2, 1, 8), None, None, None, real(2, 2, 9, 4), real(2, 2, 9, 4), np.int32([3])], {"num_heads": 2}, 3,
+     "past_sequence_length, cache_indirection"),
+    ("EmbedLayerNormalization", [np.int32([[0, 5, 8]]), None, real(9, 8), real(2, 8), None, real(8), real(8)], {}, 1, "3 positions"),
+    ("RotaryEmbedding", [real(2, 5, 8), np.int64([2]), real(9, 2), real(9, 2)], {"is_packed_batching": 1}, 1, "without packing"),
+])
+def test_what_cannot_be_said_names_the_node_and_the_way_out(kind, arrays, attributes, results, said):
+    model, _ = model_of(kind, arrays, attributes, results)
+    with pytest.raises(octavo.Error, match=said) as refused:
+        octavo.build(model, device="cpu", effort=0)
+    assert '"the_node"' in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))
 def test_agrees_with_onnxruntime(kind):
     arrays, attributes, results = CASES[kind]
-    arrays = [np.asarray(a) for a in arrays]
-    inputs = [f"i{k}" for k in range(len(arrays))]
-    outputs = [f"o{k}" for k in range(results)]
-    node = helper.make_node(kind, inputs, outputs, domain="com.microsoft", **attributes)
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-                                            for n, a in zip(inputs, arrays)], [helper.make_tensor_value_info(n, 1, None) for n in outputs])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
-    feeds = dict(zip(inputs, arrays))
+    model, feeds = model_of(kind, [np.asarray(a) for a in arrays], attributes, results)
+    outputs = [o.name for o in model.graph.output]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     theirs = session.run(None, feeds)
     for device in ("cpu", "reference"):

@@ -17,4 +17,10 @@ namespace octavo::onnx {
 /// anything else is a batched product.
 [[nodiscard]] Result<ValueId> lower_matmul(NodeContext& n, ValueId a, ValueId b);
 
+/// Gemm with the node's attributes, of operands 0, 1 and 2.
+[[nodiscard]] Result<ValueId> lower_gemm(NodeContext& n);
+/// What ONNX Runtime fuses behind a convolution or Gemm, by the operator's name ("" for none); `params` are its attributes in order.
+[[nodiscard]] Result<ValueId> lower_fused_activation(NodeContext& n, ValueId y, const std::string& activation,
+                                                     const std::vector<float>& params);
+
 }  // namespace octavo::onnx

@@ -6,26 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx/import/compose.h"
-#include "onnx/import/lower.h"
+#include "onnx/import/heads.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {
 namespace {
 
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
-
-/// [b,t,h*d] -> [b,h,t,d]
-ValueId heads_apart(Compose& c, ValueId v, std::int64_t heads) {
-  const Shape s = c.shape(v);
-  return c.transpose(c.reshape(v, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
-}
-ValueId heads_together(Compose& c, ValueId v) {
-  const ValueId turned = c.transpose(v, {0, 2, 1, 3});
-  if (!c.ok()) return v;
-  const Shape s = c.shape(turned);
-  return c.reshape(turned, {s[0], s[1], s[2] * s[3]});
-}
 
 struct AttentionShape {
   std::int64_t batch, queries, keys, past;
@@ -181,8 +168,9 @@ Status rotary_embedding(NodeContext& n) {
   const std::int64_t size = c.shape(x)[3];
   if (dim == 0) dim = size;
   if (dim < 2 || dim > size || dim % 2 != 0) return n.bad("rotary_embedding_dim {} for heads of {}", dim, size);
+  if (n.has(3) && (n.rank(1) < 1 || n.rank(2) < 1)) return n.bad("the caches are numbers");
   const auto cache = [&](std::size_t i) {
-    const ValueId rows = n.has(3) ? c.gather(n.in(i), n.in(3), 0) : n.in(i);
+    const ValueId rows = n.has(3) ? looked_up(c, n.in(i), n.in(3)) : n.in(i);
     const Shape s = c.shape(rows);
     if (!c.ok()) return rows;
     if (s.size() != 3 || s[2] != dim / 2) {
@@ -191,21 +179,7 @@ Status rotary_embedding(NodeContext& n) {
     }
     return c.reshape(rows, {s[0], 1, s[1], s[2]});
   };
-  const ValueId cosine = cache(1), sine = cache(2), turned = c.slice(x, 3, 0, dim);
-  const std::int64_t half = dim / 2;
-  const ValueId a = interleaved ? c.slice(turned, 3, 0, dim, 2) : c.slice(turned, 3, 0, half);
-  const ValueId b = interleaved ? c.slice(turned, 3, 1, dim, 2) : c.slice(turned, 3, half, dim);
-  ValueId real = c.sub(c.mul(cosine, a), c.mul(sine, b)), imaginary = c.add(c.mul(sine, a), c.mul(cosine, b));
-  ValueId y = ir::kNone;
-  if (interleaved) {
-    Shape s = c.shape(real);
-    const Shape whole{c.shape(x)[0], c.shape(x)[1], c.shape(x)[2], dim};
-    s.push_back(1);
-    y = c.reshape(c.concat({c.reshape(real, s), c.reshape(imaginary, s)}, 4), whole);
-  } else {
-    y = c.concat({real, imaginary}, 3);
-  }
-  if (dim < size) y = c.concat({y, c.slice(x, 3, dim, size)}, 3);
+  ValueId y = rotated(c, x, {cache(1), cache(2), interleaved, dim});
   if (original.size() == 3) y = heads_together(c, y);
   return c.finish(y);
 }

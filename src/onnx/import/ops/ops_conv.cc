@@ -73,22 +73,11 @@ Status conv_transpose(NodeContext& n) {
 /// com.microsoft.FusedConv: activation(conv(x, w, b) + z).
 Status fused_conv(NodeContext& n) {
   OCTAVO_CHECK(conv(n));
-  const std::string activation = n.attr_text("activation", "");
-  const std::vector<float> params = n.attr_floats("activation_params");
-  const auto param = [&](std::size_t i, float fallback) { return static_cast<double>(i < params.size() ? params[i] : fallback); };
   ValueId y = n.out(0);
   if (n.has(3)) {
     OCTAVO_TRY(y, n.emit(Op::add, {y, n.in(3)}));
   }
-  if (activation == "Relu") return n.result(n.emit(Op::relu, {y}));
-  if (activation == "Sigmoid") return n.result(n.emit(Op::sigmoid, {y}));
-  if (activation == "Tanh") return n.result(n.emit(Op::tanh, {y}));
-  if (activation == "LeakyRelu") return n.result(n.emit(Op::leaky_relu, {y}, {{"alpha", param(0, 0.01F)}}));
-  if (activation == "Clip") return n.result(n.emit(Op::clip, {y}, {{"min", param(0, 0)}, {"max", param(1, 0)}}));
-  if (activation == "HardSigmoid")
-    return n.result(n.emit(Op::hard_sigmoid, {y}, {{"alpha", param(0, 0.2F)}, {"beta", param(1, 0.5F)}}));
-  if (activation.empty()) return n.result(y);
-  return n.unsupported("fused activation \"{}\"; save the model without ONNX Runtime's graph optimizations", activation);
+  return n.result(lower_fused_activation(n, y, n.attr_text("activation", ""), n.attr_floats("activation_params")));
 }
 
 constexpr std::array kRows{
@@ -101,6 +90,21 @@ constexpr std::array kRows{
 
 Family conv_ops() {
   return kRows;
+}
+
+Result<ValueId> lower_fused_activation(NodeContext& n, ValueId y, const std::string& activation, const std::vector<float>& params) {
+  const auto param = [&](std::size_t i, float fallback) { return static_cast<double>(i < params.size() ? params[i] : fallback); };
+  if (activation.empty()) return y;
+  if (activation == "Relu") return n.emit(Op::relu, {y});
+  if (activation == "Sigmoid") return n.emit(Op::sigmoid, {y});
+  if (activation == "Tanh") return n.emit(Op::tanh, {y});
+  if (activation == "Softplus") return n.emit(Op::softplus, {y});
+  if (activation == "Softsign") return n.emit(Op::softsign, {y});
+  if (activation == "Elu") return n.emit(Op::elu, {y}, {{"alpha", param(0, 1.0F)}});
+  if (activation == "LeakyRelu") return n.emit(Op::leaky_relu, {y}, {{"alpha", param(0, 0.01F)}});
+  if (activation == "Clip") return n.emit(Op::clip, {y}, {{"min", param(0, 0)}, {"max", param(1, 0)}});
+  if (activation == "HardSigmoid") return n.emit(Op::hard_sigmoid, {y}, {{"alpha", param(0, 0.2F)}, {"beta", param(1, 0.5F)}});
+  return n.unsupported("fused activation \"{}\"; save the model without ONNX Runtime's graph optimizations", activation);
 }
 
 Result<ValueId> lower_conv(NodeContext& n, ValueId x, ValueId w, ValueId bias) {

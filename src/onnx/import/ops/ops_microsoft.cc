@@ -2,6 +2,7 @@
 #include <array>
 
 #include "onnx/import/compose.h"
+#include "onnx/import/lower.h"
 #include "onnx/import/registry.h"
 
 namespace octavo::onnx {
@@ -21,7 +22,8 @@ Status fused_matmul(NodeContext& n) {
   };
   const ValueId a = turned(0, "transA"), b = turned(1, "transB");
   const float alpha = n.attr_float("alpha", 1.0F);
-  const ValueId y = c.matmul(a, b);
+  OCTAVO_CHECK(c.status());
+  OCTAVO_TRY(const ValueId y, lower_matmul(n, a, b));
   return c.finish(alpha == 1.0F ? y : c.mul(y, c.number(static_cast<double>(alpha), y)));
 }
 
@@ -36,6 +38,19 @@ Status fast_gelu(NodeContext& n) {
 Status bias_gelu(NodeContext& n) {
   Compose c(n);
   return c.finish(gelu_of(c, c.add(n.in(0), n.in(1)), "none"));
+}
+
+/// The tanh form of Gelu, of X W + bias.
+Status gemm_fast_gelu(NodeContext& n) {
+  Compose c(n);
+  OCTAVO_TRY(ValueId y, lower_matmul(n, n.in(0), n.in(1)));
+  if (n.has(2)) y = c.add(y, n.in(2));
+  return c.finish(gelu_of(c, y, "tanh"));
+}
+/// X + bias + skip
+Status bias_add(NodeContext& n) {
+  Compose c(n);
+  return c.finish(c.add(c.add(n.in(0), n.in(1)), n.in(2)));
 }
 
 /// LayerNormalization of input + skip + bias; that sum is result 3. input, skip, gamma, (beta, bias)
@@ -164,6 +179,9 @@ Status dynamic_quantize_lstm(NodeContext& n) {
 
 constexpr std::array kRows{
     OpRow{"FusedMatMul", kMicrosoft, 1, 0, 2, 2, fused_matmul},
+    OpRow{"TransposeMatMul", kMicrosoft, 1, 0, 2, 2, fused_matmul},
+    OpRow{"GemmFastGelu", kMicrosoft, 1, 0, 2, 3, gemm_fast_gelu},
+    OpRow{"BiasAdd", kMicrosoft, 1, 0, 3, 3, bias_add},
     OpRow{"FastGelu", kMicrosoft, 1, 0, 1, 2, fast_gelu},
     OpRow{"BiasGelu", kMicrosoft, 1, 0, 2, 2, bias_gelu},
     OpRow{"SkipLayerNormalization", kMicrosoft, 1, 0, 3, 5, skip_layer_norm},

@@ -64,7 +64,7 @@ Ints from_axis(std::int64_t axis, std::int64_t rank) {
   return axes;
 }
 
-/// The results Mean and InvStdDev are computed beside it when something reads them.
+/// ONNX Runtime writes the operator into files of any opset. The results Mean and InvStdDev are computed beside it when something reads them.
 Status layer_norm(NodeContext& n) {
   n.ignore({"stash_type"});
   OCTAVO_TRY(const std::int64_t axis, n.axis(n.attr_int("axis", -1), n.rank(0)));
@@ -184,7 +184,7 @@ Status softmax(NodeContext& n) {
 constexpr std::array kRows{
     OpRow{"BatchNormalization", "", 1, 0, 5, 5, batch_norm},
     OpRow{"InstanceNormalization", "", 1, 0, 3, 3, instance_norm},
-    OpRow{"LayerNormalization", "", 17, 0, 2, 3, layer_norm},
+    OpRow{"LayerNormalization", "", 1, 0, 2, 3, layer_norm},
     OpRow{"RMSNormalization", "", 23, 0, 2, 2, rms_norm},
     OpRow{"SimplifiedLayerNormalization", "", 1, 0, 2, 2, rms_norm},
     OpRow{"GroupNormalization", "", 18, 0, 3, 3, group_norm},
