@@ -94,6 +94,51 @@ void build(Scene& s, const Case& k) {
   st.stores = {s.nhwc(DType::u8, st.space)};
 }
 
+struct CodedCase {
+  std::int64_t channels = 64, width = 14, in = 64;
+  float code_scale = 0.0276F, out_scale = 0.0288F;
+  int zero = 128;       ///< of the codes in the middle and of the results
+  bool divides = true;  ///< by the root of two
+  int half = 0;         ///< where 1/2 is multiplied: behind both, with x, with 1 + erf
+};
+
+/// A MatMul as ONNX Runtime quantizes it: the products are rounded to codes in front of the bias, then a GELU that is spelled out.
+void build_coded(Scene& s, const CodedCase& k) {
+  auto& st = s.stage();
+  st.anchor.op = ir::Op::conv;
+  st.anchor.integer = true;
+  auto x = s.nhwc(DType::u8, {1, k.in, 1, k.width});
+  x.quantizer = ir::per_tensor(DType::u8, 0.02F, 128);
+  st.anchor.inputs = {x};
+  st.anchor.weights = s.tensor(DType::s8, {k.channels, k.in, 1, 1}, BufferKind::constant);
+  st.space = {1, k.channels, 1, k.width};
+  std::vector<float> scales, biases;
+  const auto size = static_cast<float>(std::sqrt(static_cast<double>(k.in)) * 5000);  // of a sum, about
+  for (std::int64_t c = 0; c < k.channels; ++c) {
+    scales.push_back(k.code_scale * 90 / size * static_cast<float>(s.pick(500, 1500)) / 1000.0F);
+    biases.push_back(static_cast<float>(s.pick(-3000, 3000)) / 7777.0F);
+  }
+  st.operands = {{s.constant_along(scales, st.space, 1), {}}, {s.constant_along(biases, st.space, 1), {}}};
+  auto& p = st.program;
+  p.operand_count = 2;
+  const auto quantized = [&](int v, float scale) {
+    const int lo = p.imm_f(static_cast<float>(-k.zero)), hi = p.imm_f(static_cast<float>(255 - k.zero));
+    return p.push(Op::add_i, p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, v, p.imm_f(scale)), lo), hi)),
+                  p.imm_i(k.zero));
+  };
+  const int code = quantized(p.push(Op::mul, p.push(Op::i2f, p.push(Op::acc_i)), p.load(Op::load_f, 0)), k.code_scale);
+  int v = p.push(Op::mul, p.imm_f(k.code_scale), p.push(Op::i2f, p.push(Op::sub_i, code, p.imm_i(k.zero))));
+  v = p.push(Op::add, p.load(Op::load_f, 1), v);
+  program::ProgramOps ops{p};
+  const int scaled = k.divides ? p.push(Op::div, v, p.imm_f(std::sqrt(2.0F))) : p.push(Op::mul, v, p.imm_f(std::sqrt(0.5F)));
+  const int both = p.push(Op::add, p.imm_f(1), program::unary(ops, ir::Op::erf, {}, scaled)), half = p.imm_f(0.5F);
+  const int y = k.half == 0   ? p.push(Op::mul, p.push(Op::mul, v, both), half)
+                : k.half == 1 ? p.push(Op::mul, p.push(Op::mul, v, half), both)
+                              : p.push(Op::mul, v, p.push(Op::mul, both, half));
+  p.outputs = {{quantized(y, k.out_scale), DType::u8}};
+  st.stores = {s.nhwc(DType::u8, st.space)};
+}
+
 Curve found(Scene& s) {
   cpu::jit::Epilogue e;
   EXPECT_EQ(spelled(cpu::jit::lower(s.stage(), false, true, e)), "");
@@ -213,6 +258,125 @@ TEST(Curve, OutsideOfTheWindowCodesAreThoseOfTheOracle) {
   EXPECT_GT(wrong_without, 100);
 }
 
+/// The packed value of an epilogue, instruction by instruction as kernels compute it; loads read `operands`.
+std::int32_t packed_value(const cpu::jit::Epilogue& e, std::int32_t acc, const std::vector<float>& operands) {
+  const program::Program none;
+  std::vector<program::Scalar> v(e.code.size());
+  for (std::size_t i = 0; i < e.code.size(); ++i) {
+    const cpu::jit::Instr& in = e.code[i];
+    std::array<program::Scalar, 4> a{};
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (in.args[k] >= 0) a[k] = v[static_cast<std::size_t>(in.args[k])];
+    }
+    if (in.special == cpu::jit::Special::within) {
+      v[i].f = std::copysign(std::min(std::fabs(a[0].f), a[1].f), a[0].f);
+    } else if (in.special == cpu::jit::Special::add_down) {
+      v[i].f = static_cast<float>(std::floor(static_cast<double>(a[0].f) + static_cast<double>(a[1].f)));
+    } else if (in.special == cpu::jit::Special::pick) {
+      v[i].f = e.blocks[static_cast<std::size_t>(e.code[static_cast<std::size_t>(in.args[1])].block)][a[0].i & 15];
+    } else if (in.op == Op::acc_i) {
+      v[i].i = acc;
+    } else if (in.op == Op::load_f) {
+      v[i].f = operands[static_cast<std::size_t>(in.imm)];
+    } else if (in.op == Op::imm_i || in.op == Op::imm_f) {
+      v[i].i = in.imm;
+    } else {
+      v[i] = evaluate_op(none, program::Instr{in.op, in.args, in.imm}, a[0], a[1], a[2], a[3]);
+    }
+  }
+  return v[static_cast<std::size_t>(e.pack.value)].i;
+}
+
+// Behind codes of the products: every code of every channel is met, by the sums where it begins and ends and by others.
+TEST(Curve, OfACodeGivesWhatIsWritten) {
+  std::int64_t checked = 0, open = 0, wrong_without = 0, blocks = 0, taken = 0;
+  std::uint32_t seed = 1;
+  for (const float out_scale : {0.0092F, 0.0288F, 0.061F}) {
+    for (const int zero : {0, 128}) {
+      for (const int half : {0, 1, 2}) {
+        Scene s(seed++);
+        CodedCase k{
+            .channels = seed % 2 == 0 ? 48 : 23, .out_scale = out_scale, .zero = zero, .divides = seed % 3 != 0, .half = half};
+        build_coded(s, k);
+        ConvPlan plan;
+        ASSERT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan)), "");
+        ASSERT_TRUE(plan.curve && plan.curve->coded) << "seed " << seed;
+        EXPECT_EQ(plan.curve->function, "gelu");
+        const auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
+        ASSERT_TRUE(packed);
+        const auto lines = (*packed)[2].data<float>();
+        const auto flags = (*packed)[3].data<std::int32_t>();
+        const cpu::jit::Epilogue e = cpu::jit::curve_epilogue(plan.epilogue, *plan.curve, (*packed)[4].data<float>().data());
+        const auto operand = [&](std::size_t n, std::int64_t c) {
+          return s.plan()
+              .buffers[static_cast<std::size_t>(s.stage().operands[n].ref.buffer)]
+              .data.data<float>()[static_cast<std::size_t>(c)];
+        };
+        for (const auto& b : plan.phases[0].blocks) {
+          ++blocks;
+          if (flags[static_cast<std::size_t>(b.init / 16)] == 0) continue;
+          ++taken;
+          for (std::int64_t lane = 0; lane < (b.channels + 15) / 16 * 16; ++lane) {
+            const auto at = static_cast<std::size_t>(b.init + lane);
+            const float m = lines[at], first = lines[at + static_cast<std::size_t>(plan.init_count)];
+            if (lane >= b.channels) {
+              const std::int32_t z = packed_value(e, 12345, {m, first, 0, 0});
+              EXPECT_GE(z & 65535, e.window) << "a lane without a channel is open";
+              continue;
+            }
+            const float scale = operand(0, b.first_channel + lane), bias = operand(1, b.first_channel + lane);
+            const auto check = [&](std::int32_t acc) {
+              const std::int32_t z = packed_value(e, acc, {m, first, scale, bias});
+              const std::int32_t written =
+                  std::clamp(packed_value(plan.epilogue, acc, {scale, bias}) + plan.epilogue.pack.zero, e.pack.lo, e.pack.hi);
+              ++checked;
+              if ((z & 65535) < e.window) {
+                ++open;
+                wrong_without += z >> 16 != written ? 1 : 0;
+              } else {
+                ASSERT_EQ(z >> 16, written) << "acc " << acc << " channel " << b.first_channel + lane << " seed " << seed;
+              }
+            };
+            for (int code = -129; code <= 256; ++code) {  // where the code in the middle changes, and in between
+              const auto edge =
+                  static_cast<std::int32_t>((code - 0.5) * static_cast<double>(k.code_scale) / static_cast<double>(scale));
+              for (int d = -1; d <= 1; ++d) check(edge + d);
+              check(edge + static_cast<std::int32_t>(s.pick(2, 50)));
+            }
+            for (const std::int32_t acc : {0, 1000000, -1000000}) check(acc);
+          }
+        }
+      }
+    }
+  }
+  std::printf("%lld of %lld blocks; %lld checks, %lld open, %lld of them wrong\n", static_cast<long long>(taken),
+              static_cast<long long>(blocks), static_cast<long long>(checked), static_cast<long long>(open),
+              static_cast<long long>(wrong_without));
+  EXPECT_GT(taken * 10, blocks * 7);
+  EXPECT_GT(open, 100);
+  EXPECT_LT(open * 200, checked);
+}
+
+// Machine code is made on every x86 processor, with registers for all values, though only some can run it.
+TEST(Curve, OfACodeIsEmitted) {
+  for (const std::int64_t channels : {1, 16, 33, 48, 64, 150}) {
+    for (const std::int64_t width : {7, 45, 1100}) {
+      for (const auto dots : {cpu::jit::Dots::vnni, cpu::jit::Dots::amx}) {
+        Scene s(3);
+        build_coded(s, {.channels = channels, .width = width});
+        ConvPlan plan;
+        ASSERT_EQ(spelled(cpu::jit::plan_conv(s.region(), s.plan(), {.vbmi = true}, plan, dots)), "");
+        ASSERT_TRUE(plan.curve && plan.curve->coded);
+        const auto packed = cpu::jit::pack_conv(s.region(), s.plan(), plan);
+        ASSERT_TRUE(packed);
+        std::vector<const std::byte*> at;
+        for (const auto& t : *packed) at.push_back(t.bytes().data());
+        EXPECT_TRUE(cpu::jit::make_conv(s.region(), plan, at, true)) << channels << " channels, " << width << " pixels";
+      }
+    }
+  }
+}
+
 /// Packs as the tactic does, then changes the window.
 class OtherWindow final : public region::Provider {
  public:
@@ -305,6 +469,25 @@ TEST_F(Curves, OpenGroupsAmongDots) {
     differs += why.empty() ? 0 : 1;
   }
   EXPECT_GT(differs, 0) << "no value was open, so nothing was tested";
+}
+
+TEST_F(Curves, KernelsBehindCodes) {
+  int with = 0, all = 0;
+  std::uint32_t seed = 1;
+  const OtherWindow always(cpu::jit_provider(), 32768), always_amx(emulated_amx_provider(), 32768);
+  for (const std::int64_t channels : {1, 15, 16, 40, 64, 150}) {
+    for (const std::int64_t width : {1, 7, 45, 1100}) {
+      Scene s(seed++);
+      build_coded(s, {.channels = channels, .width = width, .in = seed % 2 == 0 ? 64 : 192, .half = static_cast<int>(seed % 3)});
+      ++all;
+      with += blocks_with(s) > 0 ? 1 : 0;
+      EXPECT_RUNS(s.compare(cpu::jit_provider(), kTactic));
+      EXPECT_RUNS(s.compare(always, kTactic));
+      EXPECT_RUNS(s.compare(emulated_amx_provider(), kAmx));
+      EXPECT_RUNS(s.compare(always_amx, kAmx));
+    }
+  }
+  EXPECT_GT(with * 10, all * 7) << with << " of " << all;
 }
 
 // Channels whose scale or bias leaves no bound keep the written form.

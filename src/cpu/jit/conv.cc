@@ -175,7 +175,7 @@ class ConvKernel final : public region::HostKernel {
   /// The forms that blocks have. `curve`: its table, with operands as written behind its own two.
   void make_forms(const float* curve) {
     if (curve != nullptr) {
-      forms_[0].epilogue = curve_epilogue(plan_.epilogue, curve);
+      forms_[0].epilogue = curve_epilogue(plan_.epilogue, *plan_.curve, curve);
       for (std::size_t n = 0; n < stage_.operands.size(); ++n) forms_[0].operands.push_back(static_cast<int>(n));
       return;
     }

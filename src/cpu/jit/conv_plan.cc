@@ -377,11 +377,15 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   if (brief && find_forms(p.epilogue, forms).empty() && foldable(stage, plan, forms.requant)) p.forms = std::move(forms);
   if (p.forms) p.written = p.epilogue;
   Curve curve;
-  if (!floats && !pairs && target.vbmi && !p.forms && p.epilogue.stream_count() + 2 <= kMaxStreams &&
-      Curve::find(p.epilogue, curve).empty()) {
+  if (!floats && !pairs && target.vbmi && p.epilogue.stream_count() + 2 <= kMaxStreams && Curve::find(p.epilogue, curve).empty()) {
     Requant channels;
     channels.scale = curve.scale, channels.bias = curve.bias;
-    if (foldable(stage, plan, channels)) p.curve = std::move(curve);
+    const bool constant = foldable(stage, plan, channels) && (!curve.coded || foldable(stage, plan, curve.coded->requant));
+    // A shorter form of the code in the middle would leave the activation behind it as written.
+    if (constant && (!p.forms || curve.coded)) {
+      p.curve = std::move(curve);
+      p.forms.reset();
+    }
   }
   fold_zero_points(p.epilogue);
   p.multiplies = on_tiles(dots) || target.multiply;

@@ -65,7 +65,31 @@ class Match {
   std::map<int, int> met_;
 };
 
+/// x * (1 + erf(x / sqrt(2))) / 2 as exporters spell it out: quotient or product, 1/2 in each place.
+bool is_spelled_gelu(const Epilogue& e, int v, int x) {
+  if (e.code[static_cast<std::size_t>(v)].op != Op::mul) return false;
+  for (const bool divides : {true, false}) {
+    for (const int place : {0, 1, 2}) {
+      program::Program p;
+      p.operand_count = 1;
+      const int in = p.load(Op::load_f, 0), half = p.imm_f(0.5F);
+      const int scaled = divides ? p.push(Op::div, in, p.imm_f(1.41421354F)) : p.push(Op::mul, in, p.imm_f(0.707106769F));
+      program::ProgramOps ops{p};
+      const int both = p.push(Op::add, program::unary(ops, ir::Op::erf, {}, scaled), p.imm_f(1.0F));
+      const int y = place == 0   ? p.push(Op::mul, p.push(Op::mul, in, both), half)
+                    : place == 1 ? p.push(Op::mul, p.push(Op::mul, in, half), both)
+                                 : p.push(Op::mul, in, p.push(Op::mul, both, half));
+      if (Match(e, p, x)(v, y)) return true;
+    }
+  }
+  return false;
+}
+
 bool is_known(const Epilogue& e, int v, int x, std::string& name) {
+  if (is_spelled_gelu(e, v, x)) {
+    name = "gelu";
+    return true;
+  }
   for (const Known& known : kKnown) {
     program::Program p;
     p.operand_count = 1;
@@ -86,6 +110,31 @@ bool is_known(const Epilogue& e, int v, int x, std::string& name) {
     }
   }
   return false;
+}
+
+/// Whether value v is factor * code + bias, the bias f32 and one a channel or for all. (Without it all is a table of the code, lower.h.)
+bool find_coded(const Epilogue& e, int v, Curve& out) {
+  const auto at = [&](int i) -> const Instr& { return e.code[static_cast<std::size_t>(i)]; };
+  if (at(v).op != Op::add) return false;
+  const std::size_t of_product = at(at(v).args[0]).op == Op::mul ? 0 : 1;
+  const int product = at(v).args[of_product];
+  const Instr& bias = at(at(v).args[1 - of_product]);
+  if (bias.op != Op::load_f) return false;
+  const Stream& s = e.operands[static_cast<std::size_t>(bias.imm)];
+  if (s.dtype != ir::DType::f32 || (s.access != Access::channel && s.access != Access::uniform)) return false;
+  if (at(product).op != Op::mul) return false;
+  const std::size_t side = at(at(product).args[0]).op == Op::imm_f ? 0 : 1;
+  const Instr &factor = at(at(product).args[side]), &number = at(at(product).args[1 - side]);
+  if (factor.op != Op::imm_f || number.op != Op::i2f || at(number.args[0]).op != Op::f2i) return false;
+  constexpr std::int32_t kMost = 1024;  // wider than any code
+  Requant r;
+  r.lo = -kMost, r.hi = kMost;
+  if (!find_requant_of(e, number.args[0], r).empty() || r.alpha < 1 || r.first <= -kMost || r.last >= kMost) return false;
+  const auto value = std::bit_cast<float>(factor.imm);
+  if (!(value > 0) || !std::isfinite(value)) return false;
+  out.scale = -1, out.bias = bias.imm, out.fused = false;
+  out.coded = Curve::Coded{r, value};
+  return true;
 }
 
 double units(double value) {
@@ -109,9 +158,11 @@ Reasons Curve::find(const Epilogue& e, Curve& out) {
   for (;;) {
     const Instr& in = at(v);
     for (std::size_t i = 0; i < e.code.size() && x < 0; ++i) {
-      if (find_affine(e, static_cast<int>(i), out.scale, out.bias, out.fused).empty() &&
-          is_known(e, v, static_cast<int>(i), out.function))
-        x = static_cast<int>(i);
+      const auto candidate = static_cast<int>(i);
+      out.coded.reset();
+      if ((find_affine(e, candidate, out.scale, out.bias, out.fused).empty() || find_coded(e, candidate, out)) &&
+          is_known(e, v, candidate, out.function))
+        x = candidate;
     }
     if (x >= 0) break;
     if (in.op == Op::nan0) {
@@ -321,6 +372,8 @@ double channel_error(const Curve& curve, const CurveTable& table, float scale, f
   // t: the roundings of m, b and their sum; x: its own, and that of the product.
   double of_t = 2 * b + 17 + 8 + offset;
   if (!curve.fused) of_t += 8 + offset + std::fabs(static_cast<double>(bias)) / table.step;
+  if (curve.coded)
+    of_t += 2 * std::fabs(static_cast<double>(bias)) / table.step + 2 * offset + b;  // b is a rounded fma of rounded numbers
   if (!std::isfinite(scale) || !std::isfinite(bias)) return std::numeric_limits<double>::infinity();
   return wanted(table) + table.slope * std::ldexp(of_t, -24);
 }
@@ -330,11 +383,54 @@ std::optional<std::int32_t> window_for(double error) {
   return 2 * static_cast<std::int32_t>(std::ceil(error + 1));
 }
 
+namespace {
+
+/// What the kernel of a coded curve multiplies and adds, behind the table: t = fma(q, slope, fma(bias, inverse, start)).
+struct CodeLine {
+  float slope, inverse, start;
+  CodeLine(const Curve& curve, const CurveTable& table)
+      : slope(static_cast<float>(static_cast<double>(curve.coded->factor) / table.step)),
+        inverse(static_cast<float>(1 / table.step)),
+        start(static_cast<float>(-table.center / table.step)) {}
+  [[nodiscard]] float at(std::int32_t q, float bias) const {
+    return std::fma(static_cast<float>(q), slope, std::fma(bias, inverse, start));
+  }
+};
+
+/// Whether the kernel is right about each q whose z is nearer to the window than 16 times its width. `table` has the window in it.
+bool right_near_the_window(const Curve& curve, const CurveTable& table, const CodeLine& line, float bias) {
+  const Requant& r = curve.coded->requant;
+  for (std::int32_t q = r.first; q <= r.last; ++q) {
+    const std::int32_t z = curve_value(table, line.at(q, bias)), low = z & 65535;
+    if (low < table.window || (low >= 17 * table.window && low < 65536 - 16 * table.window)) continue;
+    const float product = curve.coded->factor * static_cast<float>(q);
+    if (z >> 16 != curve.code(product + bias)) return false;
+  }
+  return true;
+}
+
+/// A code whose z is not in the window, for lanes without a channel.
+std::int32_t settled_code(const Curve& curve, const CurveTable& table, const CodeLine& line) {
+  const Requant& r = curve.coded->requant;
+  std::int32_t q = r.last;
+  while (q > r.first && (curve_value(table, line.at(q, 0)) & 65535) < table.window) --q;
+  return q;
+}
+
+}  // namespace
+
 Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const region::Plan& plan, const Curve& curve,
                                            const std::vector<LineBlock>& blocks, std::int64_t init_count) {
   Requant operands;
-  operands.scale = curve.scale, operands.bias = curve.bias;
+  operands.scale = curve.coded ? curve.coded->requant.scale : curve.scale, operands.bias = curve.bias;
   OCTAVO_TRY(const ChannelValues values, ChannelValues::of(region, plan, operands));
+  OCTAVO_TRY(const ChannelValues codes, ChannelValues::of(region, plan, curve.coded ? curve.coded->requant : operands));
+  const auto scale_of = [&](std::int64_t channel) { return curve.coded ? curve.coded->factor : values.scale(channel); };
+  // |acc|, or |code|, at most.
+  const auto most = [&](std::int64_t sum) {
+    return curve.coded ? static_cast<double>(std::max(-curve.coded->requant.first, curve.coded->requant.last))
+                       : static_cast<double>(sum);
+  };
   ir::Tensor lines(ir::DType::f32, {2 * init_count}), taken(ir::DType::s32, {init_count / 16}),
       packed(ir::DType::f32, {kCurveFloats});
   auto* m = lines.mutable_data<float>().data();
@@ -345,7 +441,7 @@ Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const r
   for (const LineBlock& b : blocks) {
     for (std::size_t c = 0; c < b.limits.size(); ++c) {
       const std::int64_t channel = b.first_channel + static_cast<std::int64_t>(c);
-      limit = std::max(limit, std::fabs(static_cast<double>(values.scale(channel))) * static_cast<double>(b.limits[c]) +
+      limit = std::max(limit, std::fabs(static_cast<double>(scale_of(channel))) * most(b.limits[c]) +
                                   std::fabs(static_cast<double>(values.bias(channel))));
     }
   }
@@ -356,16 +452,36 @@ Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const r
       double error = 0;
       for (std::size_t c = 0; c < b.limits.size(); ++c) {
         const std::int64_t channel = b.first_channel + static_cast<std::int64_t>(c);
-        error = std::max(error, channel_error(curve, *table, values.scale(channel), values.bias(channel)));
+        error = std::max(error, channel_error(curve, *table, scale_of(channel), values.bias(channel)));
       }
       errors.push_back(error);
     }
     for (const double error : errors) {
       if (const auto window = window_for(error)) table->window = std::max(table->window, *window);
     }
+    CurveTable moved = *table;  // the window begins at a multiple of 65536: all values move up by half of it
+    for (auto& c : moved.c[0]) c += static_cast<float>(table->window) / 2;
+    moved.floor += static_cast<float>(table->window) / 2;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const LineBlock& b = blocks[i];
       if (!window_for(errors[i])) continue;
+      if (curve.coded) {
+        const CodeLine line(curve, *table);
+        const Quotient quotient = Quotient::of(curve.coded->requant);
+        bool all = true;
+        for (std::size_t c = 0; c < b.limits.size() && all; ++c) {
+          const std::int64_t channel = b.first_channel + static_cast<std::int64_t>(c), at = b.init + static_cast<std::int64_t>(c);
+          m[at] = codes.scale(channel), m[init_count + at] = codes.bias(channel);
+          all = by_quotient(curve.coded->requant, quotient, m[at], m[init_count + at], b.limits[c]) &&
+                right_near_the_window(curve, moved, line, values.bias(channel));
+        }
+        const float settled = static_cast<float>(settled_code(curve, moved, line)) / quotient.high;
+        for (auto c = static_cast<std::int64_t>(b.limits.size()); c % 16 != 0; ++c) m[init_count + b.init + c] = settled;
+        flags[b.init / 16] = all ? 1 : 0;
+        to[(kCurveDegree + 1) * kCurvePieces + 3] = line.slope, to[(kCurveDegree + 1) * kCurvePieces + 4] = line.inverse,
+                                               to[(kCurveDegree + 1) * kCurvePieces + 5] = line.start;
+        continue;
+      }
       flags[b.init / 16] = 1;
       for (std::size_t c = 0; c < b.limits.size(); ++c) {
         const std::int64_t channel = b.first_channel + static_cast<std::int64_t>(c), at = b.init + static_cast<std::int64_t>(c);
@@ -374,16 +490,13 @@ Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const r
       }
       for (auto c = static_cast<std::int64_t>(b.limits.size()); c % 16 != 0; ++c) m[init_count + b.init + c] = 8;  // a settled code
     }
-    // The window begins at a multiple of 65536: all values move up by half of it.
-    for (auto& c : table->c[0]) c += static_cast<float>(table->window) / 2;
-    for (std::size_t k = 0; k <= kCurveDegree; ++k) to = std::copy(table->c[k].begin(), table->c[k].end(), to);
-    to[0] = static_cast<float>(table->window), to[1] = table->below ? 1 : 0,
-    to[2] = table->floor + static_cast<float>(table->window) / 2;
+    for (std::size_t k = 0; k <= kCurveDegree; ++k) to = std::copy(moved.c[k].begin(), moved.c[k].end(), to);
+    to[0] = static_cast<float>(table->window), to[1] = table->below ? 1 : 0, to[2] = moved.floor;
   }
   return std::vector<ir::Tensor>{std::move(lines), std::move(taken), std::move(packed)};
 }
 
-Epilogue curve_epilogue(const Epilogue& e, const float* table) {
+Epilogue curve_epilogue(const Epilogue& e, const Curve& curve, const float* table) {
   Epilogue out = of_two_channel_values(e);
   out.operands.insert(out.operands.end(), e.operands.begin(), e.operands.end());
   auto written = std::make_shared<Epilogue>(e);
@@ -400,7 +513,20 @@ Epilogue curve_epilogue(const Epilogue& e, const float* table) {
   const int acc = push({Op::acc_i});
   const int sum = push({Op::i2f, {acc, -1, -1, -1}});
   const int m = push({Op::load_f, {-1, -1, -1, -1}, 0}), b = push({Op::load_f, {-1, -1, -1, -1}, 1});
-  const int line = push({Op::fma, {sum, m, b, -1}});
+  const float* more = table + (kCurveDegree + 1) * kCurvePieces;
+  int line = push({Op::fma, {sum, m, b, -1}});
+  if (curve.coded) {
+    const Requant& r = curve.coded->requant;
+    const Quotient quotient = Quotient::of(r);
+    const int high = number(quotient.high), low = number(quotient.low);
+    line = push({Op::fma, {line, high, push({Op::mul, {line, low, -1, -1}}), -1}});
+    line = push({Op::max, {line, number(static_cast<float>(r.first)), -1, -1}});
+    line = push({Op::min, {line, number(static_cast<float>(r.last)), -1, -1}});
+    const int code = push({Op::i2f, {push({Op::f2i, {line, -1, -1, -1}}), -1, -1, -1}});
+    const int bias = push({Op::load_f, {-1, -1, -1, -1}, curve.bias + 2}), inverse = number(more[4]);
+    const int start = push({Op::fma, {bias, inverse, number(more[5]), -1}});
+    line = push({Op::fma, {code, number(more[3]), start, -1}});
+  }
   const int limit = number(kLimit), magic = number(kMagic);
   Instr range{Op::nan0, {line, limit, -1, -1}};
   range.special = Special::within;
@@ -420,7 +546,6 @@ Epilogue curve_epilogue(const Epilogue& e, const float* table) {
     const int c = push(pick);
     z = z < 0 ? c : push({Op::fma, {z, t, c, -1}});
   }
-  const float* more = table + (kCurveDegree + 1) * kCurvePieces;
   if (more[1] != 0) {
     const int least = number(more[2]);
     z = push({Op::max, {z, least, -1, -1}});

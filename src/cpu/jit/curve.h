@@ -10,6 +10,10 @@
 // Bound  the error is the largest one found by comparison with the oracle at some thousand arguments, rounding noise of the written
 //        floats included, times a safety factor, plus what rounding m, b and t can do to a channel. That is a sample: no proof
 //        covers the arguments in between. Only functions that are known to be smooth are replaced.
+//
+// Q/DQ pairs in front of the bias make x a function of a code instead: x = factor * q + bias[c], q a requantization of acc. Then q is
+// computed as a quotient, proven for every channel (requant.h), and t = fma(q, factor / step, fma(bias[c], 1 / step, -center / step)).
+// There are 256 q, so what the kernel makes of those near to the window is compared with the written codes, channel by channel.
 #pragma once
 
 #include <array>
@@ -33,6 +37,11 @@ class Curve {
   int scale = -1, bias = -1;  ///< f32 operands of x, per channel or uniform; bias -1: none
   bool fused = true;          ///< fma(acc, scale, bias)
   std::string function;       ///< its name, "silu"
+  struct Coded {
+    Requant requant;  ///< of acc, with zero point 0
+    float factor = 1;
+  };
+  std::optional<Coded> coded;  ///< x = factor * code + bias; no `scale` then
 
   /// Empty: `out` describes the packed value, and every output is a sink of the pack. Otherwise why not.
   static Reasons find(const Epilogue& e, Curve& out);
@@ -62,7 +71,7 @@ struct CurveTable {
 /// Polynomials for the x where the code changes, without a window; empty: no such place, or values that are no numbers.
 /// `limit`: of |x|. A function that does not settle within accuracy loses its far end, which is then always computed as written.
 [[nodiscard]] std::optional<CurveTable> fit(const Curve& curve, double limit);
-/// The error of z for a channel, in units.
+/// The error of z for a channel, in units. `scale`: the factor where x is of a code.
 [[nodiscard]] double channel_error(const Curve& curve, const CurveTable& table, float scale, float bias);
 /// Values of z whose low 16 bits are less, once half of it is added, may have the wrong code; nothing where too many would be.
 [[nodiscard]] std::optional<std::int32_t> window_for(double error);
@@ -74,6 +83,6 @@ inline constexpr std::int64_t kCurveFloats = (kCurveDegree + 1) * kCurvePieces +
 [[nodiscard]] Result<std::vector<ir::Tensor>> pack_curve(const region::Region& region, const region::Plan& plan, const Curve& curve,
                                                          const std::vector<LineBlock>& blocks, std::int64_t init_count);
 /// The epilogue with the packed table: streams are m, b (f32, a channel each), e's operands, then the stores.
-[[nodiscard]] Epilogue curve_epilogue(const Epilogue& e, const float* table);
+[[nodiscard]] Epilogue curve_epilogue(const Epilogue& e, const Curve& curve, const float* table);
 
 }  // namespace octavo::cpu::jit
