@@ -23,6 +23,7 @@ std::int64_t stored_elements(const TensorRef& ref, const std::vector<std::int64_
 
 std::int64_t macs_of(const region::Stage& stage) {
   const region::Anchor& a = stage.anchor;
+  if (a.op == ir::Op::matmul && a.inputs.size() == 2) return ir::count(stage.space) * a.inputs[0].dims.back();
   if (!a.weights || (a.op != ir::Op::conv && a.op != ir::Op::conv_transpose)) return 0;
   std::int64_t per_position = 1;  // conv: inputs of one output element; conv_transpose: outputs of one input element
   for (std::size_t d = 1; d < a.weights->dims.size(); ++d) per_position *= a.weights->dims[d];
