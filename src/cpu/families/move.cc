@@ -66,6 +66,16 @@ struct Stretch {
   std::int64_t first, n, from;
 };
 
+/// Loops from the largest stride of the first store to the smallest, those of one element first: they would hide what is contiguous.
+std::vector<std::size_t> loops_of(const Stage& s) {
+  std::vector<std::size_t> order;
+  for (std::size_t k = 0; k < s.space.size(); ++k) order.push_back(k);
+  const auto& strides = s.stores[0].strides;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t k) { return s.space[k] == 1; });
+  return order;
+}
+
 class MoveKernel final : public Kernel {
  public:
   MoveKernel(const Stage& s, Tables tables, std::optional<Epilogue> epilogue)
@@ -74,15 +84,12 @@ class MoveKernel final : public Kernel {
     fill_ = fill_bytes(s);
     if (tables_.gather_dim >= 0) indices_ = s.anchor.inputs[1];
     store_ = s.stores[0];
-    // Loops from the largest store stride to the smallest.
-    for (std::size_t k = 0; k < dims_.size(); ++k) order_.push_back(k);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return store_.strides[a] > store_.strides[b]; });
-    // An inner dimension of one would hide the one that is contiguous.
-    std::stable_partition(order_.begin(), order_.end(), [&](std::size_t k) { return dims_[k] == 1; });
+    order_ = loops_of(s);
     if (!order_.empty() && static_cast<int>(order_.back()) != tables_.gather_dim) make_stretches(tables_.of[order_.back()]);
     outer_ = 1;
     for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
+    if (epilogue_ && !order_.empty())
+      at_once_ = std::max<std::int64_t>(1, epilogue_->code().block() / std::max<std::int64_t>(1, dims_[order_.back()]));
     const std::int64_t bytes = ir::count(dims_) * size_;
     tasks_ = even_tasks(bytes, 32768, outer_);
     empty_ = bytes == 0;
@@ -114,10 +121,11 @@ class MoveKernel final : public Kernel {
       index[order_[k]] = rest % dims_[order_[k]];
       rest /= dims_[order_[k]];
     }
-    for (std::int64_t o = begin; o < end; ++o) {
+    // Rows along the dimension above the innermost one, as many as there are of it.
+    for (std::int64_t o = begin; o < end;) {
       std::int64_t from = 0, to = 0;
       bool filled = false;
-      for (std::size_t k = 0; k < loops; ++k) {
+      for (std::size_t k = 0; k + 1 < loops; ++k) {
         const std::size_t d = order_[k];
         const std::int64_t step = table[d][index[d]];
         to += index[d] * store_.strides[d];
@@ -125,19 +133,39 @@ class MoveKernel final : public Kernel {
         from += step;
       }
       const std::byte* x = filled ? nullptr : memory.at(x_) + from;
-      if (epilogue_) {
-        run_blocks(memory, worker.scratch, index, x, inner);
-      } else {
-        copy_row(memory.at(store_) + to * size_, x, inner);
+      Rows rows{0, 1, 0, nullptr};
+      if (loops > 0) {
+        const std::size_t d = order_[loops - 1];
+        rows = {index[d], std::min(dims_[d] - index[d], end - o), store_.strides[d] * size_, table[d]};
       }
+      if (epilogue_) {
+        run_blocks(memory, worker.scratch, index, x, rows, inner);
+      } else {
+        std::byte* const out = memory.at(store_) + to * size_ + rows.first * rows.step;
+        for (std::int64_t i = 0; i < rows.count; ++i) copy_row(out + i * rows.step, rows.at(x, i), inner);
+      }
+      o += rows.count;
+      if (loops > 0) index[order_[loops - 1]] += rows.count;
       for (std::size_t k = loops; k-- > 0;) {
-        if (++index[order_[k]] < dims_[order_[k]]) break;
+        if (index[order_[k]] < dims_[order_[k]]) break;
         index[order_[k]] = 0;
+        if (k > 0) ++index[order_[k - 1]];
       }
     }
   }
 
  private:
+  /// Rows of the innermost dimension: the first one's index, their number, the distance of their stores, and where each is read.
+  struct Rows {
+    std::int64_t first, count, step;
+    const std::int64_t* table;  ///< null: a row alone, at its base
+    [[nodiscard]] const std::byte* at(const std::byte* base, std::int64_t i) const {
+      if (base == nullptr || table == nullptr) return base;
+      const std::int64_t from = table[first + i];
+      return from == kFill ? nullptr : base + from;
+    }
+  };
+
   [[nodiscard]] std::size_t epilogue_bytes() const { return epilogue_ ? (epilogue_->scratch_bytes() + 63) / 64 * 64 : 0; }
 
   void make_stretches(const Ints& table) {
@@ -178,7 +206,16 @@ class MoveKernel final : public Kernel {
       std::memset(to, std::to_integer<int>(fill_[0]), static_cast<std::size_t>(n));
       return;
     }
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * step, fill_.data(), static_cast<std::size_t>(size_));
+    switch (size_) {
+      case 1: return filled<1>(to, n, step, fill_.data());
+      case 2: return filled<2>(to, n, step, fill_.data());
+      case 4: return filled<4>(to, n, step, fill_.data());
+      default: return filled<8>(to, n, step, fill_.data());
+    }
+  }
+  template <std::size_t kSize>
+  static void filled(std::byte* to, std::int64_t n, std::int64_t step, const std::byte* fill) {
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * step, fill, kSize);
   }
 
   template <std::size_t kSize>
@@ -213,18 +250,32 @@ class MoveKernel final : public Kernel {
     }
   }
 
-  void run_blocks(const Memory& memory, std::byte* scratch, Index index, const std::byte* x, const std::int64_t* table) const {
+  /// Several short rows, or a part of a long one, are a block of the epilogue.
+  void run_blocks(const Memory& memory, std::byte* scratch, Index index, const std::byte* x, const Rows& rows,
+                  const std::int64_t* table) const {
     const std::size_t inner = order_.empty() ? 0 : order_.back();
-    const std::int64_t n = order_.empty() ? 1 : dims_[inner];
-    std::int32_t* acc = Epilogue::acc(scratch);
-    for (std::int64_t first = 0; first < n; first += kBlock) {
-      const std::int64_t count = std::min<std::int64_t>(kBlock, n - first);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t from = table == nullptr ? 0 : table[first + i];
-        acc[i] = widened(x == nullptr || from == kFill ? fill_.data() : x + from);
+    const std::int64_t n = order_.empty() ? 1 : dims_[inner], block = epilogue_->code().block();
+    std::int32_t* const acc = Epilogue::acc(scratch);
+    for (std::int64_t r = 0; r < rows.count; r += at_once_) {
+      const std::int64_t some = std::min(at_once_, rows.count - r);
+      if (rows.table != nullptr) index[order_[order_.size() - 2]] = rows.first + r;
+      for (std::int64_t first = 0; first < n; first += block) {
+        const std::int64_t count = std::min(block, n - first);
+        for (std::int64_t i = 0; i < some; ++i) {
+          const std::byte* const row = rows.at(x, r + i);
+          std::int32_t* const to = acc + i * count;
+          if (row != nullptr && x_.dtype == ir::DType::f32 && stretches_.size() == 1 && stretches_[0].from != kFill) {
+            std::memcpy(to, row + stretches_[0].from + first * size_, static_cast<std::size_t>(count) * 4);
+            continue;
+          }
+          for (std::int64_t k = 0; k < count; ++k) {
+            const std::int64_t from = table == nullptr ? 0 : table[first + k];
+            to[k] = widened(row == nullptr || from == kFill ? fill_.data() : row + from);
+          }
+        }
+        index[inner] = first;
+        epilogue_->run(memory, scratch, index, static_cast<int>(some), static_cast<int>(count));
       }
-      index[inner] = first;
-      epilogue_->run(memory, scratch, index, 1, static_cast<int>(count));
     }
   }
 
@@ -247,7 +298,7 @@ class MoveKernel final : public Kernel {
   std::optional<Epilogue> epilogue_;  // absent: the elements go to the store unchanged
   region::TensorRef x_, store_, indices_;
   ir::Shape dims_;
-  std::int64_t size_ = 1, outer_ = 1;
+  std::int64_t size_ = 1, outer_ = 1, at_once_ = 1;  ///< rows of a block of the epilogue
   std::array<std::byte, 8> fill_{};
   std::vector<std::size_t> order_;
   std::vector<Stretch> stretches_;
@@ -292,21 +343,19 @@ class MoveFamily final : public Family {
   }
 
  private:
-  // Blocks run along the dimension that is innermost in store 0, as MoveKernel's loops do.
+  // Blocks run along the two dimensions that are innermost in store 0, as MoveKernel's loops do.
   static Result<Epilogue> epilogue(const Stage& s) {
     OCTAVO_TRY(Space space, Space::of(s));
-    std::size_t inner = 0;
-    for (std::size_t k = 1; k < s.space.size(); ++k) {
-      const bool better = s.stores[0].strides[k] <= s.stores[0].strides[inner];
-      if (s.space[k] != 1 && (better || s.space[inner] == 1)) inner = k;
-    }
     while (space.dims.size() < 2) space.add_unit();
+    const std::vector<std::size_t> order = loops_of(s);
+    const std::size_t inner = order.empty() ? 0 : order.back();
+    const std::size_t above = order.size() < 2 ? (inner == 0 ? 1 : 0) : order[order.size() - 2];
     std::vector<Elem> loads;
     for (const Access& a : space.loads) loads.push_back(a.elem);
     OCTAVO_TRY(Code code, Code::compile(s.program, loads));
     const Isa isa = best_isa();
     const KernelTable* table = kernel_table(isa);
-    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), inner == 0 ? 1 : 0,
+    return Epilogue::make(table != nullptr ? *table : portable_table(), std::move(code), std::move(space), static_cast<int>(above),
                           static_cast<int>(inner));
   }
   Op op_;
