@@ -14,6 +14,7 @@ namespace octavo::passes {
 [[nodiscard]] const rewrite::Rule& merge_gather();
 [[nodiscard]] const rewrite::Rule& fold_constants();
 [[nodiscard]] const rewrite::Rule& fold_batch_norm();
+[[nodiscard]] const rewrite::Rule& drop_tiny_weights();
 [[nodiscard]] const rewrite::Rule& fuse_layer_norm();
 
 }  // namespace octavo::passes

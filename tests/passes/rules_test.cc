@@ -113,6 +113,26 @@ TEST(FoldBatchNorm, StaysWithinItsBound) {
   }
 }
 
+/// What is dropped is less than K 2^-100 max|x|, and shows where a sum has nothing else.
+TEST(DropTinyWeights, StaysWithinItsBound) {
+  auto parsed = ir::parse(
+      "x = input : f32[1,3,4,4]\nw = constant f32[4,3,1,1] (7e-31,1e-39,-5e-31, 1,1e-31,2, 0,0,1e-40, 9e-31,3,4)\n"
+      "y = conv x w\noutput y\n");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  ir::Graph dropped = *parsed;
+  ASSERT_TRUE(rewrite::run(dropped, passes::float_rules(), {}));
+  std::mt19937 random(1);
+  const ir::Tensor x = random_tensor(parsed->type(parsed->inputs[0]), random);
+  const auto before = reference::evaluate(*parsed, {x}), after = reference::evaluate(dropped, {x});
+  ASSERT_TRUE(before && after);
+  bool differs = false;
+  for (std::int64_t i = 0; i < before->at(0).size(); ++i) {
+    EXPECT_LE(std::fabs(before->at(0).at(i) - after->at(0).at(i)), 3 * 0x1p-100 * 8) << i;
+    differs = differs || before->at(0).at(i) != after->at(0).at(i);
+  }
+  EXPECT_TRUE(differs);
+}
+
 TEST(FuseLayerNorm, StaysWithinItsBound) {
   for (const int n : {1, 3, 64, 700}) {
     for (unsigned seed = 1; seed <= 8; ++seed) {
