@@ -86,6 +86,8 @@ class MoveKernel final : public Kernel {
     store_ = s.stores[0];
     order_ = loops_of(s);
     if (!order_.empty() && static_cast<int>(order_.back()) != tables_.gather_dim) make_stretches(tables_.of[order_.back()]);
+    whole_ = !stretches_.empty() &&
+             std::none_of(stretches_.begin(), stretches_.end(), [](const Stretch& one) { return one.from == kFill; });
     outer_ = 1;
     for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
     if (epilogue_ && !order_.empty())
@@ -268,6 +270,10 @@ class MoveKernel final : public Kernel {
             std::memcpy(to, row + stretches_[0].from + first * size_, static_cast<std::size_t>(count) * 4);
             continue;
           }
+          if (row != nullptr && x_.dtype == ir::DType::f32 && whole_) {
+            for (std::int64_t k = 0; k < count; ++k) std::memcpy(to + k, row + table[first + k], 4);
+            continue;
+          }
           for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t from = table == nullptr ? 0 : table[first + k];
             to[k] = widened(row == nullptr || from == kFill ? fill_.data() : row + from);
@@ -304,6 +310,7 @@ class MoveKernel final : public Kernel {
   std::vector<Stretch> stretches_;
   int tasks_ = 1;
   bool empty_ = false;
+  bool whole_ = false;  ///< rows of the innermost dimension have no pad value
 };
 
 // Whether the elements reach one store of their own type unchanged.
