@@ -1,4 +1,4 @@
-"""Attention as one region: the operator as import expands it, with masks; what may attend nothing stays apart."""
+"""Attention as one region: the operators as import expands them, with masks known when it is built and later; what may attend nothing."""
 import json
 import os
 import pathlib
@@ -53,12 +53,49 @@ def test_the_operator_is_one_region(tmp_path, given):
     octavo("check", path, "--effort", 0, "--disable", "attention")
 
 
-def test_a_query_that_may_attend_nothing_gives_zeros_and_stays_apart(tmp_path):
+@pytest.mark.parametrize("kind, extra", [
+    (TensorProto.FLOAT, {"mask": [1, 1, 37, 37]}), (TensorProto.BOOL, {"mask": [1, 1, 37, 37]}), (TensorProto.BOOL, {"mask": [37]}),
+    (TensorProto.INT64, {"valid": [1]}), (TensorProto.INT64, {"valid": [1], "is_causal": 1}),
+], ids=["numbers", "truth", "truth-of-keys", "lengths", "lengths-causal"])
+def test_masks_known_at_run_time_leave_one_region_and_nothing_to_the_reference(tmp_path, kind, extra):
+    causal = {"is_causal": 1} if extra.pop("is_causal", 0) else {}
+    (name, shape), = extra.items()
+    operands = ["q", "k", "v", *([name] if name == "mask" else ["", "", "", name])]
+    node = helper.make_node("Attention", operands, ["y"], q_num_heads=4, kv_num_heads=4, **causal)
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 37, 64]) for n in "qkv"] + [helper.make_tensor_value_info(name, kind, shape)]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 37, 64])])
+    path = tmp_path / "attention.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), path)
+    used = tactics(path)
+    assert sum("cpu.attention." in t for t in used) == 1 and not any("reference" in t for t in used), used
+    octavo("check", path, "--effort", 0)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 15, 16, 17])
+def test_programs_without_operands_along_the_tile_take_any_number_of_queries(tmp_path, queries):
+    """Of one query the elements of a tile are no neighbours."""
+    node = helper.make_node("Attention", ["q", "k", "v", "", "", "", "valid"], ["y"], q_num_heads=4, kv_num_heads=4, softcap=3.0, is_causal=1)
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, queries if n == "q" else 37, 64]) for n in "qkv"]
+    graph = helper.make_graph([node], "g", [*inputs, helper.make_tensor_value_info("valid", TensorProto.INT64, [2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, queries, 64])])
+    path = tmp_path / "attention.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), path)
+    assert sum("cpu.attention." in t for t in tactics(path)) == 1
+    octavo("check", path, "--effort", 0)
+
+
+def test_a_query_that_may_attend_nothing_gives_zeros(tmp_path):
     mask = window()
     mask[5] = -np.inf
     path = operator(tmp_path, mask=mask)
-    assert not any("cpu.attention." in t for t in tactics(path))
+    assert sum("cpu.attention." in t for t in tactics(path)) == 1
     octavo("check", path, "--effort", 0)
+    values = {n: np.random.default_rng(1).standard_normal((1, 37, 64)).astype(np.float32) for n in "qkv"}
+    for n, v in values.items():
+        np.save(tmp_path / f"{n}.npy", v)
+    octavo("run", path, "--effort", 0, *[f"--input={n}={tmp_path / n}.npy" for n in values], "--output", tmp_path / "y.npy")
+    y = np.load(tmp_path / "y.npy")
+    assert (y[0, 5] == 0).all() and (y[0, [4, 6]] != 0).all()
 
 
 def fused(tmp_path, kind, mask=None, **attributes):

@@ -146,8 +146,10 @@ Result<TileProgram> TileProgram::of(const Stage& s, Isa isa, std::int64_t width)
   OCTAVO_TRY(p.epilogue_, row_epilogue(own, isa, p.rank_ - 1, p.rank_ - 2));
   p.scaling_ = scaling_of(s.program);
   const auto& loads = p.epilogue_.space().loads;
-  p.flat_ = std::all_of(loads.begin(), loads.end(),
-                        [&](const Access& a) { return a.strides[p.rank_ - 1] == 0 && a.strides[p.rank_ - 2] == 0; });
+  // One query alone has no stride to its neighbours in the tile: only the columns in use are stored.
+  p.flat_ = own.space[p.rank_ - 2] > 1 && std::all_of(loads.begin(), loads.end(), [&](const Access& a) {
+              return a.strides[p.rank_ - 1] == 0 && a.strides[p.rank_ - 2] == 0;
+            });
   return p;
 }
 

@@ -17,6 +17,46 @@ bool program_type(ir::DType t) {
   return t == ir::DType::f32 || t == ir::DType::f16 || t == ir::DType::bf16 || ir::is_int8(t);
 }
 
+/// The graph's order but for pointwise nodes: an operand of fewer elements, as a mask that heads share, comes first, so that it is ready
+/// before the region that computes the larger one starts, whose epilogue then reads it.
+std::vector<NodeId> small_operands_first(const Graph& g) {
+  std::vector<bool> seen(static_cast<std::size_t>(g.node_capacity()), false);
+  std::vector<NodeId> out;
+  struct Visit {
+    NodeId id;
+    std::vector<ValueId> inputs;
+    std::size_t next = 0;
+  };
+  std::vector<Visit> stack;
+  const auto enter = [&](NodeId id) {
+    if (seen[static_cast<std::size_t>(id)]) return;
+    seen[static_cast<std::size_t>(id)] = true;
+    const Node& n = g.node(id);
+    Visit v{id, n.inputs};
+    std::erase(v.inputs, ir::kNone);
+    if (in_program(g, n)) {
+      std::stable_sort(v.inputs.begin(), v.inputs.end(),
+                       [&](ValueId a, ValueId b) { return ir::count(g.type(a).shape) < ir::count(g.type(b).shape); });
+    }
+    stack.push_back(std::move(v));
+  };
+  const auto visit = [&](NodeId root) {
+    enter(root);
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      if (top.next < top.inputs.size()) {
+        enter(g.value(top.inputs[top.next++]).producer);
+      } else {
+        out.push_back(top.id);
+        stack.pop_back();
+      }
+    }
+  };
+  for (const ValueId v : g.inputs) visit(g.value(v).producer);
+  for (const ValueId v : g.outputs) visit(g.value(v).producer);
+  return out;
+}
+
 /// Pad, nearest resizing, gather and the like as soon as their operand is there, everything else in the graph's order. An add
 /// behind one of them then joins the convolution that computes its other operand, not the cheap operator that happened to come
 /// last.
@@ -44,7 +84,7 @@ std::vector<NodeId> moves_first(const Graph& g) {
       }
     }
   };
-  for (const NodeId id : g.order()) {
+  for (const NodeId id : small_operands_first(g)) {
     if (!done[static_cast<std::size_t>(id)]) emit(id, emit);
   }
   return out;

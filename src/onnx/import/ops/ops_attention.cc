@@ -18,6 +18,17 @@ struct AttentionShape {
   std::int64_t batch, queries, keys, past;
 };
 
+/// 1 where whole numbers are above 0, else 0. Like `forbidden` by arithmetic, which is exact here and runs in vector kernels.
+ValueId one_above_zero(Compose& c, ValueId v) {
+  return c.op(Op::clip, {v}, {{"min", 0.0}, {"max", 1.0}});
+}
+/// 0 where `allowed` is 1, -inf where it is 0.
+ValueId forbidden(Compose& c, ValueId allowed) {
+  const ValueId lowest =
+      c.mul(c.sub(c.filled(DType::f32, {}, 1), allowed), c.filled(DType::f32, {}, std::numeric_limits<float>::lowest()));
+  return c.add(lowest, lowest);  // as the product with infinity is NaN where 0 is meant
+}
+
 /// 0 where query i may attend key j, else -inf: [q,k], or [b,1,q,k] when the number of valid keys is an operand.
 ValueId position_bias(NodeContext& n, Compose& c, const AttentionShape& s, bool causal, std::int64_t left, std::int64_t right) {
   const bool by_batch = n.has(6) && !n.has(4);
@@ -33,15 +44,20 @@ ValueId position_bias(NodeContext& n, Compose& c, const AttentionShape& s, bool 
     }
     return c.constant(std::move(bias));
   }
-  const ValueId valid = c.reshape(c.cast(n.in(6), DType::s64), {s.batch, 1, 1, 1});
-  const ValueId offset = c.sub(valid, c.integers({}, {s.queries}));
-  const ValueId ahead = c.sub(c.counting(s.keys, 3, 4), c.add(c.counting(s.queries, 2, 4), offset));
+  const auto number = [&](std::int64_t v) { return c.filled(DType::f32, {}, static_cast<double>(v)); };
+  const auto counting = [&](std::int64_t count, std::int64_t axis) { return c.cast(c.counting(count, axis, 4), DType::f32); };
+  const ValueId valid = c.reshape(c.cast(n.in(6), DType::f32), {s.batch, 1, 1, 1});
+  const ValueId at = c.add(counting(s.queries, 2), c.sub(valid, number(s.queries)));  // the key of each query itself
+  const ValueId ahead = c.sub(counting(s.keys, 3), at);
   ValueId allowed = ir::kNone;
-  const auto and_also = [&](ValueId more) { allowed = allowed == ir::kNone ? more : c.both(allowed, more); };
-  if (causal) and_also(c.less(ahead, c.integers({}, {1})));
-  if (left >= 0) and_also(c.less(c.integers({}, {-left - 1}), ahead));
-  if (right >= 0) and_also(c.less(ahead, c.integers({}, {right + 1})));
-  return c.where(allowed, c.filled(DType::f32, {}, 0), c.filled(DType::f32, {}, kMinusInf));
+  const auto and_also = [&](ValueId above_zero) {
+    const ValueId more = one_above_zero(c, above_zero);
+    allowed = allowed == ir::kNone ? more : c.mul(allowed, more);
+  };
+  if (causal) and_also(c.sub(number(1), ahead));
+  if (left >= 0) and_also(c.add(ahead, number(left + 1)));
+  if (right >= 0) and_also(c.sub(number(right + 1), ahead));
+  return forbidden(c, allowed);
 }
 
 /// The sum of everything that forbids keys; kNone if nothing does.
@@ -49,7 +65,6 @@ Result<ValueId> attention_bias(NodeContext& n, Compose& c, const AttentionShape&
   const bool causal = n.attr_int("is_causal", 0) != 0;
   const std::int64_t left = n.attr_int("left_window_size", -1), right = n.attr_int("right_window_size", -1);
   if (left < -1 || right < -1) return n.bad("window sizes {} and {}; -1 is no limit", left, right);
-  const ValueId zero = c.filled(DType::f32, {}, 0), never = c.filled(DType::f32, {}, kMinusInf);
   ValueId bias = ir::kNone;
   const auto plus = [&](ValueId more) { bias = bias == ir::kNone ? more : c.add(bias, more); };
   if (n.has(3)) {
@@ -57,8 +72,8 @@ Result<ValueId> attention_bias(NodeContext& n, Compose& c, const AttentionShape&
     const Shape given = c.shape(mask);
     if (given.empty() || given.size() > 4) return n.bad("attn_mask is {}, needs rank 1 to 4", ir::to_string(given));
     const bool boolean = c.dtype(mask) == DType::boolean;
-    if (boolean) mask = c.where(mask, zero, never);
     mask = c.cast(mask, DType::f32);
+    if (boolean) mask = forbidden(c, mask);
     if (given.back() > s.keys) return n.bad("attn_mask is {} for {} keys", ir::to_string(given), s.keys);
     if (given.back() < s.keys && given.back() != 1) {  // keys that the mask does not reach are not attended
       Shape rest = given;
@@ -69,8 +84,8 @@ Result<ValueId> attention_bias(NodeContext& n, Compose& c, const AttentionShape&
   }
   if (causal || left >= 0 || right >= 0) plus(position_bias(n, c, s, causal, left, right));
   if (n.has(6)) {
-    const ValueId valid = c.reshape(c.cast(n.in(6), DType::s64), {s.batch, 1, 1, 1});
-    plus(c.where(c.less(c.counting(s.keys, 3, 4), valid), zero, never));
+    const ValueId valid = c.reshape(c.cast(n.in(6), DType::f32), {s.batch, 1, 1, 1});
+    plus(forbidden(c, one_above_zero(c, c.sub(valid, c.cast(c.counting(s.keys, 3, 4), DType::f32)))));
   }
   return bias;
 }
@@ -85,6 +100,16 @@ bool leaves_each_a_key(NodeContext& n, const Compose& c, ValueId bias) {
     if (std::all_of(of_row.begin(), of_row.end(), [](float v) { return !(v > static_cast<float>(kMinusInf)); })) return false;
   }
   return true;
+}
+
+/// 1 where some key may be attended, 0 where the row of the bias is -inf throughout: [..,q,1].
+ValueId has_a_key(Compose& c, ValueId bias) {
+  const auto rank = static_cast<std::int64_t>(c.shape(bias).size());
+  const ValueId best = c.reduce(Op::reduce_max, bias, {rank - 1}, true);
+  // Half of any number lies above 3/4 of the least one, and -inf does not.
+  const double bound = 0.75 * static_cast<double>(std::numeric_limits<float>::max());
+  const ValueId bounded = c.op(Op::clip, {c.mul(best, c.filled(DType::f32, {}, 0.5))}, {{"min", -bound}, {"max", bound}});
+  return one_above_zero(c, c.add(bounded, c.filled(DType::f32, {}, bound)));
 }
 
 Status attention(NodeContext& n) {
@@ -121,27 +146,29 @@ Status attention(NodeContext& n) {
   OCTAVO_CHECK(c.status());
   const ValueId present_key = k, present_value = v;
   const AttentionShape s{c.shape(q)[0], c.shape(q)[2], c.shape(k)[2], past};
-  const double scale =
-      std::sqrt(given_scale != 0 ? static_cast<double>(given_scale) : 1 / std::sqrt(static_cast<double>(c.shape(q)[3])));
+  const double scale = given_scale != 0 ? static_cast<double>(given_scale) : 1 / std::sqrt(static_cast<double>(c.shape(q)[3]));
+  OCTAVO_TRY(ValueId bias, attention_bias(n, c, s));
+  // What masks are made of stands before the products, which add it where they store. Rows that may attend nothing give 0: their bias is 0 instead of -inf, so that softmax has numbers, and their weights are multiplied by 0.
+  ValueId some = ir::kNone;
+  const ValueId given = bias;
+  if (bias != ir::kNone && !leaves_each_a_key(n, c, bias)) {
+    some = has_a_key(c, bias);
+    bias = c.op(Op::max, {bias, forbidden(c, c.sub(c.filled(DType::f32, {}, 1), some))});
+  }
   k = c.repeat(k, 1, q_heads / kv_heads);
   v = c.repeat(v, 1, q_heads / kv_heads);
-  const ValueId factor = c.number(scale, q);
-  ValueId qk = c.matmul(c.mul(q, factor), c.mul(c.transpose(k, {0, 1, 3, 2}), factor));
+  ValueId qk = c.matmul(q, c.transpose(k, {0, 1, 3, 2}));
+  qk = c.mul(qk, c.number(scale, qk));
   ValueId shown = qk;
   if (softcap > 0) {
     const ValueId cap = c.number(static_cast<double>(softcap), qk);
     qk = c.mul(c.op(Op::tanh, {c.div(qk, cap)}), cap);
   }
   if (mode == 0 || mode == 1) shown = qk;
-  OCTAVO_TRY(const ValueId bias, attention_bias(n, c, s));
+  if (mode == 2) shown = given == ir::kNone ? qk : c.add(qk, given);
   if (bias != ir::kNone) qk = c.add(qk, bias);
-  if (mode == 2) shown = qk;
   ValueId p = c.softmax(qk, 3);
-  if (bias != ir::kNone && !leaves_each_a_key(n, c, bias)) {
-    const auto bias_rank = static_cast<std::int64_t>(c.shape(bias).size());
-    const ValueId best = c.reduce(Op::reduce_max, bias, {bias_rank - 1}, true);
-    p = c.where(c.equal(best, c.filled(DType::f32, {}, kMinusInf)), c.filled(DType::f32, {}, 0), p);
-  }
+  if (some != ir::kNone) p = c.mul(p, some);
   if (mode == 3) shown = p;
   ValueId y = c.matmul(p, v);
   if (rank == 3) y = heads_together(c, y);
