@@ -125,7 +125,7 @@ bool one_zero_point(const Quantizer& x) {
   return std::all_of(x.zero_point.begin(), x.zero_point.end(), [&](std::int32_t z) { return z == x.zero_point[0]; });
 }
 
-/// A product of two computed matrices: both on 8-bit grids per tensor, and no sum can leave int32.
+/// A product of two matrices, as a rule both computed: both on 8-bit grids per tensor, and no sum can leave int32.
 IntegerAnchor classify_product(const Graph& g, const Grids& grids, const Node& n) {
   IntegerAnchor a;
   const auto no = [&](Reason why) {
@@ -136,7 +136,6 @@ IntegerAnchor classify_product(const Graph& g, const Grids& grids, const Node& n
   for (std::size_t slot = 0; slot < 2; ++slot) {
     const ValueId v = n.inputs[slot];
     const std::string name = called(g, v);
-    if (g.is_constant(v)) return no(because<Cause::no_integer_form>(name_of(n.op)));  // weights are gemm's
     const Quantizer* q = grids.get(v);
     if (q == nullptr) return no(why_off_grid(g, grids, v, v));
     if (!q->per_tensor()) return no(because<Cause::input_per_axis>(name, q->entries()));

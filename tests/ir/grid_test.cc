@@ -187,7 +187,8 @@ constexpr Anchor kAnchors[] = {
     {"s8[4,3,3,3] q=s8[axis=1](1,2,3;0,0,0) seed:1", "conv_transpose q w {group=2}", true, false, ""},
     {"s8[4,6,3,3] q=s8[axis=0](1,2,3,4;0,0,0,0) seed:1", "conv_transpose q w", false, false, "along axis 0"},
     {"s8[36,6] q=s8[axis=1](1,2,3,4,5,6;0,0,0,0,0,0) seed:1", "gemm m w", true, false, ""},
-    {"s8[36,6] q=s8(0.25,0) seed:1", "matmul m w", false, false, "matmul has no integer form"},
+    {"s8[36,6] q=s8(0.25,0) seed:1", "matmul m w", true, false, ""},
+    {"f32[36,6] seed:1", "matmul m w", false, false, "the data input \"w\" is not quantized to 8 bits"},
     // Products of computed matrices: both on grids per tensor
     {"s8[1] fill:0", "matmul q r", true, false, ""},
     {"s8[1] fill:0", "matmul p q", true, false, ""},

@@ -139,20 +139,33 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
 }
 
 // A product of two computed matrices on 8-bit grids.
-Status lower_product(const ir::IntegerAnchor& kind, const Node& n, const AnchorReader& reader, region::Stage& stage,
+Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& n, const AnchorReader& reader, region::Stage& stage,
                      EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
   stage.anchor.attrs = n.attrs;
   for (const ValueId v : n.inputs) {
-    OCTAVO_TRY(TensorRef matrix, reader.read(v, Repr::codes));
-    stage.anchor.inputs.push_back(matrix);
+    if (g.is_constant(v)) {
+      const Node& c = g.producer(v);
+      const ir::Quantizer q = ir::as_u8(ir::collapse_axis(*c.quantizer));
+      const std::int32_t shift = q.zero_point[0] - c.quantizer->zero_point[0];
+      ir::Tensor codes(ir::DType::u8, c.payload.shape());
+      for (std::int64_t i = 0; i < codes.size(); ++i)
+        codes.mutable_data<std::uint8_t>()[static_cast<std::size_t>(i)] =
+            static_cast<std::uint8_t>(static_cast<std::int32_t>(c.payload.at(i)) + shift);
+      TensorRef matrix = constant_ref(reader, codes, g.value(v).name);
+      matrix.quantizer = q;
+      stage.anchor.inputs.push_back(std::move(matrix));
+    } else {
+      OCTAVO_TRY(TensorRef matrix, reader.read(v, Repr::codes));
+      stage.anchor.inputs.push_back(std::move(matrix));
+    }
     inputs.push_back(v);
   }
   stage.anchor.integer = true;
   builder.set_acc_product(n.outputs[0], kind.unit(0, 1));
   region.precision = "int8";
   region.reasons.push_back(
-      because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w)), "per tensor"));
+      because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w)), "computed at run time"));
   return {};
 }
 
@@ -209,7 +222,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   std::optional<Reason> why_float;
   if (n.op == Op::matmul) {
     ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
-    if (kind.integer) return lower_product(kind, n, reader, stage, builder, inputs, region);
+    if (kind.integer) return lower_product(g, kind, n, reader, stage, builder, inputs, region);
     why_float = std::move(kind.why_float);
   }
   stage.anchor.op = n.op;
