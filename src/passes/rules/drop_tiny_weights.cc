@@ -1,12 +1,14 @@
-// drop-tiny-weights:  conv(x, w, b) ==> conv(x, w', b), w' = 0 where |w| < 2^-100, the largest |w| being 2^-60 or more; also conv_transpose, gemm
-//   Why    weight decay leaves channels of a trained network with weights of 1e-38. Their products and what is computed of them are subnormal, and
-//          an Intel processor takes some 150 clocks for each instruction that meets one: a fifth of the time of a text detector.
-//   Exact  not bit for bit. With K products a sum, the result differs by at most K 2^-100 max|x|; what rounding leaves of a sum with the largest
-//          weight is 2^-24 2^-60 max|x|, more than that for K below 2^16.
-//   Needs  w is a plain f32 constant, and K at most 2^15.
+// drop-tiny-weights:  conv(x, w, b) ==> conv(x, w', b'), w' = 0 where |w| < 2^-100, the largest |w| being 2^-60 or more; b' likewise; also
+//   conv_transpose, gemm
+//   Why    weight decay leaves channels of a trained network with weights and biases of 1e-38 and less. Their products and what is computed of
+//          them are subnormal, and an Intel processor takes some 150 clocks for each instruction that meets one: a fifth of the time of a text detector.
+//   Exact  not bit for bit. With K products a sum, the result differs by at most K 2^-100 max|x| + 2^-100. What rounding leaves of a sum with the
+//          largest weight is 2^-24 2^-60 max|x|, more than the first for K below 2^16, and of one with the largest bias 2^-84.
+//   Needs  w is a plain f32 constant, and K at most 2^15; a bias is looked at where it is one, too.
 //   Order  after fold-batch-norm, which multiplies weights: not while an affine reads the result.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "passes/rules.h"
 
@@ -17,10 +19,23 @@ using ir::Op;
 
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 15;
 
+/// The constant with zeros for its tiny elements; nothing where it has none, or no others beside them.
+std::optional<ir::Tensor> without_tiny(const ir::Node& constant) {
+  if (constant.quantizer || constant.payload.dtype() != ir::DType::f32) return std::nullopt;
+  const auto from = constant.payload.data<float>();
+  const float least = std::ldexp(1.0F, -100), most = std::ldexp(1.0F, -60);
+  const auto tiny = [&](float v) { return v != 0 && std::fabs(v) < least; };
+  if (std::none_of(from.begin(), from.end(), tiny)) return std::nullopt;
+  if (std::none_of(from.begin(), from.end(), [&](float v) { return std::fabs(v) >= most; })) return std::nullopt;
+  ir::Tensor kept(constant.payload.type());
+  std::transform(from.begin(), from.end(), kept.mutable_data<float>().begin(), [&](float v) { return tiny(v) ? 0.0F : v; });
+  return kept;
+}
+
 struct DropTinyWeights final : rewrite::Rule {
   std::string_view name() const override { return "drop-tiny-weights"; }
   std::string_view equation() const override {
-    return "conv(x, w, b) ==> conv(x, w', b), w' = 0 where |w| < 2^-100, the largest |w| being 2^-60 or more";
+    return "conv(x, w, b) ==> conv(x, w', b'), w' = 0 where |w| < 2^-100, the largest |w| being 2^-60 or more; b' likewise";
   }
   bool exact() const override { return false; }
 
@@ -30,21 +45,19 @@ struct DropTinyWeights final : rewrite::Rule {
       return rewrite::no_match();
     const ir::Node& weights = g.producer(n.inputs[1]);
     if (weights.quantizer || weights.payload.dtype() != ir::DType::f32) return rewrite::no_match();
-    const auto from = weights.payload.data<float>();
-    const float least = std::ldexp(1.0F, -100), most = std::ldexp(1.0F, -60);
-    const auto tiny = [&](float w) { return w != 0 && std::fabs(w) < least; };
-    if (std::none_of(from.begin(), from.end(), tiny)) return rewrite::no_match();
-    if (std::none_of(from.begin(), from.end(), [&](float w) { return std::fabs(w) >= most; })) return rewrite::no_match();
     const ir::Shape& shape = weights.payload.shape();
     if (weights.payload.size() / std::max<std::int64_t>(1, shape[n.op == Op::conv ? 0 : 1]) > kMostProducts)
       return rewrite::no_match();
     for (const auto& [user, slot] : g.users(n.outputs[0])) {
       if (g.node(user).op == Op::affine) return rewrite::no_match();
     }
-    ir::Tensor kept(weights.payload.type());
-    std::transform(from.begin(), from.end(), kept.mutable_data<float>().begin(), [&](float w) { return tiny(w) ? 0.0F : w; });
     std::vector<ir::ValueId> inputs = n.inputs;
-    inputs[1] = g.add_constant(std::move(kept), g.value(n.inputs[1]).name);
+    for (std::size_t slot = 1; slot < inputs.size(); ++slot) {
+      if (inputs[slot] == ir::kNone || !g.is_constant(inputs[slot])) continue;
+      if (auto kept = without_tiny(g.producer(inputs[slot])))
+        inputs[slot] = g.add_constant(*std::move(kept), g.value(inputs[slot]).name);
+    }
+    if (inputs == n.inputs) return rewrite::no_match();
     const ir::ValueId y = g.add(n.op, std::move(inputs), g.type(n.outputs[0]), n.attrs, n.origin, g.value(n.outputs[0]).name);
     g.node(g.value(y).producer).name = n.name;
     g.value(y).range = g.value(n.outputs[0]).range;
