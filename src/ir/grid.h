@@ -29,9 +29,10 @@ struct Grids {
 /// True if x is exactly a dequantized code of the per-tensor quantizer.
 [[nodiscard]] bool on_grid(const Quantizer& q, float x);
 
-/// How a conv, conv_transpose or gemm is to be computed. Integer when the data input lies on an 8-bit grid (per tensor; in
+/// How a conv, conv_transpose, gemm or matmul is to be computed. Integer when the data input lies on an 8-bit grid (per tensor; in
 /// depthwise convolutions also per channel, with one zero point) and the weights are a coded 8-bit constant, per tensor or per
-/// output channel; otherwise float, and `why_float` says why.
+/// output channel; a matmul when both of its matrices lie on such grids per tensor (`w` is then the right one's). Otherwise float,
+/// and `why_float` says why.
 struct IntegerAnchor {
   bool integer = false;
   std::optional<Reason> why_float;  ///< of every node that is not integer

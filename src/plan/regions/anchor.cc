@@ -164,8 +164,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
   stage.anchor.integer = true;
   builder.set_acc_product(n.outputs[0], kind.unit(0, 1));
   region.precision = "int8";
-  region.reasons.push_back(
-      because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w)), "computed at run time"));
+  region.reasons.push_back(because<Cause::integer_product>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w))));
   return {};
 }
 
