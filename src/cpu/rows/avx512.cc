@@ -1,6 +1,7 @@
 // The row kernels for avx512. See rows.h and CMakeLists.txt.
 #include "cpu/rows/attention_rows.h"
 #include "cpu/rows/rows.h"
+#include "cpu/rows/winograd_rows.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -14,6 +15,7 @@ namespace {
 #include "cpu/rows/detection.inc"
 #include "cpu/rows/rows.inc"
 #include "cpu/rows/attention.inc"
+#include "cpu/rows/winograd.inc"
 // clang-format on
 
 }  // namespace
@@ -23,6 +25,9 @@ const RowKernels& avx512_rows() {
 }
 const AttentionRows& avx512_attention() {
   return kAttention;
+}
+const WinogradRows& avx512_winograd() {
+  return kWinograd;
 }
 
 }  // namespace octavo::cpu

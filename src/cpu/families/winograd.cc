@@ -1,0 +1,328 @@
+// cpu.conv.f32.winograd.<isa>: float convolutions of 3 x 3 taps with stride 1 by Winograd's F(2 x 2, 3 x 3) (rows/winograd_rows.h), which takes 16
+// products where a direct convolution takes 36. A task transforms a block of tiles of the input once; then, for 64 output channels at a time,
+// 16 products of matrices, the transformation of their sums to two rows of outputs, and the epilogue.
+//
+// Another rounding than a direct convolution's: a sum of C products instead of 9 C, of factors that are sums of up to four inputs and up to nine
+// weights. With n = C + 8 roundings the error of an output is at most n * 2^-24 times the sum of the magnitudes of what is added, which is at most 9 times
+// max|x| * sum|w|; a direct convolution's is 9 C * 2^-24 times max|x| * sum|w| at most. So the bounds agree for large C, but they are relative to the largest input of the tile,
+// not of the window. tests/cpu/winograd_test.cc measures both.
+//
+// Infinite inputs and NaN would reach all outputs of a tile, and sums of large inputs may overflow: outputs that are no finite numbers are computed
+// again, directly, in the order of the reference.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "cpu/families/row_families.h"
+#include "cpu/parameters.h"
+#include "cpu/rows/winograd_rows.h"
+#include "cpu/window.h"
+#include "region/tensor_ref.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kPanel = 64;       // output channels whose sums are held at a time
+constexpr std::int64_t kTileRows = 6;     // tiles that a product has in registers
+constexpr std::int64_t kLeastTiles = 36;  // of a block: fewer would read the weights too often
+constexpr std::int64_t kMostTiles = 192;
+constexpr std::int64_t kBlockBytes = 3 << 18;  // of transformed inputs and sums: three quarters of a second-level cache
+
+const WinogradRows& winograd_rows(Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::avx512) return avx512_winograd();
+  if (isa >= Isa::avx2) return avx2_winograd();
+#endif
+  (void)isa;
+  return portable_winograd();
+}
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+struct Setting {
+  Image image;
+  std::int64_t channels = 1, outputs = 1;
+  std::int64_t down = 1, across = 1;  ///< tiles of an image
+  std::int64_t block = 1;             ///< tiles that are transformed together
+  std::int64_t splits = 1;            ///< tasks that share a block, each with some panels
+  [[nodiscard]] std::int64_t tiles() const { return down * across; }
+  [[nodiscard]] std::int64_t blocks() const { return (tiles() + block - 1) / block; }
+  [[nodiscard]] std::int64_t panels() const { return (outputs + kPanel - 1) / kPanel; }
+  /// Columns of a panel, padded.
+  [[nodiscard]] std::int64_t columns(std::int64_t panel) const {
+    return std::min(kPanel, rounded_up(outputs, kColumns) - panel * kPanel);
+  }
+  /// Floats of a row of V, and of its planes and M's: an odd number of lines, so that planes do not meet in one cache set.
+  [[nodiscard]] std::int64_t v_step() const { return rounded_up(channels, kColumns); }
+  [[nodiscard]] std::int64_t v_plane() const { return odd_lines(block * v_step()); }
+  [[nodiscard]] std::int64_t m_plane() const { return odd_lines(block * std::min(kPanel, rounded_up(outputs, kColumns))); }
+  [[nodiscard]] std::int64_t weights() const { return kWinogradPlanes * channels * rounded_up(outputs, kColumns); }
+
+ private:
+  static std::int64_t odd_lines(std::int64_t floats) { return (rounded_up(floats, 16) / 16 | 1) * 16; }
+};
+
+Result<Setting> setting_of(const Region& r) {
+  const Stage& s = only(r);
+  const region::TensorRef& x = s.anchor.inputs[0];
+  const ir::Shape& w = s.anchor.weights->dims;
+  if (x.dtype != ir::DType::f32 || s.anchor.weights->dtype != ir::DType::f32)
+    return refuse("types of input and weights",
+                  fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(s.anchor.weights->dtype)), "f32 and f32");
+  if (w.size() != 4 || w[2] != 3 || w[3] != 3) return refuse("shape of the weights", ir::to_string(w), "3 x 3 taps");
+  Setting t;
+  OCTAVO_TRY(t.image, Image::of(s, {3, 3}));
+  const Image& im = t.image;
+  for (const Window* d : {&im.height, &im.width}) {
+    if (d->stride != 1 || d->dilation != 1)
+      return refuse("stride and dilation", fmt::format("{} and {}", d->stride, d->dilation), "1 and 1");
+  }
+  t.channels = x.dims[1], t.outputs = s.space[1];
+  if (const std::int64_t groups = ir::get_int(s.anchor.attrs, "group", 1); groups != 1) return refuse("groups", groups, "1");
+  if (w[0] != t.outputs || w[1] != t.channels)
+    return fail(ErrorKind::bad_engine,
+                fmt::format("weights {} do not fit {} input and {} output channels", ir::to_string(w), t.channels, t.outputs));
+  if (t.channels < kWinogradLeastChannels)
+    return refuse("input channels", t.channels, fmt::format("at least {}", kWinogradLeastChannels));
+  if (im.xc != 4) return refuse("channel stride of the input", im.xc / 4, "1");
+  if (im.h < 0 || im.w < 0 || ir::count(s.space) == 0 || ir::count(x.dims) == 0) return refuse("elements", 0, "an image of them");
+  t.down = (im.height.out + 1) / 2, t.across = (im.width.out + 1) / 2;
+
+  const std::int64_t given = number(r.tactic, kRows, kMostTiles),
+                     fit = kBlockBytes / (kWinogradPlanes * 4 * (t.v_step() + std::min(kPanel, rounded_up(t.outputs, kColumns)))),
+                     most = given > 0 ? given : std::clamp(fit, kLeastTiles, kMostTiles),
+                     blocks = (t.tiles() + most - 1) / most;  // of one size, as far as whole groups of rows allow
+  t.block = std::min(rounded_up((t.tiles() + blocks - 1) / blocks, kTileRows), t.tiles());
+  const std::int64_t splits = number(r.tactic, kSplits, t.panels()), pieces = im.batch * t.blocks();
+  t.splits = splits > 0 ? splits : std::clamp<std::int64_t>(4 / pieces, 1, t.panels());
+  return t;
+}
+
+struct Release {
+  void operator()(float* p) const { std::free(p); }
+};
+using AlignedFloats = std::unique_ptr<float[], Release>;
+
+/// U = G g Gt of every pair of channels, each element rounded once: [panel][plane][input channel][output channel of the panel].
+AlignedFloats transformed(const Setting& t, const float* w) {
+  const std::size_t bytes = static_cast<std::size_t>(t.weights()) * sizeof(float);  // a multiple of 64
+  AlignedFloats out(static_cast<float*>(std::aligned_alloc(64, bytes)));
+  if (out == nullptr) throw std::bad_alloc();
+  std::memset(out.get(), 0, bytes);
+  for (std::int64_t o = 0; o < t.outputs; ++o) {
+    const std::int64_t panel = o / kPanel, columns = t.columns(panel);
+    float* const to = out.get() + panel * kPanel * kWinogradPlanes * t.channels + o % kPanel;
+    for (std::int64_t c = 0; c < t.channels; ++c) {
+      const float* g = w + (o * t.channels + c) * 9;
+      double half[4][3];
+      for (int j = 0; j < 3; ++j) {
+        const double g0 = g[j], g1 = g[3 + j], g2 = g[6 + j];
+        half[0][j] = g0, half[1][j] = (g0 + g1 + g2) / 2, half[2][j] = (g0 - g1 + g2) / 2, half[3][j] = g2;
+      }
+      for (int i = 0; i < 4; ++i) {
+        const double a = half[i][0], b = half[i][1], d = half[i][2];
+        const double row[] = {a, (a + b + d) / 2, (a - b + d) / 2, d};
+        for (int j = 0; j < 4; ++j) to[((4 * i + j) * t.channels + c) * columns] = static_cast<float>(row[j]);
+      }
+    }
+  }
+  return out;
+}
+
+class WinogradKernel final : public Kernel {
+ public:
+  WinogradKernel(const WinogradRows& rows, Setting setting, Epilogue epilogue, const Stage& s, const std::byte* weights)
+      : k_(rows),
+        t_(std::move(setting)),
+        epilogue_(std::move(epilogue)),
+        x_(s.anchor.inputs[0]),
+        plain_(reinterpret_cast<const float*>(weights)),
+        u_(transformed(t_, plain_)) {
+    const auto floats = [&](std::int64_t n) {
+      const std::size_t at = bytes_;
+      bytes_ += line(static_cast<std::size_t>(n) * sizeof(float));
+      return at;
+    };
+    bytes_ = line(epilogue_.scratch_bytes());
+    at_zeros_ = floats(t_.channels);
+    at_v_ = floats(kWinogradPlanes * t_.v_plane());
+    at_m_ = floats(kWinogradPlanes * t_.m_plane());
+  }
+
+  int tasks() const override { return static_cast<int>(std::min<std::int64_t>(units(), 4096)); }
+  std::size_t scratch_bytes() const override { return bytes_; }
+
+  void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
+    epilogue_.prepare(worker.scratch);
+    std::memset(worker.scratch + at_zeros_, 0, static_cast<std::size_t>(t_.channels) * sizeof(float));
+    for (std::int64_t u = units() * task_begin / tasks(); u < units() * task_end / tasks(); ++u) {
+      const std::int64_t split = u % t_.splits, block = u / t_.splits % t_.blocks(), image = u / t_.splits / t_.blocks();
+      one(memory, worker.scratch, image, block * t_.block, std::min(t_.block, t_.tiles() - block * t_.block),
+          t_.panels() * split / t_.splits, t_.panels() * (split + 1) / t_.splits);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t units() const { return t_.image.batch * t_.blocks() * t_.splits; }
+  static float* floats(std::byte* scratch, std::size_t at) { return reinterpret_cast<float*>(scratch + at); }
+  [[nodiscard]] const std::byte* image_at(const Memory& memory, std::int64_t n) const { return memory.at(x_) + n * t_.image.xn; }
+  /// The pixel at (h, w), which may lie in the padding.
+  [[nodiscard]] const float* pixel(const std::byte* image, std::int64_t h, std::int64_t w, const float* zeros) const {
+    const Image& im = t_.image;
+    if (h < 0 || h >= im.height.in || w < 0 || w >= im.width.in) return zeros;
+    return reinterpret_cast<const float*>(image + h * im.xh + w * im.xw);
+  }
+
+  /// Some tiles of an image, for some panels of output channels.
+  void one(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t first, std::int64_t tiles, std::int64_t panel,
+           std::int64_t panel_end) const {
+    float *v = floats(scratch, at_v_), *m = floats(scratch, at_m_);
+    const float* zeros = floats(scratch, at_zeros_);
+    const std::byte* image = image_at(memory, n);
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const std::int64_t h = (first + i) / t_.across * 2 - t_.image.height.pad,
+                         w = (first + i) % t_.across * 2 - t_.image.width.pad;
+      const float* d[kWinogradPlanes];
+      for (int p = 0; p < kWinogradPlanes; ++p) d[p] = pixel(image, h + p / 4, w + p % 4, zeros);
+      k_.input(v + i * t_.v_step(), t_.v_plane(), d, t_.channels);
+    }
+    for (; panel < panel_end; ++panel) {
+      const std::int64_t columns = t_.columns(panel);
+      const float* u = u_.get() + panel * kPanel * kWinogradPlanes * t_.channels;
+      for (std::int64_t p = 0; p < kWinogradPlanes; ++p)
+        k_.multiply(m + p * t_.m_plane(), columns, v + p * t_.v_plane(), t_.v_step(), tiles, u + p * t_.channels * columns,
+                    t_.channels, columns);
+      store(memory, scratch, n, first, tiles, panel);
+    }
+  }
+
+  /// Outputs of a panel, the epilogue over as many neighbours of a row at a time as its block holds.
+  void store(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t first, std::int64_t tiles,
+             std::int64_t panel) const {
+    const Image& im = t_.image;
+    const std::int64_t columns = t_.columns(panel), cols = std::min(kPanel, t_.outputs - panel * kPanel),
+                       at_once = epilogue_.code().block() / (2 * cols);
+    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    Index origin{};
+    if (im.n >= 0) origin[static_cast<std::size_t>(im.n)] = n;
+    origin[static_cast<std::size_t>(im.c)] = panel * kPanel;
+    for (std::int64_t i = 0, some = 0; i < tiles; i += some) {
+      const std::int64_t h = (first + i) / t_.across * 2, w = (first + i) % t_.across * 2;
+      some = std::min({at_once, tiles - i, t_.across - w / 2});
+      const std::int64_t pixels = std::min(2 * some, im.width.out - w);
+      origin[static_cast<std::size_t>(im.w)] = w;
+      for (int row = 0; row < 2 && h + row < im.height.out; ++row) {
+        origin[static_cast<std::size_t>(im.h)] = h + row;
+        const float* m = floats(scratch, at_m_) + i * columns;
+        if (!k_.output(acc, m, t_.m_plane(), columns, some, cols, row))
+          directly(memory, n, h + row, w, pixels, panel * kPanel, cols, acc);
+        epilogue_.run(memory, scratch, origin, static_cast<int>(pixels), static_cast<int>(cols));
+      }
+    }
+  }
+
+  /// acc[p * cols + j]: the sums of output (h, w + p), channel o + j, in the order of the reference.
+  void directly(const Memory& memory, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t pixels, std::int64_t o,
+                std::int64_t cols, float* acc) const {
+    const std::byte* image = image_at(memory, n);
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      const float* d[9];
+      for (int k = 0; k < 9; ++k) d[k] = pixel(image, h - t_.image.height.pad + k / 3, w + p - t_.image.width.pad + k % 3, nullptr);
+      for (std::int64_t j = 0; j < cols; ++j) {
+        const float* g = plain_ + (o + j) * t_.channels * 9;
+        float sum = 0;
+        for (std::int64_t c = 0; c < t_.channels; ++c) {
+          for (int k = 0; k < 9; ++k) {
+            if (d[k] != nullptr) sum = std::fma(d[k][c], g[c * 9 + k], sum);
+          }
+        }
+        acc[p * cols + j] = sum;
+      }
+    }
+  }
+
+  const WinogradRows& k_;
+  Setting t_;
+  Epilogue epilogue_;
+  region::TensorRef x_;
+  const float* plain_;  ///< the weights as the model has them
+  AlignedFloats u_;
+  std::size_t bytes_ = 0, at_zeros_ = 0, at_v_ = 0, at_m_ = 0;
+};
+
+class WinogradFamily final : public Family {
+ public:
+  std::string_view name() const override { return "conv.f32.winograd"; }
+  bool about(const Region& r) const override {
+    const region::Anchor& a = only(r).anchor;
+    return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 &&
+           !a.inputs.empty() && !only(r).program.outputs.empty();
+  }
+  Reasons why_not(const Region& r, const Plan&) const override {
+    const auto t = setting_of(r);
+    if (!t) return refusal_of(t);
+    const auto e = epilogue(only(r), *t, Isa::portable);
+    return refusal_of(e);
+  }
+  double cost(const Region& r, const Plan&, Isa isa) const override {
+    const auto t = setting_of(r);
+    if (!t) return 0;
+    const auto tiles = static_cast<double>(t->image.batch * t->tiles()), channels = static_cast<double>(t->channels);
+    const auto outputs = static_cast<double>(rounded_up(t->outputs, kColumns));
+    return tiles * (16.0 * channels * outputs / 26.0 + channels * 2.5 * static_cast<double>(t->splits) + outputs * 4.0) *
+               slowdown(isa) * kSecondsPerCycle +
+           1e-6;
+  }
+  // The weights as they are, as outputs that are no finite numbers need them; they are transformed at load, so that files do not grow.
+  Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
+    const region::TensorRef& w = *only(r).anchor.weights;
+    if (w.strides != ir::dense_strides(w.dims)) return fail(ErrorKind::internal, "packing weights: they are not dense");
+    ir::Tensor t(w.dtype, w.dims);
+    std::memcpy(t.mutable_bytes().data(), plan.buffers[static_cast<std::size_t>(w.buffer)].data.bytes().data() + w.offset,
+                t.bytes().size());
+    return std::vector<ir::Tensor>{t};
+  }
+  Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
+    return std::vector<std::int64_t>{tensor_bytes(*only(r).anchor.weights)};
+  }
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(r));
+    OCTAVO_TRY(Epilogue e, epilogue(only(r), t, isa));
+    return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), only(r), packed[0]);
+  }
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
+    Parameters out;
+    const auto t = setting_of(r);
+    if (!t) return out;
+    for (const std::int64_t n : {t->block / 2, t->block * 2}) {
+      if (n >= kTileRows && n <= std::min(kMostTiles, t->tiles())) add(out, kRows, n);
+    }
+    for (const std::int64_t n : {t->splits / 2, t->splits * 2}) {
+      if (n >= 1 && n <= t->panels()) add(out, kSplits, n);
+    }
+    return out;
+  }
+  bool takes_parameter(std::string_view name) const override { return name == kRows || name == kSplits; }
+
+ private:
+  static Result<Epilogue> epilogue(const Stage& s, const Setting& t, Isa isa) {
+    OCTAVO_TRY(Space space, Space::of(s));
+    std::vector<Elem> loads;
+    for (const Access& a : space.loads) loads.push_back(a.elem);
+    OCTAVO_TRY(Code code, Code::compile(s.program, loads));
+    return Epilogue::make(*kernel_table(isa), std::move(code), std::move(space), t.image.w, t.image.c);
+  }
+};
+
+}  // namespace
+
+const Family& winograd_family() {
+  static const WinogradFamily family;
+  return family;
+}
+
+}  // namespace octavo::cpu
