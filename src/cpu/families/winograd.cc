@@ -16,6 +16,7 @@
 #include <new>
 
 #include "cpu/families/row_families.h"
+#include "cpu/families/sum_form.h"
 #include "cpu/parameters.h"
 #include "cpu/rows/winograd_rows.h"
 #include "cpu/window.h"
@@ -24,11 +25,11 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kPanel = 64;       // output channels whose sums are held at a time
-constexpr std::int64_t kTileRows = 6;     // tiles that a product has in registers
-constexpr std::int64_t kLeastTiles = 36;  // of a block: fewer would read the weights too often
+constexpr std::int64_t kPanel = kWinogradColumns;  // output channels whose sums are held at a time
+constexpr std::int64_t kTileRows = 12;             // tiles that a product has in registers
+constexpr std::int64_t kLeastTiles = 36;           // of a block: fewer would read the weights too often
 constexpr std::int64_t kMostTiles = 192;
-constexpr std::int64_t kBlockBytes = 3 << 18;  // of transformed inputs and sums: three quarters of a second-level cache
+constexpr std::int64_t kBlockBytes = 1 << 18;  // of transformed inputs and sums: a quarter of a second-level cache
 
 const WinogradRows& winograd_rows(Isa isa) {
 #if defined(__x86_64__)
@@ -141,14 +142,16 @@ class WinogradKernel final : public Kernel {
         epilogue_(std::move(epilogue)),
         x_(s.anchor.inputs[0]),
         plain_(reinterpret_cast<const float*>(weights)),
-        u_(transformed(t_, plain_)) {
+        u_(transformed(t_, plain_)),
+        form_(sum_form(s.program, epilogue_.space(), static_cast<std::size_t>(t_.image.c))) {
     const auto floats = [&](std::int64_t n) {
       const std::size_t at = bytes_;
       bytes_ += line(static_cast<std::size_t>(n) * sizeof(float));
       return at;
     };
     bytes_ = line(epilogue_.scratch_bytes());
-    at_zeros_ = floats(t_.channels);
+    at_strip_ = floats(4 * (2 * std::min(t_.block, t_.across) + 2) * t_.channels);
+    at_second_ = floats(epilogue_.code().block() + kColumns);
     at_v_ = floats(kWinogradPlanes * t_.v_plane());
     at_m_ = floats(kWinogradPlanes * t_.m_plane());
   }
@@ -158,7 +161,6 @@ class WinogradKernel final : public Kernel {
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     epilogue_.prepare(worker.scratch);
-    std::memset(worker.scratch + at_zeros_, 0, static_cast<std::size_t>(t_.channels) * sizeof(float));
     for (std::int64_t u = units() * task_begin / tasks(); u < units() * task_end / tasks(); ++u) {
       const std::int64_t split = u % t_.splits, block = u / t_.splits % t_.blocks(), image = u / t_.splits / t_.blocks();
       one(memory, worker.scratch, image, block * t_.block, std::min(t_.block, t_.tiles() - block * t_.block),
@@ -170,25 +172,51 @@ class WinogradKernel final : public Kernel {
   [[nodiscard]] std::int64_t units() const { return t_.image.batch * t_.blocks() * t_.splits; }
   static float* floats(std::byte* scratch, std::size_t at) { return reinterpret_cast<float*>(scratch + at); }
   [[nodiscard]] const std::byte* image_at(const Memory& memory, std::int64_t n) const { return memory.at(x_) + n * t_.image.xn; }
-  /// The pixel at (h, w), which may lie in the padding.
-  [[nodiscard]] const float* pixel(const std::byte* image, std::int64_t h, std::int64_t w, const float* zeros) const {
+  /// V of neighbours of one row of tiles: where their pixels are, or, of tiles that the padding reaches into, from a copy with zeros.
+  void transform(const std::byte* image, std::int64_t down, std::int64_t across, std::int64_t tiles, std::byte* scratch,
+                 float* v) const {
     const Image& im = t_.image;
-    if (h < 0 || h >= im.height.in || w < 0 || w >= im.width.in) return zeros;
-    return reinterpret_cast<const float*>(image + h * im.xh + w * im.xw);
+    const std::int64_t h = down * 2 - im.height.pad, w = across * 2 - im.width.pad;
+    const std::int64_t before = std::clamp<std::int64_t>((1 - w) / 2, 0, tiles);  // tiles that begin left of the image
+    const std::int64_t inside = std::clamp<std::int64_t>((im.width.in - w - 2) / 2 - before, 0, tiles - before);  // that end in it
+    const bool whole = h >= 0 && h + 4 <= im.height.in && inside > 0;
+    if (!whole) return transform_copy(image, h, w, tiles, scratch, v);
+    if (before > 0) transform_copy(image, h, w, before, scratch, v);
+    k_.input(v + before * t_.v_step(), t_.v_plane(), t_.v_step(),
+             reinterpret_cast<const float*>(image + h * im.xh + (w + 2 * before) * im.xw), im.xh / 4, im.xw / 4, inside,
+             t_.channels);
+    const std::int64_t done = before + inside;
+    if (done < tiles) transform_copy(image, h, w + 2 * done, tiles - done, scratch, v + done * t_.v_step());
+  }
+  void transform_copy(const std::byte* image, std::int64_t h, std::int64_t w, std::int64_t tiles, std::byte* scratch,
+                      float* v) const {
+    const Image& im = t_.image;
+    float* const strip = floats(scratch, at_strip_);
+    const std::int64_t pixels = 2 * tiles + 2, row = pixels * t_.channels;
+    const std::int64_t begin = std::clamp<std::int64_t>(-w, 0, pixels),
+                       end = std::clamp<std::int64_t>(im.width.in - w, begin, pixels);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      float* const to = strip + i * row;
+      const bool in = h + i >= 0 && h + i < im.height.in;
+      const std::int64_t from = in ? begin : pixels, until = in ? end : pixels;
+      std::memset(to, 0, static_cast<std::size_t>(from * t_.channels) * sizeof(float));
+      for (std::int64_t p = from; p < until; ++p)
+        std::memcpy(to + p * t_.channels, image + (h + i) * im.xh + (w + p) * im.xw,
+                    static_cast<std::size_t>(t_.channels) * sizeof(float));
+      std::memset(to + until * t_.channels, 0, static_cast<std::size_t>((pixels - until) * t_.channels) * sizeof(float));
+    }
+    k_.input(v, t_.v_plane(), t_.v_step(), strip, row, t_.channels, tiles, t_.channels);
   }
 
   /// Some tiles of an image, for some panels of output channels.
   void one(const Memory& memory, std::byte* scratch, std::int64_t n, std::int64_t first, std::int64_t tiles, std::int64_t panel,
            std::int64_t panel_end) const {
     float *v = floats(scratch, at_v_), *m = floats(scratch, at_m_);
-    const float* zeros = floats(scratch, at_zeros_);
     const std::byte* image = image_at(memory, n);
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const std::int64_t h = (first + i) / t_.across * 2 - t_.image.height.pad,
-                         w = (first + i) % t_.across * 2 - t_.image.width.pad;
-      const float* d[kWinogradPlanes];
-      for (int p = 0; p < kWinogradPlanes; ++p) d[p] = pixel(image, h + p / 4, w + p % 4, zeros);
-      k_.input(v + i * t_.v_step(), t_.v_plane(), d, t_.channels);
+    for (std::int64_t i = 0, some = 0; i < tiles; i += some) {
+      const std::int64_t across = (first + i) % t_.across;
+      some = std::min(tiles - i, t_.across - across);
+      transform(image, (first + i) / t_.across, across, some, scratch, v + i * t_.v_step());
     }
     for (; panel < panel_end; ++panel) {
       const std::int64_t columns = t_.columns(panel);
@@ -206,7 +234,8 @@ class WinogradKernel final : public Kernel {
     const Image& im = t_.image;
     const std::int64_t columns = t_.columns(panel), cols = std::min(kPanel, t_.outputs - panel * kPanel),
                        at_once = epilogue_.code().block() / (2 * cols);
-    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    float* const rows[] = {reinterpret_cast<float*>(Epilogue::acc(scratch)),
+                           floats(scratch, at_second_)};  // the second waits for the first
     Index origin{};
     if (im.n >= 0) origin[static_cast<std::size_t>(im.n)] = n;
     origin[static_cast<std::size_t>(im.c)] = panel * kPanel;
@@ -215,11 +244,15 @@ class WinogradKernel final : public Kernel {
       some = std::min({at_once, tiles - i, t_.across - w / 2});
       const std::int64_t pixels = std::min(2 * some, im.width.out - w);
       origin[static_cast<std::size_t>(im.w)] = w;
+      const bool finite = k_.output(rows, floats(scratch, at_m_) + i * columns, t_.m_plane(), columns, some, cols);
       for (int row = 0; row < 2 && h + row < im.height.out; ++row) {
+        if (!finite) directly(memory, n, h + row, w, pixels, panel * kPanel, cols, rows[row]);
         origin[static_cast<std::size_t>(im.h)] = h + row;
-        const float* m = floats(scratch, at_m_) + i * columns;
-        if (!k_.output(acc, m, t_.m_plane(), columns, some, cols, row))
-          directly(memory, n, h + row, w, pixels, panel * kPanel, cols, acc);
+        if (form_) {
+          k_.finish(form_->at(epilogue_.space(), memory, origin, static_cast<std::size_t>(im.w)), rows[row], pixels, cols);
+          continue;
+        }
+        if (row == 1) std::memcpy(rows[0], rows[1], static_cast<std::size_t>(pixels * cols) * sizeof(float));
         epilogue_.run(memory, scratch, origin, static_cast<int>(pixels), static_cast<int>(cols));
       }
     }
@@ -228,10 +261,15 @@ class WinogradKernel final : public Kernel {
   /// acc[p * cols + j]: the sums of output (h, w + p), channel o + j, in the order of the reference.
   void directly(const Memory& memory, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t pixels, std::int64_t o,
                 std::int64_t cols, float* acc) const {
+    const Image& im = t_.image;
     const std::byte* image = image_at(memory, n);
     for (std::int64_t p = 0; p < pixels; ++p) {
-      const float* d[9];
-      for (int k = 0; k < 9; ++k) d[k] = pixel(image, h - t_.image.height.pad + k / 3, w + p - t_.image.width.pad + k % 3, nullptr);
+      const float* d[9];  // null in the padding
+      for (int k = 0; k < 9; ++k) {
+        const std::int64_t y = h - im.height.pad + k / 3, x = w + p - im.width.pad + k % 3;
+        const bool in = y >= 0 && y < im.height.in && x >= 0 && x < im.width.in;
+        d[k] = in ? reinterpret_cast<const float*>(image + y * im.xh + x * im.xw) : nullptr;
+      }
       for (std::int64_t j = 0; j < cols; ++j) {
         const float* g = plain_ + (o + j) * t_.channels * 9;
         float sum = 0;
@@ -251,7 +289,8 @@ class WinogradKernel final : public Kernel {
   region::TensorRef x_;
   const float* plain_;  ///< the weights as the model has them
   AlignedFloats u_;
-  std::size_t bytes_ = 0, at_zeros_ = 0, at_v_ = 0, at_m_ = 0;
+  std::optional<SumForm> form_;  ///< the epilogue in one pass
+  std::size_t bytes_ = 0, at_strip_ = 0, at_second_ = 0, at_v_ = 0, at_m_ = 0;
 };
 
 class WinogradFamily final : public Family {
