@@ -30,14 +30,14 @@ struct Conv {
 };
 enum class Tail { sum, bias, residual, codes };
 
-void build(Scene& s, const Conv& k, Tail tail, float scale = 4.0F) {
+void build(Scene& s, const Conv& k, Tail tail) {
   auto& st = s.stage();
   auto& a = st.anchor;
   a.op = ir::Op::conv;
   a.integer = false;
   a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
   a.inputs = {s.nhwc(DType::f32, {k.n, k.c, k.h, k.w}, BufferKind::arena, k.gap)};
-  a.weights = s.tensor(DType::f32, {k.o, k.c / k.groups, k.kernel[0], k.kernel[1]}, BufferKind::constant, {}, 0, scale / 8);
+  a.weights = s.tensor(DType::f32, {k.o, k.c / k.groups, k.kernel[0], k.kernel[1]}, BufferKind::constant, {}, 0, 0.5F);
   const auto out = [&](std::size_t d) {
     const std::int64_t in = d == 0 ? k.h : k.w;
     return (in + k.pads[d] + k.pads[d + 2] - k.dilations[d] * (k.kernel[d] - 1) - 1) / k.strides[d] + 1;
@@ -69,8 +69,8 @@ class Winograd : public ::testing::TestWithParam<const char*> {
   static std::string run(Scene& s, const Conv& k) {
     const std::string why = s.compare(cpu::cpu_provider(), std::string("cpu.conv.f32.winograd.") + GetParam(), kTolerance);
     return why.empty() ? why
-                       : fmt::format("{}; n{} c{} {}x{} o{} pads {} {} {} {} gap {}", why, k.n, k.c, k.h, k.w, k.o, k.pads[0], k.pads[1],
-                                     k.pads[2], k.pads[3], k.gap);
+                       : fmt::format("{}; n{} c{} {}x{} o{} pads {} {} {} {} gap {}", why, k.n, k.c, k.h, k.w, k.o, k.pads[0],
+                                     k.pads[1], k.pads[2], k.pads[3], k.gap);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Isa, Winograd, ::testing::Values("portable", "avx2", "avx512"));

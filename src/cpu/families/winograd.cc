@@ -2,12 +2,12 @@
 // products where a direct convolution takes 36. A task transforms a block of tiles of the input once; then, for 64 output channels at a time,
 // 16 products of matrices, the transformation of their sums to two rows of outputs, and the epilogue.
 //
-// Another rounding than a direct convolution's: a sum of C products instead of 9 C, of factors that are sums of up to four inputs and up to nine
-// weights. With n = C + 8 roundings the error of an output is at most n * 2^-24 times the sum of the magnitudes of what is added, which is at most 9 times
-// max|x| * sum|w|; a direct convolution's is 9 C * 2^-24 times max|x| * sum|w| at most. So the bounds agree for large C, but they are relative to the largest input of the tile,
-// not of the window. tests/cpu/winograd_test.cc measures both.
+// Sums are in another order than the reference's, which float anchors may be (docs/semantics.md), and inputs and weights are added up before they are
+// multiplied. An output reads the inputs of its own window alone: the fourth row of a tile takes no part in the first output, nor the first row in
+// the second. The errors are smaller than those of the reference's own order, whose chain of additions is nine times as long:
+// docs/lab/performance-float.md has both beside sums in float64.
 //
-// Infinite inputs and NaN would reach all outputs of a tile, and sums of large inputs may overflow: outputs that are no finite numbers are computed
+// Sums of two large inputs may overflow, and two infinities of a window give NaN where their products would not: outputs that are no finite numbers are computed
 // again, directly, in the order of the reference.
 #include <algorithm>
 #include <cmath>
