@@ -16,7 +16,7 @@
 #include <new>
 
 #include "cpu/families/row_families.h"
-#include "cpu/families/sum_form.h"
+#include "cpu/generated_epilogue.h"
 #include "cpu/parameters.h"
 #include "cpu/rows/winograd_rows.h"
 #include "cpu/window.h"
@@ -29,6 +29,7 @@ constexpr std::int64_t kPanel = kWinogradColumns;  // output channels whose sums
 constexpr std::int64_t kTileRows = 12;             // tiles that a product has in registers
 constexpr std::int64_t kLeastTiles = 36;           // of a block: fewer would read the weights too often
 constexpr std::int64_t kMostTiles = 192;
+constexpr std::int64_t kRowFloats = 1024;      // of a row of outputs that the epilogue takes at once
 constexpr std::int64_t kBlockBytes = 1 << 18;  // of transformed inputs and sums: a quarter of a second-level cache
 
 const WinogradRows& winograd_rows(Isa isa) {
@@ -136,14 +137,15 @@ AlignedFloats transformed(const Setting& t, const float* w) {
 
 class WinogradKernel final : public Kernel {
  public:
-  WinogradKernel(const WinogradRows& rows, Setting setting, Epilogue epilogue, const Stage& s, const std::byte* weights)
+  WinogradKernel(const WinogradRows& rows, Setting setting, Epilogue epilogue, std::unique_ptr<GeneratedEpilogue> generated,
+                 const Stage& s, const std::byte* weights)
       : k_(rows),
         t_(std::move(setting)),
         epilogue_(std::move(epilogue)),
         x_(s.anchor.inputs[0]),
         plain_(reinterpret_cast<const float*>(weights)),
         u_(transformed(t_, plain_)),
-        form_(sum_form(s.program, epilogue_.space(), static_cast<std::size_t>(t_.image.c))) {
+        generated_(std::move(generated)) {
     const auto floats = [&](std::int64_t n) {
       const std::size_t at = bytes_;
       bytes_ += line(static_cast<std::size_t>(n) * sizeof(float));
@@ -151,7 +153,7 @@ class WinogradKernel final : public Kernel {
     };
     bytes_ = line(epilogue_.scratch_bytes());
     at_strip_ = floats(4 * (2 * std::min(t_.block, t_.across) + 2) * t_.channels);
-    at_second_ = floats(epilogue_.code().block() + kColumns);
+    for (std::size_t& at : at_rows_) at = floats(std::max<std::int64_t>(epilogue_.code().block(), kRowFloats) + kColumns);
     at_v_ = floats(kWinogradPlanes * t_.v_plane());
     at_m_ = floats(kWinogradPlanes * t_.m_plane());
   }
@@ -233,29 +235,33 @@ class WinogradKernel final : public Kernel {
              std::int64_t panel) const {
     const Image& im = t_.image;
     const std::int64_t columns = t_.columns(panel), cols = std::min(kPanel, t_.outputs - panel * kPanel),
-                       at_once = epilogue_.code().block() / (2 * cols);
-    float* const rows[] = {reinterpret_cast<float*>(Epilogue::acc(scratch)),
-                           floats(scratch, at_second_)};  // the second waits for the first
-    Index origin{};
-    if (im.n >= 0) origin[static_cast<std::size_t>(im.n)] = n;
-    origin[static_cast<std::size_t>(im.c)] = panel * kPanel;
+                       at_once = (generated_ ? kRowFloats : epilogue_.code().block()) / (2 * cols);
+    float* const rows[] = {floats(scratch, at_rows_[0]), floats(scratch, at_rows_[1])};
     for (std::int64_t i = 0, some = 0; i < tiles; i += some) {
       const std::int64_t h = (first + i) / t_.across * 2, w = (first + i) % t_.across * 2;
       some = std::min({at_once, tiles - i, t_.across - w / 2});
       const std::int64_t pixels = std::min(2 * some, im.width.out - w);
-      origin[static_cast<std::size_t>(im.w)] = w;
       const bool finite = k_.output(rows, floats(scratch, at_m_) + i * columns, t_.m_plane(), columns, some, cols);
       for (int row = 0; row < 2 && h + row < im.height.out; ++row) {
         if (!finite) directly(memory, n, h + row, w, pixels, panel * kPanel, cols, rows[row]);
-        origin[static_cast<std::size_t>(im.h)] = h + row;
-        if (form_) {
-          k_.finish(form_->at(epilogue_.space(), memory, origin, static_cast<std::size_t>(im.w)), rows[row], pixels, cols);
-          continue;
+        if (generated_) {
+          generated_->run(memory, rows[row], n, panel * kPanel, h + row, w, pixels, cols);
+        } else {
+          interpret(memory, scratch, {n, panel * kPanel, h + row, w}, rows[row], pixels, cols);
         }
-        if (row == 1) std::memcpy(rows[0], rows[1], static_cast<std::size_t>(pixels * cols) * sizeof(float));
-        epilogue_.run(memory, scratch, origin, static_cast<int>(pixels), static_cast<int>(cols));
       }
     }
+  }
+  void interpret(const Memory& memory, std::byte* scratch, const std::array<std::int64_t, 4>& at, const float* sums,
+                 std::int64_t pixels, std::int64_t cols) const {
+    const Image& im = t_.image;
+    Index origin{};
+    if (im.n >= 0) origin[static_cast<std::size_t>(im.n)] = at[0];
+    origin[static_cast<std::size_t>(im.c)] = at[1];
+    origin[static_cast<std::size_t>(im.h)] = at[2];
+    origin[static_cast<std::size_t>(im.w)] = at[3];
+    std::memcpy(Epilogue::acc(scratch), sums, static_cast<std::size_t>(pixels * cols) * sizeof(float));
+    epilogue_.run(memory, scratch, origin, static_cast<int>(pixels), static_cast<int>(cols));
   }
 
   /// acc[p * cols + j]: the sums of output (h, w + p), channel o + j, in the order of the reference.
@@ -289,8 +295,9 @@ class WinogradKernel final : public Kernel {
   region::TensorRef x_;
   const float* plain_;  ///< the weights as the model has them
   AlignedFloats u_;
-  std::optional<SumForm> form_;  ///< the epilogue in one pass
-  std::size_t bytes_ = 0, at_strip_ = 0, at_second_ = 0, at_v_ = 0, at_m_ = 0;
+  std::unique_ptr<GeneratedEpilogue> generated_;  ///< null: the block interpreter
+  std::array<std::size_t, 2> at_rows_{};
+  std::size_t bytes_ = 0, at_strip_ = 0, at_v_ = 0, at_m_ = 0;
 };
 
 class WinogradFamily final : public Family {
@@ -331,7 +338,13 @@ class WinogradFamily final : public Family {
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
     OCTAVO_TRY(Setting t, setting_of(r));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), t, isa));
-    return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), only(r), packed[0]);
+    std::vector<std::int64_t> widths;  // of panels
+    for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {
+      if (n > 0 && (widths.empty() || widths.front() != n)) widths.push_back(n);
+    }
+    OCTAVO_TRY(auto generated, generated_epilogue(r, isa, widths, kRowFloats / widths.back()));
+    return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), std::move(generated), only(r),
+                                            packed[0]);
   }
   std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
     Parameters out;

@@ -13,8 +13,8 @@
 namespace octavo::cpu::jit {
 
 /// Kernel(region, args...). Errors: `internal`, with what the code generator says.
-template <class Kernel, class... Args>
-Result<std::unique_ptr<region::HostKernel>> make_generated(const region::Region& region, Args&&... args) {
+template <class Kernel, class Base = region::HostKernel, class... Args>
+Result<std::unique_ptr<Base>> make_generated(const region::Region& region, Args&&... args) {
   try {
     return std::make_unique<Kernel>(region, std::forward<Args>(args)...);
   } catch (const std::exception& e) {

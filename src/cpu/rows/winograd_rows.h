@@ -19,16 +19,6 @@ constexpr std::int64_t kWinogradPlanes = 16;
 constexpr std::int64_t kWinogradColumns = 64;
 constexpr std::int64_t kWinogradLeastChannels = 16;  ///< of the input: the last vector of channels overlaps the one before it
 
-/// to[p * to_step + c] = min(max(sum[p * cols + c] + bias[c] + residual[p * residual_step + c], least), most), what is there of it in this order.
-struct FinishedSums {
-  float* to = nullptr;
-  std::int64_t to_step = 0;
-  const float *bias = nullptr, *residual = nullptr;  ///< null: none
-  std::int64_t residual_step = 0;
-  bool low = false, high = false;  ///< high: low too
-  float least = 0, most = 0;
-};
-
 // Steps count floats.
 struct WinogradRows {
   // V of `tiles` neighbours: v[p * plane + t * v_step + c], c < channels, of the pixels d[i * row + (2 * t + j) * pixel + c], i < 4, j < 4; channels >=
@@ -41,8 +31,6 @@ struct WinogradRows {
   // Output rows 0 and 1 of `tiles` tiles, of which M is at m[p * plane + t * m_step + c]: to[row][(2 * t + x) * cols + c], c < cols. The last vector
   // of channels may write up to kColumns - 1 floats behind the last pixel. False: one of them is infinite or NaN.
   bool (*output)(float* const* to, const float* m, std::int64_t plane, std::int64_t m_step, std::int64_t tiles, std::int64_t cols);
-  // Nothing is written behind the last channel of a pixel. `to` may be where `residual` is.
-  void (*finish)(const FinishedSums& f, const float* sums, std::int64_t pixels, std::int64_t cols);
 };
 const WinogradRows& portable_winograd();
 #if defined(__x86_64__)

@@ -1,0 +1,132 @@
+// Functions over tiles of sums that lie in memory: one loads the sums of a few pixels, all channels of a width, and runs the program on them.
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "cpu/generated_epilogue.h"
+#include "cpu/jit/generated.h"
+#include "cpu/jit/pipeline.h"
+
+namespace octavo::cpu {
+namespace {
+
+using namespace jit;
+
+constexpr int kTileVectors = 8;  ///< that run in step, about
+constexpr int kTable = static_cast<int>(offsetof(TileArgs, table)), kX = static_cast<int>(offsetof(TileArgs, x));
+
+class SumsEpilogue final : public GeneratedEpilogue {
+ public:
+  SumsEpilogue(const region::Region& region, Epilogue epilogue, const std::vector<std::int64_t>& widths, std::int64_t pixels)
+      : stage_(region.stages.front()), e_(std::move(epilogue)) {
+    ConstantPool pool(code_, e_.lanes);
+    struct Start {
+      std::int64_t cols;
+      int pixels;
+      std::size_t at;
+    };
+    std::vector<Start> starts;
+    for (const std::int64_t cols : widths) {
+      const int vectors = static_cast<int>((cols + e_.lanes - 1) / e_.lanes), most = std::max(1, kTileVectors / vectors);
+      for (const int p : {most, 1}) {
+        if (p == 1 && most == 1 && !starts.empty() && starts.back().cols == cols) continue;
+        starts.push_back({cols, p, emit_tile(pool, cols, p, vectors)});
+      }
+    }
+    pool.emit();
+    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    for (const Start& s : starts) {
+      Functions& f = functions_[s.cols];
+      const auto function = reinterpret_cast<TileFn>(const_cast<std::uint8_t*>(code_.getCode()) + s.at);
+      if (f.tile == nullptr) f.tile = function, f.pixels = s.pixels;
+      if (s.pixels == 1) f.one = function;
+    }
+    make_table(pixels);
+  }
+
+  void run(const region::Memory& memory, const float* sums, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+           std::int64_t pixels, std::int64_t cols) const override {
+    TileArgs args;
+    args.table = table_.data();
+    args.x = reinterpret_cast<const std::byte*>(sums);
+    for (int k = 0; k < e_.stream_count(); ++k) {
+      const region::TensorRef& ref = stream_ref(k);
+      const Stream& stream = e_.stream(k);
+      std::int64_t at = n * ref.strides[0];
+      if (stream.column >= 0) at += h * ref.strides[2] + w * ref.strides[3];
+      if (stream.access == jit::Access::channel || stream.access == jit::Access::full) at += c;
+      args.stream[static_cast<std::size_t>(k)] = memory.at(ref) + at * static_cast<std::int64_t>(ir::size_of(ref.dtype));
+    }
+    const Functions& f = functions_.at(cols);
+    // The table goes on where the last call left it, the sums do not: their column of the table counts floats of one channel.
+    args.tiles = pixels / f.pixels;
+    if (args.tiles > 0) f.tile(&args);
+    args.tiles = pixels % f.pixels;
+    if (args.tiles > 0) f.one(&args);
+  }
+
+ private:
+  struct Functions {
+    TileFn tile = nullptr, one = nullptr;
+    int pixels = 1;  ///< of `tile`
+  };
+
+  [[nodiscard]] const region::TensorRef& stream_ref(int s) const {
+    const auto n = static_cast<std::size_t>(s);
+    return n < stage_.operands.size() ? stage_.operands[n].ref : stage_.stores[n - stage_.operands.size()];
+  }
+
+  std::size_t emit_tile(ConstantPool& pool, std::int64_t cols, int pixels, int vectors) {
+    Emitter emitter(code_, pool, e_, false);
+    const Tile tile{
+        .pixels = pixels, .vectors = vectors, .lanes = e_.lanes, .tail = static_cast<int>(cols - (vectors - 1) * e_.lanes)};
+    return emit_tile_loop(code_, emitter, tile, e_.columns, [&] {
+      code_.mov(code_.r8, code_.ptr[code_.rdi + kTable]);
+      code_.movsxd(code_.r8, code_.dword[code_.r8]);
+      code_.imul(code_.r8, code_.r8, static_cast<int>(cols));
+      code_.add(code_.r8, code_.ptr[code_.rdi + kX]);
+      for (int p = 0; p < pixels; ++p) {
+        for (int v = 0; v < vectors; ++v)
+          code_.vmovups(vector_register(e_.lanes, tile.acc(p, v)),
+                        code_.ptr[code_.r8 + (p * static_cast<int>(cols) + v * e_.lanes) * 4]);
+      }
+    });
+  }
+
+  /// Column 0: 4 * pixel; times `cols`, where its sums are.
+  void make_table(std::int64_t pixels) {
+    const auto columns = static_cast<std::size_t>(e_.columns);
+    table_.resize(static_cast<std::size_t>(pixels) * columns);
+    for (std::int64_t k = 0; k < pixels; ++k) {
+      std::int32_t* row = table_.data() + static_cast<std::size_t>(k) * columns;
+      row[0] = static_cast<std::int32_t>(4 * k);
+      for (int s = 0; s < e_.stream_count(); ++s) {
+        const region::TensorRef& ref = stream_ref(s);
+        if (const int column = e_.stream(s).column; column >= 0)
+          row[column] = static_cast<std::int32_t>(k * ref.strides[3] * static_cast<std::int64_t>(ir::size_of(ref.dtype)));
+      }
+    }
+  }
+
+  region::Stage stage_;
+  Epilogue e_;
+  Code code_;
+  std::map<std::int64_t, Functions> functions_;  ///< by columns
+  std::vector<std::int32_t> table_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Region& region, Isa isa,
+                                                              const std::vector<std::int64_t>& widths, std::int64_t pixels) {
+  const region::Stage& stage = region.stages.front();
+  const bool divides = std::any_of(stage.operands.begin(), stage.operands.end(), [](const region::Operand& o) {
+    return std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; });
+  });
+  Epilogue e;
+  if (isa < Isa::avx2 || divides || !lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8).empty())
+    return std::unique_ptr<GeneratedEpilogue>();
+  return make_generated<SumsEpilogue, GeneratedEpilogue>(region, std::move(e), widths, pixels);
+}
+
+}  // namespace octavo::cpu
