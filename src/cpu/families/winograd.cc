@@ -223,10 +223,29 @@ class WinogradKernel final : public Kernel {
     for (; panel < panel_end; ++panel) {
       const std::int64_t columns = t_.columns(panel);
       const float* u = u_.get() + panel * kPanel * kWinogradPlanes * t_.channels;
-      for (std::int64_t p = 0; p < kWinogradPlanes; ++p)
+      for (std::int64_t p = 0; p < kWinogradPlanes; ++p) {
+        if (panel + 1 == panel_end) fetch(image, first + tiles, p);
         k_.multiply(m + p * t_.m_plane(), columns, v + p * t_.v_plane(), t_.v_step(), tiles, u + p * t_.channels * columns,
                     t_.channels, columns);
+      }
       store(memory, scratch, n, first, tiles, panel);
+    }
+  }
+
+  /// A part, one of 16, of the pixels that the block from tile `first` on reads and the tiles above it did not, into the second-level cache.
+  void fetch(const std::byte* image, std::int64_t first, std::int64_t part) const {
+    const Image& im = t_.image;
+    if (first >= t_.tiles()) return;
+    const std::int64_t across = first % t_.across, tiles = std::min({t_.block, t_.tiles() - first, t_.across - across});
+    const std::int64_t w = std::max<std::int64_t>(across * 2 - im.width.pad, 0), pixels = std::min(2 * tiles, im.width.in - w);
+    const std::int64_t lines = pixels * t_.channels / 16;
+    for (std::int64_t i = 2; i < 4; ++i) {
+      const std::int64_t h = first / t_.across * 2 - im.height.pad + i;
+      if (h < 0 || h >= im.height.in) continue;
+      const std::byte* row = image + h * im.xh + w * im.xw;
+      for (std::int64_t l = lines * part / kWinogradPlanes; l < lines * (part + 1) / kWinogradPlanes; ++l) {
+        __builtin_prefetch(row + l * 16 / t_.channels * im.xw + l * 16 % t_.channels * 4, 0, 2);
+      }
     }
   }
 
