@@ -26,7 +26,7 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kPanel = kWinogradColumns;  // output channels whose sums are held at a time
-constexpr std::int64_t kTileRows = 12;             // tiles that a product has in registers
+constexpr std::int64_t kTileRows = 6;              // tiles that a product has in registers
 constexpr std::int64_t kLeastTiles = 36;           // of a block: fewer would read the weights too often
 constexpr std::int64_t kMostTiles = 192;
 constexpr std::int64_t kRowFloats = 1024;      // of a row of outputs that the epilogue takes at once
@@ -68,7 +68,26 @@ struct Setting {
   static std::int64_t odd_lines(std::int64_t floats) { return (rounded_up(floats, 16) / 16 | 1) * 16; }
 };
 
-Result<Setting> setting_of(const Region& r) {
+/// Blocks of one image and tasks that share a block, so that `threads` have the same to do.
+void divide(Setting& t, const Tactic& tactic, std::int64_t most, std::int64_t threads) {
+  std::int64_t blocks = (t.tiles() + most - 1) / most;
+  const std::int64_t splits = number(tactic, kSplits, t.panels()), pieces = t.image.batch * blocks;
+  t.splits = splits > 0 ? splits : 1;
+  const bool few = pieces < 8 * threads;
+  if (splits == 0 && few && pieces % threads != 0) {
+    if (pieces < threads && t.panels() % threads == 0) {
+      t.splits = threads;
+    } else {
+      std::int64_t even = blocks;
+      while (even <= t.tiles() && t.image.batch * even % threads != 0) ++even;
+      if (even <= t.tiles()) blocks = even;
+    }
+  }
+  t.block = (t.tiles() + blocks - 1) / blocks;
+  if (!few) t.block = std::min(rounded_up(t.block, kTileRows), t.tiles());
+}
+
+Result<Setting> setting_of(const Region& r, const Plan& plan) {
   const Stage& s = only(r);
   const region::TensorRef& x = s.anchor.inputs[0];
   const ir::Shape& w = s.anchor.weights->dims;
@@ -96,11 +115,8 @@ Result<Setting> setting_of(const Region& r) {
 
   const std::int64_t given = number(r.tactic, kRows, kMostTiles),
                      fit = kBlockBytes / (kWinogradPlanes * 4 * (t.v_step() + std::min(kPanel, rounded_up(t.outputs, kColumns)))),
-                     most = given > 0 ? given : std::clamp(fit, kLeastTiles, kMostTiles),
-                     blocks = (t.tiles() + most - 1) / most;  // of one size, as far as whole groups of rows allow
-  t.block = std::min(rounded_up((t.tiles() + blocks - 1) / blocks, kTileRows), t.tiles());
-  const std::int64_t splits = number(r.tactic, kSplits, t.panels()), pieces = im.batch * t.blocks();
-  t.splits = splits > 0 ? splits : std::clamp<std::int64_t>(4 / pieces, 1, t.panels());
+                     most = given > 0 ? given : std::clamp(fit, kLeastTiles, kMostTiles);
+  divide(t, r.tactic, most, region::threads_of(plan));
   return t;
 }
 
@@ -327,14 +343,14 @@ class WinogradFamily final : public Family {
     return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 &&
            !a.inputs.empty() && !only(r).program.outputs.empty();
   }
-  Reasons why_not(const Region& r, const Plan&) const override {
-    const auto t = setting_of(r);
+  Reasons why_not(const Region& r, const Plan& plan) const override {
+    const auto t = setting_of(r, plan);
     if (!t) return refusal_of(t);
     const auto e = epilogue(only(r), *t, Isa::portable);
     return refusal_of(e);
   }
-  double cost(const Region& r, const Plan&, Isa isa) const override {
-    const auto t = setting_of(r);
+  double cost(const Region& r, const Plan& plan, Isa isa) const override {
+    const auto t = setting_of(r, plan);
     if (!t) return 0;
     const auto tiles = static_cast<double>(t->image.batch * t->tiles()), channels = static_cast<double>(t->channels);
     const auto outputs = static_cast<double>(rounded_up(t->outputs, kColumns));
@@ -354,8 +370,8 @@ class WinogradFamily final : public Family {
   Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
     return std::vector<std::int64_t>{tensor_bytes(*only(r).anchor.weights)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
-    OCTAVO_TRY(Setting t, setting_of(r));
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
+    OCTAVO_TRY(Setting t, setting_of(r, plan));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), t, isa));
     std::vector<std::int64_t> widths;  // of panels
     for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {
@@ -365,9 +381,9 @@ class WinogradFamily final : public Family {
     return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), std::move(generated), only(r),
                                             packed[0]);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
+  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
     Parameters out;
-    const auto t = setting_of(r);
+    const auto t = setting_of(r, plan);
     if (!t) return out;
     for (const std::int64_t n : {t->block / 2, t->block * 2}) {
       if (n >= kTileRows && n <= std::min(kMostTiles, t->tiles())) add(out, kRows, n);
