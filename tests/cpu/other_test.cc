@@ -70,6 +70,27 @@ TEST(Move, PadEveryMode) {
   }
 }
 
+TEST(Move, ResizeByWholeFactorsCopiesEqualPixels) {
+  std::uint32_t seed = 700;
+  for (const DType type : {DType::u8, DType::f32}) {
+    for (int variant = 0; variant < 4; ++variant) {
+      for (const std::int64_t down : {1, 2, 3}) {
+        for (const std::int64_t across : {1, 2, 4, 8}) {
+          for (const std::int64_t c : {1, 20, 40}) {
+            Ints rows, cols;
+            for (std::int64_t i = 0; i < 5 * down; ++i) rows.push_back(i / down);
+            for (std::int64_t i = 0; i < 9 * across; ++i) cols.push_back(i / across);
+            Scene s(seed++);
+            set_move(s, ir::Op::resize_nearest, {{"index2", rows}, {"index3", cols}}, {2, c, 5, 9}, {2, c, 5 * down, 9 * across}, type,
+                     variant);
+            EXPECT_SAME(s, "cpu.move.resize_nearest");
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Move, ResizeTileSliceTransposeBlocks) {
   std::uint32_t seed = 1;
   for (const DType type : {DType::u8, DType::f32}) {

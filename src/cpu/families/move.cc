@@ -1,7 +1,7 @@
 // cpu.move.<op>: pad, resize_nearest, gather, tile, slice, transpose, depth_to_space, space_to_depth. In each of them the source
 // address is a sum of one table entry a dimension (or nothing: the pad value), so one kernel serves all: runs of elements where the
 // inner table is contiguous, element by element otherwise, and the block interpreter when there is an epilogue. Compiled once;
-// copies are limited by memory.
+// copies are limited by memory. (Over 400 lines: eight operators are one loop.)
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -90,6 +90,9 @@ class MoveKernel final : public Kernel {
              std::none_of(stretches_.begin(), stretches_.end(), [](const Stretch& one) { return one.from == kFill; });
     outer_ = 1;
     for (std::size_t k = 0; k + 1 < order_.size(); ++k) outer_ *= dims_[order_[k]];
+    if (epilogue_ && epilogue_->space().loads.empty() && s.stores.size() == 1 && order_.size() >= 2 &&
+        s.anchor.op == Op::resize_nearest && store_.strides[order_.back()] == 1)
+      repeats_ = repeats_of(tables_.of[order_[order_.size() - 2]]);
     if (epilogue_ && !order_.empty())
       at_once_ = std::max<std::int64_t>(1, epilogue_->code().block() / std::max<std::int64_t>(1, dims_[order_.back()]));
     const std::int64_t bytes = ir::count(dims_) * size_;
@@ -138,10 +141,15 @@ class MoveKernel final : public Kernel {
       Rows rows{0, 1, 0, nullptr};
       if (loops > 0) {
         const std::size_t d = order_[loops - 1];
-        rows = {index[d], std::min(dims_[d] - index[d], end - o), store_.strides[d] * size_, table[d]};
+        rows = {index[d], std::min(dims_[d] - index[d], end - o), store_.strides[d] * element_bytes(store_), table[d]};
       }
-      if (epilogue_) {
-        run_blocks(memory, worker.scratch, index, x, rows, inner);
+      if (repeats_ > 1 && repeats_above(index, table, rows, o - begin)) {
+        const std::size_t above = order_[order_.size() - 3];
+        std::byte* const out = memory.at(store_) + to * element_bytes(store_);
+        copy_rows(out, out - store_.strides[above] * element_bytes(store_), rows.count);
+      } else if (epilogue_) {
+        run_blocks(memory, worker.scratch, index, x, rows, inner,
+                   memory.at(store_) + to * element_bytes(store_) + rows.first * rows.step);
       } else {
         std::byte* const out = memory.at(store_) + to * size_ + rows.first * rows.step;
         for (std::int64_t i = 0; i < rows.count; ++i) copy_row(out + i * rows.step, rows.at(x, i), inner);
@@ -252,19 +260,46 @@ class MoveKernel final : public Kernel {
     }
   }
 
+  // Nearest upsampling whose program depends on nothing but the element: one of the equal neighbours is computed, the others are copied.
+  /// How many neighbours have the same source: 1 unless all do in groups of as many.
+  static std::int64_t repeats_of(const Ints& table) {
+    const auto n = static_cast<std::int64_t>(table.size());
+    std::int64_t f = 1;
+    while (f < n && table[static_cast<std::size_t>(f)] == table[0]) ++f;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (n % f != 0 || table[static_cast<std::size_t>(i)] != table[static_cast<std::size_t>(i / f * f)]) return 1;
+    }
+    return f;
+  }
+  /// Are these rows all those of their line, and equal to those of the line above, which this task has stored (`done` rows)?
+  [[nodiscard]] bool repeats_above(const Index& index, const std::vector<const std::int64_t*>& table, const Rows& rows,
+                                   std::int64_t done) const {
+    if (order_.size() < 3 || rows.count != dims_[order_[order_.size() - 2]] || done < rows.count) return false;
+    const std::size_t above = order_[order_.size() - 3];
+    return index[above] > 0 && table[above][index[above]] == table[above][index[above] - 1];
+  }
+  /// Rows of the innermost dimension, as they are stored.
+  void copy_rows(std::byte* to, const std::byte* from, std::int64_t count) const {
+    const std::int64_t bytes = dims_[order_.back()] * element_bytes(store_),
+                       step = store_.strides[order_[order_.size() - 2]] * element_bytes(store_);
+    for (std::int64_t i = 0; i < count; ++i) copy_bytes(to + i * step, from + i * step, bytes);
+  }
+
   /// Several short rows, or a part of a long one, are a block of the epilogue.
   void run_blocks(const Memory& memory, std::byte* scratch, Index index, const std::byte* x, const Rows& rows,
-                  const std::int64_t* table) const {
+                  const std::int64_t* table, std::byte* out) const {
     const std::size_t inner = order_.empty() ? 0 : order_.back();
     const std::int64_t n = order_.empty() ? 1 : dims_[inner], block = epilogue_->code().block();
     std::int32_t* const acc = Epilogue::acc(scratch);
-    for (std::int64_t r = 0; r < rows.count; r += at_once_) {
-      const std::int64_t some = std::min(at_once_, rows.count - r);
-      if (rows.table != nullptr) index[order_[order_.size() - 2]] = rows.first + r;
+    const bool whole_groups = rows.first % repeats_ == 0 && rows.count % repeats_ == 0;
+    const std::int64_t step = whole_groups ? repeats_ : 1, stored = rows.count / step;  // every so many rows; their number
+    for (std::int64_t r = 0; r < stored; r += at_once_) {
+      const std::int64_t some = std::min(at_once_, stored - r);
+      if (rows.table != nullptr) index[order_[order_.size() - 2]] = rows.first + r * step;
       for (std::int64_t first = 0; first < n; first += block) {
         const std::int64_t count = std::min(block, n - first);
         for (std::int64_t i = 0; i < some; ++i) {
-          const std::byte* const row = rows.at(x, r + i);
+          const std::byte* const row = rows.at(x, (r + i) * step);
           std::int32_t* const to = acc + i * count;
           if (row != nullptr && x_.dtype == ir::DType::f32 && stretches_.size() == 1 && stretches_[0].from != kFill) {
             std::memcpy(to, row + stretches_[0].from + first * size_, static_cast<std::size_t>(count) * 4);
@@ -280,7 +315,11 @@ class MoveKernel final : public Kernel {
           }
         }
         index[inner] = first;
-        epilogue_->run(memory, scratch, index, static_cast<int>(some), static_cast<int>(count));
+        epilogue_->run(memory, scratch, index, static_cast<int>(some), static_cast<int>(count), step);
+      }
+      for (std::int64_t i = 0; i < some; ++i) {
+        std::byte* const row = out + (r + i) * step * rows.step;
+        for (std::int64_t k = 1; k < step; ++k) copy_rows(row + k * rows.step, row, 1);
       }
     }
   }
@@ -305,6 +344,7 @@ class MoveKernel final : public Kernel {
   region::TensorRef x_, store_, indices_;
   ir::Shape dims_;
   std::int64_t size_ = 1, outer_ = 1, at_once_ = 1;  ///< rows of a block of the epilogue
+  std::int64_t repeats_ = 1;                         ///< neighbours that are equal, of the dimension above the innermost
   std::array<std::byte, 8> fill_{};
   std::vector<std::size_t> order_;
   std::vector<Stretch> stretches_;
