@@ -11,6 +11,7 @@
 #include "cpu/isa.h"
 #include "cpu/jit/amx_plan.h"
 #include "cpu/jit/division.h"
+#include "cpu/jit/erf_division.h"
 
 namespace octavo::cpu::jit {
 namespace {
@@ -390,6 +391,7 @@ Reasons plan_conv(const region::Region& region, const region::Plan& plan, const 
   fold_zero_points(p.epilogue);
   p.multiplies = on_tiles(dots) || target.multiply;
   if (p.multiplies) multiply_where_exact(p.epilogue);
+  if (of_floats(dots)) multiply_in_erf(p.epilogue);
   // Estimate: dots at 85 % of two a clock (of pairs, which an addition follows, of 1.6), plus the epilogue, at the standard machine's clock; weights from beyond L2 at 20 bytes a clock.
   const double operations = p.curve ? 20.0 : static_cast<double>(p.epilogue.code.size());
   double clocks = 0;

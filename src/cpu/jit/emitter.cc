@@ -216,6 +216,8 @@ void Emitter::compute(int i) {
       with_source(b, [&](const auto& src) { c_.vpermps(Xbyak::Zmm(destination(i, {a})), Xbyak::Zmm(rx), src); });
       return;
     }
+    case Special::approximate_inverse: one([&](int r, const auto& s) { c_.vrcp14ps(Xbyak::Zmm(r), s); }); return;
+    case Special::minus_product:  // an fma
     case Special::none: break;
   }
   switch (in.op) {
@@ -297,6 +299,7 @@ void Emitter::compute(int i) {
       break;
     }
     case Op::fma: {
+      const bool minus = in.special == Special::minus_product;
       int x = a, y = b;  // x stays in a register or becomes the result, y may come from memory
       if (!has_reg(x) && has_reg(y)) std::swap(x, y);
       const auto ends = [&](int v) { return has_reg(v) && dies(v) && !place(v).hoisted; };
@@ -304,24 +307,24 @@ void Emitter::compute(int i) {
       const int rx = in_register(x);
       if (!ends(x) && ends(c) && c != x && c != y) {  // result in c's register
         const int rc = in_register(c);
-        with_source(y, [&](const auto& src) { c_.vfmadd231ps(Z(rc), Z(rx), src); });
+        with_source(y, [&](const auto& src) { minus ? c_.vfnmadd231ps(Z(rc), Z(rx), src) : c_.vfmadd231ps(Z(rc), Z(rx), src); });
         destination(i, {c, x, y});
         break;
       }
       if (ends(x) && x != y && x != c) {  // result in x's register
         if (has_reg(y) || place(c).reg < 0) {
           const int ry = in_register(y);
-          with_source(c, [&](const auto& src) { c_.vfmadd213ps(Z(rx), Z(ry), src); });
+          with_source(c, [&](const auto& src) { minus ? c_.vfnmadd213ps(Z(rx), Z(ry), src) : c_.vfmadd213ps(Z(rx), Z(ry), src); });
         } else {
           const int rc = in_register(c);
-          with_source(y, [&](const auto& src) { c_.vfmadd132ps(Z(rx), Z(rc), src); });
+          with_source(y, [&](const auto& src) { minus ? c_.vfnmadd132ps(Z(rx), Z(rc), src) : c_.vfmadd132ps(Z(rx), Z(rc), src); });
         }
         destination(i, {x, y, c});
         break;
       }
       const int ry = in_register(y), r = take(i);
       c_.vmovaps(Z(r), Z(rx));
-      with_source(c, [&](const auto& src) { c_.vfmadd213ps(Z(r), Z(ry), src); });
+      with_source(c, [&](const auto& src) { minus ? c_.vfnmadd213ps(Z(r), Z(ry), src) : c_.vfmadd213ps(Z(r), Z(ry), src); });
       break;
     }
     case Op::table: {

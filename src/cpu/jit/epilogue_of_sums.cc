@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cpu/generated_epilogue.h"
+#include "cpu/jit/erf_division.h"
 #include "cpu/jit/generated.h"
 #include "cpu/jit/pipeline.h"
 
@@ -126,6 +127,7 @@ Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Regi
   Epilogue e;
   if (isa < Isa::avx2 || divides || !lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8).empty())
     return std::unique_ptr<GeneratedEpilogue>();
+  multiply_in_erf(e);
   return make_generated<SumsEpilogue, GeneratedEpilogue>(region, std::move(e), widths, pixels);
 }
 

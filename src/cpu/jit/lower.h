@@ -34,9 +34,11 @@ struct Stream {
 /// Operations of kernels' own making (curve.h), beside those of programs.
 enum class Special : std::uint8_t {
   none,
-  within,    ///< a with its magnitude limited to b
-  add_down,  ///< a + b, rounded down
-  pick,      ///< b[a & 15], b a block of the epilogue
+  within,               ///< a with its magnitude limited to b
+  add_down,             ///< a + b, rounded down
+  pick,                 ///< b[a & 15], b a block of the epilogue
+  minus_product,        ///< c - a * b, rounded once
+  approximate_inverse,  ///< 1 / a, but for a relative error of 2^-14
 };
 
 /// A program instruction after lowering; bit casts are gone. `reversed` (min only): computed as vminps(b, a), which lets a NaN
