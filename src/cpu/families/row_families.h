@@ -59,6 +59,7 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
   return (bytes + 63) / 64 * 64;
 }
 
+[[nodiscard]] const Family& generated_pointwise_family();
 [[nodiscard]] const Family& winograd_family();
 [[nodiscard]] const Family& norm_family();
 [[nodiscard]] const Family& matmul_family();

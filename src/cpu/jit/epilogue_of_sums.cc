@@ -13,7 +13,10 @@ namespace {
 
 using namespace jit;
 
-constexpr int kTileVectors = 8;  ///< that run in step, about
+/// Vectors of a tile, about: their sums have half of the registers at most.
+constexpr int tile_vectors(int lanes) {
+  return lanes == 16 ? 8 : 4;
+}
 constexpr int kTable = static_cast<int>(offsetof(TileArgs, table)), kX = static_cast<int>(offsetof(TileArgs, x));
 
 class SumsEpilogue final : public GeneratedEpilogue {
@@ -28,7 +31,7 @@ class SumsEpilogue final : public GeneratedEpilogue {
     };
     std::vector<Start> starts;
     for (const std::int64_t cols : widths) {
-      const int vectors = static_cast<int>((cols + e_.lanes - 1) / e_.lanes), most = std::max(1, kTileVectors / vectors);
+      const int vectors = static_cast<int>((cols + e_.lanes - 1) / e_.lanes), most = std::max(1, tile_vectors(e_.lanes) / vectors);
       for (const int p : {most, 1}) {
         if (p == 1 && most == 1 && !starts.empty() && starts.back().cols == cols) continue;
         starts.push_back({cols, p, emit_tile(pool, cols, p, vectors)});
@@ -81,7 +84,9 @@ class SumsEpilogue final : public GeneratedEpilogue {
     Emitter emitter(code_, pool, e_, false);
     const Tile tile{
         .pixels = pixels, .vectors = vectors, .lanes = e_.lanes, .tail = static_cast<int>(cols - (vectors - 1) * e_.lanes)};
+    const bool sums = std::any_of(e_.code.begin(), e_.code.end(), [](const Instr& i) { return i.op == program::Op::acc_f; });
     return emit_tile_loop(code_, emitter, tile, e_.columns, [&] {
+      if (!sums) return;
       code_.mov(code_.r8, code_.ptr[code_.rdi + kTable]);
       code_.movsxd(code_.r8, code_.dword[code_.r8]);
       code_.imul(code_.r8, code_.r8, static_cast<int>(cols));
@@ -118,15 +123,22 @@ class SumsEpilogue final : public GeneratedEpilogue {
 
 }  // namespace
 
+Reasons why_not_generated(const region::Stage& stage, Isa isa) {
+  if (isa < Isa::avx2) return unmet("instruction set", name_of(isa), "avx2");
+  for (const region::Operand& o : stage.operands) {
+    if (std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; }))
+      return unmet("repetition of an operand", "one", "none");
+  }
+  Epilogue e;
+  return lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
+}
+
 Result<std::unique_ptr<GeneratedEpilogue>> generated_epilogue(const region::Region& region, Isa isa,
                                                               const std::vector<std::int64_t>& widths, std::int64_t pixels) {
   const region::Stage& stage = region.stages.front();
-  const bool divides = std::any_of(stage.operands.begin(), stage.operands.end(), [](const region::Operand& o) {
-    return std::any_of(o.div.begin(), o.div.end(), [](std::int64_t d) { return d != 1; });
-  });
+  if (!why_not_generated(stage, isa).empty()) return std::unique_ptr<GeneratedEpilogue>();
   Epilogue e;
-  if (isa < Isa::avx2 || divides || !lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8).empty())
-    return std::unique_ptr<GeneratedEpilogue>();
+  (void)lower(stage, false, false, e, isa >= Isa::avx512 ? 16 : 8);
   multiply_in_erf(e);
   return make_generated<SumsEpilogue, GeneratedEpilogue>(region, std::move(e), widths, pixels);
 }
