@@ -54,7 +54,7 @@ class AttentionCodesKernel final : public Kernel {
     at_packing_ = dwords(std::max({key_rows * features_, value_rows * keys_, features_ * width_}));
     at_tile_ = dwords(key_rows * width_);
     at_sums_ = dwords(width_);
-    at_codes_ = place(static_cast<std::size_t>(t_.keys * width_));
+    at_codes_ = place(parts_.probability_form ? 0 : static_cast<std::size_t>(t_.keys * width_));
     at_probabilities_ = dwords(keys_ * width_);
     at_turned_ = dwords(value_rows * width_);
     at_out_ = dwords(t_.columns * width_);
@@ -121,27 +121,35 @@ class AttentionCodesKernel final : public Kernel {
     q.data += first * t_.q.row;
     p_.pack_right(queries, width_, q, t_.features, some, features_, packing);
     p_.column_terms(terms, queries, width_, used, features_, t_.features, zero_of(t_.k), zero_of(t_.q));
-    p_.multiply(reinterpret_cast<std::int32_t*>(tile), width_, at<std::int32_t>(scratch, at_key_terms_), terms,
-                at(scratch, at_keys_), features_, t_.keys, queries, width_, used, features_);
+    const auto* key_terms = at<std::int32_t>(scratch, at_key_terms_);
+    const auto* keys = at(scratch, at_keys_);
+    auto* products = reinterpret_cast<std::int32_t*>(tile);
+    const bool alone = parts_.score_form && p_.multiply_alone != nullptr;
+    if (alone) {
+      p_.multiply_alone(products, width_, keys, features_, t_.keys, queries, width_, used, features_);
+    } else {
+      p_.multiply(products, width_, key_terms, terms, keys, features_, t_.keys, queries, width_, used, features_);
+    }
     if (parts_.score_form) {
-      for (std::int64_t i = 0; i < (used == width_ ? 1 : t_.keys); ++i)
-        a_.scores(tile + i * width_, used == width_ ? t_.keys * width_ : used, *parts_.score_form);
+      a_.scores(tile, width_, t_.keys, used, zero_of(t_.q) == 128 ? nullptr : key_terms, alone ? terms : nullptr,
+                *parts_.score_form);
     } else {
       parts_.scores.run(k_, own[0], scratch + at_scores_, origin, tile, reinterpret_cast<std::byte*>(tile), t_.keys, some);
     }
     k_.exp_columns(tile, width_, t_.keys, used, sums);
     if (parts_.probability_form) {
-      a_.codes(codes, tile, width_, t_.keys, used, sums, *parts_.probability_form);
+      a_.pack_codes({probabilities, width_, keys_, p_.group, zero_, zero_of(t_.v), terms}, tile, width_, t_.keys, used, sums,
+                    *parts_.probability_form);
     } else {
       k_.divide_columns(tile, width_, t_.keys, used, sums);
       parts_.softmax.run(k_, own[1], scratch + at_softmax_, origin, tile, reinterpret_cast<std::byte*>(codes), t_.keys, some);
+      p_.pack_right(probabilities, width_, {codes, width_, 1, zero_}, t_.keys, some, keys_, packing);
+      p_.column_terms(terms, probabilities, width_, used, keys_, t_.keys, zero_of(t_.v), zero_);
     }
-    p_.pack_right(probabilities, width_, {codes, width_, 1, zero_}, t_.keys, some, keys_, packing);
-    p_.column_terms(terms, probabilities, width_, used, keys_, t_.keys, zero_of(t_.v), zero_);
     auto *results = at<std::int32_t>(scratch, at_turned_), *out = at<std::int32_t>(scratch, at_out_);
     p_.multiply(results, width_, at<std::int32_t>(scratch, at_value_terms_), terms, at(scratch, at_values_), keys_, t_.columns,
                 probabilities, width_, used, keys_);
-    k_.transpose(reinterpret_cast<float*>(out), t_.columns, reinterpret_cast<const float*>(results), width_, t_.columns, some);
+    k_.transpose(reinterpret_cast<float*>(out), t_.columns, reinterpret_cast<const float*>(results), width_, t_.columns, used);
     store_sums(parts_.product, memory, scratch + at_product_, origin, t_.rank - 2, t_.rank - 1, reinterpret_cast<const float*>(out),
                t_.columns, some, t_.columns);
   }

@@ -151,6 +151,8 @@ std::optional<ProbabilityForm> probability_form(const program::Program& p) {
   if (hi == nullptr || r.take(Op::f2i) == nullptr) return {};
   if (const Link* zero = r.take(Op::add_i)) f.zero = zero->integer;
   if (!r.done() || !codes_from(lo->number, hi->number)) return {};
+  const auto zero = static_cast<float>(f.zero);
+  if (lo->number > 0 || hi->number < 0 || lo->number + zero < 0 || hi->number + zero > 255) return {};
   f.step = step->number, f.lo = lo->number, f.hi = hi->number;
   return f;
 }

@@ -10,7 +10,7 @@ namespace octavo::cpu {
 
 /// A program that scales integer sums, may round them to a grid, and may multiply or divide them by a number.
 [[nodiscard]] std::optional<ScoreForm> score_form(const program::Program& p);
-/// A program that rounds probabilities to u8 codes.
+/// A program that rounds probabilities to u8 codes, and whose clamp has 0 in it.
 [[nodiscard]] std::optional<ProbabilityForm> probability_form(const program::Program& p);
 
 }  // namespace octavo::cpu

@@ -11,7 +11,11 @@ namespace {
 
 constexpr int kGroup = 4;
 constexpr std::int64_t kSide = 16;  // rows, columns and groups of a tile
+// In this order: each uses the ones before.
+// clang-format off
+#include "cpu/block/vec_avx512.inc"
 #include "cpu/products/packing.inc"
+// clang-format on
 
 /// What ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
 struct alignas(64) Configuration {
@@ -33,6 +37,10 @@ void load(const void* rows, std::int64_t step) {
   __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
 }
 template <int kTile>
+void zero() {
+  __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kTile>
 void store(void* rows, std::int64_t step) {
   __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
 }
@@ -42,52 +50,68 @@ void dot() {
   __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
 }
 
-/// The sums that products are added to.
-void fill(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms, std::int64_t rows,
-          std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const __m512i row = _mm512_set1_epi32(row_terms[r]);
-    for (std::int64_t c = 0; c < columns; c += kSide)
-      _mm512_storeu_si512(sums + r * step + c, _mm512_add_epi32(row, _mm512_loadu_si512(column_terms + c)));
+/// What the zero points add, in a pass of its own: tiles loaded from prefilled sums take longer.
+void add_terms(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms,
+               std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; c += kSide) {
+    const I column = load_i(column_terms + c);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int32_t* const at = sums + r * step + c;
+      store_i(at, add_i(load_i(at), add_i(column, splat_i(row_terms[r]))));
+    }
+  }
+}
+
+/// Up to two by two tiles of sums.
+template <bool kTwoRows, bool kTwoColumns>
+void square(std::int32_t* sums, std::int64_t step, const std::uint32_t* left, std::int64_t left_step, const std::uint32_t* right,
+            std::int64_t right_step, std::int64_t groups) {
+  zero<0>();
+  if constexpr (kTwoColumns) zero<1>();
+  if constexpr (kTwoRows) zero<2>();
+  if constexpr (kTwoRows && kTwoColumns) zero<3>();
+  for (std::int64_t g = 0; g < groups; g += kSide) {
+    load<4>(left + g, left_step);
+    load<6>(right + g * right_step, right_step);
+    dot<0, 4, 6>();
+    if constexpr (kTwoColumns) {
+      load<7>(right + g * right_step + kSide, right_step);
+      dot<1, 4, 7>();
+    }
+    if constexpr (kTwoRows) {
+      load<5>(left + kSide * left_step + g, left_step);
+      dot<2, 5, 6>();
+    }
+    if constexpr (kTwoRows && kTwoColumns) dot<3, 5, 7>();
+  }
+  store<0>(sums, step);
+  if constexpr (kTwoColumns) store<1>(sums + kSide, step);
+  if constexpr (kTwoRows) store<2>(sums + kSide * step, step);
+  if constexpr (kTwoRows && kTwoColumns) store<3>(sums + kSide * step + kSide, step);
+}
+
+void multiply_alone(std::int32_t* sums, std::int64_t step, const std::uint32_t* left, std::int64_t left_step, std::int64_t rows,
+                    const std::uint32_t* right, std::int64_t right_step, std::int64_t columns, std::int64_t groups) {
+  for (std::int64_t r = 0; r < rows; r += 2 * kSide) {
+    const bool tall = r + kSide < rows;
+    for (std::int64_t c = 0; c < columns; c += 2 * kSide) {
+      const bool wide = c + kSide < columns;
+      const auto one =
+          tall ? (wide ? square<true, true> : square<true, false>) : (wide ? square<false, true> : square<false, false>);
+      one(sums + r * step + c, step, left + r * left_step, left_step, right + c, right_step, groups);
+    }
   }
 }
 
 void multiply(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms,
               const std::uint32_t* left, std::int64_t left_step, std::int64_t rows, const std::uint32_t* right,
               std::int64_t right_step, std::int64_t columns, std::int64_t groups) {
-  fill(sums, step, row_terms, column_terms, rows, columns);
-  for (std::int64_t r = 0; r < rows; r += 2 * kSide) {
-    const bool two_rows = r + kSide < rows;
-    std::int32_t *const above = sums + r * step, *const below = above + kSide * step;
-    for (std::int64_t c = 0; c < columns; c += 2 * kSide) {
-      const bool two_columns = c + kSide < columns;
-      load<0>(above + c, step);
-      if (two_columns) load<1>(above + c + kSide, step);
-      if (two_rows) load<2>(below + c, step);
-      if (two_rows && two_columns) load<3>(below + c + kSide, step);
-      for (std::int64_t g = 0; g < groups; g += kSide) {
-        load<4>(left + r * left_step + g, left_step);
-        load<6>(right + g * right_step + c, right_step);
-        dot<0, 4, 6>();
-        if (two_columns) {
-          load<7>(right + g * right_step + c + kSide, right_step);
-          dot<1, 4, 7>();
-        }
-        if (two_rows) {
-          load<5>(left + (r + kSide) * left_step + g, left_step);
-          dot<2, 5, 6>();
-          if (two_columns) dot<3, 5, 7>();
-        }
-      }
-      store<0>(above + c, step);
-      if (two_columns) store<1>(above + c + kSide, step);
-      if (two_rows) store<2>(below + c, step);
-      if (two_rows && two_columns) store<3>(below + c + kSide, step);
-    }
-  }
+  multiply_alone(sums, step, left, left_step, rows, right, right_step, columns, groups);
+  add_terms(sums, step, row_terms, column_terms, rows, columns);
 }
 
-constexpr CodeProducts kProducts{kGroup, kSide, kSide, pack_left, pack_right, row_terms, column_terms, multiply, begin, end};
+constexpr CodeProducts kProducts{kGroup,       kSide,    kSide,          pack_left, pack_right, row_terms,
+                                 column_terms, multiply, multiply_alone, begin,     end};
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kGroup = 2, kRows = 4, kVectors = 2;  // with six rows the compiler spills sums
+constexpr int kGroup = 2, kRows = 4, kVectors = 2;  // six rows and a product need all registers, and are no faster
 // In this order: each uses the ones before.
 // clang-format off
 #include "cpu/block/vec_avx2.inc"
@@ -21,7 +21,7 @@ inline I dot(I sums, I left, I right) {
 #include "cpu/products/rows_by_columns.inc"
 // clang-format on
 
-constexpr CodeProducts kProducts{kGroup, 1, 1, pack_left, pack_right, row_terms, column_terms, multiply, nothing, nothing};
+constexpr CodeProducts kProducts{kGroup, 1, 1, pack_left, pack_right, row_terms, column_terms, multiply, nullptr, nothing, nothing};
 
 }  // namespace
 

@@ -7,7 +7,11 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kGroup = 4;
+// In this order: each uses the ones before.
+// clang-format off
+#include "cpu/block/vec_portable.inc"
 #include "cpu/products/packing.inc"
+// clang-format on
 
 void multiply(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms,
               const std::uint32_t* left, std::int64_t left_step, std::int64_t rows, const std::uint32_t* right,
@@ -29,7 +33,7 @@ void multiply(std::int32_t* sums, std::int64_t step, const std::int32_t* row_ter
 }
 void nothing() {}
 
-constexpr CodeProducts kProducts{kGroup, 1, 1, pack_left, pack_right, row_terms, column_terms, multiply, nothing, nothing};
+constexpr CodeProducts kProducts{kGroup, 1, 1, pack_left, pack_right, row_terms, column_terms, multiply, nullptr, nothing, nothing};
 
 }  // namespace
 

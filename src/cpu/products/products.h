@@ -45,6 +45,10 @@ struct CodeProducts {
   void (*multiply)(std::int32_t* sums, std::int64_t step, const std::int32_t* row_terms, const std::int32_t* column_terms,
                    const std::uint32_t* left, std::int64_t left_step, std::int64_t rows, const std::uint32_t* right,
                    std::int64_t right_step, std::int64_t columns, std::int64_t groups);
+  // The products alone, for sums whose reader adds the terms; null where multiply adds them at no cost
+  void (*multiply_alone)(std::int32_t* sums, std::int64_t step, const std::uint32_t* left, std::int64_t left_step,
+                         std::int64_t rows, const std::uint32_t* right, std::int64_t right_step, std::int64_t columns,
+                         std::int64_t groups);
   // Around calls of multiply on a thread
   void (*begin)();
   void (*end)();
