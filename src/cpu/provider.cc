@@ -22,10 +22,12 @@ const std::vector<const Family*>& families() {
                                    &depthwise_f32_family(), &conv_f32_family(),  &max_pool_family(), &avg_pool_family(),
                                    &reduce_family(),        &softmax_family(),   &resize_family()};
     all.insert(all.end(), onednn_families().begin(), onednn_families().end());
+    for (const auto* both : {&matmul_bf16_families(), &attention_bf16_families()})
+      all.insert(all.end(), both->begin(), both->end());
     all.insert(all.end(),
                {&generated_pointwise_family(), &winograd_family(), &norm_family(), &matmul_family(), &matmul_codes_family(),
-                &attention_family(), &attention_codes_family(), &attention_codes_family(), &recurrent_family(),
-                &dynamic_quantize_family(), &arg_max_family(), &cast_family(), &top_k_family(), &non_max_suppression_family()});
+                &attention_family(), &attention_codes_family(), &recurrent_family(), &dynamic_quantize_family(), &arg_max_family(),
+                &cast_family(), &top_k_family(), &non_max_suppression_family()});
     all.insert(all.end(), move_families().begin(), move_families().end());
     all.push_back(&staged_family());
     all.push_back(&grouped_family());

@@ -173,8 +173,8 @@ class Oracle final : public region::HostKernel {
   static std::vector<ir::Tensor> evaluate_anchor(const Memory& m, const Stage& s) {
     std::vector<ir::Tensor> inputs;
     for (const TensorRef& r : s.anchor.inputs) inputs.push_back(gather(m, r, on_codes(s)));
-    if (s.anchor.weights) {
-      inputs.push_back(gather(m, *s.anchor.weights));
+    if (s.anchor.weights) inputs.push_back(gather(m, *s.anchor.weights));
+    if (s.anchor.weights || s.anchor.op == Op::matmul) {
       for (ir::Tensor& t : inputs) {  // sums of bfloat16 products are floats, not rounded to bfloat16
         if (t.dtype() == DType::bf16) t = t.to_f32();
       }

@@ -1,9 +1,15 @@
 """bfloat16 and --max-error as their user sees them. On a processor without bfloat16 the refusals are checked, and what needs it is skipped."""
 import json
+import sys
 
+import numpy as np
+import onnx
 import pytest
 
-from test_implicit import COMMON, FP32, octavo, plan, ranges
+from test_implicit import COMMON, FP32, ROOT, octavo, plan, ranges
+
+sys.path.insert(0, str(ROOT / "bench"))
+import transformers  # noqa: E402
 
 OPTIONS = ("--shapes", "image:1x1x16x16", "--threads", 1)
 
@@ -71,3 +77,44 @@ def test_errors(tmp_path):
         assert not engine.exists()
     octavo("build", FP32, *COMMON, "-o", engine)
     assert "belong to building" in octavo("bench", engine, "--max-error", 0.1, code=2)
+
+
+@pytest.mark.parametrize("network", ["bert_like", "vit_like"])
+def test_attention_takes_part(tmp_path, computes, network):
+    """Two layers of attention: every product of the network, those of two computed matrices too."""
+    if not computes:
+        pytest.skip("no kernel for bfloat16 here")
+    path = tmp_path / f"{network}.onnx"
+    if network == "bert_like":
+        transformers.bert(path, tokens=33, n=64, heads=2, layers=2, words=50)
+        given = ("ids", np.arange(33, dtype=np.int64)[None] % 50)
+    else:
+        transformers.vit(path, n=64, heads=2, layers=2, classes=10)
+        given = ("image", np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32))
+    np.save(tmp_path / "x.npy", given[1])
+    options, rule = ("--effort", 0, "--threads", 1), ("--precision", "*=bfloat16")
+    regions = json.loads(octavo("explain", path, *options, *rule, "--json"))["regions"]
+    assert sum(r["tactic"].startswith("cpu.attention.bf16.queries.") and r["precision"] == "bfloat16" for r in regions) == 2
+    assert not any("matmul" in r["tactic"] for r in regions)
+    assert "both matrices rounded to it, sums in float32" in octavo("explain", path, *options, *rule)
+    apart = json.loads(octavo("explain", path, *options, *rule, "--disable", "attention", "--json"))["regions"]
+    assert sum(r["tactic"].startswith("cpu.matmul.bf16.rows.") for r in apart) == 4
+    for more in ((), ("--disable", "attention")):
+        assert " 0 differ" in octavo("check", path, *options, *rule, *more)
+    results = []
+    for name, extra in (("exact", ()), ("small", rule), ("emulated", ("--precision", "*=bfloat16-emulated"))):
+        octavo("run", path, *options, *extra, f"--input={given[0]}={tmp_path / 'x.npy'}", "--output", tmp_path / f"{name}.npy")
+        results.append(np.load(tmp_path / f"{name}.npy"))
+    exact, small, emulated = results
+    assert 1e-4 < np.abs(small - exact).max() / np.abs(exact).max() < 0.03
+    assert np.abs(small - emulated).max() / np.abs(exact).max() < 0.01
+
+
+def test_a_product_is_left_out_by_rule(tmp_path, computes):
+    path = tmp_path / "bert_like.onnx"
+    transformers.bert(path, tokens=9, n=16, heads=2, layers=1, words=10)
+    products = [n.name for n in onnx.load(path).graph.node if n.op_type == "MatMul"][3:5]  # behind the projections
+    if not computes:
+        pytest.skip("no kernel for bfloat16 here")
+    types = precisions(octavo("explain", path, "--effort", 0, "--threads", 1, "--precision", f"{products[0]}=float32", "--precision", "*=bfloat16", "--json"))
+    assert [types[p] for p in products] == ["float32", "bfloat16"]

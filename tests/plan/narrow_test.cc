@@ -185,6 +185,103 @@ TEST(Narrow, MarksThatCannotBeKeptAreTakenAway) {
   EXPECT_EQ(ir::print(narrowed(text, {"conv1"})), ir::print(parsed(text)));
 }
 
+constexpr const char* kProducts = R"(q = input : f32[1,2,5,8]
+k = input : f32[1,2,7,8]
+v = input : f32[1,2,7,4]
+a = relu q from {"a"}
+b = relu k from {"b"}
+t = transpose b {perm=[0,1,3,2]} from {"turn"}
+c = relu v from {"c"}
+s = matmul a t from {"scores"}
+n = constant f32[] (0.5)
+d = mul s n from {"scale"}
+p = softmax d {axis=3} from {"softmax"}
+o = matmul p c from {"product"}
+output o
+)";
+
+TEST(Narrow, BothMatricesOfAProductAreReadInBfloat16) {
+  EXPECT_EQ(listing(narrowed(kProducts, {"scores", "product"})),
+            "a = relu q : f32\n"
+            "a = cast a : bf16\n"
+            "a' = cast a : f32\n"
+            "b = relu k : f32\n"
+            "b = cast b : bf16\n"
+            "t = transpose b : bf16\n"
+            "t' = cast t : f32\n"
+            "s = matmul a' t' : f32\n"
+            "d = mul s : f32\n"
+            "p = softmax d : f32\n"
+            "p = cast p : bf16\n"
+            "p' = cast p : f32\n"
+            "c = relu v : f32\n"
+            "c = cast c : bf16\n"
+            "c' = cast c : f32\n"
+            "o = matmul p' c' : f32\n");
+  const std::string one = listing(narrowed(kProducts, {"product"}));
+  EXPECT_NE(one.find("s = matmul a t : f32\n"), std::string::npos) << one;
+  EXPECT_NE(one.find("o = matmul p' c' : f32\n"), std::string::npos) << one;
+}
+
+TEST(Narrow, AConstantMatrixIsRoundedOnce) {
+  const std::string text =
+      "x = input : f32[3,4]\nw = constant f32[3,3] seed:1\na = relu x from {\"a\"}\ny = matmul w a from {\"m\"}\noutput y\n";
+  const ir::Graph g = narrowed(text, {"m"});
+  int held = 0;
+  for (const ir::NodeId id : g.order()) {
+    if (g.node(id).op != ir::Op::matmul) continue;
+    for (const ir::ValueId v : g.node(id).inputs) {
+      held += plan::is_held(g.producer(v));
+      EXPECT_EQ(g.type(plan::held(g, v)).dtype, ir::DType::bf16);
+    }
+    EXPECT_TRUE(g.is_constant(plan::held(g, g.node(id).inputs[0])));
+  }
+  EXPECT_EQ(held, 2);
+}
+
+TEST(Narrow, AProductOfOtherTypesLosesItsMark) {
+  const std::string text = "x = input : f64[3,4]\ny = input : f64[4,2]\nz = matmul x y from {\"m\"}\noutput z\n";
+  EXPECT_EQ(ir::print(narrowed(text, {"m"})), ir::print(parsed(text)));
+}
+
+/// The products in one region or apart, by rules: the bits of the graph, and in float32 what a rule leaves out.
+TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
+  const std::vector<const region::Provider*> providers{&reference::oracle_provider()};
+  for (const char* pattern : {"scores", "product", "p", "*"}) {
+    for (const char* type : {"bfloat16", "bfloat16-emulated"}) {
+      for (const bool apart : {false, true}) {
+        plan::PlanOptions o;
+        o.precisions = {{pattern, type}};
+        if (apart) o.disabled = {"attention"};
+        const auto planned = plan::make_plan(parsed(kProducts), providers, o);
+        ASSERT_TRUE(planned) << pattern << ": " << planned.error().message;
+        ASSERT_TRUE(region::verify(planned->plan));
+        int small = 0;
+        for (const region::Region& r : planned->plan.regions) {
+          for (const region::Stage& s : r.stages) {
+            if (s.anchor.op != ir::Op::matmul) continue;
+            ASSERT_EQ(s.anchor.inputs[0].dtype, s.anchor.inputs[1].dtype) << r.name;
+            const bool is = s.anchor.inputs[0].dtype == ir::DType::bf16;
+            small += is;
+            if (apart) EXPECT_EQ(r.precision, is ? "bfloat16" : "float32") << r.name;
+          }
+        }
+        const bool emulated = std::string(type) != "bfloat16";
+        EXPECT_EQ(small, emulated ? 0 : std::string(pattern) == "*" ? 2 : 1) << pattern;
+        EXPECT_EQ(planned->permitted.bfloat16.size(), static_cast<std::size_t>(small)) << pattern;
+        const auto feeds = testing::seeded_feeds(planned->graph, 7);
+        const auto want = reference::evaluate(planned->graph, feeds);
+        const auto got = testing::run_plan(planned->plan, providers, feeds, false);
+        ASSERT_TRUE(want && got) << pattern;
+        EXPECT_EQ(testing::first_difference(*want, *got), "") << pattern << " " << type;
+        const auto plain = reference::evaluate(parsed(kProducts), feeds);
+        ASSERT_TRUE(plain);
+        EXPECT_NE(testing::first_difference(*want, *plain), "") << pattern << ": nothing was rounded";
+      }
+    }
+  }
+}
+
 /// Planned with rules that ask for bfloat16, run by the oracle; compared with the reference's evaluation of the same graph, bit for
 /// bit.
 TEST(Narrow, ThePlanComputesWhatTheGraphSays) {

@@ -202,7 +202,11 @@ class ReferenceFamily final : public Family {
   }
   Reasons why_not(const Region& r, const Plan&) const override {
     // Asked for because it is fast: not computed one product at a time for it.
-    if (only(r).anchor.weights && only(r).anchor.weights->dtype == ir::DType::bf16)
+    const region::Anchor& a = only(r).anchor;
+    if (a.op == Op::matmul &&
+        std::any_of(a.inputs.begin(), a.inputs.end(), [](const TensorRef& t) { return t.dtype == ir::DType::bf16; }))
+      return unmet("type of a matrix", "bf16", "another: products of bf16 are for processors that have instructions for them");
+    if (a.weights && a.weights->dtype == ir::DType::bf16)
       return unmet("type of the weights", "bf16", "another: products of bf16 are for processors that have instructions for them");
     const auto n = node_of(only(r), input_types(only(r)));
     if (!n) return refusal_of(n);

@@ -31,18 +31,23 @@ inline void gather_matrix(const RowKernels& k, float* to, std::int64_t to_step, 
     for (std::int64_t j = 0; j < cols; ++j) to[i * to_step + j] = from[i * row + j * col];
   }
 }
-/// Where a row at `origin` belongs if its floats are stored as they are computed, neighbours along `col`; null: the epilogue has work to do.
-[[nodiscard]] inline float* stored_row(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col) {
+/// Where the row at `origin` lies in an epilogue's only store of elements of this type, side by side along `col`; null: there is none.
+template <class T>
+[[nodiscard]] T* row_of_store(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col, Elem type) {
   const Space& space = e.space();
-  if (!e.code().identity() || !space.loads.empty() || space.stores.size() != 1) return nullptr;
+  if (!space.loads.empty() || space.stores.size() != 1) return nullptr;
   const Access& to = space.stores.front();
-  if (to.elem != Elem::f32 || (to.strides[col] != 4 && space.dims[col] != 1)) return nullptr;
+  if (to.elem != type || (to.strides[col] != sizeof(T) && space.dims[col] != 1)) return nullptr;
   std::int64_t at = to.offset;
   for (std::size_t k = 0; k < space.dims.size(); ++k) {
     if (to.div[k] != 1) return nullptr;
     at += origin[k] * to.strides[k];
   }
-  return reinterpret_cast<float*>(memory.base[static_cast<std::size_t>(to.buffer)] + at);
+  return reinterpret_cast<T*>(memory.base[static_cast<std::size_t>(to.buffer)] + at);
+}
+/// Where a row at `origin` belongs if its floats are stored as they are computed, neighbours along `col`; null: the epilogue has work to do.
+[[nodiscard]] inline float* stored_row(const Epilogue& e, const Memory& memory, const Index& origin, std::size_t col) {
+  return e.code().identity() ? row_of_store<float>(e, memory, origin, col, Elem::f32) : nullptr;
 }
 /// A matrix in panels of so many columns (a multiple of kColumns; the last one as wide as it has to be), each [row][column], zeros behind the
 /// last column. `to` has rows * columns, rounded up to kColumns.
@@ -66,6 +71,8 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
 [[nodiscard]] const Family& matmul_codes_family();
 [[nodiscard]] const Family& attention_family();
 [[nodiscard]] const Family& attention_codes_family();
+[[nodiscard]] const std::vector<const Family*>& matmul_bf16_families();  ///< on tiles, on registers
+[[nodiscard]] const std::vector<const Family*>& attention_bf16_families();
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
 [[nodiscard]] const Family& arg_max_family();

@@ -15,35 +15,9 @@ constexpr std::int64_t kSide = 16;  // rows, columns and groups of a tile
 // clang-format off
 #include "cpu/block/vec_avx512.inc"
 #include "cpu/products/packing.inc"
+#include "cpu/products/tiles.inc"
 // clang-format on
 
-/// What ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-// The compilers' own functions for tiles do not say that they read and write memory.
-void begin() {
-  const Configuration c;
-  __asm__ volatile("ldtilecfg %0" : : "m"(c));
-}
-void end() {
-  __asm__ volatile("tilerelease");
-}
-template <int kTile>
-void load(const void* rows, std::int64_t step) {
-  __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
-}
-template <int kTile>
-void zero() {
-  __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTile));
-}
-template <int kTile>
-void store(void* rows, std::int64_t step) {
-  __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(rows), "r"(step * 4) : "memory");
-}
 /// sums += left (u8) * right (s8)
 template <int kSums, int kLeft, int kRight>
 void dot() {

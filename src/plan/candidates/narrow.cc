@@ -29,9 +29,11 @@ ir::Tensor rounded(const ir::Tensor& t) {
   return out;
 }
 
+bool can_be_marked(Op op) {
+  return op == Op::conv || op == Op::conv_transpose || op == Op::gemm || op == Op::matmul;
+}
 bool is_emulated(const Node& node) {
-  return ir::get_text(node.attrs, kMark) == kEmulated &&
-         (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::gemm);
+  return ir::get_text(node.attrs, kMark) == kEmulated && can_be_marked(node.op);
 }
 bool is_marked(const Node& node) {
   return is_narrow(node) || is_emulated(node);
@@ -49,6 +51,10 @@ class Narrower {
     for (const NodeId id : order) {
       if (!is_marked(g_.node(id))) continue;
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
+      if (n.op == Op::matmul) {
+        product(id, n, read);
+        continue;
+      }
       const Node& w = g_.producer(n.inputs[1]);
       if (g_.type(n.inputs[0]).dtype != DType::f32 || g_.is_constant(n.inputs[0]) || w.op != Op::constant || w.quantizer ||
           w.payload.dtype() != DType::f32) {
@@ -75,6 +81,18 @@ class Narrower {
   }
 
  private:
+  /// Both matrices are read in bfloat16, computed or constant.
+  void product(NodeId id, const Node& n, std::vector<std::pair<ValueId, bool>>& read) {
+    const bool floats = std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+      return g_.type(v).dtype == DType::f32 && !(g_.is_constant(v) && g_.producer(v).quantizer);
+    });
+    if (!floats) return unmark(g_.node(id).attrs);
+    const bool emulated = is_emulated(n);
+    for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
+      edits_.push_back({{id, slot}, wide(n.inputs[slot], emulated)});
+      if (!g_.is_constant(n.inputs[slot])) read.emplace_back(n.inputs[slot], emulated);
+    }
+  }
   /// The bfloat16 tensor of a float value.
   ValueId small(ValueId v) {
     const auto found = small_.find(v);
@@ -115,6 +133,7 @@ class Narrower {
   ValueId rounded_of(ValueId v) {
     const auto found = rounded_.find(v);
     if (found != rounded_.end()) return found->second;
+    if (g_.is_constant(v)) return rounded_[v] = g_.add_constant(rounded(g_.payload(v)), g_.value(v).name);
     const ir::Shape shape = g_.type(v).shape;
     const std::string name = g_.value(v).name;
     const ValueId small = g_.add(Op::cast, {v}, {DType::bf16, shape}, {{"to", std::string("bf16")}}, origin(v), name);
@@ -137,7 +156,7 @@ class Narrower {
     for (const auto& [user, slot] : g_.users(v)) {
       const Node& n = g_.node(user);
       const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();  // else a cast that was made here
-      if (is_narrow_cast(n) || (n.op == Op::cast && !known) || (is_marked(n) && slot == 0)) continue;
+      if (is_narrow_cast(n) || (n.op == Op::cast && !known) || (is_marked(n) && (slot == 0 || n.op == Op::matmul))) continue;
       if (known && grouping_.of_node[static_cast<std::size_t>(user)] == group) continue;
       if (!in_program(g_, n) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
       others.emplace_back(user, static_cast<std::size_t>(slot));
@@ -161,7 +180,7 @@ void unmark(ir::Attrs& attrs) {
   attrs.erase(kMark);
 }
 bool is_narrow(const Node& node) {
-  return ir::get_text(node.attrs, kMark) == "bf16" && (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::gemm);
+  return ir::get_text(node.attrs, kMark) == "bf16" && can_be_marked(node.op);
 }
 bool is_narrow_cast(const Node& node) {
   return node.op == Op::cast && node.attrs.contains(kCast);

@@ -1,7 +1,7 @@
-// bfloat16: what weighted operators that are to compute in it read, written into the graph.
+// bfloat16: what weighted operators, and products of two matrices, that are to compute in it read, written into the graph.
 //
-// A node marked by `mark_narrow` (permit does) gets weights rounded to bfloat16, and its data through the pair cast to bf16, cast
-// to f32. The value between the two is what lies in memory, half as large; the pair's second cast is no operation (`is_held`): the
+// A node marked by `mark_narrow` (permit does) gets weights rounded to bfloat16, and its data (a product: both matrices) through the pair cast
+// to bf16, cast to f32. The value between the two is what lies in memory, half as large; the pair's second cast is no operation (`is_held`): the
 // kernel reads the bfloat16 tensor as it is. The first belongs to the region that makes the value, through concatenations, slices
 // and other moves. So the reference evaluates such a graph as any other: operands rounded exactly, sums in float.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace octavo::plan {
 
-/// Asks for bfloat16 of a conv, conv_transpose or gemm with constant f32 weights. Float rules may still fold into its weights.
+/// Asks for bfloat16 of a conv, conv_transpose or gemm with constant f32 weights, or of a matmul. Float rules may still fold into its weights.
 /// `emulated`: its operands are rounded as for bfloat16, by casts that are computed, and kept in f32: the values of bfloat16, on any
 /// processor, at no less time than float32.
 void mark_narrow(ir::Node& node, bool emulated = false);
@@ -29,7 +29,7 @@ void unmark(ir::Attrs& attrs);
 [[nodiscard]] ir::ValueId held(const ir::Graph& g, ir::ValueId v);
 
 /// Carries out the marks; call last, when no rule will touch weights any more. Marks that cannot be kept (data or weights are not
-/// f32, weights not a constant) are taken away. Element-wise operators of other regions read the bfloat16 tensor too where nobody
+/// f32, weights not a constant, matrices not f32) are taken away. Element-wise operators of other regions read the bfloat16 tensor too where nobody
 /// else needs the floats. A graph without marks stays as it is.
 void narrow(ir::Graph& g);
 

@@ -5,8 +5,9 @@
 namespace octavo::plan {
 namespace {
 
-bool weighted(const region::Region& r) {
-  return std::any_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.weights.has_value(); });
+bool anchored(const region::Region& r) {
+  return std::any_of(r.stages.begin(), r.stages.end(),
+                     [](const region::Stage& s) { return s.anchor.weights.has_value() || s.anchor.op == ir::Op::matmul; });
 }
 
 }  // namespace
@@ -15,7 +16,7 @@ Result<NodeTimes> node_times(Pricer& pricer, const region::Plan& plan, const std
   OCTAVO_TRY(const auto items, pricer.price(plan));
   NodeTimes out;
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
-    if (anchored_only && !weighted(plan.regions[i])) continue;
+    if (anchored_only && !anchored(plan.regions[i])) continue;
     for (const std::string& node : plan.regions[i].onnx_nodes) {
       if (nodes.contains(node)) out.emplace(node, items[i].seconds);
     }

@@ -14,7 +14,7 @@ namespace octavo::plan {
 
 /// Seconds of the region that computes an ONNX node, by the node's name.
 using NodeTimes = std::map<std::string, double>;
-/// Of those in `nodes`. `anchored_only`: regions with constant weights alone. Errors: those of the pricer.
+/// Of those in `nodes`. `anchored_only`: regions with constant weights, or a product of two matrices, alone. Errors: those of the pricer.
 [[nodiscard]] Result<NodeTimes> node_times(Pricer& pricer, const region::Plan& plan, const std::set<std::string>& nodes,
                                            bool anchored_only = true);
 /// What every provider says to a region that none of them can run; empty: one can.

@@ -58,6 +58,8 @@ class Permitter {
       const Node n = g_.node(id);  // a copy: adding nodes moves the original
       if (weighted_op(n.op)) {
         OCTAVO_CHECK(weighted(id, n));
+      } else if (n.op == Op::matmul) {
+        OCTAVO_CHECK(product(id, n));
       } else if (in_program(g_, n) && n.op != Op::view) {
         for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
           if (choices_.keep_float.contains(name_of(n))) break;
@@ -77,7 +79,7 @@ class Permitter {
   Status check_rules() const {
     for (const PrecisionRule& rule : options_.precisions) {
       const std::string text = rule.pattern + "=" + rule.precision;
-      bool computes = false;  // a weighted operator, or what one reads
+      bool computes = false;  // a weighted operator, a product of two matrices, or what one reads
       if (rule.precision != "int8" && rule.precision != "float32" && !asks_bfloat16(rule)) {
         return fail(ErrorKind::usage, fmt::format("precision: \"{}\": \"{}\" is not a type that a rule can ask for\n  known: int8, "
                                                   "float32, bfloat16, bfloat16-emulated",
@@ -89,7 +91,10 @@ class Permitter {
         const bool here =
             std::any_of(n.origin.begin(), n.origin.end(), [&](const std::string& o) { return matches(rule.pattern, o); });
         found = found || here;
-        computes = computes || (weighted_op(n.op) && (here || matches(rule.pattern, g_.value(n.inputs[0]).name)));
+        computes = computes || (weighted_op(n.op) && (here || matches(rule.pattern, g_.value(n.inputs[0]).name))) ||
+                   (n.op == Op::matmul && (here || std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
+                                             return matches(rule.pattern, g_.value(v).name);
+                                           })));
         for (const ValueId v : n.outputs) {
           const ir::Value& value = g_.value(v);
           if (n.op == Op::constant || value.name.empty() || !matches(rule.pattern, value.name)) continue;
@@ -111,7 +116,7 @@ class Permitter {
       if (asks_bfloat16(rule) && !computes) {
         return fail(ErrorKind::usage,
                     fmt::format("precision: the rule \"{}\" asks {} of no convolution or product\n  give the name "
-                                "of a Conv, ConvTranspose, Gemm or MatMul with constant weights, or of the tensor that "
+                                "of a Conv, ConvTranspose or Gemm with constant weights, of a MatMul, or of a tensor that "
                                 "it reads",
                                 text, rule.precision));
       }
@@ -326,9 +331,23 @@ class Permitter {
     return {};
   }
 
+  /// A product of two matrices of floats, as a rule both computed: in bfloat16, or as it is.
+  Status product(NodeId id, const Node& n) {
+    if (ir::classify_anchor(g_, grids_, id).integer) return {};
+    OCTAVO_TRY([[maybe_unused]] const bool small, bfloat16(id, n, name_of(n), rule_for(n)));
+    return {};
+  }
+
   [[nodiscard]] bool bfloat16_allowed() const { return options_.allowed.contains("bfloat16"); }
 
   [[nodiscard]] std::optional<Reason> why_no_bfloat16(const Node& n) const {
+    if (n.op == Op::matmul) {
+      for (const ValueId v : n.inputs) {
+        if (g_.type(v).dtype != ir::DType::f32 || (g_.is_constant(v) && g_.producer(v).quantizer))
+          return because<Cause::input_not_float_activation>(g_.value(v).name);
+      }
+      return std::nullopt;
+    }
     if (!g_.is_constant(n.inputs[1]) || g_.producer(n.inputs[1]).quantizer || g_.type(n.inputs[1]).dtype != ir::DType::f32)
       return because<Cause::weights_not_float_constant>(g_.value(n.inputs[1]).name);
     if (g_.is_constant(n.inputs[0]) || g_.type(n.inputs[0]).dtype != ir::DType::f32)
@@ -340,9 +359,11 @@ class Permitter {
   /// to be emulated computes in float32, on rounded operands.
   Result<bool> bfloat16(NodeId id, const Node& n, const std::string& name, const PrecisionRule* rule) {
     std::optional<Reason> why;
-    const std::string& data = g_.value(n.inputs[0]).name;
-    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(),
-                                        [&](const PrecisionRule& r) { return !data.empty() && matches(r.pattern, data); });
+    const std::size_t read = n.op == Op::matmul ? 2 : 1;  // what a rule about a tensor may name
+    const auto of_tensor = std::find_if(options_.precisions.begin(), options_.precisions.end(), [&](const PrecisionRule& r) {
+      return std::any_of(n.inputs.begin(), n.inputs.begin() + static_cast<std::ptrdiff_t>(read),
+                         [&](ValueId v) { return !g_.value(v).name.empty() && matches(r.pattern, g_.value(v).name); });
+    });
     if (rule == nullptr && of_tensor != options_.precisions.end() && of_tensor->precision != "int8") rule = &*of_tensor;
     if (rule != nullptr && rule->precision == "float32") return false;
     if (rule != nullptr && asks_bfloat16(*rule)) {

@@ -29,7 +29,8 @@ struct PermitReport {
   std::vector<std::string> unusable;        ///< names of ranges that are 0 or not finite: no view can have that scale
   std::set<std::string> inner;              ///< ONNX nodes of anchors whose activation reads through a view (PermitChoices::inner)
   std::set<std::string> layers;             ///< names of the operators in `permitted`, one each, as PermitChoices takes them
-  /// Weighted operators whose types allow bfloat16 (where int8 is not demanded), and those that compute in it with the reason.
+  /// Weighted operators and products of two matrices whose types allow bfloat16 (where int8 is not demanded), and those that compute in
+  /// it with the reason.
   std::set<std::string> may_bfloat16;
   std::map<std::string, Reason> bfloat16;
   std::set<std::string> others;  ///< other ONNX nodes (element-wise, pooling) that read through a permitted view
@@ -48,8 +49,9 @@ struct PermitChoices {
   /// The activation behind these reads their result through its range, though no region ends there: one more rounding, as Q/DQ
   /// between a convolution and its activation demands, for a table instead of arithmetic.
   std::set<std::string> inner;
-  bool all_inner = false;                  ///< all that can be
-  std::set<std::string> bfloat16 = {};     ///< these compute in bfloat16 where they are not int8, if it is allowed
+  bool all_inner = false;  ///< all that can be
+  std::set<std::string> bfloat16 =
+      {};  ///< these (products of two matrices too) compute in bfloat16 where they are not int8, if it is allowed
   std::map<std::string, Reason> why = {};  ///< for nodes in `keep_float` that a plan keeps so; the others are only priced
 };
 

@@ -168,6 +168,25 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
   return {};
 }
 
+// A product of two matrices in bfloat16, which lie in memory as such.
+Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& reader, region::Stage& stage,
+                            EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
+  stage.anchor.op = n.op;
+  stage.anchor.attrs = n.attrs;
+  unmark(stage.anchor.attrs);
+  for (const ValueId v : n.inputs) {
+    const ValueId small = held(g, v);
+    OCTAVO_TRY(TensorRef matrix, reader.read(small, Repr::raw));
+    stage.anchor.inputs.push_back(std::move(matrix));
+    inputs.push_back(small);
+  }
+  builder.set_acc_float(n.outputs[0]);
+  builder.may_be_nan = true;
+  region.precision = "bfloat16";
+  region.reasons.push_back(because<Cause::bfloat16_product>());
+  return {};
+}
+
 // Elements in each averaging window (one number when all windows are whole).
 ir::Tensor window_counts(const Graph& g, const Node& n) {
   const ir::Shape& in = g.type(n.inputs[0]).shape;
@@ -221,6 +240,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   std::optional<Reason> why_float;
   if (n.op == Op::matmul) {
     ir::IntegerAnchor kind = ir::classify_anchor(g, grids, id);
+    if (is_narrow(n) && !kind.integer) return lower_narrow_product(g, n, reader, stage, builder, inputs, region);
     if (kind.integer) return lower_product(g, kind, n, reader, stage, builder, inputs, region);
     why_float = std::move(kind.why_float);
   }
