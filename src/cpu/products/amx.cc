@@ -40,10 +40,10 @@ void add_terms(std::int32_t* sums, std::int64_t step, const std::int32_t* row_te
 template <bool kTwoRows, bool kTwoColumns>
 void square(std::int32_t* sums, std::int64_t step, const std::uint32_t* left, std::int64_t left_step, const std::uint32_t* right,
             std::int64_t right_step, std::int64_t groups) {
-  zero<0>();
-  if constexpr (kTwoColumns) zero<1>();
-  if constexpr (kTwoRows) zero<2>();
-  if constexpr (kTwoRows && kTwoColumns) zero<3>();
+  clear<0>();
+  if constexpr (kTwoColumns) clear<1>();
+  if constexpr (kTwoRows) clear<2>();
+  if constexpr (kTwoRows && kTwoColumns) clear<3>();
   for (std::int64_t g = 0; g < groups; g += kSide) {
     load<4>(left + g, left_step);
     load<6>(right + g * right_step, right_step);
