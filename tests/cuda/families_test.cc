@@ -434,6 +434,15 @@ TEST_F(Families, MatrixProductsOfComputedValues) {
   EXPECT_EQ(against_reference(s, cuda::matmul_family(), 1e-5F), "");
 }
 
+TEST_F(Families, MatrixProductsInBfloat16) {
+  Scene s(3);
+  s.stage().space = {2, 3, 4, 5};
+  s.stage().anchor.op = ir::Op::matmul;
+  s.stage().anchor.inputs = {s.tensor(DType::bf16, {2, 1, 4, 7}, BufferKind::input),
+                             s.tensor(DType::bf16, {3, 7, 5}, BufferKind::input, {0, 2, 1})};
+  EXPECT_EQ(against_reference(s, cuda::matmul_family(), 1e-5F), "");
+}
+
 TEST_F(Families, MatrixProductsOfCodes) {
   Scene s(2);
   region::Stage& st = s.stage();

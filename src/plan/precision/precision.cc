@@ -223,7 +223,8 @@ class Chooser {
   //   Why    a range permits int8, it does not demand it: where float32 is faster with all that it needs around it, it stays. Where
   //          bfloat16 is allowed it halves the bytes of float32 and doubles the products an instruction.
   //   Exact  not bit for bit: the permitted view, or data and weights in bfloat16, are one rounding each, which --max-error bounds.
-  //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never raised for a layer that Q/DQ nodes make int8.
+  //   Needs  a range (docs/implicit.md), or bfloat16 among the allowed types; never raised for a layer that Q/DQ nodes make int8. A product of
+  //          two matrices is float32 or bfloat16.
   //   Order  after the search. All are priced in one plan without permitted views (and one in bfloat16); only where another type
   //          wins there is a plan tried with it. Default: int8 where a range permits it, else float32.
   Status choose_float(const Names nodes) {
