@@ -10,6 +10,7 @@
 // Sums of two large inputs may overflow, and two infinities of a window give NaN where their products would not: outputs that are no finite numbers are computed
 // again, directly, in the order of the reference.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -32,14 +33,17 @@ constexpr std::int64_t kMostTiles = 192;
 constexpr std::int64_t kRowFloats = 1024;      // of a row of outputs that the epilogue takes at once
 constexpr std::int64_t kBlockBytes = 1 << 18;  // of transformed inputs and sums: a quarter of a second-level cache
 
-const WinogradRows& winograd_rows(Isa isa) {
 #if defined(__x86_64__)
-  if (isa >= Isa::avx512) return avx512_winograd();
-  if (isa >= Isa::avx2) return avx2_winograd();
-#endif
-  (void)isa;
-  return portable_winograd();
+constexpr std::array kIsas{Isa::avx512, Isa::avx2};
+const WinogradRows& winograd_rows(Isa isa) {
+  return isa >= Isa::avx512 ? avx512_winograd() : avx2_winograd();
 }
+#else
+constexpr std::array<Isa, 0> kIsas{};
+const WinogradRows& winograd_rows(Isa) {
+  std::abort();  // no level, no kernel
+}
+#endif
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;
@@ -338,6 +342,7 @@ class WinogradKernel final : public Kernel {
 class WinogradFamily final : public Family {
  public:
   std::string_view name() const override { return "conv.f32.winograd"; }
+  std::span<const Isa> levels() const override { return kIsas; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && a.op == ir::Op::conv && !a.integer && a.weights && a.weights->dtype == ir::DType::f32 &&

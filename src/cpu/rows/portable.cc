@@ -1,7 +1,6 @@
 // The row kernels for portable. See rows.h and CMakeLists.txt.
 #include "cpu/rows/attention_rows.h"
 #include "cpu/rows/rows.h"
-#include "cpu/rows/winograd_rows.h"
 
 namespace octavo::cpu {
 namespace {
@@ -12,7 +11,6 @@ namespace {
 #include "cpu/rows/detection.inc"
 #include "cpu/rows/rows.inc"
 #include "cpu/rows/attention.inc"
-#include "cpu/rows/winograd.inc"
 // clang-format on
 
 }  // namespace
@@ -22,9 +20,6 @@ const RowKernels& portable_rows() {
 }
 const AttentionRows& portable_attention() {
   return kAttention;
-}
-const WinogradRows& portable_winograd() {
-  return kWinograd;
 }
 
 }  // namespace octavo::cpu

@@ -8,7 +8,8 @@
 //        0  1  0 -1         0    0    1
 //
 // (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.) Element (i, j) of V, U and M is plane 4 * i + j: a plane has a row
-// for each tile and a column for each channel, so that M is 16 products of matrices. Compiled three times, as rows.h.
+// for each tile and a column for each channel, so that M is 16 products of matrices. Compiled for AVX2 and for AVX-512: without fused
+// multiply-adds in hardware a direct convolution is as fast.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,6 @@ struct WinogradRows {
   // of channels may write up to kColumns - 1 floats behind the last pixel. False: one of them is infinite or NaN.
   bool (*output)(float* const* to, const float* m, std::int64_t plane, std::int64_t m_step, std::int64_t tiles, std::int64_t cols);
 };
-const WinogradRows& portable_winograd();
 #if defined(__x86_64__)
 const WinogradRows& avx2_winograd();
 const WinogradRows& avx512_winograd();
