@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <string>
 #include <system_error>
 
 #include "base/fork.h"
@@ -18,7 +15,12 @@
 namespace octavo::engine {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kSpin = std::chrono::microseconds(50);
+/// A worker that has had its core for so long lets others run when it waits next. The system would take the core soon anyway, most
+/// likely in the middle of a task, for which all other threads would then wait for milliseconds.
+constexpr auto kTurn = std::chrono::microseconds(1000);
 constexpr int kMostPieces = 65535;
 
 int tasks_of_piece(int tasks) {
@@ -38,42 +40,22 @@ inline void relax() {
 
 /// Spins until `ready()` or about 50 us have passed; true if ready. The clock is read once in 64 turns: it costs as much as a turn.
 template <class Ready>
-bool spin(const Ready& ready) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+bool spin(const Ready& ready, Clock::time_point now) {
+  const auto end = now + kSpin;
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
       relax();
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
   return ready();
 }
 
 }  // namespace
 
-int cores_of_quota(std::string_view cpu_max) {
-  const std::string text(cpu_max);
-  long long quota = 0, period = 0;
-  if (std::sscanf(text.c_str(), "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return 0;  // "max 100000"
-  return static_cast<int>(std::clamp<long long>((quota + period - 1) / period, 1, 1 << 16));
-}
-
-int available_cores() {
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);  // fails with more than 1024 processors
-  // What a container may use (cgroup 2, seen from inside it): more threads would only be stopped in turns.
-  std::string line;
-  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); std::getline(file, line)) {
-    if (const int quota = cores_of_quota(line); quota > 0) cores = std::min(cores, quota);
-  }
-  return std::max(1, cores);
-}
-
 ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
     : size_(threads),
-      steals_(threads >= region::kSharingWorkers),
+      halves_(threads >= region::kSharingWorkers),
       load_(std::move(load)),
       shares_(new Share[static_cast<std::size_t>(threads)]),
       generation_(fork_generation()) {
@@ -98,9 +80,8 @@ Status ThreadPool::start_workers() {
   return {};
 }
 
-/// In a forked child: no thread reads any of this any more, and nothing that names a thread or waits for one may be destroyed.
+/// In a forked child: no thread reads any of this any more, and nothing that names a thread may be destroyed.
 void ThreadPool::give_up_workers() {
-  (void)sleep_.release();
   (void)new std::vector<std::thread>(std::move(workers_));
   workers_.clear();
 }
@@ -109,7 +90,6 @@ Status ThreadPool::ready() {
   if (generation_ == fork_generation()) return {};
   if (size_ > 1) {
     give_up_workers();
-    sleep_ = std::make_unique<Sleep>();
     job_.number.store({});
     pending_.store(0);
     sleepers_.store(0);
@@ -127,8 +107,7 @@ Status ThreadPool::ready() {
 void ThreadPool::stop_workers() {
   stop_.store(true);
   job_.number.store({job_.number.load().job + 1, 0});
-  { const std::lock_guard lock(sleep_->mutex); }  // a worker between its test and its sleep holds the mutex: wait, then wake it
-  sleep_->wake.notify_all();
+  wake_workers();
   for (std::thread& t : workers_) t.join();
   workers_.clear();
   stop_.store(false);
@@ -161,7 +140,7 @@ int ThreadPool::run_own(int worker, int pieces, Number number) {
   int done = 0;
   Left seen, left;
   while (left_of(worker, pieces, number.job, seen, left)) {
-    const int begin = left.begin, count = steals_ ? (left.end - begin + 1) / 2 : left.end - begin;
+    const int begin = left.begin, count = halves_ ? (left.end - begin + 1) / 2 : left.end - begin;
     left.begin = static_cast<std::uint16_t>(begin + count);
     if (!shares_[static_cast<std::size_t>(worker)].left.compare_exchange_strong(seen, left)) continue;
     const int each = tasks_of_piece(number.tasks);
@@ -194,9 +173,7 @@ bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
 }
 
 void ThreadPool::finish(int pieces) {
-  if (pending_.fetch_sub(pieces) != pieces || !caller_sleeps_.load()) return;
-  { const std::lock_guard lock(sleep_->mutex); }
-  sleep_->done.notify_one();
+  if (pending_.fetch_sub(pieces) == pieces && caller_sleeps_.load()) pending_.notify_one();
 }
 
 void ThreadPool::run_share(int worker, Number number) {
@@ -204,7 +181,15 @@ void ThreadPool::run_share(int worker, Number number) {
   if (worker >= std::min(pieces, size_)) return;
   do {
     if (const int done = run_own(worker, pieces, number); done > 0) finish(done);
-  } while (steals_ && steal(worker, pieces, number.job));
+  } while (steal(worker, pieces, number.job));
+}
+
+/// Workers that counted themselves among the sleepers before the bell rang wake up or do not fall asleep. They are counted out here:
+/// one that is woken but gets no core yet costs the next jobs nothing.
+void ThreadPool::wake_workers() {
+  if (sleepers_.exchange(0) == 0) return;
+  bell_.fetch_add(1);
+  bell_.notify_all();
 }
 
 void ThreadPool::dispatch(Call call, void* body, int tasks) {
@@ -214,30 +199,42 @@ void ThreadPool::dispatch(Call call, void* body, int tasks) {
   const Number number{job_.number.load(std::memory_order_relaxed).job + 1, tasks};
   // Sequentially consistent against the worker's "sleepers_ += 1; test number": one of the two sees the other's write.
   job_.number.store(number);
-  if (sleepers_.load() > 0) {
-    { const std::lock_guard lock(sleep_->mutex); }
-    sleep_->wake.notify_all();
-  }
+  if (sleepers_.load() > 0) wake_workers();
   run_share(0, number);
   const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (finished() || (may_spin() && spin(finished))) return;
-  std::unique_lock lock(sleep_->mutex);
+  if (finished() || (may_spin() && spin(finished, Clock::now()))) return;
   caller_sleeps_.store(true);
-  sleep_->done.wait(lock, [this] { return pending_.load() == 0; });
+  for (int left = pending_.load(); left != 0; left = pending_.load()) pending_.wait(left);
   caller_sleeps_.store(false);
+}
+
+/// Returns when there is another job than `seen`. `turn`: since when the worker has had its core.
+void ThreadPool::wait_for_job(std::uint32_t seen, Clock::time_point& turn) {
+  const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
+  if (moved()) return;
+  if (may_spin()) {
+    Clock::time_point now = Clock::now();
+    if (now - turn > kTurn) {
+      sched_yield();  // returns at once where nobody else wants the core
+      turn = now = Clock::now();
+    }
+    if (spin(moved, now)) return;
+  }
+  while (!moved()) {
+    sleepers_.fetch_add(1);
+    const std::uint32_t rung = bell_.load();
+    if (job_.number.load().job != seen) return;
+    bell_.wait(rung);
+  }
+  turn = Clock::now();
 }
 
 void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
   std::uint32_t seen = 0;
+  Clock::time_point turn = Clock::now();
   for (;;) {
-    const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
-    if (!moved() && !(may_spin() && spin(moved))) {
-      std::unique_lock lock(sleep_->mutex);
-      sleepers_.fetch_add(1);
-      sleep_->wake.wait(lock, [&] { return job_.number.load().job != seen; });
-      sleepers_.fetch_sub(1);
-    }
+    wait_for_job(seen, turn);
     const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker
     seen = number.job;
     if (stop_.load()) return;

@@ -1,27 +1,21 @@
 // A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is
-// the same in every run; from three workers on, those that are done take from the shares of others (docs/threads.md).
+// the same in every run; those that are done take what others have not begun (docs/threads.md).
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/cores.h"
 
 namespace octavo::engine {
-
-/// Processors this process may use: its affinity mask, capped by the processor quota of its container, rounded up; at least 1.
-[[nodiscard]] int available_cores();
-/// Cores that a line of cgroup 2's cpu.max grants ("150000 100000": 2); 0 for no limit ("max 100000") or another text.
-[[nodiscard]] int cores_of_quota(std::string_view cpu_max);
 
 /// How many threads of the contexts that share this object exist now. Pools stop spinning while it exceeds `cores`: a spinning
 /// worker would take the core from one that has work. Thread-safe.
@@ -34,7 +28,8 @@ struct CoreLoad {
 
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
-/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left.
+/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left. On cores
+/// that other processes use too, workers let those run while no task depends on them: between two jobs, about once a millisecond.
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -57,8 +52,8 @@ class ThreadPool {
 
   /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..k-1, k = min(tasks, size), and is one
   /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what
-  /// is left of it at a time, from the front, and then half of the largest share of others, from its back. Returns when all tasks
-  /// are done; what workers wrote is visible to the caller.
+  /// is left of it at a time, from the front. Who has none left takes half of what is left of the largest share, from its back. Returns
+  /// when all tasks are done; what workers wrote is visible to the caller.
   template <class Body>
   void run(int tasks, Body&& body) {
     if (size_ == 1 || tasks <= 1) {
@@ -90,13 +85,6 @@ class ThreadPool {
     std::uint16_t begin = 0, end = 0;
   };
 
-  /// What workers and caller sleep on. Owned apart, because a forked child has to give up its copy: a mutex that a thread of the
-  /// parent held stays locked, and a condition variable waits in its destructor for sleepers that are gone.
-  struct Sleep {
-    std::mutex mutex;
-    std::condition_variable wake, done;
-  };
-
   explicit ThreadPool(int threads, std::shared_ptr<CoreLoad> load);
   Status start_workers();
   void give_up_workers();
@@ -108,10 +96,12 @@ class ThreadPool {
   int run_own(int worker, int pieces, Number number);
   bool steal(int worker, int pieces, std::uint32_t job);
   void finish(int pieces);
+  void wait_for_job(std::uint32_t seen, std::chrono::steady_clock::time_point& turn);
+  void wake_workers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
   const int size_;
-  const bool steals_;
+  const bool halves_;  ///< workers take their shares in halves, not in one call
   std::shared_ptr<CoreLoad> load_;
   std::vector<std::thread> workers_;
 
@@ -132,11 +122,11 @@ class ThreadPool {
 
   Job job_;
   alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
-  alignas(64) std::atomic<int> sleepers_{0};  ///< workers waiting in Sleep::wake
-  std::atomic<bool> caller_sleeps_{false};
+  alignas(64) std::atomic<int> sleepers_{0};  ///< workers that sleep, or are about to, since the bell rang last
+  std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
+  std::atomic<bool> caller_sleeps_{false};    ///< on `pending_`
   std::atomic<bool> stop_{false};
   std::unique_ptr<Share[]> shares_;
-  std::unique_ptr<Sleep> sleep_ = std::make_unique<Sleep>();
   unsigned generation_;  ///< fork_generation() when the workers were started
 };
 
