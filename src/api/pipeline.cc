@@ -228,7 +228,7 @@ Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
 }
 
 Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
-                                    const engine::Observer* observer) {
+                                    const engine::Observer* observer, engine::MemoryReport* memory) {
   const region::Plan& plan = context.engine().plan();
   if (inputs.size() != plan.inputs.size()) {
     return fail(ErrorKind::bad_input,
@@ -250,7 +250,11 @@ Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<
     outputs.emplace_back(b.type);
     out.push_back(outputs.back().mutable_bytes().data());
   }
-  OCTAVO_CHECK(context.run(in, out, observer));
+  if (memory == nullptr) {
+    OCTAVO_CHECK(context.run(in, out, observer));
+  } else {
+    OCTAVO_TRY(*memory, engine::check_memory(context, in, out));
+  }
   return outputs;
 }
 

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/task.h"
 #include "engine/engine.h"
+#include "engine/memory_check.h"
 #include "ir/graph.h"
 #include "onnx/import/import.h"
 #include "plan/precision/permit.h"
@@ -105,8 +106,9 @@ struct DeviceHere {
 [[nodiscard]] Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options = {});
 
 /// Runs a context on dense tensors, parallel to the plan's inputs; gives the outputs. `bad_input` names the input that does not
-/// fit.
+/// fit. `memory`: the run is one of engine::check_memory, without the observer, and this is what it found.
 [[nodiscard]] Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
-                                                  const engine::Observer* observer = nullptr);
+                                                  const engine::Observer* observer = nullptr,
+                                                  engine::MemoryReport* memory = nullptr);
 
 }  // namespace octavo::api

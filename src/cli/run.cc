@@ -23,6 +23,7 @@ struct Options {
   std::string output, format, labels;
   int top = 5;
   std::int64_t batch = 0;
+  bool debug_memory = false;
 };
 
 void warn_labels(const Options& o, const ResultStyle& style, const region::Plan& plan) {
@@ -87,10 +88,15 @@ Result<int> run(const Options& o) {
 
   const bool at_once = format == ResultFormat::text && (o.output.empty() || o.output == "-");
   std::vector<Item> items;
+  std::int64_t written = 0;  // with --debug-memory
+  std::vector<std::string> faults;
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     progress->step(feeds.size() == 1 ? "run" : fmt::format("run {} of {}", f + 1, feeds.size()));
     OCTAVO_TRY(const Feed feed, feeds.at(f));
-    OCTAVO_TRY(const auto outputs, api::run(*context, feed.tensors));
+    engine::MemoryReport memory;
+    OCTAVO_TRY(const auto outputs, api::run(*context, feed.tensors, nullptr, o.debug_memory ? &memory : nullptr));
+    written += memory.elements;
+    for (const engine::MemoryFault& fault : memory.faults) faults.push_back(engine::describe(fault, plan));
     if (f == 0) progress->step(start_text(loaded, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count()));
     for (Item& item : items_of(feed, outputs, plan)) {
       if (at_once) {
@@ -102,7 +108,11 @@ Result<int> run(const Options& o) {
   }
   progress.reset();
   if (!at_once) OCTAVO_CHECK(write_items(o, format, items, plan, style));
-  return 0;
+  if (!o.debug_memory) return 0;
+  say("memory: {} elements of results, each written by its region; {} faults\n", written, faults.size());
+  for (const std::string& fault : faults) say("  {}\n", fault);
+  if (!faults.empty()) say("  this is a fault of Octavo: please report it with the model\n");
+  return faults.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -120,6 +130,9 @@ Command add_run(CLI::App& app) {
   app.add_option("--batch", o->batch, "Batch, when the model leaves it open: pictures and rows of arrays fill it (default 1)")
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
+  app.add_flag("--debug-memory", o->debug_memory,
+               "Run in memory filled with patterns and name each region that leaves a result unwritten or writes outside of its "
+               "results; exit code 1 if one does (slow)");
   app.footer(
       "A classifier's best classes are printed with their scores; of other models, the range of each output. Pictures and arrays "
       "longer\n"

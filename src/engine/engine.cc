@@ -309,6 +309,9 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
     const bool here = plan_.regions[i].device == region::kHost;
     const auto* host = here ? dynamic_cast<const region::HostKernel*>(kernels_[i].get()) : nullptr;
     if (here && host == nullptr) return internal(fmt::format("{}: region {} has a kernel that host threads cannot run", who, i));
+    if (host != nullptr && host->tasks() < 1)  // its results would be whatever the memory held
+      return internal(fmt::format("{}: region {} \"{}\", tactic \"{}\": the kernel divides its work into no tasks", who, i,
+                                  plan_.regions[i].name, plan_.regions[i].tactic.name()));
     host_kernels_.push_back(host);
   }
   return {};

@@ -164,6 +164,11 @@ class Context {
   /// device by its own clock, some launches of the one region behind each other.
   [[nodiscard]] Result<Profile> profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs);
 
+  /// Region `region` once more, in an observer's `after` and with its `memory`: for looking at what a kernel writes.
+  [[nodiscard]] Status repeat(std::size_t region, const region::Memory& memory);
+  /// Every byte of the host threads' scratch; kernels may not depend on what it holds.
+  void fill_scratch(std::byte value) { host_->fill_scratch(value); }
+
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_->size(); }  ///< of all lanes, in host memory
