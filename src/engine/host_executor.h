@@ -45,7 +45,6 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] std::byte* scratch_of(int worker) const {
     return scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_;
   }
-  void run_region(std::size_t index, const region::Memory& memory);
 
   std::vector<const region::HostKernel*> kernels_;  ///< by region
   std::unique_ptr<ThreadPool> pool_;

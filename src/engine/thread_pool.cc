@@ -93,7 +93,6 @@ Status ThreadPool::ready() {
     job_.number.store({});
     pending_.store(0);
     sleepers_.store(0);
-    caller_sleeps_.store(false);
     for (int i = 0; i < size_; ++i) shares_[static_cast<std::size_t>(i)].left.store({});
   }
   if (Status started = start_workers(); !started) {
@@ -107,7 +106,7 @@ Status ThreadPool::ready() {
 void ThreadPool::stop_workers() {
   stop_.store(true);
   job_.number.store({job_.number.load().job + 1, 0});
-  wake_workers();
+  wake_sleepers();
   for (std::thread& t : workers_) t.join();
   workers_.clear();
   stop_.store(false);
@@ -144,7 +143,8 @@ int ThreadPool::run_own(int worker, int pieces, Number number) {
     left.begin = static_cast<std::uint16_t>(begin + count);
     if (!shares_[static_cast<std::size_t>(worker)].left.compare_exchange_strong(seen, left)) continue;
     const int each = tasks_of_piece(number.tasks);
-    job_.call(job_.at, begin * each, std::min((begin + count) * each, number.tasks), worker);
+    job_.call(job_.at, static_cast<int>(number.job - job_.first), begin * each, std::min((begin + count) * each, number.tasks),
+              worker);
     done += count;
   }
   return done;
@@ -172,43 +172,61 @@ bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
   }
 }
 
-void ThreadPool::finish(int pieces) {
-  if (pending_.fetch_sub(pieces) == pieces && caller_sleeps_.load()) pending_.notify_one();
+/// Pieces of a job are done; whoever does the last begins the next job of the list.
+void ThreadPool::finish(int pieces, std::uint32_t job, int worker) {
+  if (pending_.fetch_sub(pieces) == pieces) begin_job(static_cast<int>(job - job_.first) + 1, worker);
 }
 
 void ThreadPool::run_share(int worker, Number number) {
   const int pieces = pieces_of(number.tasks);
   if (worker >= std::min(pieces, size_)) return;
   do {
-    if (const int done = run_own(worker, pieces, number); done > 0) finish(done);
+    if (const int done = run_own(worker, pieces, number); done > 0) finish(done, number.job, worker);
   } while (steal(worker, pieces, number.job));
 }
 
-/// Workers that counted themselves among the sleepers before the bell rang wake up or do not fall asleep. They are counted out here:
+/// Threads that counted themselves among the sleepers before the bell rang wake up or do not fall asleep. They are counted out here:
 /// one that is woken but gets no core yet costs the next jobs nothing.
-void ThreadPool::wake_workers() {
-  if (sleepers_.exchange(0) == 0) return;
+void ThreadPool::wake_sleepers() {
+  if (sleepers_.load() == 0 || sleepers_.exchange(0) == 0) return;
   bell_.fetch_add(1);
   bell_.notify_all();
 }
 
-void ThreadPool::dispatch(Call call, void* body, int tasks) {
-  job_.call = call;
-  job_.at = body;
-  pending_.store(pieces_of(tasks), std::memory_order_relaxed);
-  const Number number{job_.number.load(std::memory_order_relaxed).job + 1, tasks};
-  // Sequentially consistent against the worker's "sleepers_ += 1; test number": one of the two sees the other's write.
+/// Everything before job `index` of the list is done: runs jobs of one task, and publishes the next that has more, or the end.
+void ThreadPool::begin_job(int index, int worker) {
+  Number number{job_.first + static_cast<std::uint32_t>(list_.jobs), 0};
+  for (; index < list_.jobs; ++index) {
+    const int tasks = list_.tasks_of(list_.at, index);
+    if (tasks > 1) {
+      number = {job_.first + static_cast<std::uint32_t>(index), tasks};
+      pending_.store(pieces_of(tasks), std::memory_order_relaxed);
+      break;
+    }
+    if (tasks > 0) job_.call(job_.at, index, 0, tasks, worker);
+  }
+  // Sequentially consistent against the sleeper's "sleepers_ += 1; test number": one of the two sees the other's write.
   job_.number.store(number);
-  if (sleepers_.load() > 0) wake_workers();
-  run_share(0, number);
-  const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (finished() || (may_spin() && spin(finished, Clock::now()))) return;
-  caller_sleeps_.store(true);
-  for (int left = pending_.load(); left != 0; left = pending_.load()) pending_.wait(left);
-  caller_sleeps_.store(false);
+  wake_sleepers();
 }
 
-/// Returns when there is another job than `seen`. `turn`: since when the worker has had its core.
+void ThreadPool::dispatch(Call call, void* body, const List& list) {
+  std::uint32_t seen = job_.number.load(std::memory_order_relaxed).job;
+  job_.call = call;
+  job_.at = body;
+  job_.first = seen + 1;
+  list_ = list;
+  begin_job(0, 0);
+  for (;;) {
+    const Number number = job_.number.load(std::memory_order_acquire);
+    if (number.tasks == 0) return;
+    seen = number.job;
+    run_share(0, number);
+    wait_for_job(seen, caller_turn_);
+  }
+}
+
+/// Returns when there is another job than `seen`. `turn`: since when the thread has had its core.
 void ThreadPool::wait_for_job(std::uint32_t seen, Clock::time_point& turn) {
   const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
   if (moved()) return;

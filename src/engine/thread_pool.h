@@ -61,18 +61,45 @@ class ThreadPool {
       return;
     }
     using Plain = std::remove_cvref_t<Body>;
-    const Call call = [](void* p, int begin, int end, int worker) { (*static_cast<Plain*>(p))(begin, end, worker); };
+    const Call call = [](void* p, int, int begin, int end, int worker) { (*static_cast<Plain*>(p))(begin, end, worker); };
+    const TasksOf same = [](const void* p, int) { return *static_cast<const int*>(p); };
     void* const at = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
     if constexpr (std::is_trivially_copyable_v<Plain> && sizeof(Plain) <= kInline && alignof(Plain) <= alignof(void*)) {
-      std::memcpy(job_.body, at, sizeof(Plain));  // beside the epoch: one line goes to the other core instead of two
-      dispatch(call, job_.body, tasks);
+      std::memcpy(job_.body, at, sizeof(Plain));  // beside the number: one line goes to the other core instead of two
+      dispatch(call, job_.body, {same, &tasks, 1});
     } else {
-      dispatch(call, at, tasks);
+      dispatch(call, at, {same, &tasks, 1});
     }
   }
 
+  /// Jobs 0..jobs-1, each as `run` does one of tasks(job), in order: body(job, begin, end, worker). Whoever ends a job begins the next,
+  /// so a caller that has lost its core stops the others only where it is in the middle of a task. A job of one task is run by whoever
+  /// ended the one before, as the worker that it is.
+  template <class Tasks, class Body>
+  void run_all(int jobs, const Tasks& tasks, const Body& body) {
+    if (size_ == 1) {
+      for (int j = 0; j < jobs; ++j) {
+        if (const int n = tasks(j); n > 0) body(j, 0, n, 0);
+      }
+      return;
+    }
+    const Call call = [](void* p, int job, int begin, int end, int worker) {
+      (*static_cast<const Body*>(p))(job, begin, end, worker);
+    };
+    const TasksOf of = [](const void* p, int job) { return (*static_cast<const Tasks*>(p))(job); };
+    dispatch(call, const_cast<void*>(static_cast<const void*>(std::addressof(body))), {of, std::addressof(tasks), jobs});
+  }
+
  private:
-  using Call = void (*)(void*, int begin, int end, int worker);
+  using Call = void (*)(void*, int job, int begin, int end, int worker);
+  using TasksOf = int (*)(const void*, int job);
+
+  /// The jobs of one call of the caller's. Read by whoever ends a job.
+  struct List {
+    TasksOf tasks_of = nullptr;
+    const void* at = nullptr;
+    int jobs = 0;
+  };
 
   /// A job's number and tasks, in one word. Numbers wrap.
   struct Number {
@@ -89,15 +116,16 @@ class ThreadPool {
   Status start_workers();
   void give_up_workers();
   void stop_workers();
-  void dispatch(Call call, void* body, int tasks);
+  void dispatch(Call call, void* body, const List& list);
+  void begin_job(int index, int worker);
   void work(int worker);
   void run_share(int worker, Number number);
   bool left_of(int worker, int pieces, std::uint32_t job, Left& seen, Left& left) const;
   int run_own(int worker, int pieces, Number number);
   bool steal(int worker, int pieces, std::uint32_t job);
-  void finish(int pieces);
+  void finish(int pieces, std::uint32_t job, int worker);
   void wait_for_job(std::uint32_t seen, std::chrono::steady_clock::time_point& turn);
-  void wake_workers();
+  void wake_sleepers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
   const int size_;
@@ -107,11 +135,12 @@ class ThreadPool {
 
   static constexpr std::size_t kInline = 32;
   /// Written by the caller before `number` moves; all in the line that workers wait for. Call and body are read by those who have
-  /// taken tasks of the job: it lasts at least until these are done.
+  /// taken tasks of the job: it lasts at least until these are done. A number without tasks ends a list.
   struct alignas(64) Job {
     std::atomic<Number> number{};
     Call call = nullptr;
-    void* at = nullptr;  ///< the body: `body`, or the caller's
+    void* at = nullptr;       ///< the body: `body`, or the caller's
+    std::uint32_t first = 0;  ///< number of the list's first job
     alignas(void*) std::byte body[kInline] = {};
   };
   static_assert(sizeof(Job) == 64 && std::atomic<Number>::is_always_lock_free);
@@ -121,10 +150,11 @@ class ThreadPool {
   static_assert(std::atomic<Left>::is_always_lock_free);
 
   Job job_;
+  alignas(64) List list_;
+  std::chrono::steady_clock::time_point caller_turn_{};
   alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
-  alignas(64) std::atomic<int> sleepers_{0};  ///< workers that sleep, or are about to, since the bell rang last
+  alignas(64) std::atomic<int> sleepers_{0};  ///< threads that sleep, or are about to, since the bell rang last
   std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
-  std::atomic<bool> caller_sleeps_{false};    ///< on `pending_`
   std::atomic<bool> stop_{false};
   std::unique_ptr<Share[]> shares_;
   unsigned generation_;  ///< fork_generation() when the workers were started

@@ -47,6 +47,32 @@ TEST(ThreadPool, CoversEveryTaskOnceForEverySize) {
   }
 }
 
+TEST(ThreadPool, ListsRunInOrderWithEveryTaskOnce) {
+  for (const int threads : {1, 2, 3, 5}) {
+    const auto pool = pool_of(threads);
+    constexpr int kJobs = 40;
+    const auto tasks = [](int job) { return job % 7 == 3 ? 0 : job % 3 == 0 ? 1 : 1 + job * 5 % 23; };
+    for (int round = 0; round < 50; ++round) {
+      // Each job reads what the one before wrote, on whatever thread: not atomic, so that TSan sees what is not ordered.
+      std::vector<std::vector<int>> made(kJobs + 1, std::vector<int>(24, 0));
+      made[0].assign(24, 1);
+      pool->run_all(kJobs, tasks, [&](int job, int begin, int end, int) {
+        const auto j = static_cast<std::size_t>(job);
+        for (int t = begin; t < end; ++t)
+          made[j + 1][static_cast<std::size_t>(t)] += made[j][static_cast<std::size_t>(23 - t)] == 1 ? 1 : 2;
+      });
+      for (int job = 0; job < kJobs; ++job) {
+        for (int t = 0; t < 24; ++t) {
+          const int value = made[static_cast<std::size_t>(job) + 1][static_cast<std::size_t>(t)];
+          const int before = made[static_cast<std::size_t>(job)][static_cast<std::size_t>(23 - t)];
+          EXPECT_EQ(value, t >= tasks(job) ? 0 : before == 1 ? 1 : 2) << "job " << job << ", task " << t << ", threads " << threads;
+        }
+      }
+    }
+    pool->run_all(0, tasks, [](int, int, int, int) { ADD_FAILURE() << "there are no jobs"; });
+  }
+}
+
 TEST(ThreadPool, BodiesOfAllSizes) {
   const auto pool = pool_of(3);
   std::vector<int> hits(100, 0);
