@@ -69,7 +69,7 @@ def schema(root):
     accuracy = thing({"source": TEXT, "layers": listed(thing({"node": TEXT, "sqnr_db": {"type": "number"}}))})
     totals = ("regions", "int8_regions", "float_regions", "int8_macs", "int8_macs_vector", "float_macs", "float_macs_vector", "bytes",
               "bytes_vector")
-    explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
+    explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "built_by": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
                      "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]},
                      "decisions": listed(decision), "devices": listed(thing({"name": TEXT, "arena_bytes": COUNT})), "inputs": listed(thing(bound)),
                      "outputs": listed(thing({**bound, "regions": listed(COUNT)})), "memory": listed(buffer), "regions": listed(region)},

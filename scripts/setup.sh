@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
-  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libnghttp2-dev
+  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libnghttp2-dev libssl-dev
   libgtest-dev libbenchmark-dev python3-dev python3-venv g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
 
 if command -v dpkg-query >/dev/null; then

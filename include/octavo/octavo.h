@@ -221,10 +221,30 @@ struct BuildOptions {
   /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
   /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
+  /// save() and bytes() write the model (the ONNX file, and its external data) beside the plan, so that an Octavo of a later version can build
+  /// the engine again. A model given as bytes stays in memory for that; of one given as a path nothing does, and save() fails with `io` if the file was
+  /// written to meanwhile. False: the file is smaller by the model, and must be built from it again when Octavo is upgraded.
+  bool keep_model = true;
   /// Called in the building thread with what is being done ("import", "plan: choice 3 of 96"), when that changes and up to 20
   /// times a second in between; also while run() or at() build for new shapes. False stops the build, usually within a tenth of a
   /// second: it throws Exception::Kind::cancelled. Must not throw.
   std::function<bool(std::string_view step)> progress = {};
+};
+
+/// How an engine file is loaded. A file for a GPU is a program: it holds machine code, which the GPU runs with all rights of this process there. Load
+/// such files from others with `verify` or `rebuild_code` only; a file for the CPU holds no code (docs/hostile.md).
+struct LoadOptions {
+  int threads = 0;  ///< 0: as many as it was built for, at most the cores of this machine
+  /// Public Ed25519 key as PEM, or the name of a file with one: the file must be signed with its private half (octavo build --sign), every byte of it,
+  /// and is read into memory where it cannot change any more. Empty: any file.
+  std::string verify = {};
+  /// Compile the plan's GPU kernels anew with NVRTC, and use no machine code, no sizes of grids and no names of kernels from the file. Takes what
+  /// compiling takes the first time (the results are kept in the user's cache), and needs NVRTC. No difference for the CPU.
+  bool rebuild_code = false;
+  /// A file of an earlier version is built again, in memory, from the model that it holds, as Engine::build does it; false: it is refused.
+  bool upgrade = true;
+  /// Told what the caller should know, in one sentence, before a file of an earlier version is built again. In the loading thread.
+  std::function<void(const std::string& sentence)> warn = {};
 };
 
 /// One input (which is only read) or output of a run, and whether its memory is that of the engine's GPU.
@@ -243,11 +263,14 @@ class OCTAVO_API Engine {
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
-  /// unsupported (the processor lacks something).
+  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine
+  /// (damaged, foreign, of a later version, of an earlier one that does not hold its model, not signed by the key), unsupported (the processor
+  /// lacks something); those of build for a file of an earlier version. Of a file for a GPU that others made see LoadOptions.
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
+  [[nodiscard]] static Engine load(const std::string& path, const LoadOptions& options);
   /// The same from memory: what bytes() gives, or an engine file that came another way.
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
+  [[nodiscard]] static Engine load(std::span<const std::byte> engine, const LoadOptions& options);
   /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
   /// replaced whole or not at all. Of an open engine: all that are kept by now (at most 256), in one file, which holds equal weights once;
   /// loaded, it runs for their shapes and values and builds nothing. Errors: io; usage while an open engine has built none; unsupported
@@ -255,6 +278,8 @@ class OCTAVO_API Engine {
   void save(const std::string& path) const;
   /// What save() writes. Errors: as save; it goes through a temporary file.
   [[nodiscard]] std::vector<std::byte> bytes() const;
+  /// The version of Octavo that built the engine: "0.1.0".
+  [[nodiscard]] std::string built_by() const;
   /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
   [[nodiscard]] std::map<std::string, std::string> notes() const;
   /// The plan as `octavo explain` prints it: a line a layer, or JSON. Errors: usage while open.

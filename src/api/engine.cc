@@ -13,6 +13,8 @@
 
 #include "api/build_options.h"
 #include "api/convert.h"
+#include "api/load.h"
+#include "api/model_source.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/ranges.h"
@@ -121,16 +123,18 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     return impl;
   }
 
+  /// `path`: of a model in a regular file, which is read again when the engine is saved; empty: it stays in memory for that.
   static std::shared_ptr<const Impl> from_model(std::vector<std::byte> bytes, const BuildOptions& options,
-                                                const std::string& folder, const std::string& name) {
+                                                const std::string& folder, const std::string& name, const std::string& path) {
     api::PipelineOptions p = api::pipeline_of(options, name);
+    if (options.keep_model && !path.empty()) p.source = take(api::file_source(path));
     api::ShapeRanges ranges;
     for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
     if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
     std::map<std::string, ir::Tensor> values;
     for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
-    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges), std::move(values),
-                                             static_cast<std::size_t>(options.most_engines)));
+    auto model = take(api::OpenModel::create(std::make_shared<const std::vector<std::byte>>(std::move(bytes)), std::move(p), folder,
+                                             std::move(ranges), std::move(values), static_cast<std::size_t>(options.most_engines)));
     if (!model->open()) {
       auto built = model->at({});
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
@@ -222,16 +226,31 @@ Engine Engine::build(const std::string& path, const BuildOptions& options) {
   auto bytes = take(read_file(path, "model"));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  return watched(options.progress, [&] { return Engine(Impl::from_model(std::move(bytes), options, folder, path)); });
+  std::error_code ignored;
+  const std::string again = std::filesystem::is_regular_file(path, ignored) ? path : "";
+  return watched(options.progress, [&] { return Engine(Impl::from_model(std::move(bytes), options, folder, path, again)); });
 }
 
 Engine Engine::build(std::span<const std::byte> model, const BuildOptions& options, const std::string& folder) {
-  return watched(options.progress, [&] { return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, "")); });
+  return watched(options.progress, [&] { return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, "", "")); });
 }
 
 Engine Engine::load(const std::string& path, int threads) {
+  return load(path, LoadOptions{.threads = threads});
+}
+Engine Engine::load(std::span<const std::byte> engine, int threads) {
+  return load(engine, LoadOptions{.threads = threads});
+}
+
+Engine Engine::load(const std::string& path, const LoadOptions& options) {
+  const int threads = options.threads;
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
-  auto loaded = take(engine::Engine::load_all(path, api::all_providers(), api::devices()));
+  api::LoadRequest request;
+  request.public_key = options.verify;
+  request.upgrade = options.upgrade;
+  request.rebuild_code = options.rebuild_code;
+  request.warn = options.warn;
+  auto loaded = take(api::load_engines(path, request));
   const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded.front()->plan()), engine::available_cores());
   if (loaded.size() == 1) return Engine(Impl::of(std::move(loaded.front()), wanted));
   auto impl = std::make_shared<Impl>();
@@ -241,7 +260,7 @@ Engine Engine::load(const std::string& path, int threads) {
   return Engine(std::move(impl));
 }
 
-Engine Engine::load(std::span<const std::byte> engine, int threads) {
+Engine Engine::load(std::span<const std::byte> engine, const LoadOptions& options) {
   // Loading maps a file: one in memory, which lasts as long as the map.
   const int fd = ::memfd_create("octavo-engine", MFD_CLOEXEC);
   const bool kept = fd >= 0 && write_all(fd, engine.data(), engine.size());
@@ -249,7 +268,7 @@ Engine Engine::load(std::span<const std::byte> engine, int threads) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   try {
     if (!kept) raise(ErrorKind::io, fmt::format("load: the engine cannot be kept in memory: {}", std::strerror(code)));
-    Engine loaded = load(path, threads);
+    Engine loaded = load(path, options);
     ::close(fd);
     return loaded;
   } catch (...) {
@@ -282,6 +301,11 @@ std::vector<std::byte> Engine::bytes() const {
   }
 }
 
+std::string Engine::built_by() const {
+  const engine::Engines all = impl_->all();
+  return all.empty() ? std::string(version()) : all.front()->made_by().version();
+}
+
 std::map<std::string, std::string> Engine::notes() const {
   const engine::Engines all = impl_->all();  // a command wrote the same beside every plan
   return all.empty() ? std::map<std::string, std::string>() : all.front()->notes();
@@ -290,7 +314,8 @@ std::map<std::string, std::string> Engine::notes() const {
 std::string Engine::explain(bool json) const {
   const auto engine = impl_->only("explain");
   if (!json) return report::table(engine->plan());
-  return report::to_json(engine->plan(), engine->plan_hash(), take(report::select(engine->plan(), {})));
+  return report::to_json(engine->plan(), engine->plan_hash(), take(report::select(engine->plan(), {})), nullptr,
+                         engine->made_by().version());
 }
 
 void Engine::trim() const {

@@ -6,6 +6,8 @@
 #include <charconv>
 
 #include "api/late.h"
+#include "api/load.h"
+#include "api/model_source.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/gpu_device.h"
@@ -56,8 +58,14 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
-  OCTAVO_TRY(built.engine,
-             engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text), devices(options.device)));
+  engine::Origin origin{options.keep_model ? options.source : nullptr, {}, options.notes};
+  if (origin.model != nullptr) {
+    PipelineOptions said = options;
+    said.plan.threads = p.threads;
+    origin.build = build_text(said, late);
+  }
+  OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text),
+                                                  devices(options.device), nullptr, std::move(origin)));
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
   built.permitted = std::move(planned.permitted);
@@ -98,6 +106,12 @@ engine::Providers all_providers() {
 
 engine::Devices devices(std::string_view device) {
   return {&cuda::gpu(gpu_of(device).value_or(0))};
+}
+
+Status remake_code(region::Plan& plan, std::string_view device) {
+  const auto on_gpu = [](const region::Region& r) { return r.tactic.provider == "cuda"; };
+  if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
+  return cuda::remake_kernels(plan, gpu_of(device).value_or(0), engine::available_cores());
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
@@ -196,8 +210,13 @@ Result<Built> build_file(const std::string& path, const PipelineOptions& options
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
+  auto source = file_source(path);  // what cannot be opened, import says better
   OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import, late));
-  return finish(std::move(model), options, late);
+  PipelineOptions with = options;
+  if (with.keep_model) {
+    OCTAVO_TRY(with.source, std::move(source));
+  }
+  return finish(std::move(model), with, late);
 }
 
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {

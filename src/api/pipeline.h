@@ -35,6 +35,10 @@ struct PipelineOptions {
   /// it lasts; false: the build stops with an error. In the building thread.
   TaskWatcher progress;
   plan::PlanOptions plan = for_every_core();  ///< plan.threads 0: engine::available_cores()
+  /// The engine holds its model for a later rebuild: the file of build_file, or what `source` gives for build_bytes (null: none is held).
+  bool keep_model = true;
+  std::shared_ptr<const engine::ModelSource> source;
+  engine::Notes notes;  ///< Engine::notes
   /// Measured costs (effort > 0): where they come from.
   struct Timing {
     std::string cache;                                 ///< timing cache file, read first and extended atomically; empty: the user's

@@ -98,6 +98,7 @@ int run_command(const std::vector<std::string>& arguments) {
       {"quantize", "Quantize a float model on data: write ranges, a model with Q/DQ pairs, or an engine", add_quantize},
       {"eval", "Compare models, engines and tables on data: accuracy and signal to noise", add_eval},
       {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
+      {"rebuild", "Build engine files of an earlier version again, from the models that they hold", add_rebuild},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : entries) {

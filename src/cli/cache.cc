@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "api/load.h"
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
@@ -191,7 +192,7 @@ Result<int> prune(const Options& o) {
     return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
   if (!o.keep.empty()) {
-    OCTAVO_TRY(const auto engines, engine::Engine::load_all(o.keep, api::all_providers(), api::devices()));
+    OCTAVO_TRY(const auto engines, api::load_engines(o.keep));
     for (const auto& engine : engines) {
       for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
     }

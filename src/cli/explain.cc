@@ -107,6 +107,19 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
   return 0;
 }
 
+/// Of an engine file: who built it, and whether a later version can build it again.
+std::string file_text(const ModelOptions& model, const Loaded& loaded) {
+  if (loaded.built) return "";
+  const auto file = engine::EngineFile::open(model.path);
+  if (!file) return "";
+  const double megabytes = static_cast<double>((*file)->model_bytes()) / 1e6;
+  return fmt::format("engine file: built by Octavo {}, file format {}; {}; {}\n", (*file)->made_by().version(),
+                     (*file)->made_by().format,
+                     megabytes > 0 ? fmt::format("holds its model ({:.1f} MB), so that a later version can rebuild it", megabytes)
+                                   : "without its model",
+                     (*file)->is_signed() ? "signed" : "not signed");
+}
+
 /// Where the laws are asked about; empty: everywhere.
 std::set<std::string> nodes_of(const report::Filter& filter, const region::Plan& plan, const std::vector<std::size_t>& regions) {
   if (!filter.node.empty()) return {filter.node};
@@ -171,7 +184,8 @@ Result<int> explain(const Options& o) {
   if (o.json) {
     std::optional<report::LawLog> laws;
     if (loaded.built) laws = report::laws_at(loaded.built->reports, nodes);
-    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions, laws ? &*laws : nullptr));
+    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions, laws ? &*laws : nullptr,
+                                     loaded.engine->made_by().version()));
     return 0;
   }
   if (o.all || !o.filter.empty()) {
@@ -179,7 +193,7 @@ Result<int> explain(const Options& o) {
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
-    fmt::print("{}{}{}", report::table(plan), slow, roundings);
+    fmt::print("{}{}{}{}", report::table(plan), slow, roundings, file_text(o.model, loaded));
   }
   if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
     const std::string kept = kept_float_text(loaded, o.filter.node);

@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "api/late.h"
+#include "api/load.h"
+#include "api/model_source.h"
 #include "api/ranges.h"
 #include "cli/file.h"
 #include "cli/late.h"
@@ -192,6 +194,19 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option("--inputIOFormats", o.input_formats, "The same for all inputs in order, as int8:hwc,fp16:chw")
       ->type_name("FORMATS");
   app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
+  if (engines) {
+    app.add_option("--verify", o.verify,
+                   "Load an engine file only if it is signed with this public Ed25519 key (octavo build --sign signs)")
+        ->type_name("PUBLIC.pem");
+    app.add_option(
+           "--code", o.code,
+           "file (default): the machine code in an engine file for a GPU runs as it is; rebuild: it is not used, the kernels are "
+           "compiled anew from the plan (docs/hostile.md)")
+        ->check(CLI::IsMember({"file", "rebuild"}))
+        ->type_name("file|rebuild");
+    app.add_flag("--no-upgrade", o.no_upgrade,
+                 "Refuse an engine file of an earlier version, which is otherwise built again from the model it holds");
+  }
   app.add_option("--max-error", o.build.plan.max_error,
                  "Keep layers in float32 until int8 (by ranges) and bfloat16 change no output by more than this part of its "
                  "largest magnitude, as 0.02 (estimated on seeded inputs; slow)")
@@ -216,14 +231,31 @@ void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
   inputs.erase(std::next(found).base());
 }
 
+Result<engine::Engines> load_engines(const ModelOptions& options) {
+  ModelOptions::LoadedFile& last = *options.last;
+  if (!last.engines.empty() && last.path == options.path) return last.engines;
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress(options.verbose);
+  api::LoadRequest request;
+  request.device = options.build.device;
+  request.public_key = options.verify;
+  request.rebuild_code = options.code == "rebuild";
+  request.upgrade = !options.no_upgrade;
+  request.timing_cache = options.build.timing.cache;
+  request.progress = progress.watcher(options.path);
+  request.warn = [](const std::string& sentence) { say("warning: {}\n", sentence); };
+  OCTAVO_TRY(engine::Engines all, api::load_engines(options.path, request));
+  last = {options.path, std::move(all), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  return last.engines;
+}
+
 Result<Declared> declared_inputs(const ModelOptions& options) {
   OCTAVO_CHECK(require_path(options));
   Declared declared;
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engines,
-               engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    OCTAVO_TRY(const auto engines, load_engines(options));
     for (std::size_t i = 0; i < engines.front()->plan().inputs.size(); ++i) {
       const region::Binding& first = engines.front()->plan().inputs[i];
       ir::TensorType type = first.type;
@@ -297,17 +329,21 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(const auto all, engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    OCTAVO_TRY(const auto all, load_engines(options));
     if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
       OCTAVO_TRY(loaded.engine, choose(all, options, shapes, batch, arrays));
     } else {
       loaded.engine = all.front();
     }
-    loaded.seconds = since();
+    loaded.seconds = options.last->seconds;
     return loaded;
   }
+  if (!options.verify.empty() || !options.code.empty() || options.no_upgrade)
+    return fail(ErrorKind::usage,
+                fmt::format("--verify, --code and --no-upgrade are about engine files; \"{}\" is none", options.path));
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
+  if (options.made) build.source = api::memory_source(options.made, std::filesystem::path(options.path).parent_path().string());
   onnx::LateValues late;
   if (!options.values.empty()) {
     OCTAVO_TRY(const Declared declared, declared_inputs(options));

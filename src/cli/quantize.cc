@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "api/model_source.h"
 #include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
@@ -176,8 +177,9 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
         searched.plan.allowed.erase("bfloat16");
         searched.plan.allowed.insert("float32");
       }
-      OCTAVO_TRY(const auto built,
-                 api::build_bytes(out.model, searched, std::filesystem::path(o.model.path).parent_path().string()));
+      const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
+      searched.source = api::memory_source(std::make_shared<const std::vector<std::byte>>(out.model), folder);
+      OCTAVO_TRY(const auto built, api::build_bytes(out.model, searched, folder));
       return built.engine->save(o.output, kept_float_note(built));
     }
   }

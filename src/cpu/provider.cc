@@ -8,6 +8,7 @@
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
 #include "cpu/onednn/onednn.h"
+#include "region/kernel_version.h"
 #if defined(__x86_64__) && __has_include("cpu/jit/provider.h")
 #include "cpu/jit/provider.h"
 #define OCTAVO_HAVE_AVX512_PROVIDER 1
@@ -86,11 +87,7 @@ Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
 
 Status check_tactic(const Tactic& stored, const Tactic& own) {
   if (stored == own) return {};
-  if (stored.version != own.version) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", stored.name(),
-                            stored.version, own.version));
-  }
+  if (stored.version != own.version) return region::other_version(stored, own.version);
   if (stored.name() != own.name())
     return fail(ErrorKind::bad_engine, fmt::format("tactic {}: for this region it is {}", stored.name(), own.name()));
   return fail(ErrorKind::bad_engine,

@@ -1,26 +1,33 @@
 #include "cuda/provider.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "base/hash.h"
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_shift.h"
 #include "cuda/conv_stream.h"
 #include "cuda/conv_tiles.h"
 #include "cuda/conv_window.h"
+#include "cuda/cubin.h"
 #include "cuda/depthwise.h"
 #include "cuda/depthwise_pointwise.h"
 #include "cuda/early_start.h"
+#include "cuda/emit_cuda.h"
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
+#include "cuda/nvrtc.h"
 #include "cuda/planar.h"
+#include "region/kernel_version.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -100,7 +107,8 @@ std::vector<const Family*> families_for(const region::Region& r) {
 
 class GpuProvider final : public region::Provider {
  public:
-  GpuProvider(Target target, Compiler compiler) : target_(std::move(target)), compiler_(remembering(std::move(compiler))) {}
+  GpuProvider(Target target, Compiler compiler, CodeCheck check)
+      : target_(std::move(target)), compiler_(remembering(std::move(compiler))), check_(std::move(check)) {}
   std::string_view name() const override { return kProvider; }
   std::string_view device() const { return kProvider; }  // NOLINT
 
@@ -129,6 +137,47 @@ class GpuProvider final : public region::Provider {
         out.push_back({tactic_of(*l.family, l.all[i].parameters, r), {}, l.all[i].seconds});
     }
     return out;
+  }
+
+  /// One region's part of remake_kernels: its launches, and its texts as a constant of the plan. `full` has weights.
+  Status remake(region::Region& r, const region::Plan& full, region::Plan& plan) const {
+    const auto bad = [&](const std::string& what) {
+      return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic {}: {}", r.name, r.tactic.name(), what));
+    };
+    OCTAVO_CHECK(check_version(r.tactic));
+    if (r.tactic.required != std::vector<std::string>{target_.architecture})
+      return fail(ErrorKind::unsupported,
+                  fmt::format("region \"{}\" needs {}, this GPU is {}", r.name,
+                              r.tactic.required.empty() ? "nothing" : r.tactic.required[0], target_.architecture));
+    if (region::is_transfer(r, plan) != (r.tactic.family == kTransfer)) return bad("it is not one for this region");
+    if (r.tactic.family != kTransfer) {
+      OCTAVO_TRY(const Family* f, family_of(r, r.tactic));
+      if (tactic_of(*f, r.tactic.parameters, r) != r.tactic) return bad("it is not what it says of itself");
+      if (const Reasons why = f->why_not(r, full, target_); !why.empty()) return bad(spelled(why));
+      const auto all = f->candidates(r, full, target_);
+      if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
+        return bad("its parameters are not among those that the family has for the region on this GPU");
+    }
+    OCTAVO_TRY(region::Artifact made, compile(r, full, r.tactic));
+    if (made.constants.size() != r.packed.size())
+      return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
+    for (std::size_t i = 0; i < r.packed.size(); ++i) {
+      const std::int64_t has = plan.buffers[static_cast<std::size_t>(r.packed[i])].bytes;
+      const auto reads = static_cast<std::int64_t>(made.constants[i].bytes().size());
+      if (has != reads) return bad(fmt::format("packed constant {} has {} bytes, it reads {}", i, has, reads));
+    }
+    r.launch = std::move(made.launch);
+    r.code = -1;
+    if (made.code.empty()) return {};
+    region::Buffer code;
+    code.name = r.name + " (code)";
+    code.kind = region::BufferKind::constant;
+    code.bytes = static_cast<std::int64_t>(made.code.size());
+    code.data = ir::Tensor(ir::DType::u8, {code.bytes});
+    std::memcpy(code.data.mutable_bytes().data(), made.code.data(), made.code.size());
+    r.code = static_cast<region::BufferId>(plan.buffers.size());
+    plan.buffers.push_back(std::move(code));
+    return {};
   }
 
   Status finish(std::span<region::Plan* const> plans, int threads) const override {
@@ -160,6 +209,13 @@ class GpuProvider final : public region::Provider {
       }
     }
     const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
+    for (std::size_t m = 0; check_ && m < modules.size(); ++m) {
+      std::vector<const Launch*> launches;
+      for (const RegionKernels::Start& s : kernels.starts) {
+        if (static_cast<std::size_t>(s.module) == m) launches.push_back(&s.launch);
+      }
+      OCTAVO_CHECK(check_(modules[m], architecture, launches));
+    }
     return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
   }
 
@@ -244,19 +300,72 @@ class GpuProvider final : public region::Provider {
     const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
     if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
     if (family->version() == tactic.version) return {};
-    return fail(ErrorKind::unsupported,
-                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", tactic.name(),
-                            tactic.version, family->version()));
+    return region::other_version(tactic, family->version());
   }
 
   Target target_;
   Compiler compiler_;
+  CodeCheck check_;
 };
+
+/// Weights that every reader has packed have no bytes in the plan: zeros, so that the families can say what they would read. What is made of them is
+/// not used. Errors: bad_engine for weights that are not about as large as the packed constants.
+Status give_weights(const region::Region& r, region::Plan& plan) {
+  constexpr std::int64_t kMostTimes = 64, kSome = 1 << 16;
+  std::int64_t packed = 0;
+  for (const region::BufferId id : r.packed) packed += plan.buffers[static_cast<std::size_t>(id)].bytes;
+  for (const region::Stage& s : r.stages) {
+    if (!s.anchor.weights) continue;
+    const region::TensorRef& w = *s.anchor.weights;
+    region::Buffer& b = plan.buffers[static_cast<std::size_t>(w.buffer)];
+    if (b.kind != region::BufferKind::constant || b.bytes > 0) continue;
+    const std::int64_t most = packed * kMostTimes + kSome, size = static_cast<std::int64_t>(ir::size_of(w.dtype));
+    std::int64_t last = 0;
+    bool fits = w.offset >= 0 && w.offset <= most && w.dims.size() == w.strides.size();
+    for (std::size_t d = 0; fits && d < w.dims.size(); ++d) {
+      fits = w.dims[d] >= 1 && w.dims[d] <= most && w.strides[d] >= 0 && w.strides[d] <= most &&
+             (w.dims[d] == 1 || w.strides[d] <= most / (w.dims[d] - 1));
+      if (fits) last += (w.dims[d] - 1) * w.strides[d];
+      fits = fits && last <= most;
+    }
+    const std::int64_t bytes = fits ? w.offset + (last + 1) * size : 0;
+    if (!fits || bytes > most)
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("region \"{}\": its weights do not fit its {} bytes of packed constants", r.name, packed));
+    if (!b.data.empty() && static_cast<std::int64_t>(b.data.bytes().size()) >= bytes) continue;
+    b.data = ir::Tensor(ir::DType::u8, {bytes});
+  }
+  return {};
+}
 
 }  // namespace
 
-std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler) {
-  return std::make_unique<GpuProvider>(target, std::move(compiler));
+std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check) {
+  return std::make_unique<GpuProvider>(target, std::move(compiler), std::move(check));
+}
+
+Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& compiler, int threads) {
+  const GpuProvider provider(target, compiler, {});
+  region::Plan full = plan;  // constants are shared, not copied
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    region::Region& r = plan.regions[i];
+    if (r.tactic.provider != kProvider) continue;
+    if (r.code >= 0) {
+      region::Buffer& old = plan.buffers[static_cast<std::size_t>(r.code)];
+      old.data = ir::Tensor(ir::DType::u8, {0}), old.bytes = 0;
+    }
+    OCTAVO_CHECK(give_weights(r, full));
+    OCTAVO_CHECK(provider.remake(r, full, plan));
+  }
+  return provider.finish(std::vector<region::Plan*>{&plan}, threads);
+}
+
+Status remake_kernels(region::Plan& plan, int ordinal, int threads) {
+  const Target here = target(ordinal);
+  OCTAVO_TRY(const std::string version, compiler_version());
+  const std::string key =
+      fmt::format("{} {:016x} {}", version, hash64(emit_prelude()), fmt::join(compile_options(here.architecture), " "));
+  return remake_kernels(plan, here, kept_on_disk(nvrtc_compiler(here.architecture), key), threads);
 }
 
 Target target(int ordinal) {
@@ -286,7 +395,7 @@ const region::Provider& provider(int ordinal) {
   auto& one = all[ordinal];
   if (one == nullptr) {
     const Target here = target(ordinal);
-    one = make_provider(here, nvrtc_compiler(here.architecture));
+    one = make_provider(here, nvrtc_compiler(here.architecture), check_machine_code);
   }
   return *one;
 }

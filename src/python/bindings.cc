@@ -48,6 +48,7 @@ BuildOptions options_of(const nb::dict& options) {
     value.bytes.assign(data, data + bytes);
   }
   o.most_engines = nb::cast<int>(options["most_engines"]);
+  o.keep_model = nb::cast<bool>(options["keep_model"]);
   for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
   o.effort = nb::cast<int>(options["effort"]);
   o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
@@ -251,24 +252,58 @@ nb::list doctor_bytes(const nb::bytes& model, const std::string& calibration, co
   return findings(found);
 }
 
-Engine load(const nb::object& path, std::optional<int> threads) {
+/// A key as octavo.load takes it: a path, or PEM as str or bytes.
+std::string key_of(const nb::object& key) {
+  if (key.is_none()) return {};
+  if (nb::isinstance<nb::bytes>(key)) {
+    const nb::bytes pem = nb::cast<nb::bytes>(key);
+    return {pem.c_str(), pem.size()};
+  }
+  return path_of(key);
+}
+
+Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
   if (threads && *threads < 1)
     throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  if (code != "file" && code != "rebuild")
+    throw Exception(Exception::Kind::usage, "code=\"" + code + "\": known are \"file\" and \"rebuild\"");
+  octavo::LoadOptions options;
+  options.threads = threads.value_or(0);
+  options.verify = key_of(verify);
+  options.rebuild_code = code == "rebuild";
+  options.upgrade = upgrade;
+  options.warn = [](const std::string& sentence) {  // before the build, which may take long; raises where warnings are errors
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_WarnEx(PyExc_UserWarning, sentence.c_str(), 1) != 0) throw nb::python_error();
+  };
   if (nb::isinstance<nb::bytes>(path) || PyByteArray_Check(path.ptr()) || PyMemoryView_Check(path.ptr())) {
     const nb::bytes data = nb::bytes(path);
     const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data.c_str()), data.size());
     const nb::gil_scoped_release release;
-    return Engine::load(bytes, threads.value_or(0));
+    return Engine::load(bytes, options);
   }
   const std::string name = path_of(path);
   const nb::gil_scoped_release release;
-  return Engine::load(name, threads.value_or(0));
+  return Engine::load(name, options);
 }
 
 constexpr const char* kLoadDoc =
     "Loads an engine: a path of a file that Engine.save wrote (it is mapped, not read), or its bytes. Checked whole.\n\n"
+    "An engine file for a GPU is a program: it holds machine code, which the GPU runs with the rights of this process. Load such "
+    "files from others\n"
+    "with verify or code=\"rebuild\" only. A file for the CPU holds no code (docs/hostile.md).\n\n"
     "threads: threads to run with; None: as many as it was built for, at most the cores of this machine.\n"
-    "Raises FileError; EngineFileError (damaged, foreign, other version); UnsupportedError (the processor lacks something).";
+    "verify: a public Ed25519 key, as PEM (str or bytes) or the path of a PEM file: the whole file must be signed with its private "
+    "half, as\n"
+    "    `octavo build --sign KEY` does it; it is read into memory then.\n"
+    "code: \"file\": the machine code in the file runs as it is. \"rebuild\": it is not used, nor are its launches; the GPU "
+    "kernels of the plan are\n"
+    "    compiled anew by NVRTC, once for a user and a machine.\n"
+    "upgrade: a file of an earlier version is built again from the model it holds, with a UserWarning; False: it raises "
+    "EngineFileError.\n"
+    "Raises FileError; EngineFileError (damaged, foreign, of a later version, not signed by the key); UnsupportedError (the "
+    "processor lacks\n"
+    "something); what build raises where a file is built again.";
 
 }  // namespace
 
@@ -350,7 +385,8 @@ NB_MODULE(_octavo, m) {
           "all that it keeps by now, in one file, which holds equal weights once: loaded, it runs for their shapes and values and "
           "builds nothing.\n"
           "Raises FileError; UsageError while an open engine has built none.")
-      .def_static("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc)
+      .def_static("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
+                  "upgrade"_a = true, kLoadDoc)
       .def_prop_ro("open", &Engine::open,
                    "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")
       .def_prop_ro(
@@ -370,6 +406,7 @@ NB_MODULE(_octavo, m) {
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")
       .def_prop_ro("device", &Engine::device, "\"cpu\", \"cuda\" or \"reference\".")
+      .def_prop_ro("built_by", &Engine::built_by, "The version of octavo that built the engine.")
       .def_prop_ro("notes", &Engine::notes,
                    "What `octavo build` stored beside the plan, {str: str}: \"preprocess\" is how pictures become inputs, as JSON.")
       .def("explain", &Engine::explain, "json"_a = false, "The plan as `octavo explain` prints it: a line a layer, or JSON.")
@@ -404,7 +441,8 @@ NB_MODULE(_octavo, m) {
         return text + (e.open() ? ", shapes open>" : ", plan " + e.plan_hash().substr(0, 8) + ">");
       });
 
-  m.def("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc);
+  m.def("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
+        "upgrade"_a = true, kLoadDoc);
   m.def("_build_file", &build_file);
   m.def("_build_bytes", &build_bytes);
   m.def("_doctor_file", &doctor_file);
