@@ -310,8 +310,12 @@ class OCTAVO_API Engine {
   /// (each run takes an idle context or makes one). Errors: bad_input, naming the array, with both shapes or types.
   [[nodiscard]] std::map<std::string, Array> run(const std::map<std::string, ConstView>& inputs) const;
   /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements,
-  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer.
+  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer. Of an output with as many rows as the
+  /// run selects (NonMaxSuppression) the buffer has room for the most, and rows of -1 follow; shape_of tells how many there are.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  /// The shape that the run gave output `output` (an index into outputs()), whose elements it left at `data` in the memory of the host: that of
+  /// outputs(), with fewer rows where the run selected fewer. Arrays that run() makes have it. Errors: usage while open or for no output.
+  [[nodiscard]] Shape shape_of(std::size_t output, const void* data) const;
   /// The same with memory of the host or of the engine's GPU, each tensor where it is. What is in the GPU's memory at a multiple of 64 is
   /// read and written there without a copy. `stream`: a CUstream of that GPU behind whose earlier work the run begins; null: a stream of
   /// the engine's own. Returns when the run is done. Errors: as above; bad_input for memory of a GPU that the engine does not use.
@@ -331,6 +335,13 @@ class OCTAVO_API Engine {
 struct RunTimes {
   double median = 0, least = 0;  ///< of a whole run
   std::vector<double> layers;    ///< medians, parallel to Engine::layers()
+};
+
+/// A tensor in which runs met numbers that are no finite numbers.
+struct NonFinite {
+  std::string tensor;              ///< its ONNX name: an input of the model, or what a layer stored in a float type
+  std::vector<std::string> nodes;  ///< ONNX nodes of the layer
+  std::int64_t nan = 0, infinite = 0, elements = 0;  ///< of all runs that were counted
 };
 
 /// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads.
@@ -353,6 +364,12 @@ class OCTAVO_API Context {
   /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage when `runs` is below 1.
   [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
   [[nodiscard]] int threads() const;
+
+  /// From now on (`on`), or no longer, each run with buffers looks for NaN and infinities in the model's inputs and in every float tensor that a layer
+  /// stores: about one more pass over those. Counts begin at 0. A run with a stream does not count.
+  void count_nonfinite(bool on = true);
+  /// The tensors that had any, inputs first, then in the order in which they are computed: the first is where to look.
+  [[nodiscard]] std::vector<NonFinite> nonfinite() const;
 
  private:
   struct Impl;

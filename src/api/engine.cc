@@ -9,12 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "api/build_options.h"
 #include "api/convert.h"
 #include "api/load.h"
 #include "api/model_source.h"
+#include "api/nonfinite.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/ranges.h"
@@ -25,6 +27,7 @@
 #include "engine/set.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
+#include "region/selected_rows.h"
 #include "report/explain.h"
 
 namespace octavo {
@@ -114,6 +117,8 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
   mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
+  mutable std::once_flag selects_once;
+  mutable std::vector<char> selects_rows;
 
   static std::shared_ptr<const Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
     auto impl = std::make_shared<Impl>();
@@ -196,6 +201,12 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
+  }
+
+  /// By output: it has as many rows as a run selects.
+  const std::vector<char>& selects() const {
+    std::call_once(selects_once, [this] { selects_rows = region::selects_rows(engine->plan()); });
+    return selects_rows;
   }
 
   /// Calls `f` with an idle context, or a new one.
@@ -423,7 +434,22 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
     out.push_back(a.bytes.data());
   }
   run(in, out);
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    Array& a = results[plan.outputs[i].name];
+    const Shape shape = shape_of(i, a.bytes.data());
+    if (shape == a.shape) continue;
+    a.shape = shape;
+    a.bytes.resize(static_cast<std::size_t>(ir::count(shape)) * size_of(a.dtype));
+  }
   return results;
+}
+
+Shape Engine::shape_of(std::size_t output, const void* data) const {
+  const region::Plan& plan = impl_->fixed("shape_of").plan();
+  if (output >= plan.outputs.size()) raise(ErrorKind::usage, fmt::format("shape_of: output {} of {}", output, plan.outputs.size()));
+  Shape shape = plan.outputs[output].type.shape;
+  if (impl_->selects()[output] != 0) shape[0] = region::selected_rows(plan.outputs[output], data);
+  return shape;
 }
 
 void Engine::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
@@ -449,6 +475,7 @@ std::shared_ptr<void> Engine::gpu_memory(std::size_t bytes) const {
 
 struct Context::Impl {
   std::unique_ptr<engine::Context> context;
+  std::unique_ptr<api::NonFiniteCounter> counter;  ///< while it counts
 };
 
 Context::Context(const Engine& engine, int threads) : impl_(std::make_unique<Impl>()) {
@@ -460,7 +487,7 @@ Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
 void Context::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  take(impl_->context->run(inputs, outputs));
+  take(impl_->context->run(inputs, outputs, impl_->counter ? &impl_->counter->observer() : nullptr));
 }
 
 void Context::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) {
@@ -473,6 +500,18 @@ RunTimes Context::profile(std::span<const void* const> inputs, std::span<void* c
   RunTimes times{p.total.median, p.total.least, {}};
   for (const engine::RegionTime& r : p.regions) times.layers.push_back(r.median);
   return times;
+}
+
+void Context::count_nonfinite(bool on) {
+  impl_->counter = on ? std::make_unique<api::NonFiniteCounter>(impl_->context->engine()) : nullptr;
+}
+
+std::vector<NonFinite> Context::nonfinite() const {
+  std::vector<NonFinite> out;
+  if (!impl_->counter) return out;
+  for (const api::NonFiniteTensor& t : impl_->counter->found())
+    out.push_back({t.name, {t.onnx_nodes.begin(), t.onnx_nodes.end()}, t.nan, t.infinite, t.elements});
+  return out;
 }
 
 int Context::threads() const {

@@ -206,12 +206,23 @@ Status check_options(const PipelineOptions& options) {
               fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.plan.threads));
 }
 
+namespace {
+
+/// What is switched off by name before there is a graph.
+onnx::ImportOptions import_options(const PipelineOptions& options) {
+  onnx::ImportOptions out = options.import;
+  if (options.plan.disabled.contains("round-to-scale-type")) out.round_to_scale_type = false;
+  return out;
+}
+
+}  // namespace
+
 Result<Built> build_file(const std::string& path, const PipelineOptions& options, onnx::LateValues& late) {
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
   auto source = file_source(path);  // what cannot be opened, import says better
-  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import, late));
+  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, import_options(options), late));
   PipelineOptions with = options;
   if (with.keep_model) {
     OCTAVO_TRY(with.source, std::move(source));
@@ -229,7 +240,7 @@ Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOption
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder, late));
+  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, import_options(options), folder, late));
   return finish(std::move(model), options, late);
 }
 

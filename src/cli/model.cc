@@ -149,7 +149,7 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
   app.add_option(
          "--disable", o.build.plan.disabled,
          fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
-                     "(docs/rules.md)",
+                     "(docs/rules.md); round-to-scale-type: quotients by a float16 scale stay float32, as in ONNX Runtime",
                      fmt::join(plan::choice_names(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -186,6 +186,7 @@ std::vector<std::string> rule_names() {
   for (const rewrite::Rule* r : quant::laws()) names.emplace_back(r->name());
   for (const rewrite::Rule* r : passes::float_rules()) names.emplace_back(r->name());
   for (std::string& choice : choice_names()) names.push_back(std::move(choice));
+  names.emplace_back("round-to-scale-type");  // of import: onnx::ImportOptions
   return names;
 }
 

@@ -130,6 +130,60 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
     const nb::gil_scoped_release release;
     bound->run(in, out);
   }
+  for (std::size_t i = 0; i < results.size(); ++i) {  // as many rows as the run selected
+    const octavo::Shape shape = bound->shape_of(i, out[i]);
+    if (shape != results[i].shape) answer[results[i].name.c_str()] = made[i].array[nb::slice(0, static_cast<Py_ssize_t>(shape[0]))];
+  }
+  return answer;
+}
+
+/// One run that counts: [{"tensor", "nodes", "nan", "infinite", "elements"}].
+nb::list nonfinite(const Engine& engine, const nb::object& inputs) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
+  const nb::dict given = by_name(inputs, wanted);
+  std::vector<Held> held(wanted.size());
+  std::map<std::string, octavo::Shape> shapes;
+  std::map<std::string, octavo::ConstView> values;
+  std::vector<const void*> in;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const octavo::TensorInfo& w = wanted[i];
+    if (!given.contains(w.name.c_str())) bad_input("nonfinite: input \"" + w.name + "\" is missing");
+    held[i].take(numpy, w.name, given[w.name.c_str()]);
+    if (held[i].view.dtype != w.dtype || (!engine.open() && held[i].view.shape != w.shape))
+      bad_input("nonfinite: input \"" + w.name + "\" is " + numpy_name(held[i].view.dtype) + " " + shape_text(held[i].view.shape) +
+                ", the engine takes " + numpy_name(w.dtype) + " " + shape_text(w.shape));
+    shapes[w.name] = held[i].view.shape;
+    values[w.name] = {held[i].view.data, w.dtype, held[i].view.shape};
+    in.push_back(held[i].view.data);
+  }
+  std::optional<Engine> bound;
+  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;
+  const std::vector<octavo::TensorInfo> results = bound->outputs();
+  std::vector<Made> made(results.size());
+  std::vector<void*> out;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    made[i].make(numpy, results[i]);
+    out.push_back(made[i].buffer.buf);
+  }
+  std::vector<octavo::NonFinite> found;
+  {
+    const nb::gil_scoped_release release;
+    octavo::Context context(*bound);
+    context.count_nonfinite();
+    context.run(in, out);
+    found = context.nonfinite();
+  }
+  nb::list answer;
+  for (const octavo::NonFinite& t : found) {
+    nb::dict d;
+    d["tensor"] = t.tensor;
+    d["nodes"] = nb::cast(t.nodes);
+    d["nan"] = t.nan;
+    d["infinite"] = t.infinite;
+    d["elements"] = t.elements;
+    answer.append(d);
+  }
   return answer;
 }
 
@@ -352,6 +406,14 @@ NB_MODULE(_octavo, m) {
            "          The run is done on return.\n"
            "threads   the GIL is released; concurrent calls each use their own buffers. Inputs must not change meanwhile.\n"
            "Raises InputError, naming the input, with both shapes or dtypes.")
+      .def("nonfinite", &nonfinite, "inputs"_a,
+           "Runs once and returns the tensors that hold NaN or infinities, inputs first, then in the order in which layers compute "
+           "them:\n"
+           "[{\"tensor\": ONNX name, \"nodes\": ONNX nodes of the layer, \"nan\": count, \"infinite\": count, \"elements\": "
+           "size}]; empty if all numbers\n"
+           "are finite. The first is where they come from. inputs as for run, in the memory of the host. Slower than run: it makes "
+           "a context.\n"
+           "Raises InputError.")
       .def(
           "at",
           [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes, const nb::object& values) {

@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/half.h"
 #include "cpu/isa.h"
 #include "reference/oracle_provider.h"
+#include "reference/sums.h"
 #include "region/stage_graph.h"
 
 namespace octavo::testing {
@@ -156,13 +158,16 @@ struct Fold {
   const TensorRef& x;
   std::int64_t sum = 0, best = 0, n = 0;
   float sum_f = 0, best_f = 0;
+  reference::PairwiseSum blocks = {};
 
   void add(const std::byte* p) {
     const bool max = s.anchor.op == Op::max_pool || s.anchor.op == Op::reduce_max;
     if (ir::is_float(x.dtype)) {
       const float v = read_float(p, x.dtype);
       sum_f += v;
-      best_f = n == 0 ? v : max ? std::max(best_f, v) : std::min(best_f, v);
+      if ((n + 1) % reference::kSumBlock == 0) blocks.push(std::exchange(sum_f, 0.0F));
+      const bool nan = std::isnan(v) && s.anchor.op != Op::max_pool;  // pooling passes over it
+      best_f = n == 0 || nan ? v : max ? std::max(best_f, v) : std::min(best_f, v);
     } else {
       const std::int64_t v = read_int(p, x.dtype);
       sum += v - (x.quantizer ? x.quantizer->zero_point[0] : 0);
@@ -178,7 +183,9 @@ struct Fold {
     } else if (selects) {
       r.f = best_f;
     } else {
-      r.f = s.anchor.op == Op::reduce_sum ? sum_f : sum_f / static_cast<float>(divisor);
+      reference::PairwiseSum all = blocks;
+      if (n % reference::kSumBlock != 0) all.push(sum_f);
+      r.f = s.anchor.op == Op::reduce_sum ? all.total() : all.total() / static_cast<float>(divisor);
     }
     return r;
   }

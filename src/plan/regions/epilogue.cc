@@ -57,7 +57,7 @@ int EpilogueBuilder::channel_constant(const std::vector<float>& values, int axis
   }
   ir::Shape shape(space_.size(), 1);
   shape[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(values.size());
-  return program.load(POp::load_f, constant_(ir::Tensor::of<float>(shape, values)));
+  return program.load(POp::load_f, constant_load(ir::Tensor::of<float>(shape, values)));
 }
 
 int EpilogueBuilder::channel_constant_i(const std::vector<std::int32_t>& values, int axis) {
@@ -108,7 +108,7 @@ int EpilogueBuilder::bias_of(ValueId v) {
   const Node& c = g_.producer(v);
   const ir::Tensor t = c.quantizer ? decoded(c) : c.payload.to_f32();
   if (t.size() == 1) return program.imm_f(t.data<float>()[0]);
-  if (t.shape().size() > 1) return program.load(POp::load_f, constant_(t));  // gemm: broadcast over [M,N]
+  if (t.shape().size() > 1) return program.load(POp::load_f, constant_load(t));  // gemm: broadcast over [M,N]
   return channel_constant({t.data<float>().begin(), t.data<float>().end()}, 1);
 }
 
@@ -122,7 +122,8 @@ void EpilogueBuilder::set_acc_sum(const Node& anchor, const Quantizer& x, const 
   State& s = states_[anchor.outputs[0]];
   const int sum = program.push(POp::i2f, program.push(POp::acc_i));
   const int scaled = program.push(POp::mul, sum, program.imm_f(x.scale[0]));
-  const int n = counts.size() == 1 ? program.imm_f(static_cast<float>(counts.at(0))) : program.load(POp::load_f, constant_(counts));
+  const int n =
+      counts.size() == 1 ? program.imm_f(static_cast<float>(counts.at(0))) : program.load(POp::load_f, constant_load(counts));
   s.f = program.push(POp::div, scaled, n);
 }
 
@@ -140,7 +141,7 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
   } else if (p.op == Op::constant) {
     ir::Tensor t = p.quantizer ? decoded(p) : p.payload;
     t = t.to_f32();
-    s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_(t));
+    s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_load(t));
   } else if (ir::is_int8(g_.type(v).dtype)) {
     s.raw = program.load(POp::load_i, load_(v, Repr::raw));
   } else if (const auto q = code_quantizer(g_, grids_, v)) {
@@ -165,7 +166,7 @@ int EpilogueBuilder::dequantize(int code, const Quantizer& q) {
 // clamp(x / s, lo - zp, hi - zp), to the nearest even integer, + zp. Clamping before rounding is the same: the bounds are integers.
 int EpilogueBuilder::quantize(int value, const Quantizer& q) {
   int t = rounded(program.push(POp::div, value, channel_constant(q.scale, q.axis)), q.arith);
-  if (may_be_nan) t = program.push(POp::nan0, t);
+  if (may_be_nan || !is_number(value)) t = program.push(POp::nan0, t);
   std::vector<float> lo, hi;
   for (const std::int32_t z : q.zero_point) {
     lo.push_back(static_cast<float>(q.lo() - z));
@@ -217,7 +218,7 @@ bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
 void EpilogueBuilder::compute(const Node& node) {
   const ValueId out = node.outputs[0];
   State s;
-  program::ProgramOps ops{program};
+  program::ProgramOps ops{.p = program};
   switch (node.op) {
     case Op::view:
       s.q = ir::as_u8(*node.quantizer);
@@ -251,14 +252,46 @@ void EpilogueBuilder::compute(const Node& node) {
     default:
       if (code_minmax(node, s)) break;
       if (node.inputs.size() == 1) {
-        s.f = program::unary(ops, node.op, node.attrs, float_of(node.inputs[0]));
+        const int x = float_of(node.inputs[0]);
+        ops.nan_free = is_number(x);
+        s.f = program::unary(ops, node.op, node.attrs, x);
       } else {
         const int a = float_of(node.inputs[0]);
         const int b = float_of(node.inputs[1]);
+        ops.nan_free = is_number(a) && is_number(b);
         s.f = program::binary(ops, node.op, a, b);
       }
   }
   states_[out] = s;
+}
+
+int EpilogueBuilder::constant_load(const ir::Tensor& t) {
+  const int k = constant_(t);
+  constant_loads_.insert(k);
+  return k;
+}
+
+bool EpilogueBuilder::is_number(int value) const {
+  std::vector<char> number;
+  for (int v = 0; v <= value; ++v) {
+    const program::Instr& i = program.code[static_cast<std::size_t>(v)];
+    const auto arg = [&](std::size_t k) { return number[static_cast<std::size_t>(i.args[k])] != 0; };
+    bool is = true;
+    switch (i.op) {
+      case POp::acc_f: is = false; break;
+      case POp::load_f: is = constant_loads_.contains(i.imm); break;
+      case POp::imm_f: is = !std::isnan(std::bit_cast<float>(i.imm)); break;
+      case POp::nan0:
+      case POp::i2f:
+      case POp::f2i: break;
+      case POp::sel_lt:
+      case POp::sel_eq: is = arg(2) && arg(3); break;
+      default:
+        for (std::size_t k = 0; k < program::info(i.op).operands.size(); ++k) is = is && arg(k);  // bits of a NaN too
+    }
+    number.push_back(is ? 1 : 0);
+  }
+  return number[static_cast<std::size_t>(value)] != 0;
 }
 
 int EpilogueBuilder::stored(ValueId v, Repr r) {

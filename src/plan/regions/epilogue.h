@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "ir/graph.h"
@@ -69,6 +70,8 @@ class EpilogueBuilder {
   State& state(ir::ValueId v);
   int float_of(ir::ValueId v);
   int bias_of(ir::ValueId v);
+  /// The value is never NaN, whatever the float operands of the region hold: it comes from codes and constants.
+  [[nodiscard]] bool is_number(int value) const;
   int channel_constant(const std::vector<float>& values, int axis);
   int channel_constant_i(const std::vector<std::int32_t>& values, int axis);
   int quantize(int value, const ir::Quantizer& q);
@@ -81,7 +84,10 @@ class EpilogueBuilder {
   ir::Shape space_;
   Load load_;
   Constant constant_;
+  int constant_load(const ir::Tensor& t);
+
   std::map<ir::ValueId, State> states_;
+  std::set<int> constant_loads_;  ///< float operands of the program that are constants
 };
 
 }  // namespace octavo::plan
