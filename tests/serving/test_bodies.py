@@ -25,7 +25,7 @@ def binary(name, x, padding=0):
 
 
 def plain(headers, body, path="/v2/models/digits/infer"):
-    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -129,7 +129,7 @@ def test_heads_that_are_not_plain(server, engine, name):
         one.close()
 
 
-@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("Host: x", "Host: x\r\nConnection: close")])
+@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("Host: localhost", "Host: localhost\r\nConnection: close")])
 def test_the_last_request_of_a_connection(server, engine, name, change):
     """It is answered, and the server closes."""
     x = picture(2, 8)
@@ -184,7 +184,7 @@ def test_heads_that_are_repeated(server, engine, name):
     second = plain(*binary(name, y))
     assert len({len(r) for r in (good, other, broken, second)}) == 1 and second[:head] == good[:head]
     small = json_body(name, picture(3, 1))
-    index = b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    index = b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
     one = Raw(server)
     for _ in range(3):
         for request, expected in ((good, x), (second, y), (other, 400), (good, x), (broken, 400), (second, y), (index, 200), (good, x), (plain({}, small), 200), (second, y)):
