@@ -156,7 +156,7 @@ def test_tls(certificate, tmp_path, engine, name):
     tokens = tmp_path / "tokens"
     tokens.write_text(USER)
     with Running(f"digits={QDQ}", "--batch", "1,8", "--tls-cert", certificate / "cert.pem", "--tls-key", certificate / "key.pem", "--token-file", tokens, "--body-timeout", "3") as server:
-        assert server.said[-1].startswith("ready: https://") and ", grpcs://" in server.said[-1]
+        assert server.said[1].startswith("ready: https://") and ", grpcs://" in server.said[1]
         context = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
         connection = http.client.HTTPSConnection("localhost", server.port, timeout=30, context=context)
         for rows in (1, 8, 3):

@@ -52,7 +52,7 @@ class Running:
         self.said = []
         for line in self.process.stderr:
             self.said.append(line)
-            found = re.match(r"ready: http://127.0.0.1:(\d+), grpc://127.0.0.1:(\d+)", line)
+            found = re.match(r"ready: https?://127.0.0.1:(\d+), grpcs?://127.0.0.1:(\d+)", line)
             if found:
                 self.port, self.grpc_port = map(int, found.groups())
                 break
