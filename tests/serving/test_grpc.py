@@ -190,7 +190,7 @@ def test_compressed(server, engine, name, coding):
         one.send(one.head(3, grpc_encoding=coding), one.data(3, framed(data[:-9], 1), 500))
         assert one.code(3)[0] == 3
         one.send(one.head(5, grpc_encoding="br"), one.data(5, framed(data, 1), 500))
-        assert one.code(5)[0] == 3 and "none of gzip" in one.code(5)[1]
+        assert one.code(5)[0] == 3 and "none of identity, gzip, deflate" in one.code(5)[1]
         bomb = zlib.compress(bytes(1 << 20))
         one.send(one.head(7, grpc_encoding="deflate"), one.data(7, framed(bomb, 1), 500))
         assert one.code(7)[0] == 8 and "decompressed" in one.code(7)[1]
