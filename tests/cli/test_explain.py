@@ -138,7 +138,7 @@ def test_parts_on_two_grids(tmp_path):
     """C13: without a search the convolution is float, and says which parts on which scales are why, and that a search prices another way."""
     model = two_grids(tmp_path / "m.onnx")
     text = octavo("explain", model, "--effort", 0, "--threads", 1, "--node", "head")
-    assert 'parts of the data input "cat" are quantized differently: "left_d" by u8(0.05,100), "right_d" by u8(0.3,120)' in text
+    assert 'parts of the data input "cat" have different quantizers: "left_d" has u8(0.05,100), "right_d" has u8(0.3,120)' in text
     assert "to change it  give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced" in text
     searched = octavo("explain", model, "--effort", 2, "--threads", 1, "--node", "head")
     assert re.search(r"weighed +segments at head: .*part by part: measured [\d.]+ us", searched)
