@@ -29,9 +29,9 @@ void warn_labels(const Options& o, const ResultStyle& style, const region::Plan&
   if (o.labels.empty()) return;
   const std::int64_t classes = classes_of(plan);
   if (classes == 0) {
-    say("warning: --labels \"{}\" is not used: the model's outputs are no scores of classes\n", o.labels);
+    say("warning: --labels \"{}\" is not used, because the outputs of the model are not scores of classes\n", o.labels);
   } else if (classes != static_cast<std::int64_t>(style.labels.size())) {
-    say("warning: --labels \"{}\" has {} names, the model has {} classes: the names may be those of other classes\n", o.labels,
+    say("warning: --labels \"{}\" has {} names, but the model has {} classes, so names may be wrong\n", o.labels,
         style.labels.size(), classes);
   }
 }

@@ -137,7 +137,7 @@ def test_where_nothing_is_gained_it_says_so_and_writes_nothing(tmp_path):
     assert roundings(model, "--effort", 0)["costly"]["count"] == 0
     text = octavo("explain", model, "--roundings", "--effort", 0, "--threads", 1)
     assert "none costs time" in text and re.search(r"us with it, [0-9.]+ us without it \(\+", text), text
-    assert "nothing that the placement demands inside regions costs time (1 in all)" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
+    assert "none of the 1 roundings that the placement of Q/DQ demands costs time" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
     assert out.read_text() == "kept"
     assert "--build-without requires --roundings" in octavo("explain", model, "--build-without", out, code=2)
 
