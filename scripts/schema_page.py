@@ -73,7 +73,7 @@ def schema(root):
                      "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]},
                      "decisions": listed(decision), "devices": listed(thing({"name": TEXT, "arena_bytes": COUNT})), "inputs": listed(thing(bound)),
                      "outputs": listed(thing({**bound, "regions": listed(COUNT)})), "memory": listed(buffer), "regions": listed(region)},
-                    {"laws": laws, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})
+                    {"laws": laws, "file": TEXT, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})
     info = thing({"name": TEXT, "dtype": TEXT, "shape": listed({"type": ["integer", "null"]}), "format": {"type": ["string", "null"]},
                   "scale": numbers, "zero_point": numbers, "axis": axis})
     maybe = {"anyOf": [SECONDS, {"type": "null"}]}

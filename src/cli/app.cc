@@ -39,7 +39,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
     "input, 6 bad engine "
     "file,\n"
-    "7 file cannot be read or written, 70 a mistake of Octavo's own.";
+    "7 file cannot be read or written, 70 internal error (a bug in Octavo).";
 
 /// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
 Command add_serve(CLI::App& app) {

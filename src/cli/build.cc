@@ -213,10 +213,10 @@ Command add_build(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
-  app.add_option("--data", o->data,
-                 "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is quantized on "
-                 "them first, as "
-                 "octavo quantize does it by default; of others the signal to noise on them is printed")
+  app.add_option(
+         "--data", o->data,
+         "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
+         "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
       ->type_name("PATH");
   app.add_flag(
       "--no-model", o->no_model,
@@ -229,10 +229,11 @@ Command add_build(CLI::App& app) {
       ->type_name("PRIVATE.pem");
   add_profile_options(app, o->profile);
   add_recipe_options(app, o->recipe);
-  app.add_option("--exportMetadata", o->metadata, "What was built, how and where, as JSON (build.metadata.json)")
+  app.add_option("--exportMetadata", o->metadata,
+                 "Write the plan's figures, the options and the machine as JSON (build.metadata.json)")
       ->type_name("FILE");
   app.footer(
-      "How pictures are prepared (--preset and the like) is stored in the engine, and used by run, check and profile.\n"
+      "The engine keeps the preprocessing options (--preset and the like) for run, check and profile.\n"
       "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"
       "          octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --shapes image:8x3x224x224\n"
       "          octavo build model.onnx --data photos/ --preset torch -o model.octavo");

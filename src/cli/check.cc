@@ -78,17 +78,18 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
     const std::string verdict =
         !r.ok()              ? fmt::format("{} of {} elements differ ({} by one code)", r.different, r.elements, r.off_by_one)
         : !r.skipped.empty() ? fmt::format("not all compared: {}", r.skipped)
-        : equal
-            ? fmt::format("{} elements equal", r.elements)
-            : fmt::format(
-                  "{} elements; floats within {:.1e} of the largest, {} codes or 16-bit floats off by one step behind a float sum",
-                  r.elements, r.worst, r.allowed);
+        : equal              ? fmt::format("{} elements equal", r.elements)
+                             : fmt::format(
+                                   "{} elements; floats within {:.1e} of the largest; {} codes or 16-bit floats differ by one step, because a "
+                                                "float sum has another order",
+                                   r.elements, r.worst, r.allowed);
     fmt::print("region {} \"{}\" ({}): {}\n", r.region, r.name, r.tactic, verdict);
   }
   if (!report.ok()) fmt::print("first divergence: {}\n", report.first_divergence());
   fmt::print(
-      "{}{}: {} regions: {} bit-equal, {} within the float tolerance, {} not judged, {} differ; {} elements, {} differ, {} off by "
-      "one behind a float sum\n",
+      "{}{}: {} regions: {} bit-equal, {} within the float tolerance, {} not judged, {} differ; {} elements: {} differ, {} differ "
+      "by "
+      "one code because a float sum has another order\n",
       report.ok() ? "ok" : "DIFFERENT", feed.empty() ? "" : " (" + feed + ")", report.regions.size(), exact, within, skipped,
       report.regions.size() - exact - within - skipped, elements, different, allowed);
   return report.ok();
@@ -161,21 +162,24 @@ Command add_check(CLI::App& app) {
   add_model_options(app, o->model, false);
   add_input_options(app, o->input);
   app.add_option("--seed", o->seed, "Seed of the random input that is used without --input")->type_name("N");
-  app.add_option(
-         "--data", o->data,
-         "A folder, pictures, .npy or .npz files; repeat for more. Also says where int8 loses accuracy on them (docs/doctor.md)")
+  app.add_option("--data", o->data,
+                 "A folder, pictures, .npy or .npz files; repeat for more. check then also reports where int8 loses accuracy "
+                 "(docs/doctor.md)")
       ->type_name("PATH");
-  app.add_option("--samples", o->samples, "With --data: how many samples the reference judges, evenly spread (default 1)")
+  app.add_option("--samples", o->samples,
+                 "With --data: compare so many samples with the reference, spread evenly over the data (default 1)")
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
-  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor and layer as a picture (.svg)")
+  app.add_option("--picture", o->picture,
+                 "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")
       ->type_name("FILE");
-  app.add_flag("--json", o->json, "The same facts for programs");
+  app.add_flag("--json", o->json, "Print JSON");
   app.footer(
-      "Feeds the reference with each region's own inputs, so that the first region that differs is the one at fault. 8-bit results "
-      "must be\n"
-      "equal bit for bit. Takes as long as the reference does: seconds to minutes. Exit code 1 on a difference.\n"
-      "With --data: then what each rounded tensor clips, how many codes it uses, and where the error enters, on all samples.\n"
+      "Compares each region with the reference evaluator on the region's own inputs, so the first region that differs is the "
+      "faulty one. 8-bit\n"
+      "results must be equal bit for bit. The reference takes seconds to minutes. The exit code is 1 if a region differs.\n"
+      "With --data, check then reports for all samples how much each rounded tensor clips, how many codes it uses, and which "
+      "layers add the error.\n"
       "Examples: octavo check model.onnx --input photo.jpg --preset torch\n"
       "          octavo check model.q.onnx --data photos/ --preset torch --picture error.svg");
   return [o] {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "cli/commands.h"
@@ -141,6 +142,7 @@ Result<int> explain_page(const Options& o) {
     OCTAVO_TRY(loaded, load(o.model, progress));
   }
   ViewExtras extras;
+  extras.file = std::filesystem::path(o.model.path).filename().string();
   onnx::GraphNodes nodes;
   if (loaded.built) {
     OCTAVO_TRY(nodes, onnx::nodes_of_file(o.model.path));
@@ -210,32 +212,32 @@ Result<int> explain(const Options& o) {
 Command add_explain(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
-  app.add_option("--region", o->filter.region, "Only this region, by name or number, in detail, and what the laws did to its nodes")
+  app.add_option("--region", o->filter.region,
+                 "Show one region in detail, by name or number, and which rewrite rules applied to its nodes")
       ->type_name("NAME");
   app.add_option("--tensor", o->filter.tensor,
-                 "This tensor: where it lies, which Q/DQ nodes gave it its grid, and the regions that read or store it")
+                 "Show one tensor: where it lies in memory, which Q/DQ nodes define its scale, and which regions store and read it")
       ->type_name("NAME");
-  app.add_option("--node", o->filter.node, "Only regions that this ONNX node went into, in detail, and what the laws did to it")
+  app.add_option("--node", o->filter.node,
+                 "Show in detail the regions that compute one ONNX node, and which rewrite rules applied to it")
       ->type_name("NAME");
-  app.add_flag("--all", o->all, "Every region in detail: tensors, scales, programs, refused tactics");
-  app.add_flag(
-      "--copies", o->copies,
-      "Only what moves data or changes its type without computing, and float layers: cause, cost, and the way to change it");
+  app.add_flag("--all", o->all, "Show every region in detail: tensors, scales, programs, refused tactics");
+  app.add_flag("--copies", o->copies,
+               "Show only copies, requantizations and float layers: the cause of each, its cost, and how to change it");
   app.add_flag("--laws", o->laws,
-               "Every law and rule that was applied to the model, in order, and what was refused (docs/rules.md)");
-  auto* roundings = app.add_flag("--roundings", o->roundings,
-                                 "Only the roundings that the placement of Q/DQ pairs demands inside regions, and tensors that it "
-                                 "keeps in float32 beside their quantized "
-                                 "values; with the time of each region without them");
-  app.add_option("--build-without", o->without.costly, "Also write the engine of the network without those that cost time")
+               "Show all rewrite rules that applied to the model, in order, and those that were refused (docs/rules.md)");
+  auto* roundings = app.add_flag(
+      "--roundings", o->roundings,
+      "Show only what the placement of Q/DQ pairs costs: roundings inside regions, and tensors that are stored in float32 "
+      "as well as in 8 bits; with the times of regions with and without each");
+  app.add_option("--build-without", o->without.costly, "With --roundings: also write the engine without those that cost time")
       ->needs(roundings)
       ->type_name("ENGINE");
-  app.add_option("--build-without-all", o->without.all, "Also write the engine of the network without any of them")
+  app.add_option("--build-without-all", o->without.all, "With --roundings: also write the engine without any of them")
       ->needs(roundings)
       ->type_name("ENGINE");
-  app.add_flag("--json", o->json, "The same facts for programs");
-  app.add_option("--html", o->html, "Write them as a page to look at, as `octavo view` does (docs/view.md); - for stdout")
-      ->type_name("FILE");
+  app.add_flag("--json", o->json, "Print JSON (docs/schema.md)");
+  app.add_option("--html", o->html, "Write an HTML page, as `octavo view` does (docs/view.md); - for stdout")->type_name("FILE");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };
 }

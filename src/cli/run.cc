@@ -55,9 +55,9 @@ void warn_labels(const Options& o, const ResultStyle& style, const region::Plan&
   if (o.labels.empty()) return;
   const std::int64_t classes = classes_of(plan);
   if (classes == 0) {
-    say("warning: --labels \"{}\" is not used: the model's outputs are no scores of classes\n", o.labels);
+    say("warning: --labels \"{}\" is not used, because the outputs of the model are not scores of classes\n", o.labels);
   } else if (classes != static_cast<std::int64_t>(style.labels.size())) {
-    say("warning: --labels \"{}\" has {} names, the model has {} classes: the names may be those of other classes\n", o.labels,
+    say("warning: --labels \"{}\" has {} names, but the model has {} classes, so names may be wrong\n", o.labels,
         style.labels.size(), classes);
   }
 }
@@ -155,12 +155,14 @@ Command add_run(CLI::App& app) {
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   app.add_option("-o,--output", o->output,
-                 "Write the outputs to this file: .npz, .npy, .json, .csv or .txt by its ending; -: to stdout (see --format)")
+                 "Write the outputs to this file, in the format of its ending (.npz, .npy, .json, .csv or .txt); - for stdout (see "
+                 "--format)")
       ->type_name("FILE");
-  app.add_option("--format", o->format, "text, json, csv, npy or npz, whatever the file is called")->type_name("FORMAT");
-  app.add_option("--labels", o->labels, "Names of the classes, one a line")->type_name("FILE");
+  app.add_option("--format", o->format, "Format of the outputs, instead of the file's ending: text, json, csv, npy or npz")
+      ->type_name("FORMAT");
+  app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->type_name("FILE");
   app.add_option("--top", o->top, "How many classes to print (default 5)")->check(CLI::Range(1, 1000))->type_name("K");
-  app.add_option("--batch", o->batch, "Batch, when the model leaves it open: pictures and rows of arrays fill it (default 1)")
+  app.add_option("--batch", o->batch, "Batch size, if the model leaves it open; pictures or rows of arrays fill it (default 1)")
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
   app.add_flag("--debug-memory", o->debug_memory,
@@ -170,9 +172,9 @@ Command add_run(CLI::App& app) {
       "--count-nonfinite", o->count_nonfinite,
       "Count NaN and infinities in the inputs and in every float tensor that a layer stores, and say where they begin; slower");
   app.footer(
-      "A classifier's best classes are printed with their scores; of other models, the range of each output. Pictures and arrays "
-      "longer\n"
-      "than the input in dimension 0 run batch by batch. Files hold whole outputs, each with the name of its input.\n"
+      "Prints the best classes of a classifier with their scores, and the range of each output of other models. Folders of "
+      "pictures, and arrays\n"
+      "with more rows than the input, run batch by batch. Output files hold the whole outputs, each with the name of its input.\n"
       "Examples:\n"
       "  octavo run model.onnx --input a.jpg b.jpg --preset torch --labels classes.txt --top 1\n"
       "  octavo run model.octavo --input photos/ --batch 8 --output scores.csv\n"

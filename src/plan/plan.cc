@@ -14,6 +14,7 @@
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
+#include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
 #include "plan/search/confirm.h"
@@ -213,9 +214,12 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   Estimates estimates;
   Memo memo;
   const PlanContext context{providers, options, costs_of(options, estimates), memo};
-  OCTAVO_TRY(Planned planned, plan_once(graph, context));
-  OCTAVO_CHECK(choose_images(graph, context, plan_once, planned));
-  OCTAVO_CHECK(guard(graph, context, plan_once, planned));
+  const PlanOnce once = !options.permit_pairs ? PlanOnce(plan_once) : [](ir::Graph g, const PlanContext& with) {
+    return choose_pairs(g, with, plan_once);
+  };
+  OCTAVO_TRY(Planned planned, once(graph, context));
+  OCTAVO_CHECK(choose_images(graph, context, once, planned));
+  OCTAVO_CHECK(guard(graph, context, once, planned));
   return planned;
 }
 

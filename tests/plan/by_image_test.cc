@@ -84,7 +84,7 @@ TEST(OneImage, WhatMixesImagesIsRefusedByName) {
       {"y = slice x {ends=[-1,4,5,5], starts=[2,0,0,0], steps=[-1,1,1,1]}", "it selects among images"},
       {"y = pad x {mode=\"constant\", pads=[1,0,0,0,0,0,0,0], value=0.0}", "it adds images"},
       {"y = tile x {repeats=[2,1,1,1]}", "it repeats images"},
-      {"k = constant f32[3,1,1,1] seed:1\ny = add x k", "operand \"k\" is not the same for all images, or not one for each"},
+      {"k = constant f32[3,1,1,1] seed:1\ny = add x k", "operand \"k\" is neither the same for all images nor split by image"},
       {"k = constant s64[3] seed:1\ni = constant s64[1] (0)\ny = gather x i {axis=0}", "it runs along the images"},
       {"k = constant f32[3,4,5,5] seed:1\ny = concat x k {axis=1}", "a part of it does not come from the inputs"},
       {"y = view x q=s8[axis=0](0.1,0.2,0.3;0,0,0)", "it has scales of its own for each image"},

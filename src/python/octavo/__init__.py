@@ -61,9 +61,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
     calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude, or (least, largest)}: ranges that permit int8 in a
               float model.
-    qdq       what the model's own QuantizeLinear/DequantizeLinear pairs say. "demand": each rounds where it stands. "permit": those on activations
-              with one scale count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
-              else. Faster where pairs stand inside regions, and not the same results; `octavo build --qdq permit` prints by how much.
+    qdq       meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": every pair rounds where it stands. "permit": pairs on activations
+              may be left out where that makes the model faster, and then count as ranges, as `calibration` does. Results change;
+              `octavo build --qdq permit` prints by how much, and the time of each plan.
     precision {pattern of node or tensor names: "int8", "float32", "bfloat16" or "bfloat16-emulated"}, or such pairs: the first that matches counts.
     allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
