@@ -20,6 +20,7 @@
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
+#include "cuda/matmul_mma.h"
 #include "cuda/planar.h"
 #include "region/tensor_ref.h"
 
@@ -83,6 +84,11 @@ const std::vector<const Family*>& families() {
                                                &conv_tf32_family(),
                                                &conv_f32_family(),
                                                &resize_family(),
+                                               &matmul_mma_family(ProductType::u8),
+                                               &matmul_mma_family(ProductType::bf16),
+                                               &matmul_mma_family(ProductType::f16),
+                                               &matmul_mma_family(ProductType::tf32),
+                                               &matmul_mma_family(ProductType::f32),
                                                &matmul_family(),
                                                &transposed_conv_family(),
                                                &direct_conv_family()};
