@@ -76,6 +76,7 @@ const std::vector<const Family*>& families() {
                                                &move_family(),
                                                &indexed_family(),
                                                &choose_family(),
+                                               &typed_family(),
                                                &pool_family(),
                                                &reduce_family(),
                                                &softmax_family(),

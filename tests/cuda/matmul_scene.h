@@ -66,7 +66,9 @@ inline void program_of(Scene& s, const ProductCase& c) {
   auto& p = st.program;
   const bool codes = c.type == cuda::ProductType::u8;
   const int acc = p.push(codes ? Op::acc_i : Op::acc_f);
-  int y = codes ? p.push(Op::i2f, acc) : c.type == cuda::ProductType::f16 ? p.push(Op::to_f16, acc) : acc;  // the type of the result
+  int y = codes                              ? p.push(Op::i2f, acc)
+          : c.type == cuda::ProductType::f16 ? p.push(Op::to_f16, acc)
+                                             : acc;  // the type of the result
   const float unit = codes ? 1.0F / 4096 / 16 : 0.125F;
   const std::size_t rank = st.space.size();
   const auto order = ordered(c.stored, rank);
