@@ -25,6 +25,7 @@
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
+#include "cuda/matmul_mma.h"
 #include "cuda/nvrtc.h"
 #include "cuda/planar.h"
 #include "region/kernel_version.h"
@@ -82,6 +83,7 @@ const std::vector<const Family*>& families() {
                                                &move_family(),
                                                &indexed_family(),
                                                &choose_family(),
+                                               &typed_family(),
                                                &pool_family(),
                                                &reduce_family(),
                                                &softmax_family(),
@@ -90,6 +92,11 @@ const std::vector<const Family*>& families() {
                                                &conv_tf32_family(),
                                                &conv_f32_family(),
                                                &resize_family(),
+                                               &matmul_mma_family(ProductType::u8),
+                                               &matmul_mma_family(ProductType::bf16),
+                                               &matmul_mma_family(ProductType::f16),
+                                               &matmul_mma_family(ProductType::tf32),
+                                               &matmul_mma_family(ProductType::f32),
                                                &matmul_family(),
                                                &transposed_conv_family(),
                                                &direct_conv_family()};

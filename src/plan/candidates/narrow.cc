@@ -192,10 +192,13 @@ ValueId held(const Graph& g, ValueId v) {
   return v != ir::kNone && is_held(g.producer(v)) ? g.producer(v).inputs[0] : v;
 }
 void permit_tf32(Graph& g) {
+  const auto is_float = [&](ValueId v) { return g.type(v).dtype == DType::f32; };
   for (const NodeId id : g.order()) {
     Node& n = g.node(id);
-    if ((n.op != Op::conv && n.op != Op::gemm) || n.attrs.contains(kMark)) continue;
-    if (g.type(n.inputs[0]).dtype == DType::f32 && g.is_constant(n.inputs[1])) n.attrs[kMark] = std::string("tf32");
+    if (!can_be_marked(n.op) || n.op == Op::conv_transpose || n.attrs.contains(kMark)) continue;
+    const bool product = n.op == Op::matmul && is_float(n.inputs[1]);  // of computed matrices
+    if (is_float(n.inputs[0]) && (product || (n.op != Op::matmul && g.is_constant(n.inputs[1]))))
+      n.attrs[kMark] = std::string("tf32");
   }
 }
 bool may_tf32(const ir::Attrs& attrs) {

@@ -143,6 +143,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
                      EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
   stage.anchor.attrs = n.attrs;
+  unmark(stage.anchor.attrs);
   for (const ValueId v : n.inputs) {
     if (g.is_constant(v)) {
       const Node& c = g.producer(v);
@@ -278,6 +279,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   region.precision =
       codes ? "int8"
             : std::string(ir::name_of(g.type(n.outputs[0]).dtype) == "f32" ? "float32" : ir::name_of(g.type(n.outputs[0]).dtype));
+  if (n.op == Op::matmul && may_tf32(n.attrs)) region.precision = "tf32";
   if (codes && n.op == Op::avg_pool) {
     builder.set_acc_sum(n, *q, window_counts(g, n));
     region.reasons.push_back(because<Cause::exact_integer_sum>());
