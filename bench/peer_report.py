@@ -33,8 +33,9 @@ AGREE = """
 rms(outputs − reference) / rms(reference), the reference being ONNX Runtime without optimizations; every engine reads the same file of inputs, the one that it
 is timed on. No two engines round the same
 way between layers: a value that lies on a tie falls to either side, and behind a few such values every sum differs a little. So the measure
-of agreement is what the other engines' optimizations change: an engine agrees where its difference is at most 1.25 times the largest of the
-others' (or 2e-5). Infinities and NaN must stand in the same places as in the reference; where the reference is all zeros, so must the outputs be.
+of agreement is what the other engines' optimizations change: an engine agrees where its difference is at most 1.25 times that of the nearest
+other (or 2e-5), and at most 0.2 whatever the others do. An engine within 2e-5 rounds as the reference does and is no measure for others where there is a
+second. Infinities and NaN must stand in the same places as in the reference; where the reference is all zeros, so must the outputs be.
 
 """
 START = """
@@ -80,13 +81,17 @@ def difference(ours, reference):
     return worst
 
 
+SAME, CAP = 2e-5, 0.2  # differences: of engines that round alike, and the largest that agrees whatever others do
+
+
 def agreeing(found):
-    """{engine: whether its difference is at most 1.25 times the largest finite one of the others, or 2e-5}; None where it is finite and no other
-    engine's is, so that nothing can be judged."""
+    """{engine: whether its difference is at most 1.25 times that of the nearest other engine that does not round as the reference does, or 2e-5, and at
+    most CAP}; None where it is finite and no other engine's is, so that nothing can be judged."""
     out = {}
     for engine, own in found.items():
         others = [v for e, v in found.items() if e != engine and v != float("inf")]
-        out[engine] = None if not others and 2e-5 < own < float("inf") else own <= 1.25 * max([2e-5, *others])
+        nearest = min([v for v in others if v > SAME] or others or [0.0])
+        out[engine] = None if not others and SAME < own < float("inf") else own <= min(CAP, 1.25 * max(SAME, nearest))
     return out
 
 

@@ -77,11 +77,13 @@ def test_verdicts():
     near["times"]["resnet50 residual 1x1"]["openvino"] = [1.3]
     assert cells(peer_report.text(near, False), "residual")[6] == "1.10"
     agreement = peer_report.agree_text(results(2.0))
-    assert cells(agreement, "residual")[-1] == "yes" and cells(agreement, "uint8")[-1] == "**no**: Octavo"
+    assert cells(agreement, "residual")[-1] == "**no**: Octavo, OpenVINO" and cells(agreement, "uint8")[-1] == "**no**: Octavo"
 
 
 @pytest.mark.parametrize("found, disagree", [
-    ({"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, []), ({"octavo": 0.05, "ort": 0.01, "openvino": 0.02}, ["octavo"]),
+    ({"octavo": 0.012, "ort": 0.01, "openvino": 0.041}, ["openvino"]), ({"octavo": 0.05, "ort": 0.01, "openvino": 0.041}, ["octavo", "openvino"]),
+    ({"octavo": 0.08, "ort": 0.0, "openvino": 0.5}, ["openvino"]), ({"octavo": 0.5, "ort": 0.5, "openvino": 0.6}, ["octavo", "ort", "openvino"]),
+    ({"octavo": 0.7, "ort": 0.01, "openvino": 0.8}, ["octavo", "openvino"]),
     ({"octavo": 0.01, "ort": 0.01, "openvino": 0.5}, ["openvino"]), ({"octavo": float("inf"), "ort": 0.01}, ["octavo"]),
     ({"octavo": 0.01, "ort": float("inf"), "openvino": 0.01}, ["ort"]), ({"octavo": 1e-5, "ort": 0.0}, [])])
 def test_every_engine_is_judged(found, disagree):
