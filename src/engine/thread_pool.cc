@@ -1,7 +1,6 @@
 #include "engine/thread_pool.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 
 #include "base/fork.h"
 #include "engine/float_environment.h"
+#include "engine/short_turns.h"
 #include "region/host_kernel.h"
 
 namespace octavo::engine {
@@ -18,9 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kSpin = std::chrono::microseconds(50);
-/// A worker that has had its core for so long lets others run when it waits next. The system would take the core soon anyway, most
-/// likely in the middle of a task, for which all other threads would then wait for milliseconds.
-constexpr auto kTurn = std::chrono::microseconds(1000);
 constexpr int kMostPieces = 65535;
 
 int tasks_of_piece(int tasks) {
@@ -40,8 +37,8 @@ inline void relax() {
 
 /// Spins until `ready()` or about 50 us have passed; true if ready. The clock is read once in 64 turns: it costs as much as a turn.
 template <class Ready>
-bool spin(const Ready& ready, Clock::time_point now) {
-  const auto end = now + kSpin;
+bool spin(const Ready& ready) {
+  const auto end = Clock::now() + kSpin;
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
@@ -211,6 +208,10 @@ void ThreadPool::begin_job(int index, int worker) {
 }
 
 void ThreadPool::dispatch(Call call, void* body, const List& list) {
+  if (caller_ != std::this_thread::get_id()) {
+    caller_ = std::this_thread::get_id();
+    ask_for_short_turns();
+  }
   std::uint32_t seen = job_.number.load(std::memory_order_relaxed).job;
   job_.call = call;
   job_.at = body;
@@ -222,37 +223,28 @@ void ThreadPool::dispatch(Call call, void* body, const List& list) {
     if (number.tasks == 0) return;
     seen = number.job;
     run_share(0, number);
-    wait_for_job(seen, caller_turn_);
+    wait_for_job(seen);
   }
 }
 
-/// Returns when there is another job than `seen`. `turn`: since when the thread has had its core.
-void ThreadPool::wait_for_job(std::uint32_t seen, Clock::time_point& turn) {
+/// Returns when there is another job than `seen`.
+void ThreadPool::wait_for_job(std::uint32_t seen) {
   const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
-  if (moved()) return;
-  if (may_spin()) {
-    Clock::time_point now = Clock::now();
-    if (now - turn > kTurn) {
-      sched_yield();  // returns at once where nobody else wants the core
-      turn = now = Clock::now();
-    }
-    if (spin(moved, now)) return;
-  }
+  if (moved() || (may_spin() && spin(moved))) return;
   while (!moved()) {
     sleepers_.fetch_add(1);
     const std::uint32_t rung = bell_.load();
     if (job_.number.load().job != seen) return;
     bell_.wait(rung);
   }
-  turn = Clock::now();
 }
 
 void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
+  ask_for_short_turns();
   std::uint32_t seen = 0;
-  Clock::time_point turn = Clock::now();
   for (;;) {
-    wait_for_job(seen, turn);
+    wait_for_job(seen);
     const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker
     seen = number.job;
     if (stop_.load()) return;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,8 +27,8 @@ struct CoreLoad {
 
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
-/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left. On cores
-/// that other processes use too, workers let those run while no task depends on them: between two jobs, about once a millisecond.
+/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left. All
+/// threads of a pool, the caller too, ask the system for short turns (engine/short_turns.h).
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -124,7 +123,7 @@ class ThreadPool {
   int run_own(int worker, int pieces, Number number);
   bool steal(int worker, int pieces, std::uint32_t job);
   void finish(int pieces, std::uint32_t job, int worker);
-  void wait_for_job(std::uint32_t seen, std::chrono::steady_clock::time_point& turn);
+  void wait_for_job(std::uint32_t seen);
   void wake_sleepers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
@@ -151,7 +150,7 @@ class ThreadPool {
 
   Job job_;
   alignas(64) List list_;
-  std::chrono::steady_clock::time_point caller_turn_{};
+  std::thread::id caller_;                    ///< of the last list
   alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
   alignas(64) std::atomic<int> sleepers_{0};  ///< threads that sleep, or are about to, since the bell rang last
   std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
