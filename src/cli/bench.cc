@@ -17,6 +17,8 @@
 #include "cli/commands.h"
 #include "cli/late.h"
 #include "cli/model.h"
+#include "cli/other_load.h"
+#include "cli/print.h"
 #include "cli/profiling.h"
 #include "cli/run_buffers.h"
 #include "region/from_key.h"
@@ -221,6 +223,7 @@ Result<int> bench(const Options& o) {
   OCTAVO_CHECK(context->run(buffers.in, buffers.out));
   const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   progress->step(fmt::format("measure for {} s", o.seconds));
+  const OtherLoad others;
   OCTAVO_TRY(const DeviceBuffers on_device, DeviceBuffers::create(*loaded.engine, buffers));
   std::optional<Times> resident;  // inputs and outputs in the device's memory
   if (!on_device.memory.empty()) {
@@ -232,7 +235,9 @@ Result<int> bench(const Options& o) {
   } else {
     OCTAVO_TRY(times, measure(o.seconds, [&] { return context->run(buffers.in, buffers.out); }));
   }
+  const double other_cores = others.cores();
   progress.reset();
+  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
 
   const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
@@ -251,6 +256,7 @@ Result<int> bench(const Options& o) {
                              {"min_ms", least * 1e3},
                              {"processor_ms", times.processor / static_cast<double>(times.sorted.size()) * 1e3},
                              {"images_per_second", rate},
+                             {"cores_used_by_others", other_cores},
                              {"first_ms", first * 1e3},
                              {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
                              {"memory_kb", memory_kb("VmHWM") - memory}};

@@ -9,6 +9,8 @@
 #include "api/check.h"
 #include "base/write_file.h"
 #include "cli/file.h"
+#include "cli/other_load.h"
+#include "cli/print.h"
 #include "report/costs.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -91,6 +93,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
   for (const auto& b : plan.outputs) outputs.emplace_back(b.type);
   for (auto& t : outputs) out.push_back(t.mutable_bytes().data());
 
+  const OtherLoad others;
   // Whole runs first (what --separateProfileRun asks for; always done: timing regions would disturb them), then regions.
   const auto zero = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - zero).count(); };
@@ -123,6 +126,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
     layers.push_back({s[s.size() / 2], std::accumulate(s.begin(), s.end(), 0.0) / static_cast<double>(s.size())});
   }
 
+  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
   OCTAVO_CHECK(export_layers(o, plan));
   std::vector<report::LayerTimes> whole = layers;  // of a run: a plan for one image runs its regions once an image
   for (auto& l : whole) l.median *= static_cast<double>(plan.images), l.mean *= static_cast<double>(plan.images);
