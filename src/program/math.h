@@ -51,9 +51,9 @@ struct ProgramOps {
   using F = int;
   using I = int;
   Program& p;
-  /// The arguments of the next at_least, at_most, larger, smaller are no NaN: max and min then have the constant second, which is the order that the
-  /// patterns of quantized layers have.
-  bool nan_free = false;
+  /// The arguments of the next at_least, at_most, larger, smaller are no NaN; nor -0, which a bound of 0 second would turn into 0. max and min then have
+  /// the constant second, which is the order that the patterns of quantized layers have.
+  bool nan_free = false, no_minus_zero = false;
   F imm(float v) { return p.imm_f(v); }
   I imm_i(std::int32_t v) { return p.imm_i(v); }
   F add(F a, F b) { return p.push(Op::add, a, b); }
@@ -63,8 +63,8 @@ struct ProgramOps {
   F fma(F a, F b, F c) { return p.push(Op::fma, a, b, c); }
   F max(F a, F b) { return p.push(Op::max, a, b); }
   F min(F a, F b) { return p.push(Op::min, a, b); }
-  F at_least(F x, F bound) { return nan_free ? max(x, bound) : max(bound, x); }
-  F at_most(F x, F bound) { return nan_free ? min(x, bound) : min(bound, x); }
+  F at_least(F x, F bound) { return second(bound) ? max(x, bound) : max(bound, x); }
+  F at_most(F x, F bound) { return second(bound) ? min(x, bound) : min(bound, x); }
   F larger(F a, F b) { return propagates(Op::max, a, b); }
   F smaller(F a, F b) { return propagates(Op::min, a, b); }
   F sqrt(F a) { return p.push(Op::sqrt, a); }
@@ -85,6 +85,10 @@ struct ProgramOps {
   I sra_i(I a, int n) { return p.push_imm(Op::sra_i, n, a); }
 
  private:
+  [[nodiscard]] bool second(F bound) const {
+    const Instr& i = p.code[static_cast<std::size_t>(bound)];
+    return nan_free && (no_minus_zero || (i.op == Op::imm_f && std::bit_cast<float>(i.imm) != 0));
+  }
   /// max and min give their second operand when either is NaN: only a first one that may be NaN needs a selection.
   F propagates(Op op, F a, F b) {
     const auto number = [this](F v, bool zero_too) {

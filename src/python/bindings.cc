@@ -132,7 +132,9 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   }
   for (std::size_t i = 0; i < results.size(); ++i) {  // as many rows as the run selected
     const octavo::Shape shape = bound->shape_of(i, out[i]);
-    if (shape != results[i].shape) answer[results[i].name.c_str()] = made[i].array[nb::slice(0, static_cast<Py_ssize_t>(shape[0]))];
+    if (shape == results[i].shape) continue;
+    const nb::object rows = nb::module_::import_("builtins").attr("slice")(shape[0]);
+    answer[results[i].name.c_str()] = made[i].array.attr("__getitem__")(rows);
   }
   return answer;
 }

@@ -40,14 +40,18 @@ class Finder {
       case ir::Op::slice:
       case ir::Op::reshape: return only_input(s);
       case ir::Op::gather:  // columns
-        return s.anchor.inputs.size() == 2 && ir::get_int(s.anchor.attrs, "axis", 0) != 0 && s.program.code.empty()
+        return s.anchor.inputs.size() == 2 && ir::get_int(s.anchor.attrs, "axis", 0) != 0 && hands_on(s.program)
                    ? &s.anchor.inputs[0]
                    : nullptr;
       default: return nullptr;
     }
   }
+  /// No program, or one that stores what the anchor gives.
+  static bool hands_on(const program::Program& p) {
+    return p.code.empty() || (p.code.size() == 1 && (p.code[0].op == program::Op::acc_i || p.code[0].op == program::Op::acc_f));
+  }
   static const TensorRef* only_input(const Stage& s) {
-    return s.anchor.inputs.size() == 1 && s.operands.empty() && s.program.code.empty() ? &s.anchor.inputs[0] : nullptr;
+    return s.anchor.inputs.size() == 1 && s.operands.empty() && hands_on(s.program) ? &s.anchor.inputs[0] : nullptr;
   }
 
   const Plan& plan_;

@@ -166,7 +166,7 @@ int EpilogueBuilder::dequantize(int code, const Quantizer& q) {
 // clamp(x / s, lo - zp, hi - zp), to the nearest even integer, + zp. Clamping before rounding is the same: the bounds are integers.
 int EpilogueBuilder::quantize(int value, const Quantizer& q) {
   int t = rounded(program.push(POp::div, value, channel_constant(q.scale, q.axis)), q.arith);
-  if (may_be_nan || !is_number(value)) t = program.push(POp::nan0, t);
+  if (may_be_nan || !known_of(value).number) t = program.push(POp::nan0, t);
   std::vector<float> lo, hi;
   for (const std::int32_t z : q.zero_point) {
     lo.push_back(static_cast<float>(q.lo() - z));
@@ -253,12 +253,13 @@ void EpilogueBuilder::compute(const Node& node) {
       if (code_minmax(node, s)) break;
       if (node.inputs.size() == 1) {
         const int x = float_of(node.inputs[0]);
-        ops.nan_free = is_number(x);
+        ops.nan_free = known_of(x).number;
+        ops.no_minus_zero = known_of(x).no_minus_zero;
         s.f = program::unary(ops, node.op, node.attrs, x);
       } else {
         const int a = float_of(node.inputs[0]);
         const int b = float_of(node.inputs[1]);
-        ops.nan_free = is_number(a) && is_number(b);
+        ops.nan_free = known_of(a).number && known_of(b).number;
         s.f = program::binary(ops, node.op, a, b);
       }
   }
@@ -267,31 +268,52 @@ void EpilogueBuilder::compute(const Node& node) {
 
 int EpilogueBuilder::constant_load(const ir::Tensor& t) {
   const int k = constant_(t);
-  constant_loads_.insert(k);
+  const auto values = t.data<float>();
+  if (std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
+    constant_loads_[k] = std::all_of(values.begin(), values.end(), [](float v) { return v > 0; });
   return k;
 }
 
-bool EpilogueBuilder::is_number(int value) const {
-  std::vector<char> number;
+EpilogueBuilder::Known EpilogueBuilder::known_of(int value) const {
+  std::vector<Known> known;
   for (int v = 0; v <= value; ++v) {
     const program::Instr& i = program.code[static_cast<std::size_t>(v)];
-    const auto arg = [&](std::size_t k) { return number[static_cast<std::size_t>(i.args[k])] != 0; };
-    bool is = true;
+    const auto arg = [&](std::size_t k) -> const Known& { return known[static_cast<std::size_t>(i.args[k])]; };
+    Known is;
+    for (std::size_t k = 0; k < program::info(i.op).operands.size(); ++k)
+      is.number = is.number && arg(k).number;  // bits of a NaN too
     switch (i.op) {
-      case POp::acc_f: is = false; break;
-      case POp::load_f: is = constant_loads_.contains(i.imm); break;
-      case POp::imm_f: is = !std::isnan(std::bit_cast<float>(i.imm)); break;
-      case POp::nan0:
-      case POp::i2f:
-      case POp::f2i: break;
+      case POp::acc_f: is.number = false; break;
+      case POp::load_f: {
+        const auto constant = constant_loads_.find(i.imm);
+        is.number = constant != constant_loads_.end();
+        is.positive = is.no_minus_zero = is.number && constant->second;
+        break;
+      }
+      case POp::imm_f: {
+        const auto c = std::bit_cast<float>(i.imm);
+        is = {!std::isnan(c), !std::signbit(c), c > 0};
+        break;
+      }
+      case POp::i2f: is = {true, true, false}; break;
+      case POp::f2i: is.number = true; break;
+      case POp::nan0: is = {true, arg(0).no_minus_zero, false}; break;
       case POp::sel_lt:
-      case POp::sel_eq: is = arg(2) && arg(3); break;
-      default:
-        for (std::size_t k = 0; k < program::info(i.op).operands.size(); ++k) is = is && arg(k);  // bits of a NaN too
+      case POp::sel_eq: is = {arg(2).number && arg(3).number, arg(2).no_minus_zero && arg(3).no_minus_zero, false}; break;
+      case POp::max:
+      case POp::min: is.no_minus_zero = arg(0).no_minus_zero && arg(1).no_minus_zero; break;
+      case POp::add: is.no_minus_zero = arg(0).no_minus_zero || arg(1).no_minus_zero; break;
+      case POp::div: is.no_minus_zero = arg(0).no_minus_zero && arg(1).positive; break;
+      case POp::mul:
+      case POp::fma:
+        is.no_minus_zero = (arg(0).no_minus_zero && arg(1).positive) || (arg(1).no_minus_zero && arg(0).positive) ||
+                           (i.op == POp::fma && arg(2).no_minus_zero);
+        break;
+      default: break;
     }
-    number.push_back(is ? 1 : 0);
+    known.push_back(is);
   }
-  return number[static_cast<std::size_t>(value)] != 0;
+  return known[static_cast<std::size_t>(value)];
 }
 
 int EpilogueBuilder::stored(ValueId v, Repr r) {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "ir/graph.h"
@@ -70,8 +69,13 @@ class EpilogueBuilder {
   State& state(ir::ValueId v);
   int float_of(ir::ValueId v);
   int bias_of(ir::ValueId v);
-  /// The value is never NaN, whatever the float operands of the region hold: it comes from codes and constants.
-  [[nodiscard]] bool is_number(int value) const;
+  /// What is known of a value, whatever the float operands of the region hold, where it comes from codes and constants.
+  struct Known {
+    bool number = true;          ///< never NaN
+    bool no_minus_zero = false;  ///< never -0
+    bool positive = false;       ///< a constant, all of it above 0
+  };
+  [[nodiscard]] Known known_of(int value) const;
   int channel_constant(const std::vector<float>& values, int axis);
   int channel_constant_i(const std::vector<std::int32_t>& values, int axis);
   int quantize(int value, const ir::Quantizer& q);
@@ -87,7 +91,7 @@ class EpilogueBuilder {
   int constant_load(const ir::Tensor& t);
 
   std::map<ir::ValueId, State> states_;
-  std::set<int> constant_loads_;  ///< float operands of the program that are constants
+  std::map<int, bool> constant_loads_;  ///< float operands of the program that are constants: are all elements above 0?
 };
 
 }  // namespace octavo::plan

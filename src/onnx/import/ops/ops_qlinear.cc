@@ -113,29 +113,36 @@ Result<FileQuantizer> one_scale(NodeContext& n, std::size_t codes, std::size_t s
   return f;
 }
 
-/// a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp. Computed in steps of the result, as ONNX Runtime does:
+/// The scale `part`, in steps of `whole`, is a number of few bits, exactly: multiples of it then fall on ties of the result's codes.
+bool is_short(double part, double whole) {
+  const auto quotient = static_cast<float>(part / whole);
+  int exponent = 0;
+  const float scaled = std::frexp(quotient, &exponent) * 512.0F;
+  return std::isfinite(quotient) && quotient != 0 && scaled == std::nearbyint(scaled) &&
+         static_cast<double>(quotient) * whole == part;
+}
+
+/// a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp. Where sums (products) may fall in the middle between two codes, because a quotient of scales is a short
+/// number (equal ones; 2 to 1), they are computed in steps of the result, as ONNX Runtime does:
 ///     add  rne((a - za) * fl(sa / sc) + (b - zb) * fl(sb / sc)) + zc        mul  rne((a - za) * ((b - zb) * fl(sa * sb / sc))) + zc
-/// Scales whose quotient is a short number (equal ones; 2 to 1) then give exact sums, and ties of the exact sum are ties here. With the values
-/// in between, (a - za) * sa and a division by sc, each of those is rounded, and ties fall to either side.
+/// so that ties are ties. Through the values in between, (a - za) * sa and a division by sc, each of which is rounded, they fall to either side. Elsewhere
+/// the values are as exact, and their codes are read in one way by all readers.
 template <Op op>
 Status qlinear_binary(NodeContext& n) {
   OCTAVO_TRY(FileQuantizer a, one_scale(n, 0, 1));
   OCTAVO_TRY(FileQuantizer b, one_scale(n, 3, 4));
   OCTAVO_TRY(FileQuantizer c, one_scale(n, 0, 6));
-  if (op == Op::add) {
-    a.q.scale[0] /= c.q.scale[0];
-    b.q.scale[0] /= c.q.scale[0];
-  } else {
-    b.q.scale[0] = a.q.scale[0] * b.q.scale[0] / c.q.scale[0];
-    a.q.scale[0] = 1;
-  }
-  for (const float s : {a.q.scale[0], b.q.scale[0]}) {
-    if (s == 0 || !std::isfinite(s))
-      return n.bad("the scales of the operands, in steps of the result's, are {} and {}", a.q.scale[0], b.q.scale[0]);
+  float &sa = a.q.scale[0], &sb = b.q.scale[0], &sc = c.q.scale[0];
+  const double wide_a = sa, wide_b = sb, wide_c = sc;
+  if (op == Op::add && (is_short(wide_a, wide_c) || is_short(wide_b, wide_c))) {
+    sa /= sc, sb /= sc, sc = 1;
+  } else if (op == Op::mul && is_short(wide_a * wide_b, wide_c)) {
+    sb = static_cast<float>(wide_a * wide_b / wide_c), sa = 1, sc = 1;
   }
   const auto turn = [](FileQuantizer& f) { f.negative = f.q.scale[0] < 0 ? std::vector<char>{1} : std::vector<char>{}; };
-  c.q.scale[0] = 1;
   turn(a), turn(b), turn(c);
+  if (sa == 0 || !std::isfinite(sa) || sb == 0 || !std::isfinite(sb))
+    return n.bad("the scales of the operands, in steps of the result's, are {} and {}", sa, sb);
   OCTAVO_TRY(const ValueId x, emit_dequantize(n, n.in(0), std::move(a)));
   OCTAVO_TRY(const ValueId y, emit_dequantize(n, n.in(3), std::move(b)));
   OCTAVO_TRY(const ValueId sum, n.emit(op, {x, y}));
