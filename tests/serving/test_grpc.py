@@ -18,7 +18,7 @@ from test_serve import QDQ, SHAPE, Running, ask_grpc, engine, name, picture, tri
 pb = triton_grpc.service_pb2
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 DATA, HEADERS, RST, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
-MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "1000"))
+MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "300"))
 
 
 @pytest.fixture(scope="module")
