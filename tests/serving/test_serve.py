@@ -385,6 +385,7 @@ def test_versions_reload_and_unload(tmp_path, name):
         assert np.array_equal(ask_http(server.http, names["1"], x).as_numpy(names["1"][1]), right["1"])
 
 
+@pytest.mark.long
 def test_reload_under_load(tmp_path, name):
     """The file is replaced again and again while requests come: each answer is that of the old or the new model, whole, and none is lost."""
     models = [QDQ.read_bytes(), FP32.read_bytes()]
@@ -424,6 +425,7 @@ def test_reload_under_load(tmp_path, name):
         assert server.metric("octavo_loads_total") == 7
 
 
+@pytest.mark.long
 def test_everything_at_once(tmp_path, name):
     """Several clients over both protocols, a queue that overflows, a slow sender, clients that never read, and the model replaced all the time: each
     request is answered once with the old or the new model's bits for its own data, or refused with 429 and asked again; the metrics agree."""
