@@ -32,7 +32,7 @@ constexpr const char* kFooter =
     "  octavo bench model.octavo --json\n"
     "  octavo explain model.onnx --node conv1\n"
     "  octavo view model.onnx -o report.html\n"
-    "  octavo serve model.onnx --port 8000        (of the Python package: pip install 'octavo[serve]')\n"
+    "  octavo serve model.onnx --port 8000        (of the Python package)\n"
     "  octavo doctor --system\n"
     "  octavo check model.onnx --input photo.jpg --preset torch\n"
     "\n"
@@ -46,12 +46,12 @@ Command add_serve(CLI::App& app) {
   app.allow_extras();
   app.footer(
       "This is the compiled command without the server. The Python package has both:\n"
-      "  pip install 'octavo[serve]'\n"
+      "  pip install \"$(ls dist/octavo-*.whl)[serve]\"     (make wheel makes the file)\n"
       "  octavo serve model.onnx --port 8000     or: python -m octavo serve model.onnx --port 8000");
   return []() -> Result<int> {
     return fail(ErrorKind::usage,
                 "octavo serve is part of the Python package, and this is the compiled command alone\n"
-                "  pip install 'octavo[serve]', then its octavo serve, or python -m octavo serve");
+                "  make wheel; pip install \"$(ls dist/octavo-*.whl)[serve]\"; then its octavo serve, or python -m octavo serve");
   };
 }
 

@@ -153,6 +153,9 @@ class Session {
     Stream* s = find(id);
     if (s == nullptr || s->ended) return;
     const std::size_t begin = s->out.size();
+    std::size_t needed = begin + 5;
+    for (nb::handle part : nb::borrow<nb::sequence>(parts)) needed += Bytes(part).size();
+    if (begin == 0) s->out.reserve(needed);  // growing would take up to twice as much, and more where nobody reads
     s->out.append(5, '\0');
     for (nb::handle part : nb::borrow<nb::sequence>(parts)) s->out.append(Bytes(part).text());
     const std::size_t size = s->out.size() - begin - 5;

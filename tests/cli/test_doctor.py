@@ -106,7 +106,7 @@ def test_either_a_model_or_the_system():
     done = run("doctor", QDQ, "--system")
     assert done.returncode == 2 and "takes no MODEL" in done.stderr
     done = run("serve", QDQ)
-    assert done.returncode == 2 and "pip install 'octavo[serve]'" in done.stderr
+    assert done.returncode == 2 and "pip install " in done.stderr and "[serve]" in done.stderr
 
 
 def test_healthy(tmp_path):

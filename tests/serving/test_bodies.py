@@ -164,6 +164,7 @@ def test_many_at_once_keep_their_own_memory(server, engine, name):
         assert all(pool.map(ask, range(400)))
 
 
+@pytest.mark.long
 def test_all_bodies_together_have_a_limit(name):
     with Running(f"digits={QDQ}", "--batch", "64", "--delay-ms", "1500", "--max-request-mb", "0.03", "--max-pending-mb", "0.05") as server:
         headers, body = binary(name, picture(0, 24))

@@ -18,7 +18,7 @@ from test_serve import QDQ, SHAPE, Running, ask_grpc, engine, name, picture, tri
 pb = triton_grpc.service_pb2
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 DATA, HEADERS, RST, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
-MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "1000"))
+MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "300"))
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +224,7 @@ def test_what_is_no_call(server, engine, name):
         assert np.array_equal(one.result(21), want(engine, name, x))
 
 
+@pytest.mark.long
 def test_late_and_cancelled(server, engine, name):
     """A call that stops in the middle is ended, one that is cancelled is forgotten: 4 MiB of pending bytes are enough for many of them, and rows are free again."""
     x = picture(1, 32)
@@ -319,6 +320,7 @@ def test_a_stream_answers_errors_and_goes_on(server, engine, name):
             assert np.array_equal(np.frombuffer(a.infer_response.raw_output_contents[0], np.float32).reshape(1, -1), want(engine, name, x).reshape(1, -1))
 
 
+@pytest.mark.long
 def test_too_many_calls(name):
     """More than --max-connections at once are refused; when they are done there is room again."""
     with Running(f"digits={QDQ}", "--batch", "32", "--delay-ms", "700", "--max-connections", "8") as server:

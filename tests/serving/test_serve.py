@@ -1,6 +1,6 @@
 """`octavo serve` as a process, asked by the standard client (tritonclient), by hand-made requests and by clients that misbehave.
 
-Needs `pip install octavo[serve]` and tritonclient's HTTP client: `make test-serving` installs both. Without them every test here skips.
+Needs the packages of octavo[serve] and tritonclient's HTTP client (requirements-serving.txt). Without them every test here skips.
 """
 import concurrent.futures
 import contextlib
@@ -35,8 +35,8 @@ QDQ, FP32 = ROOT / "examples/digits/digits_qdq.onnx", ROOT / "examples/digits/di
 SHAPE = (1, 16, 16)
 TOKEN = "only-the-tests-know-this"  # of those who may load and unload
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
-REQUESTS = int(os.environ.get("OCTAVO_SERVE_REQUESTS", "2000"))
-MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "1000"))
+REQUESTS = int(os.environ.get("OCTAVO_SERVE_REQUESTS", "300"))
+MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "300"))
 
 
 class Running:
@@ -385,6 +385,7 @@ def test_versions_reload_and_unload(tmp_path, name):
         assert np.array_equal(ask_http(server.http, names["1"], x).as_numpy(names["1"][1]), right["1"])
 
 
+@pytest.mark.long
 def test_reload_under_load(tmp_path, name):
     """The file is replaced again and again while requests come: each answer is that of the old or the new model, whole, and none is lost."""
     models = [QDQ.read_bytes(), FP32.read_bytes()]
@@ -424,6 +425,7 @@ def test_reload_under_load(tmp_path, name):
         assert server.metric("octavo_loads_total") == 7
 
 
+@pytest.mark.long
 def test_everything_at_once(tmp_path, name):
     """Several clients over both protocols, a queue that overflows, a slow sender, clients that never read, and the model replaced all the time: each
     request is answered once with the old or the new model's bits for its own data, or refused with 429 and asked again; the metrics agree."""
@@ -533,18 +535,16 @@ def test_stopping_finishes_what_was_accepted(name, engine):
         assert "5 requests to finish" in "".join(server.said)
 
 
-def test_what_cannot_start():
-    def serve(*arguments):
-        done = subprocess.run([sys.executable, "-m", "octavo", "serve", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
-        return done.returncode, done.stderr
+def test_what_cannot_start(capsys):
+    from octavo._serve_command import main
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, said = serve(QDQ, "--port", taken.getsockname()[1])
-        assert code == 7 and "cannot listen on 127.0.0.1" in said and "--port" in said
+        done = subprocess.run([sys.executable, "-m", "octavo", "serve", QDQ, "--port", str(taken.getsockname()[1])], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 7 and "cannot listen on 127.0.0.1" in done.stderr and "--port" in done.stderr
     for arguments, wanted, text in ((("/absent.onnx",), 7, "no such file"), ((QDQ, "--batch", "x"), 2, "give sizes such as"),
                                     ((QDQ, "--queue", "0"), 2, "queue=0"), ((f"a={QDQ}", f"a={QDQ}"), 2, "is given twice")):
-        code, said = serve(*arguments, "--port", "0", "--grpc-port", "0")
+        code, said = main([str(a) for a in (*arguments, "--port", "0", "--grpc-port", "0")]), capsys.readouterr().err
         assert code == wanted and text in said and "Traceback" not in said, (code, said)
 
 

@@ -7,6 +7,7 @@ from typing import List
 
 from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 
+PACKAGES = ["uvicorn>=0.30", "starlette>=0.40", "httptools", "uvloop", "orjson>=3.9", "prometheus-client>=0.20", "tritonclient[grpc]>=2.50"]  # as in pyproject.toml
 _CODES = ((UsageError, 2), (ModelError, 3), (UnsupportedError, 4), (InputError, 5), (EngineFileError, 6), (FileError, 7))
 
 
@@ -16,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
         "octavo serve", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Answers inference requests in the Open Inference Protocol, over HTTP and gRPC (docs/serving.md).",
         epilog="MODEL is an ONNX model, an engine file, engine files of several batch sizes (a.octavo,b.octavo), a folder of\n"
-               "versions (1/model.onnx, 2/model.onnx), or a folder of such folders; NAME= or NAME:VERSION= before it names it.\n"
+               "versions (1/model.onnx, 2/model.onnx), or a folder of models and such folders; NAME= or NAME:VERSION= before it names it.\n"
                "Example: octavo serve digits=model.onnx --port 8000 --batch 1,8")
     p.add_argument("models", nargs="+", metavar="MODEL", help="what to serve")
     p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (then give --token-file and --tls-cert) (%(default)s)")
@@ -53,13 +54,17 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def to_install() -> str:
+    return f"pip install {' '.join(repr(p) for p in PACKAGES)}; or, with the wheel at hand: pip install \"$(ls octavo-*.whl)[serve]\""
+
+
 def main(arguments: List[str]) -> int:
     """Runs until it is stopped; returns the exit code of the other commands."""
     args = parser().parse_args(arguments)
     try:
         from .serve import Server, Settings
     except ImportError as e:
-        print(f"error: octavo serve needs a package that is not installed ({e.name})\n  to do: pip install 'octavo[serve]'", file=sys.stderr)
+        print(f"error: octavo serve needs a package that is not installed ({e.name})\n  to do: {to_install()}", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:

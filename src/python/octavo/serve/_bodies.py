@@ -11,11 +11,12 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 
 from ._errors import BadRequest, Busy, ServeError, SlowSender, TooLarge
-from ._limits import Watch
+from ._limits import Watch, give_memory_back
 from ._seats import Seat, Seats
 from ._settings import Settings
 
 INCOMING = "octavo.incoming"  # in the scope of a request
+_FLOOD = 1 << 28               # bytes held at once, after which freed memory is given back
 _ALIGN = 64                    # bytes; an engine copies inputs that are not aligned to their elements
 _NUMBER = re.compile("[0-9]{1,18}")
 
@@ -186,7 +187,7 @@ class Bodies:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._held = 0
+        self._held = self._most = 0  # now, and since memory was given back
         self._free: Dict[int, List[Any]] = {}
         self._spare = 0
         self.coming = Watch(settings.body_timeout, lambda one: one.late())  # Incoming and calls of gRPC: refused when they are not whole in time
@@ -197,9 +198,20 @@ class Bodies:
         """Bytes."""
         return self._held
 
+    def _less(self) -> None:
+        """Called where less is held: after a flood the memory goes back to the system."""
+        if self._most > _FLOOD and self._held < self._most // 8:
+            self._most = 0
+            with contextlib.suppress(RuntimeError):  # no loop: the server has ended
+                asyncio.get_running_loop().call_later(0.5, give_memory_back)
+
     def count(self, one: Incoming, count: int) -> None:
         one.counted += count
         self._held += count
+        if count < 0:
+            self._less()
+        elif self._held > self._most:
+            self._most = self._held
         if self._held > self.settings.max_pending and count > 0:
             one.refuse(self._too_many())
 
@@ -208,6 +220,10 @@ class Bodies:
         if count > 0 and self._held + count > self.settings.max_pending:
             return False
         self._held += count
+        if count < 0:
+            self._less()
+        elif self._held > self._most:
+            self._most = self._held
         return True
 
     def charge(self, count: int) -> None:
@@ -256,7 +272,7 @@ class Bodies:
             yield (body if coding == "identity" else self.inflated(coding, body, most, charge)), charge
             answered = True
         finally:
-            self._held -= held[0]
+            self.hold(-held[0])
             if one is not None:
                 one.forget(answered)
 

@@ -19,7 +19,7 @@ def largest(array: Any, count: int, batched: bool) -> Tuple[List[int], List[byte
     rows = array.reshape(array.shape[0] if batched else 1, -1)
     count = min(count, rows.shape[1])
     if rows.dtype.kind == "f":
-        keys = numpy.where(numpy.isnan(rows), numpy.inf, -rows.astype(numpy.float64))
+        keys = -rows.astype(numpy.float64)  # argsort puts NaN last
     else:
         keys = rows.max(initial=0) - rows.astype(object) if rows.dtype.itemsize == 8 else -rows.astype(numpy.int64)
     texts = []

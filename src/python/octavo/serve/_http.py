@@ -61,7 +61,7 @@ class _Parsed(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._unread = Unread(transport, self._bodies.hold, self._bodies.unread)
+        self._unread = Unread(transport, self._bodies.hold, self._bodies.unread, self._quick.service.models.most)
         self._placed = self._shared.places.take(self)
         if self._placed:
             self._shared.heads.add(self)

@@ -4,6 +4,8 @@ A connection or call either waits for its client (for a head, a message, or for 
 that alone. Who waits longer than a limit is told so by its Watch. And where all Places are taken, the one that has waited longest for its client
 gives its place to the newcomer, so that clients who are silent never keep out those who are not."""
 import asyncio
+import contextlib
+import ctypes
 import resource
 import time
 from typing import Any, Callable, Dict, Optional
@@ -85,14 +87,14 @@ class Places:
 
 class Unread:
     """What a connection's transport keeps because its client does not read: charged to the account, and for so long at most. Without room in the account
-    the connection ends."""
+    the connection ends. `times`: bytes that a byte of it may keep: the outputs of a whole batch live as long as a part of one."""
 
-    def __init__(self, transport: Any, hold: Callable[[int], bool], watch: Watch) -> None:
-        self._transport, self._hold, self._watch, self._held = transport, hold, watch, 0
+    def __init__(self, transport: Any, hold: Callable[[int], bool], watch: Watch, times: Callable[[], int] = lambda: 1) -> None:
+        self._transport, self._hold, self._watch, self._times, self._held = transport, hold, watch, times, 0
 
     def paused(self) -> None:
         self.resumed()
-        count = self._transport.get_write_buffer_size()
+        count = self._transport.get_write_buffer_size() * self._times()
         if self._hold(count):
             self._held = count
             self._watch.add(self)
@@ -107,6 +109,12 @@ class Unread:
 
     def give_up(self) -> None:
         self._transport.abort()
+
+
+def give_memory_back() -> None:
+    """Returns what was freed to the system, where the C library keeps it otherwise (glibc). Up to some hundred milliseconds after gigabytes."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def raise_file_limit(files: int) -> Optional[str]:

@@ -266,6 +266,10 @@ class Models:
         some = self._versions.get(name, {}).values() if name else [v for vs in self._versions.values() for v in vs.values()]
         return max((v.largest for v in some), default=1 << 20)
 
+    def most(self) -> int:
+        """Rows of the largest batch of any model; at least 1."""
+        return max((v.most for vs in self._versions.values() for v in vs.values()), default=1) or 1
+
     def index(self) -> List[Dict[str, str]]:
         rows = [{"name": n, "version": v, "state": "READY", "reason": ""} for n, vs in sorted(self._versions.items()) for v in sorted(vs, key=int)]
         return rows + [{"name": n, "version": "", "state": "UNAVAILABLE", "reason": r} for n, r in sorted(self._reasons.items()) if n not in self._versions]

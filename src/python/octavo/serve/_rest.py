@@ -79,7 +79,8 @@ def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
     """The JSON part of the answer, and the binary data behind it (none: all is JSON). Outputs as JSON numbers, or as binary data where the request asks for it."""
     everything = bool(parameters(said).get("binary_data_output", False))
     asked = {o["name"]: parameters(o) for o in said.get("outputs") or []}
-    outputs, tail = [], []
+    outputs: List[Dict[str, Any]] = []
+    tail: List[Any] = []
     for name, array in response.outputs.items():
         datatype = response.version.datatypes[name]
         binary = asked.get(name, {}).get("binary_data", everything)
@@ -92,7 +93,7 @@ def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
             else:
                 outputs[-1]["data"] = [text.decode() for text in texts]
             continue
-        one: Dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+        one = {"name": name, "datatype": datatype, "shape": list(array.shape)}
         if binary:
             data = little_endian(array)
             one["parameters"] = {"binary_data_size": len(data)}
