@@ -125,22 +125,24 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 std::string way_out(const Region& r) {
   if (r.precision == "move") {
     if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
-      return "a reader or a network output wants another order of dimensions: take the output in NHWC, or drop the Transpose or "
+      return "a reader or a network output needs another order of dimensions: take the output in NHWC (--bind), or drop the "
+             "Transpose or "
              "Reshape";
     if (has(r.reasons, Cause::input_is_part_of_another))
       return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
-    return "one tensor is wanted in two places: drop the second Concat, Split or output, or give both the same scale";
+    return "one tensor is needed at two places in memory: drop the second Concat, Split or output, or give both the same scale";
   }
   if (requantizes(r) && !only_rounds(r))
-    return "no change of scales removes this pass: it goes when the reason above no longer holds";
+    return "no change of scales removes this pass; it disappears when the reason above no longer holds";
   if (requantizes(r)) {
     return r.precision == "float32->int8"
-               ? "give the network input as int8 codes, or let what makes the tensor be quantized at its end"
+               ? "pass the network input as int8 codes (--bind), or place the Q/DQ pair directly behind the operator that computes "
+                 "the tensor"
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.starts_with("float32")) {
     if (has(r.reasons, Cause::input_on_two_grids))
-      return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
+      return "give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part";
     if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
       return "give the tensors around it better ranges, or allow a larger --max-error";
     if (has(r.reasons, Cause::faster_by_parts)) return "";

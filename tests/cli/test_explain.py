@@ -139,7 +139,7 @@ def test_parts_on_two_grids(tmp_path):
     model = two_grids(tmp_path / "m.onnx")
     text = octavo("explain", model, "--effort", 0, "--threads", 1, "--node", "head")
     assert 'parts of the data input "cat" have different quantizers: "left_d" has u8(0.05,100), "right_d" has u8(0.3,120)' in text
-    assert "to change it  give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced" in text
+    assert "to change it  give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part" in text
     searched = octavo("explain", model, "--effort", 2, "--threads", 1, "--node", "head")
     assert re.search(r"weighed +segments at head: .*part by part: measured [\d.]+ us", searched)
 

@@ -114,7 +114,7 @@ TEST(Explain, ExtrasNameCauseAndTheWayOut) {
   p.regions.push_back(copy);
   const std::string text = extras(p);
   EXPECT_NE(text.find("copy 2: copy t, measured 5 us\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("caused by transpose3\n  change it a reader or a network output wants another order"), std::string::npos)
+  EXPECT_NE(text.find("caused by transpose3\n  change it a reader or a network output needs another order"), std::string::npos)
       << text;
   EXPECT_NE(text.find("2 in all, measured 5 us together"), std::string::npos) << text;
 }
