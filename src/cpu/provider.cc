@@ -28,7 +28,7 @@ const std::vector<const Family*>& families() {
     all.insert(all.end(),
                {&generated_pointwise_family(), &winograd_family(), &norm_family(), &matmul_family(), &matmul_codes_family(),
                 &attention_family(), &attention_codes_family(), &recurrent_family(), &dynamic_quantize_family(), &arg_max_family(),
-                &cast_family(), &top_k_family(), &non_max_suppression_family()});
+                &elements_family(), &top_k_family(), &non_max_suppression_family()});
     all.insert(all.end(), move_families().begin(), move_families().end());
     all.push_back(&staged_family());
     all.push_back(&grouped_family());

@@ -333,8 +333,9 @@ program::Scalar accumulate(const Stage& s, const Memory& m, const Index& out) {
 /// Operators whose results depend on more than a window: as the reference evaluator has them.
 bool by_reference(const region::Region& region, const Memory& memory) {
   const Op op = region.stages.front().anchor.op;
-  if (op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent && op != Op::dynamic_quantize &&
-      op != Op::arg_max && op != Op::cast && op != Op::top_k && op != Op::non_max_suppression)
+  const bool elements = ir::has_trait(op, ir::kPointwise) || op == Op::bitwise;
+  if (!elements && op != Op::instance_norm && op != Op::layer_norm && op != Op::matmul && op != Op::recurrent && op != Op::dynamic_quantize &&
+      op != Op::arg_max && op != Op::top_k && op != Op::non_max_suppression)
     return false;
   region::Region plain = region;
   plain.packed.clear();
@@ -413,6 +414,11 @@ TensorRef Scene::tensor(DType dtype, ir::Shape dims, BufferKind kind, std::vecto
       case DType::s8: put(p, static_cast<std::int8_t>(code - 128)); break;
       case DType::s32: put(p, static_cast<std::int32_t>(u % 20001) - 10000); break;
       case DType::s64: put(p, static_cast<std::int64_t>(u)); break;
+      case DType::f64: put(p, static_cast<double>(f) * 1.000000001); break;
+      case DType::s16: put(p, static_cast<std::int16_t>(u)); break;
+      case DType::u16: put(p, static_cast<std::uint16_t>(u)); break;
+      case DType::u32: put(p, u); break;
+      case DType::u64: put(p, (static_cast<std::uint64_t>(u) << 32) + rng_()); break;
       default: std::abort();
     }
   }
