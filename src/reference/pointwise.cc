@@ -123,8 +123,8 @@ double wide(Op op, bool fmod, double a, double b) {
     case Op::mul: return a * b;
     case Op::div: return a / b;
     case Op::mod: return float_mod(fmod, a, b);
-    case Op::max: return !(a == a) || a > b ? a : b;
-    case Op::min: return !(a == a) || a < b ? a : b;
+    case Op::max: return element::max(a, b);
+    case Op::min: return element::min(a, b);
     case Op::prelu: return a < 0 ? a * b : a;
     default: {
       program::FloatOps m;
