@@ -17,7 +17,7 @@ from ._settings import Settings
 
 _BACKLOG = 1 << 20  # bytes of a stream's answers that wait for their client before the next request is run
 _PROGRESS = 1 << 16  # bytes of an answer that a client must read within the limit for reading, or all of it
-_FAILED = 100       # messages of a stream in a row that are answered with errors; each waits a little longer than the one before
+_FAILED = 50        # messages of a stream in a row that are answered with errors; each waits a little longer than the one before
 _SMALL = 1 << 20    # bytes of a message that is no inference
 _UNIT = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 CANCEL, CALM = 8, 11  # codes of HTTP/2
@@ -376,7 +376,7 @@ class Stream(Call):
         if self._failed >= _FAILED:
             raise BadRequest(f"the last {_FAILED} messages of the stream were refused; the answers say why")
         if failed:
-            await asyncio.sleep(1e-3 * min(self._failed, 20))
+            await asyncio.sleep(5e-3 * min(self._failed, 10))
         while self.out > _BACKLOG:  # the client does not read
             if self not in bodies.unread:
                 self.unread()
