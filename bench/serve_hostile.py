@@ -401,7 +401,7 @@ def main():
     p.add_argument("--options", default="", help="more options of octavo serve, divided by spaces")
     a = p.parse_args()
     attacks = [f for f in (OF_GRPC if a.grpcio else ATTACKS) if not a.only or f.__name__ in a.only.split(",")]
-    end, rows, ended = time.monotonic() + a.seconds, collections.OrderedDict(), None
+    rows, ended = collections.OrderedDict(), None
     with tempfile.TemporaryDirectory() as folder:
         network(f"{folder}/m.onnx")
 
@@ -418,6 +418,7 @@ def main():
             raise SystemExit("the server did not start")
 
         server, http_port, grpc_port = start()
+        end = time.monotonic() + a.seconds
         try:
             while time.monotonic() < end:
                 for attack in attacks:

@@ -169,7 +169,7 @@ def test_a_call_has_the_time_that_its_client_says(name, engine):
 
 
 def test_many_small_messages(server, engine, name):
-    """100,000 messages of five bytes on each of four streams: refused after the first hundred, in little memory; others are answered meanwhile."""
+    """100,000 messages of five bytes on each of four streams: refused after the first fifty, in little memory; others are answered meanwhile."""
     before = resident(server)
     some = [Http2(server) for _ in range(4)]
     for one in some:
@@ -184,7 +184,7 @@ def test_many_small_messages(server, engine, name):
         slowest = max(slowest, time.monotonic() - began)
     for one in some:
         code, text = one.code(1)
-        assert code == 3 and "last 100 messages" in text
+        assert code == 3 and "last 50 messages" in text
         one.__exit__()
     assert slowest < 5 and resident(server) - before < 60, (slowest, before, resident(server))
     quiet_log(server)

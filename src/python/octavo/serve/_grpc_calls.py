@@ -11,12 +11,13 @@ from ._errors import BadRequest, Busy, Late, ServeError, TooLarge
 from ._grpc_infer import Infers, Lead
 from ._guard import Guard
 from ._limits import Places, Watch
+from ._pieces import Pieces
 from ._requests import known_error
 from ._settings import Settings
 
 _BACKLOG = 1 << 20  # bytes of a stream's answers that wait for their client before the next request is run
 _PROGRESS = 1 << 16  # bytes of an answer that a client must read within the limit for reading, or all of it
-_FAILED = 100       # messages of a stream in a row that are answered with errors; each waits a little longer than the one before
+_FAILED = 50        # messages of a stream in a row that are answered with errors; each waits a little longer than the one before
 _SMALL = 1 << 20    # bytes of a message that is no inference
 _UNIT = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 CANCEL, CALM = 8, 11  # codes of HTTP/2
@@ -259,7 +260,7 @@ class Stream(Call):
         super().__init__(*arguments)
         connection = self.connection
         self._handler: StreamHandler = connection.methods.streams[self.path]
-        self._bytes = bytearray()
+        self._bytes = Pieces()
         self._held = self._messages = self._failed = 0
         self._changed = asyncio.Event()
         self._read = asyncio.Event()
@@ -286,7 +287,7 @@ class Stream(Call):
             self.fail(Busy(f"requests that are being answered hold {methods.settings.max_pending} bytes, the limit; try again later"))
             return
         self._held += len(data)
-        self._bytes += data
+        self._bytes.add(data)
         if not self.works:
             self._wait()
         self._changed.set()
@@ -297,24 +298,24 @@ class Stream(Call):
 
     def _whole(self) -> int:
         """Bytes of the next message where it is whole, else 0. Raises TooLarge, BadRequest."""
-        begun = self._bytes
-        if len(begun) < 5:
+        if self._bytes.size < 5:
             return 0
+        begun = self._bytes.first(5)
         size, most = int.from_bytes(begun[1:5], "big"), self.connection.methods.settings.max_request
         if begun[0] > 1:
             raise BadRequest(f"the message begins with a byte {begun[0]}, which gRPC does not know")
         if size > most:
             raise TooLarge(f"the message has {size} bytes, the limit is {most}")
-        return 5 + size if len(begun) >= 5 + size else 0
+        return 5 + size if self._bytes.size >= 5 + size else 0
 
     def _wait(self) -> None:
         """For the rest of a message, or for the next one."""
         methods = self.connection.methods
         self.connection.waits(self)
-        if self._bytes and self not in methods.bodies.coming:
+        if self._bytes.size and self not in methods.bodies.coming:
             methods.idle.drop(self)
             methods.bodies.coming.add(self)
-        elif not self._bytes and self._messages:
+        elif not self._bytes.size and self._messages:
             methods.bodies.coming.drop(self)
             methods.idle.add(self)
 
@@ -333,7 +334,7 @@ class Stream(Call):
                     await asyncio.sleep(0)  # others get their turn, however small the messages are
                     continue
                 if self._all:
-                    self._finish(BadRequest("the stream ended within a message") if self._bytes else None)
+                    self._finish(BadRequest("the stream ended within a message") if self._bytes.size else None)
                     return
                 self._wait()
                 self._changed.clear()
@@ -348,8 +349,7 @@ class Stream(Call):
         self._messages += 1
         if self._messages > methods.settings.stream_messages:
             raise Busy(f"the stream has had {methods.settings.stream_messages} messages, the limit; open another one")
-        flag, data = self._bytes[0], bytes(self._bytes[5:size])
-        del self._bytes[:size]
+        flag, data = self._bytes.take(5)[0], self._bytes.take(size - 5)
         made = 0
 
         def charge(count: int) -> None:
@@ -376,7 +376,7 @@ class Stream(Call):
         if self._failed >= _FAILED:
             raise BadRequest(f"the last {_FAILED} messages of the stream were refused; the answers say why")
         if failed:
-            await asyncio.sleep(1e-3 * min(self._failed, 20))
+            await asyncio.sleep(5e-3 * min(self._failed, 10))
         while self.out > _BACKLOG:  # the client does not read
             if self not in bodies.unread:
                 self.unread()
