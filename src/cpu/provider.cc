@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
 #include "cpu/onednn/onednn.h"
@@ -28,8 +29,9 @@ const std::vector<const Family*>& families() {
     all.insert(all.end(),
                {&generated_pointwise_family(), &winograd_family(), &norm_family(), &matmul_family(), &matmul_codes_family(),
                 &attention_family(), &attention_codes_family(), &recurrent_family(), &dynamic_quantize_family(), &arg_max_family(),
-                &elements_family(), &top_k_family(), &non_max_suppression_family()});
+                &elements_family(), &top_k_family(), &non_max_suppression_family(), &grid_sample_family()});
     all.insert(all.end(), move_families().begin(), move_families().end());
+    all.insert(all.end(), indexed_families().begin(), indexed_families().end());
     all.push_back(&staged_family());
     all.push_back(&grouped_family());
     all.push_back(&reference_family());

@@ -35,6 +35,9 @@ struct ElementKernels {
   void (*collect[kElementSizes])(void* to, const void* from, std::int64_t step, std::int64_t n);
   void (*spread[kElementSizes])(void* to, std::int64_t step, const void* from, std::int64_t n);
   void (*fill[kElementSizes])(void* to, const void* one, std::int64_t n);
+  // sums[i] = fma(x[i], weight, sums[i]); sums[i] = fma(x[at[i]], weight[i], sums[i]), with 0 for x[-1]
+  void (*add_scaled)(float* sums, const float* x, float weight, std::int64_t n);
+  void (*add_collected)(float* sums, const float* x, const std::int32_t* at, const float* weight, std::int64_t n);
 };
 const ElementKernels& portable_elements();
 #if defined(__x86_64__)

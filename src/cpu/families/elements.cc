@@ -1,7 +1,6 @@
 // cpu.elements.<op>.<isa>: element-wise operators on every element type, where no program computes them (program/elements.def; Cast; Where). The
 // operands are broadcast and walked in blocks: what lies side by side is read and stored where it is, the rest is collected in scratch first. A
 // float result that a program works on goes through the program's accumulator.
-#include "cpu/elements/elements.h"
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
@@ -25,15 +25,6 @@ using region::TensorRef;
 constexpr std::int64_t kElements = 1024;  ///< that are computed at a time
 constexpr std::int64_t kGrain = 1 << 15;  ///< bytes of a task
 constexpr std::size_t kMostOperands = 3;
-
-const ElementKernels& element_kernels(Isa isa) {
-#if defined(__x86_64__)
-  if (isa >= Isa::avx512) return avx512_elements();
-  if (isa >= Isa::avx2) return avx2_elements();
-#endif
-  (void)isa;
-  return portable_elements();
-}
 
 /// The row of program/elements.def for an operator of the IR.
 std::optional<ElementOp> element_op(const region::Anchor& a) {

@@ -158,7 +158,7 @@ class Narrower {
       const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();  // else a cast that was made here
       if (is_narrow_cast(n) || (n.op == Op::cast && !known) || (is_marked(n) && (slot == 0 || n.op == Op::matmul))) continue;
       if (known && grouping_.of_node[static_cast<std::size_t>(user)] == group) continue;
-      if (!in_program(g_, n) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
+      if (!in_program(g_, n) || is_choice(n.op) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
       others.emplace_back(user, static_cast<std::size_t>(slot));
     }
     for (const auto& at : others) edits_.push_back({at, wide(v, emulated)});

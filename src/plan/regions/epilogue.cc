@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "plan/candidates/narrow.h"
+#include "plan/regions/group.h"
 #include "program/math.h"
 
 namespace octavo::plan {
@@ -138,6 +139,15 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
       codes.mutable_data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(p.payload.at(i));
     }
     s.raw = codes.size() == 1 ? program.imm_i(codes.data<std::int32_t>()[0]) : program.load(POp::load_i, constant_(codes));
+  } else if (g_.type(v).dtype == ir::DType::boolean) {
+    if (p.op == Op::constant) {
+      ir::Tensor truth(ir::DType::f32, p.payload.shape());
+      for (std::int64_t i = 0; i < truth.size(); ++i)
+        truth.mutable_data<float>()[static_cast<std::size_t>(i)] = p.payload.at(i) != 0 ? 1.0F : 0.0F;
+      s.f = truth.size() == 1 ? program.imm_f(truth.data<float>()[0]) : program.load(POp::load_f, constant_(truth));
+    } else {  // anything but 0 is true
+      s.f = program.push(POp::i2f, program.push(POp::min_i, program.load(POp::load_i, load_(v, Repr::raw)), program.imm_i(1)));
+    }
   } else if (p.op == Op::constant) {
     ir::Tensor t = p.quantizer ? decoded(p) : p.payload;
     t = t.to_f32();
@@ -181,7 +191,7 @@ int EpilogueBuilder::quantize(int value, const Quantizer& q) {
 
 int EpilogueBuilder::float_of(ValueId v) {
   State& s = state(v);
-  if (s.f < 0) s.f = dequantize(s.code, *s.q);
+  if (s.f < 0) s.f = rounded(dequantize(s.code, *s.q), g_.type(v).dtype);
   return s.f;
 }
 
@@ -232,6 +242,10 @@ void EpilogueBuilder::compute(const Node& node) {
       break;
     }
     case Op::cast: {
+      if (is_round_trip(g_, node)) {
+        s.f = cut(float_of(g_.producer(node.inputs[0]).inputs[0]), g_.type(node.inputs[0]).dtype);
+        break;
+      }
       if (ir::is_int8(g_.type(node.inputs[0]).dtype)) {
         s.f = program.push(POp::i2f, state(node.inputs[0]).raw);
         break;
@@ -249,6 +263,15 @@ void EpilogueBuilder::compute(const Node& node) {
                                                         g_.payload(node.inputs[2]).data<float>().end()),
                                      1));
       break;
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::where: s.f = choose(node); break;
     default:
       if (code_minmax(node, s)) break;
       if (node.inputs.size() == 1) {
@@ -262,6 +285,7 @@ void EpilogueBuilder::compute(const Node& node) {
         ops.nan_free = known_of(a).number && known_of(b).number;
         s.f = program::binary(ops, node.op, a, b);
       }
+      s.f = rounded(s.f, g_.type(out).dtype);
   }
   states_[out] = s;
 }
@@ -316,6 +340,35 @@ EpilogueBuilder::Known EpilogueBuilder::known_of(int value) const {
   return known[static_cast<std::size_t>(value)];
 }
 
+/// A float as an integer of 8 or 16 bits: towards zero, saturating, NaN is 0; as a float again.
+int EpilogueBuilder::cut(int value, ir::DType type) {
+  program::ProgramOps ops{program};
+  const bool small = ir::is_int8(type), is_signed = type == ir::DType::s8 || type == ir::DType::s16;
+  const float most = is_signed ? (small ? 127.0F : 32767.0F) : (small ? 255.0F : 65535.0F), least = is_signed ? -most - 1 : 0.0F;
+  const int x = program.push(POp::nan0, value);
+  const int inside = ops.min(ops.max(x, ops.imm(least)), ops.imm(most));
+  const int whole = ops.sel_lt(inside, ops.imm(0), ops.ceil(inside), ops.floor(inside));
+  return ops.add(whole, ops.imm(0));  // an integer has no -0
+}
+
+/// Comparisons, logic and selections. Truth is 1.0 in a program, and a byte in memory.
+int EpilogueBuilder::choose(const Node& node) {
+  program::ProgramOps ops{program};
+  const int a = float_of(node.inputs[0]);
+  if (node.op == Op::logical_not) return ops.sub(ops.imm(1), a);
+  const int b = float_of(node.inputs[1]), yes = ops.imm(1), no = ops.imm(0);
+  switch (node.op) {
+    case Op::equal: return ops.sel_eq(a, b, yes, no);
+    case Op::less: return ops.sel_lt(a, b, yes, no);
+    case Op::greater: return ops.sel_lt(b, a, yes, no);
+    case Op::less_equal: return ops.sel_lt(a, b, yes, ops.sel_eq(a, b, yes, no));
+    case Op::greater_equal: return ops.sel_lt(b, a, yes, ops.sel_eq(a, b, yes, no));
+    case Op::logical_and: return ops.mul(a, b);
+    case Op::logical_or: return ops.max(a, b);
+    default: return ops.sel_eq(a, no, float_of(node.inputs[2]), b);  // where
+  }
+}
+
 int EpilogueBuilder::stored(ValueId v, Repr r) {
   State& s = state(v);
   if (r == Repr::codes) {
@@ -327,6 +380,7 @@ int EpilogueBuilder::stored(ValueId v, Repr r) {
     return s.code;
   }
   if (s.raw >= 0) return s.raw;
+  if (g_.type(v).dtype == ir::DType::boolean) return program.push(POp::f2i, float_of(v));
   return float_of(v);
 }
 

@@ -81,6 +81,8 @@ class EpilogueBuilder {
   int quantize(int value, const ir::Quantizer& q);
   int dequantize(int code, const ir::Quantizer& q);
   int rounded(int value, ir::DType arith);
+  int cut(int value, ir::DType type);
+  int choose(const ir::Node& node);
   bool code_minmax(const ir::Node& node, State& s);
 
   const ir::Graph& g_;
