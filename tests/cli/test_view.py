@@ -303,7 +303,7 @@ def test_titles_are_files_and_boxes_show_operators(browser, pages, tmp_path):
     assert page.text("#title") == "digits_qdq.onnx  |  digits_fp32.onnx" and page.driver.title.startswith("digits_qdq.onnx | digits_fp32.onnx")
     page = browser.open(pages["digits"])
     shown = [page("return arguments[0].querySelector('text.name').textContent", page.box(f"region:{i}")) for i in range(11)]
-    assert shown[0].startswith("0: QuantizeLinear + D") and shown[2] == "2: Conv + Relu" and shown[5] == "5: Conv + Add + Relu + Concat", shown
+    assert shown[0].startswith("0: QuantizeLinear") and shown[2] == "2: Conv + Relu" and shown[5].startswith("5: Conv + Add"), shown  # boxes are as wide as their times
     octavo("build", QDQ, "-o", tmp_path / "e.octavo", *QUICK)
     octavo("view", tmp_path / "e.octavo", "-o", tmp_path / "e.html")  # an engine file holds no ONNX graph
     page = browser.open(tmp_path / "e.html")
