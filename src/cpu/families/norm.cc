@@ -317,7 +317,6 @@ class NormKernel final : public Kernel {
 class NormFamily final : public Family {
  public:
   std::string_view name() const override { return "norm.rows"; }
-  int version() const override { return 2; }  // long sums in blocks
   std::string name_for(const Region& r) const override {
     return only(r).anchor.op == ir::Op::layer_norm ? "layer_norm.rows" : "instance_norm.rows";
   }

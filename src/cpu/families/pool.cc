@@ -204,7 +204,6 @@ class PoolFamily final : public Family {
  public:
   explicit PoolFamily(bool max) : max_(max) {}
   std::string_view name() const override { return max_ ? "max_pool.block" : "avg_pool.block"; }
-  int version() const override { return max_ ? 1 : 2; }  // long sums in blocks
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.op == (max_ ? ir::Op::max_pool : ir::Op::avg_pool) &&
            only(r).anchor.inputs.size() == 1 && !only(r).stores.empty() && !only(r).program.outputs.empty();

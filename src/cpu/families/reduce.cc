@@ -174,7 +174,6 @@ class ReduceKernel final : public Kernel {
 class ReduceFamily final : public Family {
  public:
   std::string_view name() const override { return "reduce.block"; }
-  int version() const override { return 2; }  // long sums in blocks, NaN stays
   bool about(const Region& r) const override {
     const ir::Op op = only(r).anchor.op;
     return r.stages.size() == 1 && !only(r).anchor.inputs.empty() && !only(r).program.outputs.empty() &&

@@ -15,7 +15,6 @@ using ir::Op;
 class ReduceFamily final : public SingleFamily {
  public:
   std::string_view name() const override { return "reduce"; }
-  int version() const override { return 2; }  // long sums in blocks, NaN stays
   bool about(const Region& r) const override {
     if (!is_single(r) || only(r).anchor.inputs.size() != 1 || only(r).program.outputs.empty()) return false;
     const Op op = only(r).anchor.op;
