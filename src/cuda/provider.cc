@@ -28,6 +28,7 @@
 #include "cuda/matmul_mma.h"
 #include "cuda/nvrtc.h"
 #include "cuda/planar.h"
+#include "cuda/unknown_weights.h"
 #include "region/kernel_version.h"
 #include "region/tensor_ref.h"
 
@@ -146,12 +147,22 @@ class GpuProvider final : public region::Provider {
     return out;
   }
 
+  static Status check_version(const Tactic& tactic) {
+    if (tactic.family == kTransfer) return {};
+    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
+    const auto f = std::find_if(families().begin(), families().end(), same);
+    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
+    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
+    if (family->version() == tactic.version) return {};
+    return region::other_version(tactic, family->version());
+  }
+
   /// One region's part of remake_kernels: its launches, and its texts as a constant of the plan. `full` has weights.
-  Status remake(region::Region& r, const region::Plan& full, region::Plan& plan) const {
+  Status remake(region::Region& r, const TextFacts& facts, const region::Plan& full, region::Plan& plan) const {
+    constexpr std::string_view kRebuild = "\n  octavo rebuild builds the engine again from its model";
     const auto bad = [&](const std::string& what) {
       return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic {}: {}", r.name, r.tactic.name(), what));
     };
-    OCTAVO_CHECK(check_version(r.tactic));
     if (r.tactic.required != std::vector<std::string>{target_.architecture})
       return fail(ErrorKind::unsupported,
                   fmt::format("region \"{}\" needs {}, this GPU is {}", r.name,
@@ -160,12 +171,14 @@ class GpuProvider final : public region::Provider {
     if (r.tactic.family != kTransfer) {
       OCTAVO_TRY(const Family* f, family_of(r, r.tactic));
       if (tactic_of(*f, r.tactic.parameters, r) != r.tactic) return bad("it is not what it says of itself");
-      if (const Reasons why = f->why_not(r, full, target_); !why.empty()) return bad(spelled(why));
+      if (const Reasons why = f->why_not(r, full, target_); !why.empty()) return bad(spelled(why) + std::string(kRebuild));
       const auto all = f->candidates(r, full, target_);
       if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
-        return bad("its parameters are not among those that the family has for the region on this GPU");
+        return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
     }
     OCTAVO_TRY(region::Artifact made, compile(r, full, r.tactic));
+    if (hash128_hex(made.code) != facts.texts)  // its packed constants may not be what other texts read
+      return bad("its kernels do not come out as the engine's build made them" + std::string(kRebuild));
     if (made.constants.size() != r.packed.size())
       return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
     for (std::size_t i = 0; i < r.packed.size(); ++i) {
@@ -194,8 +207,9 @@ class GpuProvider final : public region::Provider {
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
     OCTAVO_TRY(RegionKernels kernels, kernels_of(r, plan, tactic));
     region::Artifact made;
-    OCTAVO_TRY(made.launch, write_launches(kernels, r));
+    OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
     made.code = join_modules(kernels.texts);
+    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.code)});
     made.constants = std::move(kernels.constants);
     return made;
   }
@@ -300,50 +314,10 @@ class GpuProvider final : public region::Provider {
     return out;
   }
 
-  static Status check_version(const Tactic& tactic) {
-    if (tactic.family == kTransfer) return {};
-    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
-    const auto f = std::find_if(families().begin(), families().end(), same);
-    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
-    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
-    if (family->version() == tactic.version) return {};
-    return region::other_version(tactic, family->version());
-  }
-
   Target target_;
   Compiler compiler_;
   CodeCheck check_;
 };
-
-/// Weights that every reader has packed have no bytes in the plan: zeros, so that the families can say what they would read. What is made of them is
-/// not used. Errors: bad_engine for weights that are not about as large as the packed constants.
-Status give_weights(const region::Region& r, region::Plan& plan) {
-  constexpr std::int64_t kMostTimes = 64, kSome = 1 << 16;
-  std::int64_t packed = 0;
-  for (const region::BufferId id : r.packed) packed += plan.buffers[static_cast<std::size_t>(id)].bytes;
-  for (const region::Stage& s : r.stages) {
-    if (!s.anchor.weights) continue;
-    const region::TensorRef& w = *s.anchor.weights;
-    region::Buffer& b = plan.buffers[static_cast<std::size_t>(w.buffer)];
-    if (b.kind != region::BufferKind::constant || b.bytes > 0) continue;
-    const std::int64_t most = packed * kMostTimes + kSome, size = static_cast<std::int64_t>(ir::size_of(w.dtype));
-    std::int64_t last = 0;
-    bool fits = w.offset >= 0 && w.offset <= most && w.dims.size() == w.strides.size();
-    for (std::size_t d = 0; fits && d < w.dims.size(); ++d) {
-      fits = w.dims[d] >= 1 && w.dims[d] <= most && w.strides[d] >= 0 && w.strides[d] <= most &&
-             (w.dims[d] == 1 || w.strides[d] <= most / (w.dims[d] - 1));
-      if (fits) last += (w.dims[d] - 1) * w.strides[d];
-      fits = fits && last <= most;
-    }
-    const std::int64_t bytes = fits ? w.offset + (last + 1) * size : 0;
-    if (!fits || bytes > most)
-      return fail(ErrorKind::bad_engine,
-                  fmt::format("region \"{}\": its weights do not fit its {} bytes of packed constants", r.name, packed));
-    if (!b.data.empty() && static_cast<std::int64_t>(b.data.bytes().size()) >= bytes) continue;
-    b.data = ir::Tensor(ir::DType::u8, {bytes});
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -361,8 +335,10 @@ Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& 
       region::Buffer& old = plan.buffers[static_cast<std::size_t>(r.code)];
       old.data = ir::Tensor(ir::DType::u8, {0}), old.bytes = 0;
     }
-    OCTAVO_CHECK(give_weights(r, full));
-    OCTAVO_CHECK(provider.remake(r, full, plan));
+    OCTAVO_CHECK(provider.check_version(r.tactic));
+    OCTAVO_TRY(const TextFacts facts, read_facts(r.launch));
+    OCTAVO_CHECK(give_weights(r, full, facts.sums));
+    OCTAVO_CHECK(provider.remake(r, facts, full, plan));
   }
   return provider.finish(std::vector<region::Plan*>{&plan}, threads);
 }

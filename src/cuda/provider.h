@@ -23,8 +23,8 @@ using CodeCheck =
 /// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});
 
-/// Emits the kernels of the plan's GPU regions anew, for their tactics, and has them compiled: nothing of Region::launch and of the code in the
-/// plan is used. A tactic must be one that its family offers for the region here. The plan (verified, with the bytes of its constants) keeps its packed
+/// Emits the kernels of the plan's GPU regions anew, for their tactics, and has them compiled: nothing of the code in the
+/// plan is used, and of Region::launch only what its texts depend on (cuda/unknown_weights.h). A tactic must be one that its family offers for the region here. The plan (verified, with the bytes of its constants) keeps its packed
 /// constants: they are data. Errors: bad_engine for tactics or constants that are not what the families make; unsupported for another architecture or
 /// version; the compiler's. The plan may then be changed in part.
 [[nodiscard]] Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& compiler, int threads);

@@ -189,18 +189,21 @@ TEST_F(Rebuild, OptionsComeBack) {
   EXPECT_TRUE(ir::same_bytes(back->late.given.at("k"), late.given.at("k")));
   // Any text: options or an error.
   for (std::size_t cut = 0; cut < text.size(); ++cut) EXPECT_FALSE(read_build(text.substr(0, cut), "e"));
-  for (const char* lie : {
-    R"({"ranges":{"a":"u8(-1,0)"}
-})", R"({"ranges":{"a":7}})", R"({"values":{"k":{"dtype":"s64","shape":[2],"bytes":"00"}}})",
-                          R"({"values":{"k":{"dtype":"s64","shape":[1048576,1048576,1048576],"bytes":""}}})", R"({"bindings":{"a":"nonsense"}})",
-                          R"({"threads":"many"})", "[]", "7"
-}) {
-  auto j = nlohmann::json::parse(text);
-  const auto change = nlohmann::json::parse(lie);
-  if (change.is_object()) j.update(change);
-  const auto read = read_build(change.is_object() ? j.dump() : lie, "e");
-  EXPECT_FALSE(read) << lie;
-}
+  const std::vector<std::string> lies{R"j({"ranges":{"a":"u8(-1,0)"}})j",
+                                      R"j({"ranges":{"a":7}})j",
+                                      R"j({"values":{"k":{"dtype":"s64","shape":[2],"bytes":"00"}}})j",
+                                      R"j({"values":{"k":{"dtype":"s64","shape":[1048576,1048576,1048576],"bytes":""}}})j",
+                                      R"j({"bindings":{"a":"nonsense"}})j",
+                                      R"j({"threads":"many"})j",
+                                      "[]",
+                                      "7"};
+  for (const std::string& lie : lies) {
+    auto j = nlohmann::json::parse(text);
+    const auto change = nlohmann::json::parse(lie);
+    if (change.is_object()) j.update(change);
+    const auto read = read_build(change.is_object() ? j.dump() : lie, "e");
+    EXPECT_FALSE(read) << lie;
+  }
 }
 
 TEST_F(Rebuild, FilesOfSeveralShapesComeBack) {
