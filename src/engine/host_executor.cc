@@ -51,11 +51,11 @@ Status HostExecutor::start(std::size_t first, std::size_t last, const region::Me
   pool_->run_all(static_cast<int>(last - first), tasks, [&](int job, int begin, int end, int worker) {
     const std::size_t index = first + static_cast<std::size_t>(job), w = static_cast<std::size_t>(worker);
     const region::HostKernel& kernel = *kernels_[index];
-    const int all = kernel.tasks();
+    const int all = kernel.tasks(), active = std::min(all, pool_->size());
     Kept& kept = kept_[w];
     if (kept.region_run != run + job) kept = {.region_run = run + job};
     const std::byte* ahead = ahead_[index * count + w];
-    if (end < ThreadPool::first_task(all, worker + 1, std::min(all, pool_->size())))
+    if (worker < active && end < ThreadPool::first_task(all, worker + 1, active))
       ahead = kernel.first_read(end);  // more of this worker's share follows
     kernel.run(memory, begin, end, {worker, pool_->size(), scratch_of(worker), ahead, &kept.what});
   });

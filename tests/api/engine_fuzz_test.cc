@@ -37,6 +37,9 @@ std::string faults_of(const std::shared_ptr<const engine::Engine>& engine, int t
   auto outputs = run(**context, feeds, nullptr, &memory);
   if (!outputs) return outputs.error().message;
   results = std::move(*outputs);
+  const auto plain = run(**context, feeds);  // all regions in one list of jobs, not watched one by one
+  if (!plain) return plain.error().message;
+  if (const std::string text = testing::first_difference(results, *plain); !text.empty()) return "a plain run: " + text;
   std::string text;
   for (const engine::MemoryFault& f : memory.faults) text += engine::describe(f, engine->plan()) + "\n";
   return text;
