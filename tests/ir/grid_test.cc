@@ -203,7 +203,7 @@ constexpr Anchor kAnchors[] = {
      "fill:3",
      "conv d w bias {group=4}", true, true, ""},
     {"s8[8,1,3,3] q=s8(0.25,0) seed:1\nbias = constant s32[8] q=s32(0.25,0) fill:3", "conv d w bias {group=4}", true, false, ""},
-    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv a w {group=4}", false, false, "quantized per axis with 4 zero points"},
+    {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv a w {group=4}", false, false, "quantized per axis, and its 4 zero points differ"},
     {"s8[4,2,3,3] q=s8(0.25,0) seed:1", "conv d w {group=2}", false, false, "quantized per axis (4 entries)"},
     {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv_transpose d w {group=4}", false, false, "quantized per axis (4 entries)"},
     {"f32[6,4,3,3] seed:1", "conv q w", false, false, "the weights \"w\" are not quantized"},
@@ -223,7 +223,7 @@ constexpr Anchor kAnchors[] = {
     {"s8[36,2] q=s8(0.25,0) seed:1\nbias = constant s32[1,2] q=s32(0.125,0) (1,2)", "gemm m w bias", true, true, ""},
     {"s8[36,2] q=s8(0.25,0) seed:1\nbias = constant s32[1] q=s32(0.125,0) (1)", "gemm m w bias", true, false, ""},
     // Overflow: K * 128 * 128 reaches 2^31 at K = 131072; the actual weights decide
-    {"s8[131072,1] q=s8(0.25,0) fill:-128", "gemm big w", false, false, "beyond int32"},
+    {"s8[131072,1] q=s8(0.25,0) fill:-128", "gemm big w", false, false, "does not fit into int32"},
     {"s8[131072,1] q=s8(0.25,0) fill:127", "gemm big w", true, false, ""},
 };
 
