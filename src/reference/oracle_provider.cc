@@ -42,6 +42,7 @@ Scalar load(const std::byte* p, DType t) {
     case DType::f32: s.f = get<float>(p); break;
     case DType::f16: s.f = f16_to_f32(get<std::uint16_t>(p)); break;
     case DType::bf16: s.f = bf16_to_f32(get<std::uint16_t>(p)); break;
+    case DType::boolean:
     case DType::u8: s.i = get<std::uint8_t>(p); break;
     case DType::s8: s.i = get<std::int8_t>(p); break;
     default: s.i = get<std::int32_t>(p); break;
@@ -54,6 +55,7 @@ void store(std::byte* p, DType t, Scalar s) {
     case DType::f32: put(p, s.f); break;
     case DType::f16: put(p, f32_to_f16(s.f)); break;
     case DType::bf16: put(p, f32_to_bf16(s.f)); break;
+    case DType::boolean:
     case DType::u8: put(p, static_cast<std::uint8_t>(s.i)); break;
     case DType::s8: put(p, static_cast<std::int8_t>(s.i)); break;
     default: put(p, s.i); break;

@@ -128,10 +128,10 @@ def test_several_inputs(tmp_path, two_inputs):
 
 def test_engine_files(tmp_path):
     engine = tmp_path / "d.octavo"
-    text = octavo("build", QDQ, "-o", engine, "--threads", 1, "--effort", 0)
+    text = octavo("build", QDQ, "-o", engine, "--threads", 1, "--effort", 0, "--no-model")  # which keeps the options of the build, too
     assert text.startswith(f"{engine}: ") and ", plan " in text
     again = tmp_path / "again.octavo"
-    octavo("build", f"--onnx={QDQ}", f"--saveEngine={again}", "--shapes=image:1x1x16x16", "--threads", 1, "--builderOptimizationLevel=0")
+    octavo("build", f"--onnx={QDQ}", f"--saveEngine={again}", "--shapes=image:1x1x16x16", "--threads", 1, "--builderOptimizationLevel=0", "--no-model")
     assert engine.read_bytes() == again.read_bytes()
     for source in (QDQ, engine, f"--loadEngine={engine}"):
         octavo("run", source, "--input", IMAGES / "7_019.png", "--scale", "1/255", "-o", tmp_path / "y.npz")

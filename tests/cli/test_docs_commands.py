@@ -1,6 +1,6 @@
 """Every command that a page of docs/ shows runs as it stands there, page by page, in a folder that holds the files it names.
 
-The commands are the lines of code blocks that begin with `octavo` (or `$ octavo`, `python -m octavo`). Pages whose commands another test runs are
+The commands are the lines of code blocks that begin with `octavo` (or `$ octavo`, `python -m octavo`), or with `openssl`. Pages whose commands another test runs are
 in ELSEWHERE with that test; a command that cannot stand alone is in CHANGED, with what runs in its place.
 """
 import json
@@ -45,7 +45,7 @@ def commands():
         for block in code:
             for line in block.splitlines():
                 line = re.sub(r"^\s*(\$ )?", "", line).split("   #")[0].rstrip()
-                if re.match(r"(python -m )?octavo( -|\s[a-z])", line) or line.startswith("KEY=$(octavo"):
+                if re.match(r"(python -m )?octavo( -|\s[a-z])", line) or line.startswith(("KEY=$(octavo", "openssl ")):
                     found.append(line)
         if found and page.name not in ELSEWHERE:
             yield page.name, found

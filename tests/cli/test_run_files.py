@@ -168,7 +168,7 @@ sleep 0.5
 def test_labels_that_do_not_fit(engine, folder, tmp_path):
     (tmp_path / "few.txt").write_text("one\ntwo\n")
     said = octavo("run", engine, "--input", folder / "p1.png", *SCALE, "--labels", tmp_path / "few.txt").stderr.decode()
-    assert "warning: --labels" in said and "has 2 names, the model has 10 classes" in said
+    assert "warning: --labels" in said and "has 2 names, but the model has 10 classes" in said
     assert b"warning" not in octavo("run", engine, "--input", folder / "p1.png", *SCALE, "--labels", LABELS).stderr
 
 
