@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/description.h"
 #include "api/late.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
@@ -56,8 +57,8 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
-  OCTAVO_TRY(built.engine,
-             engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text), devices(options.device)));
+  OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text),
+                                                  devices(options.device), nullptr, to_json(model.description)));
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
   built.permitted = std::move(planned.permitted);

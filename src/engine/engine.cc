@@ -70,10 +70,11 @@ tl::unexpected<Error> internal(std::string message) {
 }  // namespace
 
 Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text,
-                                                     const Devices& devices, SharedMemory* shared) {
+                                                     const Devices& devices, SharedMemory* shared, std::string about) {
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->graph_text_ = std::move(graph_text);
+  e->about_ = std::move(about);
   e->plan_hash_ = region::plan_hash(e->plan_);
   OCTAVO_CHECK(e->adopt_constants(shared));
   OCTAVO_CHECK(region::verify(e->plan_));
@@ -176,6 +177,8 @@ Status Engine::read(const Part& part, const std::string& name) {
       if (note.is_string()) notes_[key] = note.get<std::string>();
     }
   }
+
+  if (summary.contains("model") && summary["model"].is_object()) about_ = summary["model"].dump();
 
   auto plan = region::from_json(as_text(part.plan));
   if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
@@ -319,6 +322,7 @@ std::string Engine::summary(const Notes& more) const {
   Notes notes = more;
   notes.insert(notes_.begin(), notes_.end());
   if (!notes.empty()) summary["notes"] = notes;
+  if (!about_.empty()) summary["model"] = nlohmann::json::parse(about_, nullptr, /*allow_exceptions=*/false);
   return summary.dump();
 }
 

@@ -51,13 +51,13 @@ class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
   /// the engine was built or loaded) and loads one kernel a region, on several cores, by the provider
-  /// that knows its tactic. `graph_text` is kept for `explain`. The providers are not used after the call. `shared`: constants that another
+  /// that knows its tactic. `graph_text` is kept for `explain`, `about` as about() says. The providers are not used after the call. `shared`: constants that another
   /// engine has put there are not copied again.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
                                                                     std::string graph_text = {}, const Devices& devices = {},
-                                                                    SharedMemory* shared = nullptr);
+                                                                    SharedMemory* shared = nullptr, std::string about = {});
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
   /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
@@ -76,6 +76,8 @@ class Engine {
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
   /// What whoever built the engine file wrote down for whoever runs it ("preprocess"); nothing here reads it.
   [[nodiscard]] const Notes& notes() const { return notes_; }
+  /// What the model says of itself, as JSON (api/description.h); empty: unknown. Kept in the file's summary section; nothing here reads it.
+  [[nodiscard]] const std::string& about() const { return about_; }
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
   [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }
@@ -99,7 +101,7 @@ class Engine {
   [[nodiscard]] Status place_constants();
 
   region::Plan plan_;
-  std::string plan_hash_, graph_text_;
+  std::string plan_hash_, graph_text_, about_;
   Notes notes_;
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines, and these blocks

@@ -16,7 +16,7 @@
 //
 // Sections: each starts at the next multiple of 64 that leaves at least 64 zero bytes after the one before, and the file ends with
 // such a gap too. Bytes outside the header, the table and the sections are zero, and are checked to be. There are the plan
-// (region::to_json), a summary (JSON: plan hash, what the processor must have), optionally the normalized graph as text, and each
+// (region::to_json), a summary (JSON: plan hash, what the processor must have, notes, what the model says of itself), optionally the normalized graph as text, and each
 // constant buffer of the plan raw, whose `id` is its BufferId. Of several plans, engine/set.h says what the ids are.
 #pragma once
 
