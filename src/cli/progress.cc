@@ -55,12 +55,12 @@ void Progress::watch() {
       continue;
     }
     if (live_) {
-      say("\r\x1b[K{} ... {:.0f} s", text_, this->seconds());
+      say("\r\x1b[K{} ({:.0f} s so far)", text_, this->seconds());
       (void)std::fflush(stderr);
       pause = milliseconds(200);  // often enough for the seconds to move
       next = std::chrono::steady_clock::now() + pause;
     } else if (due) {
-      say("octavo: {} ... {:.0f} s\n", text_, this->seconds());
+      say("octavo: {} ({:.0f} s so far)\n", text_, this->seconds());
       next += pause;
       pause = std::min<std::chrono::steady_clock::duration>(2 * pause, seconds(60));
     }
