@@ -610,7 +610,7 @@ def older(opset, tail, path):
     w = np.linspace(-1, 1, 4 * 9).reshape(4, 1, 3, 3).astype(np.float32)
     values = [onnx.numpy_helper.from_array(w, "w"), *(onnx.numpy_helper.from_array(v, n) for n, v in tail[1].items())]
     graph = h.make_graph([h.make_node("Conv", ["image", "w"], ["c"], "conv", pads=[1, 1, 1, 1], strides=[2, 2]), *tail[0]], "g",
-                         [h.make_tensor_value_info("image", 1, [1, 1, 16, 16])], [h.make_tensor_value_info("y", 1, None)], values)
+                         [h.make_tensor_value_info("image", 1, [1, 1, 16, 16])], [h.make_tensor_value_info("y", 1, [None] * (3 if tail[0][-1].op_type == "Squeeze" else 4))], values)
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=4), path)
 
 
