@@ -26,7 +26,7 @@ test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX f
 	@OCTAVO_LONG=1 build/sanitize/tests/test_engine --gtest_filter='ForgedEngine.*'
 	@scripts/fuzz_placements.sh build/release $(JOBS)
 
-test-serving: build   ## octavo serve with the packages it needs (in build/serving-venv): clients, bad requests, reloads
+test-serving: build   ## every test of octavo serve, the long ones too, with what octavo[serve] asks for alone (in build/serving-venv)
 	@scripts/test_serving.sh build/release
 
 asan ubsan: setup     ## the C++ tests under a sanitizer

@@ -11,11 +11,11 @@ import numpy as np
 
 
 class Graph:
-    def __init__(self, seed):
+    def __init__(self, seed, batch=1):
         from onnx import helper, numpy_helper
 
         self.rng, self.helper, self.numpy_helper = np.random.default_rng(seed), helper, numpy_helper
-        self.nodes, self.constants, self.count = [], [], 0
+        self.nodes, self.constants, self.count, self.batch = [], [], 0, batch
 
     def constant(self, value):
         name = f"c{len(self.constants)}"
@@ -48,7 +48,7 @@ class Graph:
         return self.node("Mul", self.node("Mul", x, self.node("Add", erf, self.constant(np.float32(1)))), self.constant(np.float32(0.5)))
 
     def attention(self, x, tokens, n, heads):
-        split, merged = self.constant(np.int64([1, tokens, heads, n // heads])), self.constant(np.int64([1, tokens, n]))
+        split, merged = self.constant(np.int64([self.batch, tokens, heads, n // heads])), self.constant(np.int64([self.batch, tokens, n]))
         q, k, v = (self.node("Reshape", self.linear(x, n, n), split) for _ in range(3))
         q, v = (self.node("Transpose", t, perm=[0, 2, 1, 3]) for t in (q, v))
         scores = self.node("MatMul", q, self.node("Transpose", k, perm=[0, 2, 3, 1]))

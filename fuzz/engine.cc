@@ -45,7 +45,7 @@ void run(const std::shared_ptr<const Engine>& engine) {
 std::string assemble(std::string_view head, const std::vector<octavo::engine::Section>& sections) {
   const auto put = [](std::string& s, std::size_t at, std::uint64_t v) { std::memcpy(s.data() + at, &v, 8); };
   const auto hash = [](std::string_view s) { return octavo::hash64(std::as_bytes(std::span(s))); };
-  constexpr std::size_t kHeader = 64, kEntry = 32;
+  constexpr std::size_t kHeader = 64, kEntry = 64;
   std::string file(kHeader + sections.size() * kEntry, '\0');
   file.replace(0, kHeader, head);
   for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -53,8 +53,9 @@ std::string assemble(std::string_view head, const std::vector<octavo::engine::Se
     const std::string_view bytes(reinterpret_cast<const char*>(s.bytes.data()), s.bytes.size());
     file.resize((file.size() + 64 + 63) / 64 * 64);
     const std::size_t at = kHeader + i * kEntry;
-    put(file, at, static_cast<std::uint64_t>(s.kind) | std::uint64_t{s.id} << 32);
-    put(file, at + 8, file.size()), put(file, at + 16, bytes.size()), put(file, at + 24, hash(bytes));
+    file.replace(at, std::min<std::size_t>(s.name.size(), 23), s.name);
+    put(file, at + 24, s.id);
+    put(file, at + 32, file.size()), put(file, at + 40, bytes.size()), put(file, at + 48, hash(bytes));
     file += bytes;
   }
   file.resize((file.size() + 64 + 63) / 64 * 64);

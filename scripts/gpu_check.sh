@@ -1,26 +1,65 @@
 #!/bin/sh
-# Checks on a GPU that epilogue programs give the oracle's bits. The GPU's machine needs the CUDA driver only.
-#   scripts/gpu_check.sh build [DIR]   here: build the check (plain g++) and compile its kernels with NVRTC into DIR (default build-gpu)
-#   scripts/gpu_check.sh run [DIR]     there: run it; with NVRTC if the machine has it, then with the kernels compiled at build time
+# Checks Octavo's kernels on a machine with a GPU. That machine needs the CUDA driver and NVRTC; nothing is built there.
+#   scripts/gpu_check.sh build [DIR]       here: builds octavo and the programs of tests/cuda/gpu, and puts them with the libraries that they load into
+#                                          DIR/octavo-gpu.tar.xz (default build-gpu). OCTAVO_BEFORE=FILE takes an octavo of another commit along, for comparison
+#   scripts/gpu_check.sh run [DIR] [OUT]   there: unpacks them, checks that every kind of kernel gives the reference's bits, then times transformers beside
+#                                          PyTorch (bench/gpu_transformers.py), in about eight minutes; what is printed goes to OUT (default DIR/out) as well
 set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
 dir=${2:-build-gpu}
-check=$dir/octavo_gpu_epilogue_check
+programs="octavo_gpu_epilogue_check octavo_gpu_matmul"
 case $mode in
   build)
-    mkdir -p "$dir"
-    ${CXX:-g++} -std=c++20 -O2 -ffp-contract=off -DFMT_HEADER_ONLY -static-libstdc++ -static-libgcc -Isrc -Itests \
-      tests/cuda/gpu/run_on_gpu.cc src/cuda/*.cc src/program/*.cc src/ir/*.cc src/base/*.cc -ldl -o "$check"
-    "$check" --emit "$dir" --arch "${OCTAVO_GPU_ARCH:-sm_90a}"
+    build=build/release
+    stage=$dir/stage
+    rm -rf "$stage"
+    mkdir -p "$stage/bin" "$stage/lib"
+    # shellcheck disable=SC2086
+    cmake --build $build --target octavo_command $programs
+    cp $build/bin/octavo "$stage/bin/octavo"
+    for program in $programs; do cp "$(find $build -type f -name "$program" -perm -u+x | head -n 1)" "$stage/bin/"; done
+    [ -z "${OCTAVO_BEFORE:-}" ] || cp "$OCTAVO_BEFORE" "$stage/bin/octavo_before"
+    strip "$stage"/bin/*
+    # Everything but the C and C++ libraries, which the other machine has in a version that is newer or the same.
+    for program in "$stage"/bin/*; do ldd "$program"; done | awk '/=> \// {print $3}' | sort -u |
+      grep -v -E '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' | while read -r library; do cp -L "$library" "$stage/lib/"; done
+    tar -C "$stage" -cJf "$dir/octavo-gpu.tar.xz" bin lib
+    rm -rf "$stage"
+    ls -l "$dir/octavo-gpu.tar.xz"
     ;;
   run)
-    [ -x "$check" ] || { echo "gpu_check: $check is missing; run 'scripts/gpu_check.sh build' first" >&2; exit 2; }
-    "$check" --load "$dir"
+    [ -f "$dir/octavo-gpu.tar.xz" ] || { echo "gpu_check: $dir/octavo-gpu.tar.xz is missing; run 'scripts/gpu_check.sh build $dir' first" >&2; exit 2; }
+    out=${3:-$dir/out}
+    work=$(mktemp -d)
+    mkdir -p "$out"
+    tar -C "$work" -xJf "$dir/octavo-gpu.tar.xz"
+    ours="env LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"  # not for Python, which has its own
     status=0
-    "$check" || status=$?
-    [ "$status" -ne 3 ] || { echo "gpu_check: no NVRTC on this machine; the kernels compiled at build time were checked"; status=0; }
+    left=480  # seconds for all
+    step() {  # NAME SECONDS COMMAND: the last lines are shown, all are kept
+      name=$1 seconds=$2
+      shift 2
+      if [ "$left" -lt "$seconds" ]; then seconds=$left; fi
+      [ "$seconds" -gt 0 ] || { echo "== $name: left out, no time"; return; }
+      begin=$(date +%s)
+      code=0
+      timeout "$seconds" "$@" >"$out/$name.txt" 2>&1 || code=$?
+      spent=$(($(date +%s) - begin))
+      left=$((left - spent))
+      echo "== $name: exit code $code, $spent s"
+      tail -n "${lines:-12}" "$out/$name.txt"
+      [ $code -eq 0 ] || status=1
+    }
+    # shellcheck disable=SC2086
+    {
+      step products 100 $ours "$work/bin/octavo_gpu_matmul" check 200
+      [ ! -x "$work/bin/octavo_gpu_epilogue_check" ] || step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
+      lines=70 step transformers 260 python3 bench/gpu_transformers.py "$work" --out "$out" --seconds 240
+      lines=90 step product-times 90 $ours "$work/bin/octavo_gpu_matmul" time 6
+    }
+    rm -rf "$work"
     exit $status
     ;;
-  *) sed -n '2,4p' "$0"; exit 2 ;;
+  *) sed -n '2,7p' "$0"; exit 2 ;;
 esac

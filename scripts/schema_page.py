@@ -69,11 +69,11 @@ def schema(root):
     accuracy = thing({"source": TEXT, "layers": listed(thing({"node": TEXT, "sqnr_db": {"type": "number"}}))})
     totals = ("regions", "int8_regions", "float_regions", "int8_macs", "int8_macs_vector", "float_macs", "float_macs_vector", "bytes",
               "bytes_vector")
-    explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
+    explain = thing({"schema": {"const": version}, "model": TEXT, "plan_hash": TEXT, "built_by": TEXT, "threads": COUNT, "images": COUNT, "arena_bytes": COUNT,
                      "totals": thing({t: COUNT for t in totals}), "cost_source": {"enum": ["estimates", "measured"]},
                      "decisions": listed(decision), "devices": listed(thing({"name": TEXT, "arena_bytes": COUNT})), "inputs": listed(thing(bound)),
                      "outputs": listed(thing({**bound, "regions": listed(COUNT)})), "memory": listed(buffer), "regions": listed(region)},
-                    {"laws": laws, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})
+                    {"laws": laws, "file": TEXT, "onnx": onnx, "roundings": listed(rounding), "profile": timed, "accuracy": accuracy})
     info = thing({"name": TEXT, "dtype": TEXT, "shape": listed({"type": ["integer", "null"]}), "format": {"type": ["string", "null"]},
                   "scale": numbers, "zero_point": numbers, "axis": axis})
     maybe = {"anyOf": [SECONDS, {"type": "null"}]}

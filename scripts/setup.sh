@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache libxbyak-dev libdnnl-dev libexpected-dev protobuf-compiler libprotobuf-dev
-  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libnghttp2-dev
-  libgtest-dev libbenchmark-dev python3-dev python3-venv g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
+  nlohmann-json3-dev libcli11-dev libfmt-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libxxhash-dev libnghttp2-dev libssl-dev
+  libgtest-dev libbenchmark-dev openssl python3-dev python3-venv g++-aarch64-linux-gnu qemu-user chromium chromium-driver)
 
 if command -v dpkg-query >/dev/null; then
   missing=()
@@ -40,7 +40,7 @@ else
   done
 fi
 
-want=$({ cat requirements.txt; python3 --version; } | sha256sum | cut -d' ' -f1)
+want=$({ cat requirements.txt requirements-serving.txt; python3 --version; } | sha256sum | cut -d' ' -f1)
 if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null || true) != "$want" ]]; then
   echo "setup: installing requirements.txt into .venv"
   python3 -m venv .venv

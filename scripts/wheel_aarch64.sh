@@ -14,7 +14,7 @@ mkdir -p build
 if [[ ! -d $root/usr/include ]]; then
   command -v debootstrap >/dev/null || { echo "error: wheel_aarch64: $root has no usr/include, and there is no debootstrap to make it" >&2; exit 1; }
   echo "wheel_aarch64: unpacking a Debian system for Arm into $root"
-  packages=python3,libpython3-dev,libprotobuf-dev,libjpeg62-turbo-dev,libpng-dev,zlib1g-dev,libfmt-dev,libxxhash-dev,libnghttp2-dev
+  packages=python3,libpython3-dev,libprotobuf-dev,libjpeg62-turbo-dev,libpng-dev,zlib1g-dev,libfmt-dev,libxxhash-dev,libnghttp2-dev,libssl-dev
   packages+=,libexpected-dev,nlohmann-json3-dev,libcli11-dev
   debootstrap --arch=arm64 --foreign --variant=minbase --include="$packages" bookworm "$root" >build/arm-root.log 2>&1 </dev/null
   for package in "$root"/var/cache/apt/archives/*.deb; do dpkg -x "$package" "$root"; done

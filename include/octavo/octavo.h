@@ -230,10 +230,30 @@ struct BuildOptions {
   /// Largest error that permitted int8 and bfloat16 may make, as a part of an output's largest magnitude, estimated by the reference
   /// on seeded inputs: layers stay float32, the cheapest first, until it holds. Slow on large networks. Nothing: no limit.
   std::optional<double> max_error = {};
+  /// save() and bytes() write the model (the ONNX file, and its external data) beside the plan, so that an Octavo of a later version can build
+  /// the engine again. A model given as bytes stays in memory for that; of one given as a path nothing does, and save() fails with `io` if the file was
+  /// written to meanwhile. False: the file is smaller by the model, and must be built from it again when Octavo is upgraded.
+  bool keep_model = true;
   /// Called in the building thread with what is being done ("import", "plan: choice 3 of 96"), when that changes and up to 20
   /// times a second in between; also while run() or at() build for new shapes. False stops the build, usually within a tenth of a
   /// second: it throws Exception::Kind::cancelled. Must not throw.
   std::function<bool(std::string_view step)> progress = {};
+};
+
+/// How an engine file is loaded. A file for a GPU is a program: it holds machine code, which the GPU runs with all rights of this process there. Load
+/// such files from others with `verify` or `rebuild_code` only; a file for the CPU holds no code (docs/hostile.md).
+struct LoadOptions {
+  int threads = 0;  ///< 0: as many as it was built for, at most the cores of this machine
+  /// Public Ed25519 key as PEM, or the name of a file with one: the file must be signed with its private half (octavo build --sign), every byte of it,
+  /// and is read into memory where it cannot change any more. Empty: any file.
+  std::string verify = {};
+  /// Compile the plan's GPU kernels anew with NVRTC, and use no machine code, no sizes of grids and no names of kernels from the file. Takes what
+  /// compiling takes the first time (the results are kept in the user's cache), and needs NVRTC. No difference for the CPU.
+  bool rebuild_code = false;
+  /// A file of an earlier version is built again, in memory, from the model that it holds, as Engine::build does it; false: it is refused.
+  bool upgrade = true;
+  /// Told what the caller should know, in one sentence, before a file of an earlier version is built again. In the loading thread.
+  std::function<void(const std::string& sentence)> warn = {};
 };
 
 /// One input (which is only read) or output of a run, and whether its memory is that of the engine's GPU.
@@ -252,11 +272,14 @@ class OCTAVO_API Engine {
   /// `folder`: where external data lies, if the model has any.
   [[nodiscard]] static Engine build(std::span<const std::byte> model, const BuildOptions& options = {},
                                     const std::string& folder = "");
-  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine,
-  /// unsupported (the processor lacks something).
+  /// Maps an engine file; one of several shapes gives an open engine that holds all of them. `threads` 0: as many as it was built for, at most the cores of this machine. Errors: io, bad_engine
+  /// (damaged, foreign, of a later version, of an earlier one that does not hold its model, not signed by the key), unsupported (the processor
+  /// lacks something); those of build for a file of an earlier version. Of a file for a GPU that others made see LoadOptions.
   [[nodiscard]] static Engine load(const std::string& path, int threads = 0);
+  [[nodiscard]] static Engine load(const std::string& path, const LoadOptions& options);
   /// The same from memory: what bytes() gives, or an engine file that came another way.
   [[nodiscard]] static Engine load(std::span<const std::byte> engine, int threads = 0);
+  [[nodiscard]] static Engine load(std::span<const std::byte> engine, const LoadOptions& options);
   /// Writes the engine; equal model, options, machine, version and timing cache (or effort 0) give equal bytes. An existing file is
   /// replaced whole or not at all. Of an open engine: all that are kept by now (at most 256), in one file, which holds equal weights once;
   /// loaded, it runs for their shapes and values and builds nothing. Errors: io; usage while an open engine has built none; unsupported
@@ -264,6 +287,8 @@ class OCTAVO_API Engine {
   void save(const std::string& path) const;
   /// What save() writes. Errors: as save; it goes through a temporary file.
   [[nodiscard]] std::vector<std::byte> bytes() const;
+  /// The version of Octavo that built the engine: "0.1.0".
+  [[nodiscard]] std::string built_by() const;
   /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
   [[nodiscard]] std::map<std::string, std::string> notes() const;
   /// What the model says of itself: producer, version, metadata. Of an engine file, what the model said that it was built from.
@@ -304,8 +329,12 @@ class OCTAVO_API Engine {
   /// (each run takes an idle context or makes one). Errors: bad_input, naming the array, with both shapes or types.
   [[nodiscard]] std::map<std::string, Array> run(const std::map<std::string, ConstView>& inputs) const;
   /// The same with buffers in the order of inputs() and outputs(): dense, of the right type and size, aligned to their elements,
-  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer.
+  /// none overlapping an output. Errors: usage while open; bad_input on a wrong count or a null pointer. Of an output with as many rows as the
+  /// run selects (NonMaxSuppression) the buffer has room for the most, and rows of -1 follow; shape_of tells how many there are.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  /// The shape that the run gave output `output` (an index into outputs()), whose elements it left at `data` in the memory of the host: that of
+  /// outputs(), with fewer rows where the run selected fewer. Arrays that run() makes have it. Errors: usage while open or for no output.
+  [[nodiscard]] Shape shape_of(std::size_t output, const void* data) const;
   /// The same with memory of the host or of the engine's GPU, each tensor where it is. What is in the GPU's memory at a multiple of 64 is
   /// read and written there without a copy. `stream`: a CUstream of that GPU behind whose earlier work the run begins; null: a stream of
   /// the engine's own. Returns when the run is done. Errors: as above; bad_input for memory of a GPU that the engine does not use.
@@ -325,6 +354,13 @@ class OCTAVO_API Engine {
 struct RunTimes {
   double median = 0, least = 0;  ///< of a whole run
   std::vector<double> layers;    ///< medians, parallel to Engine::layers()
+};
+
+/// A tensor in which runs met numbers that are no finite numbers.
+struct NonFinite {
+  std::string tensor;              ///< its ONNX name: an input of the model, or what a layer stored in a float type
+  std::vector<std::string> nodes;  ///< ONNX nodes of the layer
+  std::int64_t nan = 0, infinite = 0, elements = 0;  ///< of all runs that were counted
 };
 
 /// Arena and threads to run one engine, for one thread at a time. Results do not depend on the number of threads.
@@ -347,6 +383,12 @@ class OCTAVO_API Context {
   /// Runs once, then `runs` times with the time of each layer. Errors: as run; usage when `runs` is below 1.
   [[nodiscard]] RunTimes profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs = 50);
   [[nodiscard]] int threads() const;
+
+  /// From now on (`on`), or no longer, each run with buffers looks for NaN and infinities in the model's inputs and in every float tensor that a layer
+  /// stores: about one more pass over those. Counts begin at 0. A run with a stream does not count.
+  void count_nonfinite(bool on = true);
+  /// The tensors that had any, inputs first, then in the order in which they are computed: the first is where to look.
+  [[nodiscard]] std::vector<NonFinite> nonfinite() const;
 
  private:
   struct Impl;

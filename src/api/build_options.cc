@@ -13,6 +13,7 @@ PipelineOptions pipeline_of(const BuildOptions& options, const std::string& name
   PipelineOptions p;
   p.device = options.device;
   p.cpu = options.cpu;
+  p.keep_model = options.keep_model;
   p.import.shapes = options.shapes;
   p.import.default_batch = options.default_batch;
   p.import.display_name = name;

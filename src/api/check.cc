@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "api/host_view.h"
 #include "api/ties.h"
 #include "ir/grid.h"
 #include "ir/quantizer.h"
@@ -201,28 +202,11 @@ void judge_outputs(const ir::Graph& graph, const std::map<ir::ValueId, ir::Tenso
   }
 }
 
-/// What regions read and store, where the host can read it: itself, or a copy of what a device has.
-class HostView {
- public:
-  explicit HostView(const engine::Engine& engine) : engine_(engine), copies_(engine.plan().buffers.size()) {}
-  /// `memory` with the buffers of these tensors copied. What cannot be copied reads as zeros, and differs.
-  region::Memory of(const region::Memory& memory, const std::vector<Crossing>& tensors) {
-    region::Memory out = memory;
-    for (const Crossing& c : tensors) {
-      const auto id = static_cast<std::size_t>(c.ref->buffer);
-      const region::Buffer& b = engine_.plan().buffers[id];
-      if (b.space == region::kHost || b.kind == region::BufferKind::input || b.kind == region::BufferKind::output) continue;
-      copies_[id].resize(static_cast<std::size_t>(b.bytes));
-      if (!engine_.device(b.space).read(copies_[id], memory.base[id])) copies_[id].assign(copies_[id].size(), std::byte{0});
-      out.base[id] = copies_[id].data();
-    }
-    return out;
-  }
-
- private:
-  const engine::Engine& engine_;
-  std::vector<std::vector<std::byte>> copies_;  ///< by BufferId
-};
+std::vector<const TensorRef*> refs_of(const std::vector<Crossing>& crossings) {
+  std::vector<const TensorRef*> out;
+  for (const Crossing& c : crossings) out.push_back(c.ref);
+  return out;
+}
 
 /// The grid that the values of a tensor lie on; null: none of 8 or 16 bits.
 const ir::Quantizer* quantizer_of(const ir::Graph& graph, const ir::Grids& grids, ir::ValueId v, const TensorRef* ref) {
@@ -393,7 +377,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
   HostView view(context->engine());
   engine::Observer observer;
   observer.before = [&](std::size_t i, const region::Memory& device_memory) {
-    const region::Memory memory = view.of(device_memory, borders[i].in);
+    const region::Memory memory = view.of(device_memory, refs_of(borders[i].in));
     if (options.progress) options.progress(i, borders.size());
     if (i == 0) {  // an image begins
       stored.clear();
@@ -418,7 +402,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     }
   };
   observer.after = [&](std::size_t i, const region::Memory& device_memory) {
-    const region::Memory memory = view.of(device_memory, borders[i].out);
+    const region::Memory memory = view.of(device_memory, refs_of(borders[i].out));
     const Region& r = plan.regions[i];
     RegionCheck& out = report.regions[i];
     const bool floats =

@@ -9,11 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "api/build_options.h"
 #include "api/convert.h"
 #include "api/description.h"
+#include "api/load.h"
+#include "api/model_source.h"
+#include "api/nonfinite.h"
 #include "api/open_model.h"
 #include "api/pipeline.h"
 #include "api/ranges.h"
@@ -24,6 +28,7 @@
 #include "engine/set.h"
 #include "engine/version.h"
 #include "octavo/octavo.h"
+#include "region/selected_rows.h"
 #include "report/explain.h"
 
 namespace octavo {
@@ -114,6 +119,8 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   // Both under fork_safe_mutex(): a child that was forked while another thread ran the engine may run it, too.
   mutable std::vector<std::unique_ptr<engine::Context>> idle;
   mutable std::map<const engine::Engine*, std::shared_ptr<const Impl>> built;
+  mutable std::once_flag selects_once;
+  mutable std::vector<char> selects_rows;
 
   static std::shared_ptr<const Impl> of(std::shared_ptr<const engine::Engine> e, int threads) {
     auto impl = std::make_shared<Impl>();
@@ -124,16 +131,18 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     return impl;
   }
 
+  /// `path`: of a model in a regular file, which is read again when the engine is saved; empty: it stays in memory for that.
   static std::shared_ptr<const Impl> from_model(std::vector<std::byte> bytes, const BuildOptions& options,
-                                                const std::string& folder, const std::string& name) {
+                                                const std::string& folder, const std::string& name, const std::string& path) {
     api::PipelineOptions p = api::pipeline_of(options, name);
+    if (options.keep_model && !path.empty()) p.source = take(api::file_source(path));
     api::ShapeRanges ranges;
     for (const auto& [input, profile] : options.profiles) ranges[input] = {profile.min, profile.opt, profile.max};
     if (options.most_engines < 1) raise(ErrorKind::usage, fmt::format("most_engines {}: give at least 1", options.most_engines));
     std::map<std::string, ir::Tensor> values;
     for (const auto& [input, value] : options.values) values[input] = api::to_tensor(value);
-    auto model = take(api::OpenModel::create(std::move(bytes), std::move(p), folder, std::move(ranges), std::move(values),
-                                             static_cast<std::size_t>(options.most_engines)));
+    auto model = take(api::OpenModel::create(std::make_shared<const std::vector<std::byte>>(std::move(bytes)), std::move(p), folder,
+                                             std::move(ranges), std::move(values), static_cast<std::size_t>(options.most_engines)));
     if (!model->open()) {
       auto built = model->at({});
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
@@ -215,6 +224,12 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     return h;
   }
 
+  /// By output: it has as many rows as a run selects.
+  const std::vector<char>& selects() const {
+    std::call_once(selects_once, [this] { selects_rows = region::selects_rows(engine->plan()); });
+    return selects_rows;
+  }
+
   /// Calls `f` with an idle context, or a new one.
   template <class F>
   void with_context(F f) const {
@@ -243,16 +258,31 @@ Engine Engine::build(const std::string& path, const BuildOptions& options) {
   auto bytes = take(read_file(path, "model"));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  return watched(options.progress, [&] { return Engine(Impl::from_model(std::move(bytes), options, folder, path)); });
+  std::error_code ignored;
+  const std::string again = std::filesystem::is_regular_file(path, ignored) ? path : "";
+  return watched(options.progress, [&] { return Engine(Impl::from_model(std::move(bytes), options, folder, path, again)); });
 }
 
 Engine Engine::build(std::span<const std::byte> model, const BuildOptions& options, const std::string& folder) {
-  return watched(options.progress, [&] { return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, "")); });
+  return watched(options.progress, [&] { return Engine(Impl::from_model({model.begin(), model.end()}, options, folder, "", "")); });
 }
 
 Engine Engine::load(const std::string& path, int threads) {
+  return load(path, LoadOptions{.threads = threads});
+}
+Engine Engine::load(std::span<const std::byte> engine, int threads) {
+  return load(engine, LoadOptions{.threads = threads});
+}
+
+Engine Engine::load(const std::string& path, const LoadOptions& options) {
+  const int threads = options.threads;
   if (threads < 0) raise(ErrorKind::usage, fmt::format("load \"{}\": {} threads asked for; give at least 1, or 0", path, threads));
-  auto loaded = take(engine::Engine::load_all(path, api::all_providers(), api::devices()));
+  api::LoadRequest request;
+  request.public_key = options.verify;
+  request.upgrade = options.upgrade;
+  request.rebuild_code = options.rebuild_code;
+  request.warn = options.warn;
+  auto loaded = take(api::load_engines(path, request));
   const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded.front()->plan()), engine::available_cores());
   if (loaded.size() == 1) return Engine(Impl::of(std::move(loaded.front()), wanted));
   auto impl = std::make_shared<Impl>();
@@ -263,7 +293,7 @@ Engine Engine::load(const std::string& path, int threads) {
   return Engine(std::move(impl));
 }
 
-Engine Engine::load(std::span<const std::byte> engine, int threads) {
+Engine Engine::load(std::span<const std::byte> engine, const LoadOptions& options) {
   // Loading maps a file: one in memory, which lasts as long as the map.
   const int fd = ::memfd_create("octavo-engine", MFD_CLOEXEC);
   const bool kept = fd >= 0 && write_all(fd, engine.data(), engine.size());
@@ -271,7 +301,7 @@ Engine Engine::load(std::span<const std::byte> engine, int threads) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   try {
     if (!kept) raise(ErrorKind::io, fmt::format("load: the engine cannot be kept in memory: {}", std::strerror(code)));
-    Engine loaded = load(path, threads);
+    Engine loaded = load(path, options);
     ::close(fd);
     return loaded;
   } catch (...) {
@@ -304,6 +334,11 @@ std::vector<std::byte> Engine::bytes() const {
   }
 }
 
+std::string Engine::built_by() const {
+  const engine::Engines all = impl_->all();
+  return all.empty() ? std::string(version()) : all.front()->made_by().version();
+}
+
 std::map<std::string, std::string> Engine::notes() const {
   const engine::Engines all = impl_->all();  // a command wrote the same beside every plan
   return all.empty() ? std::map<std::string, std::string>() : all.front()->notes();
@@ -334,7 +369,8 @@ std::span<const std::byte> Engine::model_bytes() const {
 std::string Engine::explain(bool json) const {
   const auto engine = impl_->only("explain");
   if (!json) return report::table(engine->plan());
-  return report::to_json(engine->plan(), engine->plan_hash(), take(report::select(engine->plan(), {})));
+  return report::to_json(engine->plan(), engine->plan_hash(), take(report::select(engine->plan(), {})), nullptr,
+                         engine->made_by().version());
 }
 
 void Engine::trim() const {
@@ -446,7 +482,22 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
     out.push_back(a.bytes.data());
   }
   run(in, out);
+  for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    Array& a = results[plan.outputs[i].name];
+    const Shape shape = shape_of(i, a.bytes.data());
+    if (shape == a.shape) continue;
+    a.shape = shape;
+    a.bytes.resize(static_cast<std::size_t>(ir::count(shape)) * size_of(a.dtype));
+  }
   return results;
+}
+
+Shape Engine::shape_of(std::size_t output, const void* data) const {
+  const region::Plan& plan = impl_->fixed("shape_of").plan();
+  if (output >= plan.outputs.size()) raise(ErrorKind::usage, fmt::format("shape_of: output {} of {}", output, plan.outputs.size()));
+  Shape shape = plan.outputs[output].type.shape;
+  if (impl_->selects()[output] != 0) shape[0] = region::selected_rows(plan.outputs[output], data);
+  return shape;
 }
 
 void Engine::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
@@ -472,6 +523,7 @@ std::shared_ptr<void> Engine::gpu_memory(std::size_t bytes) const {
 
 struct Context::Impl {
   std::unique_ptr<engine::Context> context;
+  std::unique_ptr<api::NonFiniteCounter> counter;  ///< while it counts
 };
 
 Context::Context(const Engine& engine, int threads) : impl_(std::make_unique<Impl>()) {
@@ -483,7 +535,7 @@ Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
 void Context::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  take(impl_->context->run(inputs, outputs));
+  take(impl_->context->run(inputs, outputs, impl_->counter ? &impl_->counter->observer() : nullptr));
 }
 
 void Context::run(std::span<const Memory> inputs, std::span<const Memory> outputs, void* stream) {
@@ -496,6 +548,18 @@ RunTimes Context::profile(std::span<const void* const> inputs, std::span<void* c
   RunTimes times{p.total.median, p.total.least, {}};
   for (const engine::RegionTime& r : p.regions) times.layers.push_back(r.median);
   return times;
+}
+
+void Context::count_nonfinite(bool on) {
+  impl_->counter = on ? std::make_unique<api::NonFiniteCounter>(impl_->context->engine()) : nullptr;
+}
+
+std::vector<NonFinite> Context::nonfinite() const {
+  std::vector<NonFinite> out;
+  if (!impl_->counter) return out;
+  for (const api::NonFiniteTensor& t : impl_->counter->found())
+    out.push_back({t.name, {t.onnx_nodes.begin(), t.onnx_nodes.end()}, t.nan, t.infinite, t.elements});
+  return out;
 }
 
 int Context::threads() const {

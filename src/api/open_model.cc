@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/late.h"
+#include "api/model_source.h"
 
 namespace octavo::api {
 namespace {
@@ -109,10 +110,12 @@ Status inside(const std::string& name, const ir::Shape& shape, const ShapeRange&
 
 }  // namespace
 
-Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> model, PipelineOptions options, std::string folder,
-                                                     ShapeRanges ranges, std::map<std::string, ir::Tensor> values,
-                                                     std::size_t most) {
+Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const std::vector<std::byte>> bytes, PipelineOptions options,
+                                                     std::string folder, ShapeRanges ranges,
+                                                     std::map<std::string, ir::Tensor> values, std::size_t most) {
   std::unique_ptr<OpenModel> m(new OpenModel);
+  const std::vector<std::byte>& model = *bytes;
+  if (options.keep_model && options.source == nullptr) options.source = memory_source(bytes, folder);
   m->values_ = std::move(values);
   m->most_ = std::max<std::size_t>(most, 1);
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
@@ -135,7 +138,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::create(std::vector<std::byte> mode
   m->ranges_ = std::move(ranges);
   m->open_ = std::any_of(m->inputs_.begin(), m->inputs_.end(), is_open);
   if (m->open_) OCTAVO_CHECK(onnx::check_bytes(model, options.import));
-  m->model_ = std::move(model);
+  m->model_ = std::move(bytes);
   m->options_ = std::move(options);
   m->folder_ = std::move(folder);
   return m;
@@ -225,7 +228,7 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
       given.given[name] = std::move(*value);
     }
     if (auto known = find_or_claim(key)) return known;
-    auto built = build_bytes(model_, options, folder_, given);
+    auto built = build_bytes(*model_, options, folder_, given);
     const std::lock_guard lock(fork_safe_mutex());
     Entry& entry = built_[key];
     entry.done->notify_all();

@@ -37,9 +37,10 @@ class OpenModel {
   /// Reads the inputs; nothing is built. While dimensions are open, operators that are not covered are refused here already.
   /// `options.import.shapes` binds some or all of them.
   /// `ranges`: for no input, or for every one that stays open. `values`: of inputs that decide shapes, whatever a run brings. `most`:
-  /// engines kept. Errors: usage for ranges that do not fit the inputs.
-  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::vector<std::byte> model, PipelineOptions options,
-                                                                 std::string folder, ShapeRanges ranges = {},
+  /// engines kept. Engines hold `model` unless the options name another source. Errors: usage for ranges that do not fit the inputs.
+  [[nodiscard]] static Result<std::unique_ptr<OpenModel>> create(std::shared_ptr<const std::vector<std::byte>> model,
+                                                                 PipelineOptions options, std::string folder,
+                                                                 ShapeRanges ranges = {},
                                                                  std::map<std::string, ir::Tensor> values = {},
                                                                  std::size_t most = kEnginesKept);
 
@@ -54,7 +55,7 @@ class OpenModel {
 
   /// What the model says of itself.
   [[nodiscard]] const onnx::Description& description() const { return description_; }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const { return model_; }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *model_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   /// Engines built so far, those among them that are no longer kept.
   [[nodiscard]] std::uint64_t builds() const;
@@ -86,7 +87,7 @@ class OpenModel {
   [[nodiscard]] std::shared_ptr<const engine::Engine> find_or_claim(const Key& key) const;
   void drop_oldest() const;
 
-  std::vector<std::byte> model_;
+  std::shared_ptr<const std::vector<std::byte>> model_;
   PipelineOptions options_;
   std::string folder_;
   onnx::Description description_;

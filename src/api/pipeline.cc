@@ -7,6 +7,8 @@
 
 #include "api/description.h"
 #include "api/late.h"
+#include "api/load.h"
+#include "api/model_source.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
 #include "cuda/gpu_device.h"
@@ -57,8 +59,14 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
+  engine::Origin origin{options.keep_model ? options.source : nullptr, {}, options.notes, to_json(model.description)};
+  if (origin.model != nullptr) {
+    PipelineOptions said = options;
+    said.plan.threads = p.threads;
+    origin.build = build_text(said, late);
+  }
   OCTAVO_TRY(built.engine, engine::Engine::create(std::move(planned.plan), usable, ir::print(planned.graph, text),
-                                                  devices(options.device), nullptr, to_json(model.description)));
+                                                  devices(options.device), nullptr, std::move(origin)));
   built.graph = std::move(planned.graph);
   built.reports = std::move(planned.reports);
   built.permitted = std::move(planned.permitted);
@@ -99,6 +107,12 @@ engine::Providers all_providers() {
 
 engine::Devices devices(std::string_view device) {
   return {&cuda::gpu(gpu_of(device).value_or(0))};
+}
+
+Status remake_code(region::Plan& plan, std::string_view device) {
+  const auto on_gpu = [](const region::Region& r) { return r.tactic.provider == "cuda"; };
+  if (std::none_of(plan.regions.begin(), plan.regions.end(), on_gpu)) return {};
+  return cuda::remake_kernels(plan, gpu_of(device).value_or(0), engine::available_cores());
 }
 
 Status Measuring::begin(const PipelineOptions& build, const engine::Providers& providers, plan::PlanOptions& options) {
@@ -193,12 +207,28 @@ Status check_options(const PipelineOptions& options) {
               fmt::format("build: {} threads asked for; give at least 1, or 0 for every core", options.plan.threads));
 }
 
+namespace {
+
+/// What is switched off by name before there is a graph.
+onnx::ImportOptions import_options(const PipelineOptions& options) {
+  onnx::ImportOptions out = options.import;
+  if (options.plan.disabled.contains("round-to-scale-type")) out.round_to_scale_type = false;
+  return out;
+}
+
+}  // namespace
+
 Result<Built> build_file(const std::string& path, const PipelineOptions& options, onnx::LateValues& late) {
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, options.import, late));
-  return finish(std::move(model), options, late);
+  auto source = file_source(path);  // what cannot be opened, import says better
+  OCTAVO_TRY(onnx::Model model, onnx::import_file(path, import_options(options), late));
+  PipelineOptions with = options;
+  if (with.keep_model) {
+    OCTAVO_TRY(with.source, std::move(source));
+  }
+  return finish(std::move(model), with, late);
 }
 
 Result<Built> build_file(const std::string& path, const PipelineOptions& options) {
@@ -211,7 +241,7 @@ Result<Built> build_bytes(std::span<const std::byte> bytes, const PipelineOption
   OCTAVO_CHECK(check_options(options));
   const TaskScope task(options.progress);
   OCTAVO_CHECK(begin_step("import"));
-  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, options.import, folder, late));
+  OCTAVO_TRY(onnx::Model model, onnx::import_bytes(bytes, import_options(options), folder, late));
   return finish(std::move(model), options, late);
 }
 
@@ -229,7 +259,7 @@ Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options) {
 }
 
 Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
-                                    const engine::Observer* observer) {
+                                    const engine::Observer* observer, engine::MemoryReport* memory) {
   const region::Plan& plan = context.engine().plan();
   if (inputs.size() != plan.inputs.size()) {
     return fail(ErrorKind::bad_input,
@@ -251,7 +281,11 @@ Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<
     outputs.emplace_back(b.type);
     out.push_back(outputs.back().mutable_bytes().data());
   }
-  OCTAVO_CHECK(context.run(in, out, observer));
+  if (memory == nullptr) {
+    OCTAVO_CHECK(context.run(in, out, observer));
+  } else {
+    OCTAVO_TRY(*memory, engine::check_memory(context, in, out));
+  }
   return outputs;
 }
 

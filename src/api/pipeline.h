@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/task.h"
 #include "engine/engine.h"
+#include "engine/memory_check.h"
 #include "ir/graph.h"
 #include "onnx/import/import.h"
 #include "plan/precision/permit.h"
@@ -34,6 +35,10 @@ struct PipelineOptions {
   /// it lasts; false: the build stops with an error. In the building thread.
   TaskWatcher progress;
   plan::PlanOptions plan = for_every_core();  ///< plan.threads 0: engine::available_cores()
+  /// The engine holds its model for a later rebuild: the file of build_file, or what `source` gives for build_bytes (null: none is held).
+  bool keep_model = true;
+  std::shared_ptr<const engine::ModelSource> source;
+  engine::Notes notes;  ///< Engine::notes
   /// Measured costs (effort > 0): where they come from.
   struct Timing {
     std::string cache;                                 ///< timing cache file, read first and extended atomically; empty: the user's
@@ -105,8 +110,9 @@ struct DeviceHere {
 [[nodiscard]] Result<Built> build_graph(ir::Graph graph, const PipelineOptions& options = {});
 
 /// Runs a context on dense tensors, parallel to the plan's inputs; gives the outputs. `bad_input` names the input that does not
-/// fit.
+/// fit. `memory`: the run is one of engine::check_memory, without the observer, and this is what it found.
 [[nodiscard]] Result<std::vector<ir::Tensor>> run(engine::Context& context, const std::vector<ir::Tensor>& inputs,
-                                                  const engine::Observer* observer = nullptr);
+                                                  const engine::Observer* observer = nullptr,
+                                                  engine::MemoryReport* memory = nullptr);
 
 }  // namespace octavo::api

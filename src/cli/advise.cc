@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "api/pipeline.h"
 #include "api/ranges.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
+#include "onnx/model/graph_nodes.h"
 #include "report/sentences.h"
 
 namespace octavo::cli {
@@ -42,6 +45,48 @@ void edit(const plan::Advice& a, onnx::PairEdits& edits) {
   if (a.kind == Kind::move) edits.move.push_back({a.pair, a.behind});
 }
 
+/// The edit that --apply could not make, because the file has the tensor under another name: in front of a Reshape, for example.
+std::string by_hand(const plan::Advice& a, const onnx::GraphNodes& nodes) {
+  const auto data_of = [&](const std::string& node) {
+    const auto at = std::ranges::find(nodes.nodes, node, &onnx::GraphNode::name);
+    return at == nodes.nodes.end() || at->inputs.empty() ? std::string() : at->inputs[0];
+  };
+  const std::string pair = fmt::format("{}", fmt::join(a.pair, ", "));
+  std::string text = fmt::format("not applied: the file has no node that reads or makes \"{}\" under this name. To do it by hand, ",
+                                 a.kind == Kind::move ? a.behind : a.tensor);
+  if (a.kind == Kind::move)
+    return text + fmt::format("let the readers of the pair ({}) read its input, and insert the pair where {} read their data", pair,
+                              fmt::join(a.onnx_nodes, ", "));
+  std::string readers;
+  for (const std::string& node : a.onnx_nodes) {
+    const std::string data = data_of(node);
+    if (data.empty()) continue;
+    readers += fmt::format("{}between \"{}\" and {}", readers.empty() ? "" : ", and ", data, node);
+  }
+  if (a.kind == Kind::share) return text + fmt::format("repeat the pair ({}) with its scale {}", pair, readers);
+  const ir::Quantizer& q = *a.quantizer;
+  return text + fmt::format("insert QuantizeLinear and DequantizeLinear with scale {} and zero point {} ({}) {}", q.scale[0],
+                            q.zero_point[0], q.type == ir::DType::u8 ? "uint8" : "int8", readers);
+}
+
+constexpr int kWorthPercent = static_cast<int>(100 * plan::kWorth);
+
+/// What does not pay alone: a line each without reasons, and what all of it saves.
+void print_small(const plan::Advised& result, int most) {
+  int count = 0;
+  double sum = 0;
+  std::string lines;
+  for (const plan::Advice& a : result.advice) {
+    if (!a.small || !a.together) continue;
+    sum += a.seconds;
+    if (++count <= most) lines += fmt::format("  {}: saves {:.4g} us\n", change(a), a.seconds * 1e6);
+  }
+  if (count == 0) return;
+  fmt::print("{} change{} save{} less than {} % each, and {:.4g} us ({:.1f} %) together:\n{}", count, count == 1 ? "" : "s",
+             count == 1 ? "s" : "", kWorthPercent, sum * 1e6, 100 * sum / result.plan_seconds, lines);
+  if (count > most) fmt::print("  and {} more\n", count - most);
+}
+
 Result<int> advise(const Options& o) {
   OCTAVO_CHECK(check_outputs({o.apply}));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
@@ -64,24 +109,24 @@ Result<int> advise(const Options& o) {
   progress.reset();
 
   const char* source = options.effort > 0 ? "measured" : "estimated";
-  fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} pay\n", result.tried,
-             result.plan_seconds * 1e6, source, result.advice.size());
+  const auto pays = std::ranges::count(result.advice, false, &plan::Advice::small);
+  fmt::print("{} changes tried one at a time; the plan's regions cost {:.4g} us ({}); {} change{} {} % of that or more\n",
+             result.tried, result.plan_seconds * 1e6, source, pays, pays == 1 ? " saves" : "s save", kWorthPercent);
   onnx::PairEdits edits;
   int shown = 0;
   for (const plan::Advice& a : result.advice) {
     if (a.together) edit(a, edits);
-    if (++shown > o.most) continue;
-    const std::string what = change(a);
-    fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", what, a.seconds * 1e6, 100 * a.seconds / result.plan_seconds,
+    if (a.small || ++shown > o.most) continue;
+    fmt::print("{}: saves {:.4g} us, {:.1f} %\n  {}\n", change(a), a.seconds * 1e6, 100 * a.seconds / result.plan_seconds,
                report::sentences(a.why));
     if (a.kind == Kind::add && !a.quantizer && !a.tensor.empty())
       fmt::print("  to add it, give a range for \"{}\" with --ranges; octavo quantize finds ranges\n", a.tensor);
     if (a.error >= 0) fmt::print("  outputs change by at most {:.3g} of their largest magnitude (seeded inputs)\n", a.error);
   }
   if (shown > o.most) fmt::print("and {} more\n", shown - o.most);
-  if (result.advice.size() > 1)
-    fmt::print("the whole plan with all of these changes that help one another or do not touch: {:.4g} us\n",
-               result.applied_seconds * 1e6);
+  print_small(result, o.most);
+  if (result.advice.size() > 1 && result.applied_seconds < result.plan_seconds)
+    fmt::print("with all changes that can be made together, the plan's regions cost {:.4g} us\n", result.applied_seconds * 1e6);
   if (o.apply.empty()) return 0;
   OCTAVO_TRY(const auto done, onnx::edit_pairs_in_file(o.model.path, edits, o.apply));
   std::vector<std::string> changes;
@@ -95,12 +140,18 @@ Result<int> advise(const Options& o) {
   if (!changes.empty()) {
     fmt::print("{}: {}\n", o.apply, fmt::join(changes, ", "));
   } else {
-    fmt::print("{}: the model as it was; no pair to drop, to move or to share pays, and none to add whose tensor has a range\n"
-               "  ranges: octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json\n",
-               o.apply);
+    fmt::print(
+        "{}: the model as it was; no change pays that advise can make. Adding a pair needs a range of its tensor:\n"
+        "  octavo quantize MODEL --data FOLDER -o ranges.json, then octavo advise ... --ranges ranges.json\n",
+        o.apply);
   }
-  for (const std::string& tensor : done.not_found)
-    fmt::print("  the file has no \"{}\" to put a pair on or a reader of it by that name; do that by hand\n", tensor);
+  if (!done.not_found.empty()) {
+    OCTAVO_TRY(const auto nodes, onnx::nodes_of_file(o.model.path));
+    for (const plan::Advice& a : result.advice) {
+      const std::string& tensor = a.kind == Kind::move ? a.behind : a.tensor;
+      if (a.together && std::ranges::find(done.not_found, tensor) != done.not_found.end()) fmt::print("  {}\n", by_hand(a, nodes));
+    }
+  }
   return 0;
 }
 
@@ -110,15 +161,16 @@ Command add_advise(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("--apply", o->apply,
-                 "Write the model without the pairs that are to be dropped, and with those that are to be added, moved or shared")
+                 "Write the model with the changes that pay: pairs dropped, added, moved, or shared with more readers")
       ->type_name("FILE");
-  app.add_option("--ranges", o->ranges,
-                 "Ranges of tensors, for the scales of pairs to add: a TensorRT calibration table or JSON of ranges, as octavo "
-                 "quantize writes them")
+  app.add_option(
+         "--ranges", o->ranges,
+         "Ranges of tensors, which give the scales of pairs to add: a TensorRT calibration table, or JSON of octavo quantize")
       ->type_name("FILE");
-  app.add_option("--errors", o->errors, "Run the N best changes on seeded inputs and say how much they change the outputs (slow)")
+  app.add_option("--errors", o->errors,
+                 "Run the N best changes on random inputs, and print how much they change the outputs (slow)")
       ->check(CLI::Range(0, 1000));
-  app.add_option("--most", o->most, "How much advice to print (default 20)")->check(CLI::Range(1, 100000));
+  app.add_option("--most", o->most, "Number of changes to print (default 20)")->check(CLI::Range(1, 100000));
   app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");
   return [o] { return advise(*o); };
 }

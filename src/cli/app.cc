@@ -32,26 +32,26 @@ constexpr const char* kFooter =
     "  octavo bench model.octavo --json\n"
     "  octavo explain model.onnx --node conv1\n"
     "  octavo view model.onnx -o report.html\n"
-    "  octavo serve model.onnx --port 8000        (of the Python package: pip install 'octavo[serve]')\n"
+    "  octavo serve model.onnx --port 8000        (of the Python package)\n"
     "  octavo doctor --system\n"
     "  octavo check model.onnx --input photo.jpg --preset torch\n"
     "\n"
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
     "input, 6 bad engine "
     "file,\n"
-    "7 file cannot be read or written, 8 check could not judge everything, 70 a mistake of Octavo's own.";
+    "7 file cannot be read or written, 8 check could not judge everything, 70 internal error (a bug in Octavo).";
 
 /// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
 Command add_serve(CLI::App& app) {
   app.allow_extras();
   app.footer(
       "This is the compiled command without the server. The Python package has both:\n"
-      "  pip install 'octavo[serve]'\n"
+      "  pip install \"$(ls dist/octavo-*.whl)[serve]\"     (make wheel makes the file)\n"
       "  octavo serve model.onnx --port 8000     or: python -m octavo serve model.onnx --port 8000");
   return []() -> Result<int> {
     return fail(ErrorKind::usage,
                 "octavo serve is part of the Python package, and this is the compiled command alone\n"
-                "  pip install 'octavo[serve]', then its octavo serve, or python -m octavo serve");
+                "  make wheel; pip install \"$(ls dist/octavo-*.whl)[serve]\"; then its octavo serve, or python -m octavo serve");
   };
 }
 
@@ -99,6 +99,7 @@ int run_command(const std::vector<std::string>& arguments) {
       {"quantize", "Quantize a float model on data: write ranges, a model with Q/DQ pairs, or an engine", add_quantize},
       {"eval", "Compare models, engines and tables on data: accuracy and signal to noise", add_eval},
       {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
+      {"rebuild", "Build engine files of an earlier version again, from the models that they hold", add_rebuild},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : entries) {

@@ -17,6 +17,8 @@
 #include "cli/commands.h"
 #include "cli/late.h"
 #include "cli/model.h"
+#include "cli/other_load.h"
+#include "cli/print.h"
 #include "cli/profiling.h"
 #include "cli/run_buffers.h"
 #include "region/from_key.h"
@@ -221,6 +223,7 @@ Result<int> bench(const Options& o) {
   OCTAVO_CHECK(context->run(buffers.in, buffers.out));
   const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   progress->step(fmt::format("measure for {} s", o.seconds));
+  const OtherLoad others;
   OCTAVO_TRY(const DeviceBuffers on_device, DeviceBuffers::create(*loaded.engine, buffers));
   std::optional<Times> resident;  // inputs and outputs in the device's memory
   if (!on_device.memory.empty()) {
@@ -232,7 +235,9 @@ Result<int> bench(const Options& o) {
   } else {
     OCTAVO_TRY(times, measure(o.seconds, [&] { return context->run(buffers.in, buffers.out); }));
   }
+  const double other_cores = others.cores();
   progress.reset();
+  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
 
   const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());
@@ -251,6 +256,7 @@ Result<int> bench(const Options& o) {
                              {"min_ms", least * 1e3},
                              {"processor_ms", times.processor / static_cast<double>(times.sorted.size()) * 1e3},
                              {"images_per_second", rate},
+                             {"cores_used_by_others", other_cores},
                              {"first_ms", first * 1e3},
                              {loaded.built ? "build_ms" : "load_ms", loaded.seconds * 1e3},
                              {"memory_kb", memory_kb("VmHWM") - memory}};
@@ -297,18 +303,21 @@ Result<int> bench(const Options& o) {
 Command add_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
-  app.add_option("--batch", o->batch, "Batch, when the model leaves it open")
+  app.add_option("--batch", o->batch, "Batch size, if the model leaves it open")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{65536}))
       ->type_name("N");
-  app.add_option("--seconds", o->seconds, "How long to measure (default 3)")->check(CLI::Range(0.01, 86400.0))->type_name("S");
+  app.add_option("--seconds", o->seconds, "Duration of the measurement in seconds (default 3)")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->type_name("S");
   app.add_flag("--noDataTransfers", o->no_transfers,
-               "On a GPU: inputs and outputs stay in its memory, so that no copy is in the times (on the CPU there is none)");
-  app.add_flag("--regions", o->regions, "The time of each region as well");
-  app.add_option("--region-key", o->key,
-                 "Time every tactic for the region with this key instead, of MODEL or, without one, made from the key alone "
-                 "(docs/timing-cache.md)")
+               "On a GPU: keep inputs and outputs in GPU memory, so that the times contain no copies (on the CPU there are none)");
+  app.add_flag("--regions", o->regions, "Also print the time of each region");
+  app.add_option(
+         "--region-key", o->key,
+         "Measure every tactic for one region instead: the one with this key in MODEL, or without MODEL a region made from the key "
+         "(docs/timing-cache.md)")
       ->type_name("KEY");
-  app.add_option("--percentile", o->percentiles, "More percentiles of the times of runs, as 90,95,99.9")
+  app.add_option("--percentile", o->percentiles, "Also print these percentiles, for example 90,95,99.9")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 100.0))
       ->allow_extra_args(false)
@@ -317,7 +326,7 @@ Command add_bench(CLI::App& app) {
   add_profile_options(app, o->profile);
   app.add_flag("--json", o->json, "One line of JSON");
   app.footer(
-      "Inputs are random unless --input gives some; where it gives several samples, the first is run again and again.\nExample: "
+      "Inputs are random unless --input gives data; of several samples, only the first is used.\nExample: "
       "octavo bench model.onnx --threads "
       "1 --seconds 5 --regions");
   return [o] {

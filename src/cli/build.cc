@@ -20,6 +20,8 @@
 #include "cli/recipe.h"
 #include "cli/shape_sets.h"
 #include "cli/slow_share.h"
+#include "engine/signature.h"
+#include "engine/source.h"
 #include "report/explain.h"
 #include "report/sentences.h"
 #include "report/trex.h"
@@ -32,7 +34,8 @@ struct Options {
   ModelOptions model;
   ProfileOptions profile;
   RecipeOptions recipe;
-  std::string output, metadata;
+  std::string output, metadata, sign;
+  bool no_model = false;
   std::vector<std::string> data;
 };
 
@@ -125,7 +128,13 @@ Result<int> build(const Options& o) {
     (void)checked;
   }
   OCTAVO_CHECK(check_profile_outputs(o.profile));
+  std::string private_key;
+  if (!o.sign.empty()) {
+    OCTAVO_TRY(private_key, engine::read_key(o.sign));
+    OCTAVO_CHECK(engine::sign({}, private_key));  // that the key fits shows before the build
+  }
   OCTAVO_TRY(std::vector<ModelOptions> sets, shape_sets(o.model));
+  for (ModelOptions& set : sets) set.build.keep_model = !o.no_model;
   ModelOptions& model = sets.front();  // of several engines what is printed beside their plans is about the first
   OCTAVO_TRY(const auto quantized, quantize_first(o, model));
   for (ModelOptions& other : sets) other.made = model.made;
@@ -151,7 +160,7 @@ Result<int> build(const Options& o) {
       engines.push_back(other.engine);
     }
     progress.step(fmt::format("write {}", o.output));
-    return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes);
+    return engine::save_set(o.output == "-" ? "/dev/stdout" : o.output, engines, notes, private_key);
   };
   const Status done = compile();
   if (diagnosis) print_warnings(*diagnosis, done ? "" : done.error().message);  // why it failed may be among what misleads
@@ -159,10 +168,13 @@ Result<int> build(const Options& o) {
   if (o.output == "-") return 0;  // stdout holds the engine
   std::error_code ignored;
   const double kilobytes = static_cast<double>(std::filesystem::file_size(o.output, ignored)) / 1e3;
+  std::string kept;
+  if (auto file = engine::EngineFile::open(o.output); file && (*file)->model_bytes() > 0)
+    kept = fmt::format(" (its model {:.1f} kB)", static_cast<double>((*file)->model_bytes()) / 1e3);
   if (engines.size() == 1) {
-    fmt::print("{}: {:.1f} kB, plan {}\n", o.output, kilobytes, loaded.engine->plan_hash());
+    fmt::print("{}: {:.1f} kB{}, plan {}\n", o.output, kilobytes, kept, loaded.engine->plan_hash());
   } else {
-    fmt::print("{}: {:.1f} kB, {} plans:\n", o.output, kilobytes, engines.size());
+    fmt::print("{}: {:.1f} kB{}, {} plans:\n", o.output, kilobytes, kept, engines.size());
     for (const auto& e : engines) fmt::print("  {} {}\n", e->plan_hash(), engine::shapes_text(e->plan()));
     fmt::print("of the first:\n");
   }
@@ -201,17 +213,27 @@ Command add_build(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   app.add_option("-o,--output,--saveEngine", o->output, "Engine file to write")->required()->type_name("ENGINE");
-  app.add_option("--data", o->data,
-                 "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is quantized on "
-                 "them first, as "
-                 "octavo quantize does it by default; of others the signal to noise on them is printed")
+  app.add_option(
+         "--data", o->data,
+         "A folder, pictures, .npy or .npz files; repeat for more. A float model without --calibration is first "
+         "quantized on them, as octavo quantize does by default. For other models, build prints the signal to noise on them")
       ->type_name("PATH");
+  app.add_flag(
+      "--no-model", o->no_model,
+      "Leave the ONNX model out of the engine file, which is smaller by it: an Octavo of a later version then cannot rebuild the "
+      "engine (octavo rebuild)");
+  app.add_option(
+         "--sign", o->sign,
+         "Sign the engine file with this private Ed25519 key, for --verify; make one: openssl genpkey -algorithm ed25519 -out "
+         "private.pem, its public half: openssl pkey -in private.pem -pubout -out public.pem")
+      ->type_name("PRIVATE.pem");
   add_profile_options(app, o->profile);
   add_recipe_options(app, o->recipe);
-  app.add_option("--exportMetadata", o->metadata, "What was built, how and where, as JSON (build.metadata.json)")
+  app.add_option("--exportMetadata", o->metadata,
+                 "Write the plan's figures, the options and the machine as JSON (build.metadata.json)")
       ->type_name("FILE");
   app.footer(
-      "How pictures are prepared (--preset and the like) is stored in the engine, and used by run, check and profile.\n"
+      "The engine keeps the preprocessing options (--preset and the like) for run, check and profile.\n"
       "Examples: octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --threads 4\n"
       "          octavo build model.onnx -o model.octavo --shapes image:1x3x224x224 --shapes image:8x3x224x224\n"
       "          octavo build model.onnx --data photos/ --preset torch -o model.octavo");

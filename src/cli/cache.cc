@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "api/load.h"
 #include "api/pipeline.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
@@ -191,7 +192,7 @@ Result<int> prune(const Options& o) {
     return fail(ErrorKind::usage, "cache prune: say what to drop: --other-devices, --other-versions, --keep-keys-of ENGINE");
   std::set<std::string> keep;
   if (!o.keep.empty()) {
-    OCTAVO_TRY(const auto engines, engine::Engine::load_all(o.keep, api::all_providers(), api::devices()));
+    OCTAVO_TRY(const auto engines, api::load_engines(o.keep));
     for (const auto& engine : engines) {
       for (const region::Region& r : engine->plan().regions) keep.insert(r.key);
     }
@@ -225,29 +226,29 @@ Command add_cache(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.require_subcommand(1);
   const auto file = [&](CLI::App* sub) { sub->add_option("FILE", o->file, "Timing cache")->required(); };
-  auto* showing = app.add_subcommand("show", "A table of keys, tactics, times and pins");
+  auto* showing = app.add_subcommand("show", "Print keys, tactics, times and pins");
   file(showing);
-  showing->add_option("--match", o->match, "Only keys or tactics that contain this text");
-  auto* comparing = app.add_subcommand("diff", "Entries that two caches do not share; exit code 1 if there are any");
+  showing->add_option("--match", o->match, "Show only keys or tactics that contain this text");
+  auto* comparing = app.add_subcommand("diff", "Print the entries in which two caches differ; the exit code is 1 if there are any");
   comparing->add_option("FILES", o->files, "Two timing caches")->required()->expected(2);
   auto* merging = app.add_subcommand("merge", "Add the entries of several caches to one; later files win");
-  merging->add_option("OUT", o->file, "Timing cache to add to, or to make")->required();
+  merging->add_option("OUT", o->file, "Timing cache to add to; it is created if it does not exist")->required();
   merging->add_option("FILES", o->files, "Timing caches")->required()->expected(1, -1);
-  auto* pinning = app.add_subcommand("pin", "Make a tactic the choice for a key, whatever its time");
-  auto* unpinning = app.add_subcommand("unpin", "Take a pin back");
+  auto* pinning = app.add_subcommand("pin", "Always use one tactic for a key, whatever its time");
+  auto* unpinning = app.add_subcommand("unpin", "Remove a pin");
   for (auto* sub : {pinning, unpinning}) {
     file(sub);
-    sub->add_option("--key", o->key, "The region's key, as the verbose log, `explain` and the file spell it");
-    sub->add_option("--match", o->match, "Or a text that only one key contains");
-    sub->add_option("--threads", o->threads, "Where a key has times for several thread counts");
+    sub->add_option("--key", o->key, "Key of the region, as `octavo explain` and the file spell it");
+    sub->add_option("--match", o->match, "Instead of --key: a text that only one key contains");
+    sub->add_option("--threads", o->threads, "Thread count, if the key has times for several");
   }
-  pinning->add_option("--tactic", o->tactic, "Tactic to take")->required();
-  auto* pruning = app.add_subcommand("prune", "Drop entries");
+  pinning->add_option("--tactic", o->tactic, "Tactic to use")->required();
+  auto* pruning = app.add_subcommand("prune", "Remove entries");
   file(pruning);
-  pruning->add_flag("--other-devices", o->other_devices, "Those of other machines");
+  pruning->add_flag("--other-devices", o->other_devices, "Remove those of other machines");
   pruning->add_flag("--other-versions", o->other_versions,
-                    "Those of tactics that this Octavo has in another version, or not at all");
-  pruning->add_option("--keep-keys-of", o->keep, "All whose key this engine file does not use")->type_name("ENGINE");
+                    "Remove those of tactics that this Octavo does not have, or has in another version");
+  pruning->add_option("--keep-keys-of", o->keep, "Remove all entries whose key this engine file does not use")->type_name("ENGINE");
   app.footer(
       "The file is text: docs/timing-cache.md. Example: octavo cache pin times.txt --match 'w s8[64,64,3,3]' --tactic TACTIC, "
       "where TACTIC is one that `octavo cache show times.txt` lists, with or without its {parameters}");

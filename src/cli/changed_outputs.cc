@@ -9,6 +9,7 @@
 
 #include "api/check.h"
 #include "engine/engine.h"
+#include "plan/candidates/registry.h"
 #include "quantize/statistics.h"
 
 namespace octavo::cli {
@@ -25,17 +26,36 @@ std::string_view text_of(Kept::Why why) {
   return "";
 }
 
+/// The planner's decision about the pairs (plan/precision/choose_pairs.h); null where --force decided.
+const region::Decision* decision_of(const region::Plan& plan) {
+  const auto at = std::ranges::find(plan.decisions, "pairs", &region::Decision::choice);
+  return at == plan.decisions.end() ? nullptr : &*at;
+}
+
+/// What a run takes with each candidate: "pairs as permissions: measured 812 us".
+std::string times_text(const region::Decision& d, std::string_view source) {
+  std::string text;
+  for (std::size_t i = 0; i < d.candidates.size(); ++i) {
+    const auto& c = d.candidates[i];
+    if (c.seconds < 0) continue;
+    text += fmt::format("  {}: {} {:.4g} us{}\n", plan::description_of(d.choice, c.name), source, c.seconds * 1e6,
+                        i == d.chosen ? " (taken)" : "");
+  }
+  return text;
+}
+
 std::string pairs_text(const plan::PermittedPairs& pairs) {
-  std::string text = fmt::format("pairs: {} taken as permissions", pairs.taken);
+  std::string text;
   std::map<Kept::Why, std::vector<std::string>> kept;
   for (const Kept& k : pairs.kept) kept[k.why].push_back(k.tensor);
   for (const auto& [why, tensors] : kept) {
-    text += fmt::format("\n{} still demand their rounding: {}", tensors.size(), text_of(why));
+    text += fmt::format("{} tensor{} keep{} the rounding of the pairs: {}\n", tensors.size(), tensors.size() == 1 ? "" : "s",
+                        tensors.size() == 1 ? "s" : "", text_of(why));
     constexpr std::size_t kMost = 6;
-    for (std::size_t i = 0; i < std::min(tensors.size(), kMost); ++i) text += fmt::format("\n  {}", tensors[i]);
-    if (tensors.size() > kMost) text += fmt::format("\n  and {} more", tensors.size() - kMost);
+    for (std::size_t k = 0; k < std::min(tensors.size(), kMost); ++k) text += fmt::format("  {}\n", tensors[k]);
+    if (tensors.size() > kMost) text += fmt::format("  and {} more\n", tensors.size() - kMost);
   }
-  return text + "\n";
+  return text;
 }
 
 /// Of one output over all samples.
@@ -70,9 +90,17 @@ Result<api::Built> with_pairs(const ModelOptions& model) {
 }  // namespace
 
 Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loaded, const quantize::Data* data) {
-  std::string text = pairs_text(loaded.built->permitted.pairs);
+  const plan::PermittedPairs& pairs = loaded.built->permitted.pairs;
+  const region::Decision* decision = decision_of(loaded.engine->plan());
+  std::string text = decision != nullptr && decision->chosen == 0
+                         ? "pairs: all stay where they stand, because the model is not faster without them\n"
+                         : fmt::format("pairs: {} taken as permissions\n", pairs.taken);
+  if (decision != nullptr)
+    text += times_text(*decision, loaded.engine->plan().cost_source == "measured" ? "measured" : "estimated");
+  if (decision != nullptr && decision->chosen == 0) return text + "the outputs are those that the pairs of the model define\n";
+  text += pairs_text(pairs);
   if (!model.bindings.empty() || !model.input_formats.empty() || !model.output_formats.empty())
-    return text + "what that changes at the outputs was not measured: inputs or outputs are bound to other types or layouts\n";
+    return text + "the change of the outputs was not measured, because inputs or outputs are bound to other types or layouts\n";
   OCTAVO_TRY(const api::Built demanded, with_pairs(model));
   const region::Plan& plan = loaded.engine->plan();
   OCTAVO_TRY(const auto exact, engine::Context::create(demanded.engine, loaded.threads));
@@ -93,7 +121,7 @@ Result<std::string> changed_outputs(const ModelOptions& model, const Loaded& loa
     OCTAVO_TRY(const auto b, api::run(*permitted, sample.inputs));
     for (std::size_t k = 0; k < differences.size(); ++k) differences[k].add(a[k], b[k]);
   }
-  text += fmt::format("the outputs against those with every pair where it stands, {}:\n",
+  text += fmt::format("difference of the outputs from those with every pair where it stands, {}:\n",
                       part ? fmt::format("on {} sample{}", samples, samples == 1 ? "" : "s")
                            : fmt::format("estimated on {} seeded inputs (--data FOLDER measures it)", samples));
   for (std::size_t k = 0; k < differences.size(); ++k)

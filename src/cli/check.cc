@@ -89,8 +89,8 @@ bool print_report(const api::CheckReport& report, const std::string& feed, bool 
         : elsewhere          ? "its results have no name in the model: judged with what reads them"
         : equal              ? fmt::format("{} elements equal", r.elements)
                              : fmt::format(
-                                   "{} elements; floats within {:.1e} of the largest, {} codes at rounding ties behind a float sum, or 16-bit "
-                                                "floats off by a step",
+                                   "{} elements; floats within {:.1e} of the largest; {} codes lie at rounding ties behind a float sum, or "
+                                                "16-bit floats differ by one step",
                                    r.elements, r.worst, r.allowed);
     fmt::print("region {} \"{}\" ({}): {}\n", r.region, r.name, r.tactic, verdict);
   }
@@ -245,26 +245,28 @@ Command add_check(CLI::App& app) {
                "Judge against the graph as imported, without laws and rewrites, not against the graph that the plan was made from");
   add_input_options(app, o->input);
   app.add_option("--seed", o->seed, "Seed of the random input that is used without --input")->type_name("N");
-  app.add_option(
-         "--data", o->data,
-         "A folder, pictures, .npy or .npz files; repeat for more. Also says where int8 loses accuracy on them (docs/doctor.md)")
+  app.add_option("--data", o->data,
+                 "A folder, pictures, .npy or .npz files; repeat for more. check then also reports where int8 loses accuracy "
+                 "(docs/doctor.md)")
       ->type_name("PATH");
   app.add_option(
          "--samples", o->samples,
-         "With --data: how many samples the reference judges, evenly spread (default 1), or two models run on (default all)")
+         "With --data: compare so many samples with the reference, spread evenly over the data (default 1); of two models: run "
+         "both on so many (default all)")
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
-  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor and layer as a picture (.svg)")
+  app.add_option("--picture", o->picture,
+                 "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")
       ->type_name("FILE");
-  app.add_flag("--json", o->json, "The same facts for programs");
+  app.add_flag("--json", o->json, "Print JSON");
   app.footer(
-      "Feeds the reference with each region's own inputs, so that the first region that differs is the one at fault. 8-bit results "
-      "must be\n"
-      "equal bit for bit, but for values at rounding ties behind float sums. Takes as long as the reference does: seconds to "
-      "minutes. Exit "
-      "code\n"
-      "1 on a difference, 8 where nothing differs and the reference could not judge everything.\n"
-      "With --data: then what each rounded tensor clips, how many codes it uses, and where the error enters, on all samples.\n"
+      "Compares each region with the reference evaluator on the region's own inputs, so the first region that differs is the "
+      "faulty one. 8-bit\n"
+      "results must be equal bit for bit, but for values at rounding ties behind float sums. The reference takes seconds to "
+      "minutes.\n"
+      "The exit code is 1 if a region differs, 8 if none differs and the reference could not judge all of them.\n"
+      "With --data, check then reports for all samples how much each rounded tensor clips, how many codes it uses, and which "
+      "layers add the error.\n"
       "Examples: octavo check model.onnx --input photo.jpg --preset torch\n"
       "          octavo check model.q.onnx --data photos/ --preset torch --picture error.svg\n"
       "          octavo check model.onnx model.octavo --atol 1e-3\n"

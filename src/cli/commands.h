@@ -20,6 +20,7 @@ Command add_profile(CLI::App& app);
 Command add_convert(CLI::App& app);
 Command add_advise(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_rebuild(CLI::App& app);
 
 /// The whole command: parses, runs one subcommand, prints errors as "error: ..." on stderr. Returns the exit code (0; 1: `check`
 /// found a difference; else octavo::exit_code).

@@ -70,24 +70,28 @@ Command add_convert(CLI::App& app) {
   app.add_option("MODEL", o->model, "ONNX model")->required()->type_name("FILE");
   auto* to = app.add_option("--to-table", o->to_table, "Write the scales of the model's Q/DQ pairs as a calibration table")
                  ->type_name("FILE");
-  app.add_option("--float-model", o->float_model, "And the model without the pairs")->needs(to)->type_name("FILE");
-  app.add_option("--json", o->json, "And the ranges as JSON {tensor: amax}")->needs(to)->type_name("FILE");
+  app.add_option("--float-model", o->float_model, "Also write the model without the pairs")->needs(to)->type_name("FILE");
+  app.add_option("--json", o->json, "Also write the ranges as JSON {tensor: amax}")->needs(to)->type_name("FILE");
   app.add_option("--header", o->header, "First line of the table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
       ->type_name("TEXT");
   app.add_flag("--approximate", o->approximate,
-               "Bound what a table cannot say (zero points, scales per axis, two scales) instead of refusing");
-  auto* from =
-      app.add_option("--from-table", o->from_table, "Put Q/DQ pairs into a float model: calibration table, or JSON of ranges")
-          ->excludes(to)
-          ->type_name("FILE");
+               "Needed for models with uint8 activations: replace what a table cannot hold (zero points, scales per axis, two "
+               "scales of one tensor) by a "
+               "symmetric range that covers it, and list each");
+  auto* from = app.add_option("--from-table", o->from_table,
+                              "Put Q/DQ pairs into a float model, with the ranges of this file (a calibration table, or JSON)")
+                   ->excludes(to)
+                   ->type_name("FILE");
   app.add_option("--qdq-model", o->qdq_model, "The model to write")->needs(from)->type_name("FILE");
-  app.add_option("--placement", o->placement, "Where pairs go: inputs, residual (default) or outputs (docs/tables.md)")
+  app.add_option("--placement", o->placement, "Tensors that get pairs: inputs, residual (default) or outputs (docs/tables.md)")
       ->type_name("NAME");
-  app.footer("Example: octavo convert qdq.onnx --to-table ranges.cache --float-model float.onnx");
+  app.footer(
+      "Examples: octavo convert qdq.onnx --to-table ranges.cache --float-model float.onnx --approximate\n"
+      "          octavo convert float.onnx --from-table ranges.cache --qdq-model qdq.onnx");
   return [=]() -> Result<int> {
     if (!o->to_table.empty()) return to_table(*o);
     if (!o->from_table.empty()) return from_table(*o);
-    return fail(ErrorKind::usage, "convert: say which way, with --to-table or --from-table\n  see: octavo convert --help");
+    return fail(ErrorKind::usage, "convert: give either --to-table or --from-table\n  see: octavo convert --help");
   };
 }
 

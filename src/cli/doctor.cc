@@ -172,21 +172,24 @@ Command add_doctor(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, false);
   o->model.build.plan.effort = 0;  // which kernel is fastest does not matter here
-  app.add_option("--minmax", o->minmax, "A min-max table of the same model and data, to compare an entropy table with")
+  app.add_option("--minmax", o->minmax,
+                 "A min-max table of the same model and data; doctor compares the entropy table of --calibration with it")
       ->type_name("FILE");
   add_data_options(app, o->data);
-  app.add_option("--picture", o->picture, "With --data: signal to noise of each rounded tensor and layer as a picture (.svg)")
+  app.add_option("--picture", o->picture,
+                 "With --data: write the signal to noise of each rounded tensor and layer as a picture (.svg)")
       ->type_name("FILE");
-  app.add_flag("--no-nodes", o->no_nodes, "Only the findings, not where each node runs");
-  app.add_flag("--system", o->system,
-               "Instead of a model: this machine's processor, caches, threads, GPUs, drivers, NVRTC, versions and timing cache");
-  app.add_flag("--json", o->json, "The same facts for programs");
+  app.add_flag("--no-nodes", o->no_nodes, "Print only the findings, without the table of nodes");
+  app.add_flag(
+      "--system", o->system,
+      "Describe this machine instead of a model: processor, caches, threads, GPUs, drivers, NVRTC, versions and timing cache");
+  app.add_flag("--json", o->json, "Print JSON");
   app.footer(
-      "Scales, biases, axes and ranges that mislead, each with its tensor (docs/doctor.md), and where each ONNX node runs.\n"
-      "With --data, the model is also run with and without its roundings: what each tensor clips, how many codes it "
-      "uses,\n"
-      "and where the error enters.\n"
-      "Exit code 1 when something is an error or a node is refused.\n"
+      "Lists doubtful scales, biases, axes and ranges, each with its tensor (docs/doctor.md), and the region in which each ONNX "
+      "node runs.\n"
+      "With --data, doctor also runs the model with and without its roundings, and reports how much each tensor clips, how many "
+      "codes it uses,\n"
+      "and which layers add the error. The exit code is 1 if there is an error or a node is refused.\n"
       "Examples: octavo doctor model.onnx --calibration model.cache\n"
       "          octavo doctor --system");
   return [o] { return doctor(*o); };

@@ -242,14 +242,15 @@ Command add_eval(CLI::App& app) {
   app.add_option("OTHERS", o->others, "Models and engines that are compared with the first")->type_name("FILE");
   add_data_options(app, o->data);
   app.add_option("--labels", o->labels,
-                 "What is right: a COCO file of objects for map50; else classes: a .csv file with the columns file and "
-                 "class_index, a text file with a number a line, or the word "
-                 "folders: the class is the place of a picture's folder among the folders")
+                 "Expected results. For map50: a COCO file of objects. For classes: a .csv file with the columns file and "
+                 "class_index, a text file with "
+                 "one number on each line, or the word folders, if each class has a folder of pictures (classes in the order of "
+                 "the folders' names)")
       ->type_name("FILE");
   app.add_option(
          "--metric", o->metrics,
          "Further columns: map50 (COCO's average precision of detectors, with --labels instances.json), or a Python file with "
-         "metric(outputs, reference, samples, labels); top1, top5 and sqnr are there anyway")
+         "metric(outputs, reference, samples, labels); top1, top5 and sqnr are always printed")
       ->delimiter(',')
       ->type_name("NAME");
   app.add_option("--json", o->json, "Write the figures as JSON")->type_name("FILE");

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "cli/commands.h"
@@ -107,6 +108,19 @@ Result<int> explain_tensor(const Options& o, const Loaded& loaded, bool detailed
   return 0;
 }
 
+/// Of an engine file: who built it, and whether a later version can build it again.
+std::string file_text(const ModelOptions& model, const Loaded& loaded) {
+  if (loaded.built) return "";
+  const auto file = engine::EngineFile::open(model.path);
+  if (!file) return "";
+  const double megabytes = static_cast<double>((*file)->model_bytes()) / 1e6;
+  return fmt::format("engine file: built by Octavo {}, file format {}; {}; {}\n", (*file)->made_by().version(),
+                     (*file)->made_by().format,
+                     megabytes > 0 ? fmt::format("holds its model ({:.1f} MB), so that a later version can rebuild it", megabytes)
+                                   : "without its model",
+                     (*file)->is_signed() ? "signed" : "not signed");
+}
+
 /// Where the laws are asked about; empty: everywhere.
 std::set<std::string> nodes_of(const report::Filter& filter, const region::Plan& plan, const std::vector<std::size_t>& regions) {
   if (!filter.node.empty()) return {filter.node};
@@ -128,6 +142,7 @@ Result<int> explain_page(const Options& o) {
     OCTAVO_TRY(loaded, load(o.model, progress));
   }
   ViewExtras extras;
+  extras.file = std::filesystem::path(o.model.path).filename().string();
   onnx::GraphNodes nodes;
   if (loaded.built) {
     OCTAVO_TRY(nodes, onnx::nodes_of_file(o.model.path));
@@ -171,7 +186,8 @@ Result<int> explain(const Options& o) {
   if (o.json) {
     std::optional<report::LawLog> laws;
     if (loaded.built) laws = report::laws_at(loaded.built->reports, nodes);
-    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions, laws ? &*laws : nullptr));
+    fmt::print("{}", report::to_json(plan, loaded.engine->plan_hash(), regions, laws ? &*laws : nullptr,
+                                     loaded.engine->made_by().version()));
     return 0;
   }
   if (o.all || !o.filter.empty()) {
@@ -179,7 +195,7 @@ Result<int> explain(const Options& o) {
   } else if (!o.laws) {
     OCTAVO_TRY(const std::string roundings, roundings_summary(loaded, o.model));
     OCTAVO_TRY(const std::string slow, slow_share(loaded.engine, loaded.threads));
-    fmt::print("{}{}{}", report::table(plan), slow, roundings);
+    fmt::print("{}{}{}{}", report::table(plan), slow, roundings, file_text(o.model, loaded));
   }
   if (!o.all && !o.laws && o.filter.tensor.empty() && o.filter.region.empty()) {
     const std::string kept = kept_float_text(loaded, o.filter.node);
@@ -196,32 +212,32 @@ Result<int> explain(const Options& o) {
 Command add_explain(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
-  app.add_option("--region", o->filter.region, "Only this region, by name or number, in detail, and what the laws did to its nodes")
+  app.add_option("--region", o->filter.region,
+                 "Show one region in detail, by name or number, and which rewrite rules applied to its nodes")
       ->type_name("NAME");
   app.add_option("--tensor", o->filter.tensor,
-                 "This tensor: where it lies, which Q/DQ nodes gave it its grid, and the regions that read or store it")
+                 "Show one tensor: where it lies in memory, which Q/DQ nodes define its scale, and which regions store and read it")
       ->type_name("NAME");
-  app.add_option("--node", o->filter.node, "Only regions that this ONNX node went into, in detail, and what the laws did to it")
+  app.add_option("--node", o->filter.node,
+                 "Show in detail the regions that compute one ONNX node, and which rewrite rules applied to it")
       ->type_name("NAME");
-  app.add_flag("--all", o->all, "Every region in detail: tensors, scales, programs, refused tactics");
-  app.add_flag(
-      "--copies", o->copies,
-      "Only what moves data or changes its type without computing, and float layers: cause, cost, and the way to change it");
+  app.add_flag("--all", o->all, "Show every region in detail: tensors, scales, programs, refused tactics");
+  app.add_flag("--copies", o->copies,
+               "Show only copies, requantizations and float layers: the cause of each, its cost, and how to change it");
   app.add_flag("--laws", o->laws,
-               "Every law and rule that was applied to the model, in order, and what was refused (docs/rules.md)");
-  auto* roundings = app.add_flag("--roundings", o->roundings,
-                                 "Only the roundings that the placement of Q/DQ pairs demands inside regions, and tensors that it "
-                                 "keeps in float32 beside their quantized "
-                                 "values; with the time of each region without them");
-  app.add_option("--build-without", o->without.costly, "Also write the engine of the network without those that cost time")
+               "Show all rewrite rules that applied to the model, in order, and those that were refused (docs/rules.md)");
+  auto* roundings = app.add_flag(
+      "--roundings", o->roundings,
+      "Show only what the placement of Q/DQ pairs costs: roundings inside regions, and tensors that are stored in float32 "
+      "as well as in 8 bits; with the times of regions with and without each");
+  app.add_option("--build-without", o->without.costly, "With --roundings: also write the engine without those that cost time")
       ->needs(roundings)
       ->type_name("ENGINE");
-  app.add_option("--build-without-all", o->without.all, "Also write the engine of the network without any of them")
+  app.add_option("--build-without-all", o->without.all, "With --roundings: also write the engine without any of them")
       ->needs(roundings)
       ->type_name("ENGINE");
-  app.add_flag("--json", o->json, "The same facts for programs");
-  app.add_option("--html", o->html, "Write them as a page to look at, as `octavo view` does (docs/view.md); - for stdout")
-      ->type_name("FILE");
+  app.add_flag("--json", o->json, "Print JSON (docs/schema.md)");
+  app.add_option("--html", o->html, "Write an HTML page, as `octavo view` does (docs/view.md); - for stdout")->type_name("FILE");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };
 }

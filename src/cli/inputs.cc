@@ -255,8 +255,9 @@ class Reader {
 
 void add_input_options(CLI::App& app, InputOptions& o) {
   app.add_option("-i,--input", o.inputs,
-                 "JPEG, PNG, .npy or .npz file; a folder, a pattern such as '*.jpg', @LIST (a file with a path a line), - (stdin); "
-                 "or NAME=one of these for the input NAME; several of them, or repeat")
+                 "JPEG, PNG, .npy or .npz file, folder, pattern such as '*.jpg', @LIST (a file with one path on each line), or - "
+                 "(stdin). NAME=FILE is for the "
+                 "input NAME. Takes several; repeat for more")
       ->type_name("FILE");
   add_recipe_options(app, o.recipe);
 }

@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "api/late.h"
+#include "api/load.h"
+#include "api/model_source.h"
 #include "api/ranges.h"
 #include "cli/file.h"
 #include "cli/late.h"
@@ -81,7 +83,7 @@ Status take_bindings(const ModelOptions& o, const api::PipelineOptions& build, s
 Status require_path(const ModelOptions& options) {
   if (!options.build.cpu.empty()) OCTAVO_CHECK(cpu::set_cap(options.build.cpu));
   if (!options.path.empty()) return {};
-  return fail(ErrorKind::usage, "no model given; name its file, as in: octavo run model.onnx --input photo.jpg");
+  return fail(ErrorKind::usage, "no model given; name its file, for example: octavo run model.onnx --input photo.jpg");
 }
 
 void log_decisions(const api::Built& built) {
@@ -114,74 +116,77 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
         return kept ? std::string() : kept.error().message;
       },
       "", ""));
-  app.add_option(
-         "--shapes", o.shapes,
-         "Shapes of inputs with open dimensions, as image:1x3x224x224,mask:1x10; for build several times: one engine file for all")
+  app.add_option("--shapes", o.shapes,
+                 "Shapes of inputs with open dimensions, for example image:1x3x224x224,mask:1x10. build takes the option several "
+                 "times and makes one engine file "
+                 "for all shapes")
       ->allow_extra_args(false)
       ->type_name("SHAPES");
   app.add_option("--values", o.values,
-                 "Elements of an input that decides shapes, as k=3 or sizes=1,3,8,8; repeat for other inputs, for build also for "
-                 "other values of the same: one engine file for all")
+                 "Values of an input that decides the shapes of tensors, for example k=3 or sizes=1,3,8,8; repeat for other "
+                 "inputs. build also takes several values "
+                 "of one input and makes one engine file for all")
       ->allow_extra_args(false)
       ->type_name("NAME=NUMBERS");
-  app.add_option("--optShapes", o.opt_shapes, "As --shapes; with --minShapes and --maxShapes: what is built first")
+  app.add_option("--optShapes", o.opt_shapes, "Like --shapes; with --minShapes and --maxShapes: the shapes to build first")
       ->type_name("SHAPES");
-  app.add_option(
-         "--minShapes", o.min_shapes,
-         fmt::format("The least shapes that may occur, with --optShapes and --maxShapes: others are refused; build makes an "
-                     "engine file for all that lie between, at most {}",
-                     kMostInRange))
+  app.add_option("--minShapes", o.min_shapes,
+                 fmt::format("The smallest shapes that may occur, with --optShapes and --maxShapes; smaller ones are refused. "
+                             "build makes one engine file for all shapes "
+                             "between, at most {}",
+                             kMostInRange))
       ->type_name("SHAPES");
-  app.add_option("--maxShapes", o.max_shapes, "The largest shapes, as --minShapes")->type_name("SHAPES");
-  app.add_option("--threads", o.build.plan.threads, "Threads to plan for and to run with (default: every core)")
+  app.add_option("--maxShapes", o.max_shapes, "The largest shapes that may occur; see --minShapes")->type_name("SHAPES");
+  app.add_option("--threads", o.build.plan.threads, "Number of threads to plan for and to run with (default: all cores)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   app.add_option("--device", o.build.device,
-                 "cpu, cuda (cuda:N: GPU number N), or reference: the slow evaluator that defines the results")
+                 "cpu, cuda (cuda:N is GPU number N), or reference, the slow evaluator that defines the results")
       ->type_name("NAME");
   app.add_option(
          "--cpu", o.build.cpu,
-         fmt::format("Use at most these vector instructions, so that the engine loads on a processor without better ones: {}",
+         fmt::format("Use at most these vector instructions, so that the engine also loads on processors that have no others: {}",
                      cpu::known_caps()))
       ->type_name("LEVEL");
-  app.add_option(
-         "--disable", o.build.plan.disabled,
-         fmt::format("Rules to leave out, and choices of the planner to leave at their default: {}; laws and float rules by name "
-                     "(docs/rules.md)",
-                     fmt::join(plan::choice_names(), ", ")))
+  app.add_option("--disable", o.build.plan.disabled,
+                 fmt::format("Rewrite rules to switch off (docs/rules.md lists their names), and choices of the planner to leave "
+                             "at their default: {}; round-to-scale-type: quotients by a float16 scale stay float32, as in ONNX "
+                             "Runtime",
+                             fmt::join(plan::choice_names(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("RULE");
-  app.add_option(
-         "--force", o.build.plan.forced,
-         fmt::format(
-             "Choices of the planner to take otherwise than by default wherever possible, whatever it costs: {} (docs/rules.md)",
-             fmt::join(plan::forceable_choices(), ", ")))
+  app.add_option("--force", o.build.plan.forced,
+                 fmt::format("Choices for which the planner takes the alternative to the default wherever that is possible, even "
+                             "if it is slower: {} (docs/rules.md)",
+                             fmt::join(plan::forceable_choices(), ", ")))
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("CHOICE");
-  app.add_option(
-         "--effort,--builderOptimizationLevel", o.build.plan.effort,
-         "How hard to look for the fastest plan: 0 measures nothing, 1 times tactics, 2 (default) to 5 search (docs/planner.md)")
+  app.add_option("--effort,--builderOptimizationLevel", o.build.plan.effort,
+                 "Effort to find the fastest plan: 0 uses estimates, 1 measures kernels, 2 (default) to 5 also search among plans "
+                 "(docs/planner.md)")
       ->check(CLI::Range(0, 5))
       ->type_name("0..5");
   app.add_option("--timing-cache,--timingCacheFile", o.build.timing.cache,
-                 "Times are read from this file and added to it (docs/timing-cache.md); without it from the user's "
-                 "($XDG_CACHE_HOME or ~/.cache)/octavo/timing.txt; none: measured for this run alone")
+                 "File that keeps measured times between builds (docs/timing-cache.md; default: octavo/timing.txt in "
+                 "$XDG_CACHE_HOME or ~/.cache); none: keep no "
+                 "times")
       ->type_name("FILE");
-  app.add_flag("--strict-timing", o.build.timing.strict, "A time that the timing cache does not have is an error");
+  app.add_flag("--strict-timing", o.build.timing.strict, "Fail if the timing cache lacks a time, instead of measuring it");
   app.add_option("--calibration,--calib", o.calibration,
-                 "Ranges of a float model: TensorRT calibration table, or JSON of ranges (docs/tables.md)")
+                 "Ranges of the tensors of a float model: a TensorRT calibration table, or JSON (docs/tables.md)")
       ->type_name("FILE");
   app.add_option_function<std::string>(
          "--qdq", [&o](const std::string& qdq) { o.build.plan.permit_pairs = qdq == "permit"; },
-         "What the model's own Q/DQ pairs say: demand (default): each rounds where it stands; permit: those on activations count "
-         "as ranges of a "
-         "float model, rounded where regions exchange tensors (docs/implicit.md)")
+         "Meaning of the model's Q/DQ pairs. demand (default): every pair rounds where it stands. permit: pairs on activations may "
+         "be left out where that makes "
+         "the model faster; results change (docs/implicit.md)")
       ->check(CLI::IsMember({"demand", "permit"}))
       ->type_name("demand|permit");
   app.add_option("--precision,--layerPrecisions", o.precision,
-                 "Types by pattern of ONNX node or tensor names, first match counts, as conv1=float32,*head*=int8")
+                 "Types of layers, by a pattern of ONNX node or tensor names; the first match counts, for example "
+                 "conv1=float32,*head*=int8")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("PATTERN=TYPE");
@@ -189,20 +194,34 @@ void add_model_options(CLI::App& app, ModelOptions& o, bool engines) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME=FORMAT");
-  app.add_option("--inputIOFormats", o.input_formats, "The same for all inputs in order, as int8:hwc,fp16:chw")
+  app.add_option("--inputIOFormats", o.input_formats, "Type and layout of all inputs, in order, for example int8:hwc,fp16:chw")
       ->type_name("FORMATS");
-  app.add_option("--outputIOFormats", o.output_formats, "The same for all outputs in order")->type_name("FORMATS");
+  app.add_option("--outputIOFormats", o.output_formats, "Type and layout of all outputs, in order")->type_name("FORMATS");
+  if (engines) {
+    app.add_option("--verify", o.verify,
+                   "Load an engine file only if it is signed with this public Ed25519 key (octavo build --sign signs)")
+        ->type_name("PUBLIC.pem");
+    app.add_option(
+           "--code", o.code,
+           "file (default): the machine code in an engine file for a GPU runs as it is; rebuild: it is not used, the kernels are "
+           "compiled anew from the plan (docs/hostile.md)")
+        ->check(CLI::IsMember({"file", "rebuild"}))
+        ->type_name("file|rebuild");
+    app.add_flag("--no-upgrade", o.no_upgrade,
+                 "Refuse an engine file of an earlier version, which is otherwise built again from the model it holds");
+  }
   app.add_option("--max-error", o.build.plan.max_error,
-                 "Keep layers in float32 until int8 (by ranges) and bfloat16 change no output by more than this part of its "
-                 "largest magnitude, as 0.02 (estimated on seeded inputs; slow)")
+                 "Keep layers in float32 until no output changes by more than this part of its largest magnitude, for example 0.02 "
+                 "(estimated on random inputs; "
+                 "slow)")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("X");
   app.add_option("--allow", o.allow,
-                 "Types that layers may take where no Q/DQ decides (default: int8,float32; also bfloat16, and on a GPU tf32)")
+                 "Types that layers without Q/DQ pairs may compute in (default: int8,float32; others: bfloat16, and tf32 on a GPU)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("TYPE");
-  app.add_flag("-v,--verbose", o.verbose, "Say on stderr what is done, and which rules applied or were refused");
+  app.add_flag("-v,--verbose", o.verbose, "Print each step to stderr, and which rewrite rules applied or were refused");
 }
 
 void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
@@ -216,14 +235,31 @@ void take_model_from(std::vector<std::string>& inputs, ModelOptions& options) {
   inputs.erase(std::next(found).base());
 }
 
+Result<engine::Engines> load_engines(const ModelOptions& options) {
+  ModelOptions::LoadedFile& last = *options.last;
+  if (!last.engines.empty() && last.path == options.path) return last.engines;
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress(options.verbose);
+  api::LoadRequest request;
+  request.device = options.build.device;
+  request.public_key = options.verify;
+  request.rebuild_code = options.code == "rebuild";
+  request.upgrade = !options.no_upgrade;
+  request.timing_cache = options.build.timing.cache;
+  request.progress = progress.watcher(options.path);
+  request.warn = [](const std::string& sentence) { say("warning: {}\n", sentence); };
+  OCTAVO_TRY(engine::Engines all, api::load_engines(options.path, request));
+  last = {options.path, std::move(all), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  return last.engines;
+}
+
 Result<Declared> declared_inputs(const ModelOptions& options) {
   OCTAVO_CHECK(require_path(options));
   Declared declared;
   declared.formats_asked = !options.bindings.empty() || !options.input_formats.empty();
   declared.is_engine = is_engine_file(options.path);
   if (declared.is_engine) {
-    OCTAVO_TRY(const auto engines,
-               engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    OCTAVO_TRY(const auto engines, load_engines(options));
     for (std::size_t i = 0; i < engines.front()->plan().inputs.size(); ++i) {
       const region::Binding& first = engines.front()->plan().inputs[i];
       ir::TensorType type = first.type;
@@ -297,17 +333,21 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
                               options.path, options.path));
     }
     progress.step(fmt::format("load {}", options.path));
-    OCTAVO_TRY(const auto all, engine::Engine::load_all(options.path, api::all_providers(), api::devices(options.build.device)));
+    OCTAVO_TRY(const auto all, load_engines(options));
     if (all.size() > 1 || !options.shapes.empty() || !options.values.empty()) {
       OCTAVO_TRY(loaded.engine, choose(all, options, shapes, batch, arrays));
     } else {
       loaded.engine = all.front();
     }
-    loaded.seconds = since();
+    loaded.seconds = options.last->seconds;
     return loaded;
   }
+  if (!options.verify.empty() || !options.code.empty() || options.no_upgrade)
+    return fail(ErrorKind::usage,
+                fmt::format("--verify, --code and --no-upgrade are about engine files; \"{}\" is none", options.path));
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(options, shapes, batch));
   build.progress = progress.watcher(options.path);
+  if (options.made) build.source = api::memory_source(options.made, std::filesystem::path(options.path).parent_path().string());
   onnx::LateValues late;
   if (!options.values.empty()) {
     OCTAVO_TRY(const Declared declared, declared_inputs(options));

@@ -27,6 +27,15 @@ struct ModelOptions {
   std::string calibration;
   std::vector<std::string> precision, allow;
   bool verbose = false;
+  std::string verify, code;  ///< of engine files: the public key; "rebuild": GPU kernels compiled anew
+  bool no_upgrade = false;   ///< an engine file of an earlier version is an error
+  /// The engine file that was loaded last: a command that asks for its inputs first does not load (or rebuild) it twice.
+  struct LoadedFile {
+    std::string path;
+    engine::Engines engines;
+    double seconds = 0;
+  };
+  std::shared_ptr<LoadedFile> last = std::make_shared<LoadedFile>();
   /// What is built instead of the file's contents: a model that was made from it. Empty: the file.
   std::shared_ptr<const std::vector<std::byte>> made;
 };
@@ -40,6 +49,9 @@ void take_model_from(std::vector<std::string>& inputs, ModelOptions& options);
 
 /// By the first bytes; a file that cannot be read is left to whoever reads it next.
 [[nodiscard]] bool is_engine_file(const std::string& path);
+
+/// The engines of the file at `options.path`, as --verify, --code and --no-upgrade say. Warnings go to stderr.
+[[nodiscard]] Result<engine::Engines> load_engines(const ModelOptions& options);
 
 /// What the file declares, before anything is built. -1: not known yet.
 struct InputDeclaration {

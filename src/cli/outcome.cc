@@ -18,8 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string time_left(double seconds) {
-  if (seconds < 1) return "less than a second left";
-  return seconds < 90 ? fmt::format("about {:.0f} s left", seconds) : fmt::format("about {:.0f} min left", seconds / 60);
+  if (seconds < 1) return "less than a second more";
+  return seconds < 90 ? fmt::format("about {:.0f} s more", seconds) : fmt::format("about {:.0f} min more", seconds / 60);
 }
 
 std::string list(const std::string& what, const std::vector<std::string>& lines) {
@@ -68,8 +68,8 @@ std::string scores_text(const quantize::ScoreChoice& s) {
   }
   const bool minmax = s.chosen == quantize::Method::minmax;
   return fmt::format(
-      "ranges by {}: scores at {} objects change by {:.4f} on average instead of {:.4f} with ranges by {} (on the data that it was "
-      "made with; --method chooses one)\n",
+      "ranges by {}: scores at {} objects change by {:.4f} on average instead of {:.4f} with ranges by {} (on the calibration "
+      "data; --method chooses one)\n",
       minmax ? "minmax" : first, s.objects, minmax ? *s.minmax : s.change, minmax ? s.change : *s.minmax,
       minmax ? first : "minmax");
 }
@@ -134,15 +134,17 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
     text += fmt::format("the model's opset {} became 13, the first with a scale for each channel\n", out.raised_from);
   if (out.scores) text += scores_text(*out.scores);
   if (!after.empty()) {
-    text += fmt::format("signal to noise of a layer's results, median of {} layers: {} rounded to nearest, {} as written\n",
-                        after.size(), db(median(before)), db(median(after)));
+    text += fmt::format(
+        "signal to noise of a layer's results (median of {} layers): {} with weights rounded to nearest, {} with the weights that "
+        "were written\n",
+        after.size(), db(median(before)), db(median(after)));
   }
   text += gains_text(out.gains);
   if (!out.nearest.empty())
     text += fmt::format("signal to noise at the outputs without corrections: {}\n", db(quantize::sqnr_of(out.nearest)));
   text += fmt::format(
       "signal to noise at the outputs: {}\n",
-      out.outputs.empty() ? "unknown: not measured" : db(quantize::sqnr_of(out.outputs)) + " (on the data that it was made with)");
+      out.outputs.empty() ? "unknown: not measured" : db(quantize::sqnr_of(out.outputs)) + " (on the calibration data)");
   if (out.outputs.size() > 1) {
     std::vector<std::string> lines;
     for (const auto& e : out.outputs) lines.push_back(fmt::format("{}: {}", e.name, db(e.sqnr())));
@@ -150,7 +152,7 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
   }
   if (out.search) text += search_text(*out.search);
   return text + list(small > 0 ? "layers that stay float or bfloat16" : "layers that stay float", reasons) +
-         list("tensors without a range: never anything but 0", out.without_range);
+         list("tensors without a range, because they were 0 in every sample", out.without_range);
 }
 
 std::string build_text(const quantize::Outcome& out, const std::string& model) {

@@ -36,9 +36,9 @@ Command add_profile(CLI::App& app) {
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   add_profile_options(app, o->profile);
-  app.add_option("--exportMetadata", o->profile.metadata, "Throughput, latency and device as JSON")->type_name("FILE");
+  app.add_option("--exportMetadata", o->profile.metadata, "Write throughput, latency and device as JSON")->type_name("FILE");
   app.footer(
-      "Inputs are random unless --input gives some; several run in turn.\n"
+      "Inputs are random unless --input gives data; several samples run in turn.\n"
       "Example: octavo profile model.onnx --exportProfile m.profile.json --exportLayerInfo m.graph.json");
   return [o] {
     take_model_from(o->input.inputs, o->model);

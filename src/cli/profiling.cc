@@ -9,6 +9,8 @@
 #include "api/check.h"
 #include "base/write_file.h"
 #include "cli/file.h"
+#include "cli/other_load.h"
+#include "cli/print.h"
 #include "report/costs.h"
 #include "report/trex.h"
 #include "tune/timing_cache.h"
@@ -44,18 +46,18 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
 }  // namespace
 
 void add_profile_options(CLI::App& app, ProfileOptions& o) {
-  app.add_option("--runs,--iterations", o.runs, "How often to run for a profile (default 50)")
+  app.add_option("--runs,--iterations", o.runs, "Number of runs for a profile (default 50)")
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
-  app.add_option("--exportProfile", o.profile, "Times of the regions as JSON (docs/profile.md)")->type_name("FILE");
-  app.add_option("--exportLayerInfo", o.layers, "The regions as JSON")->type_name("FILE");
-  app.add_option("--exportTimes", o.times, "Times of whole runs as JSON")->type_name("FILE");
-  app.add_option("--exportOutput", o.output, "The outputs as JSON")->type_name("FILE");
-  app.add_flag("--separateProfileRun", o.separate, "Accepted: whole runs and regions are always timed apart");
+  app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->type_name("FILE");
+  app.add_option("--exportLayerInfo", o.layers, "Write the regions as JSON")->type_name("FILE");
+  app.add_option("--exportTimes", o.times, "Write the times of whole runs as JSON")->type_name("FILE");
+  app.add_option("--exportOutput", o.output, "Write the outputs as JSON")->type_name("FILE");
+  app.add_flag("--separateProfileRun", o.separate,
+               "Accepted without effect: whole runs and regions are always measured separately");
   app.add_flag("--dumpProfile", o.dump, "Print the time of each region");
   app.add_flag("--dumpLayerInfo", o.dump_layers, "Print the JSON of --exportLayerInfo as well");
-  app.add_option("--profilingVerbosity", o.verbosity,
-                 "What --exportLayerInfo says of a region: detailed (default), layer_names_only, none")
+  app.add_option("--profilingVerbosity", o.verbosity, "Detail of --exportLayerInfo: detailed (default), layer_names_only, none")
       ->check(CLI::IsMember({"detailed", "layer_names_only", "none"}))
       ->type_name("LEVEL");
 }
@@ -91,6 +93,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
   for (const auto& b : plan.outputs) outputs.emplace_back(b.type);
   for (auto& t : outputs) out.push_back(t.mutable_bytes().data());
 
+  const OtherLoad others;
   // Whole runs first (what --separateProfileRun asks for; always done: timing regions would disturb them), then regions.
   const auto zero = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - zero).count(); };
@@ -123,6 +126,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
     layers.push_back({s[s.size() / 2], std::accumulate(s.begin(), s.end(), 0.0) / static_cast<double>(s.size())});
   }
 
+  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
   OCTAVO_CHECK(export_layers(o, plan));
   std::vector<report::LayerTimes> whole = layers;  // of a run: a plan for one image runs its regions once an image
   for (auto& l : whole) l.median *= static_cast<double>(plan.images), l.mean *= static_cast<double>(plan.images);

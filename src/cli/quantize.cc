@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "api/model_source.h"
 #include "cli/accuracy.h"
 #include "cli/data.h"
 #include "cli/file.h"
@@ -176,8 +177,9 @@ Status write(const Options& o, const quantize::Outcome& out, Form form, const ap
         searched.plan.allowed.erase("bfloat16");
         searched.plan.allowed.insert("float32");
       }
-      OCTAVO_TRY(const auto built,
-                 api::build_bytes(out.model, searched, std::filesystem::path(o.model.path).parent_path().string()));
+      const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
+      searched.source = api::memory_source(std::make_shared<const std::vector<std::byte>>(out.model), folder);
+      OCTAVO_TRY(const auto built, api::build_bytes(out.model, searched, folder));
       return built.engine->save(o.output, kept_float_note(built));
     }
   }
@@ -280,68 +282,70 @@ Command add_quantize(CLI::App& app) {
                  "calibration table (any other name)")
       ->required()
       ->type_name("FILE");
-  app.add_option("--method", o->method,
-                 "Ranges of activations: best, minmax, percentile, entropy or mse. Without it best; detectors (YOLOX, NanoDet) "
-                 "are quantized by "
-                 "best and by minmax, which takes up to twice the time, and the one whose scores at objects change less on the "
-                 "data is written")
+  app.add_option(
+         "--method", o->method,
+         "How to choose ranges of activations: best, minmax, percentile, entropy or mse (default: best). For detectors (YOLOX, "
+         "NanoDet) the default "
+         "tries best and minmax, which takes up to twice the time, and keeps the one with which the scores at objects change less")
       ->type_name("NAME");
-  app.add_option("--percentile", o->percentile, "How much of a tensor fits into its range (default 99.99)")
+  app.add_option("--percentile", o->percentile,
+                 "With --method percentile: the part of a tensor's values that the range covers, in percent (default 99.99)")
       ->check(CLI::Range(50.0, 100.0))
       ->type_name("P");
-  app.add_option("--activations", o->activations,
-                 "asymmetric (with a zero point; default) or symmetric (default and all there is of TensorRT's tables)")
+  app.add_option(
+         "--activations", o->activations,
+         "asymmetric (with a zero point; the default) or symmetric (the default for TensorRT's tables, which hold nothing else)")
       ->check(CLI::IsMember({"asymmetric", "symmetric"}))
       ->type_name("NAME");
-  app.add_option("--weights", o->weights, "Scales of weights by least error: mse (default), or minmax")
+  app.add_option("--weights", o->weights, "How to choose scales of weights: mse (least squared error; default), or minmax")
       ->check(CLI::IsMember({"mse", "minmax"}))
       ->type_name("NAME");
-  app.add_option("--rounding", o->rounding, "Of weights: learned from the data (default), or nearest")
+  app.add_option("--rounding", o->rounding, "How to round weights: learned from the data (default), or nearest")
       ->check(CLI::IsMember({"learned", "nearest"}))
       ->type_name("NAME");
-  app.add_flag("--no-equalization", o->no_equalization, "Leave the channels of tensors between layers as unlike as they are");
-  app.add_option(
-         "--float-model", o->float_model,
-         "With a table or .json: also write the float model that the ranges belong to: channels equalized, weights on their "
-         "codes, biases corrected. Without it a table can hold none of these")
+  app.add_flag("--no-equalization", o->no_equalization, "Do not equalize the ranges of channels between layers");
+  app.add_option("--float-model", o->float_model,
+                 "With a table or .json: also write the float model that the ranges belong to, with equalized channels, rounded "
+                 "weights and corrected biases; a "
+                 "table alone cannot hold these")
       ->type_name("FILE");
-  app.add_flag("--no-bias-correction", o->no_bias, "Leave the biases as they are");
-  app.add_option(
-         "--stages", o->stages,
-         "Fit the network in so many stages, each to the rounded results of those before it; 0 (default): every layer by itself")
+  app.add_flag("--no-bias-correction", o->no_bias, "Do not correct biases");
+  app.add_option("--stages", o->stages,
+                 "Fit the network in this number of stages, each to the rounded results of the stages before; 0 (default) fits "
+                 "every layer by itself")
       ->check(CLI::Range(0, 1000))
       ->type_name("N");
   app.add_option("--min-sqnr", o->min_sqnr,
-                 "Layers leave int8 until the outputs' signal to noise on the data is at least so many dB (docs/quantize.md): for "
-                 "float32, or "
-                 "with --allow int8,bfloat16,float32 for bfloat16 first")
+                 "Keep layers out of int8 until the outputs have at least this signal to noise on the data, in dB "
+                 "(docs/quantize.md). They become float32, or "
+                 "with --allow int8,bfloat16,float32 first bfloat16")
       ->type_name("DB");
   app.add_option("--max-drop", o->max_drop,
-                 "The same until at most this share of right answers is lost (1% or 0.01); needs --labels")
+                 "Keep layers out of int8 until the model loses at most this share of right answers (1% or 0.01); needs --labels")
       ->type_name("SHARE");
-  app.add_option("--labels", o->labels, "What is right, as for octavo eval")->type_name("FILE");
-  app.add_option("--metric", o->metric, "What --max-drop bounds: top1 (default), or map50 of detectors")->type_name("NAME");
-  app.add_option(
-         "--min-layer-sqnr", o->min_layer,
-         fmt::format(
-             "Layers whose results keep less than this when they alone are rounded, and that cost the outputs at least 1 dB, stay "
-             "float (default {}; 0: none does)",
-             o->min_layer))
+  app.add_option("--labels", o->labels, "Expected results, as for octavo eval")->type_name("FILE");
+  app.add_option("--metric", o->metric, "Metric of --max-drop: top1 (default), or map50 for detectors")->type_name("NAME");
+  app.add_option("--min-layer-sqnr", o->min_layer,
+                 fmt::format("A layer stays float if its results have a signal to noise below this (in dB) when only it is "
+                             "rounded, and if rounding it costs the outputs at "
+                             "least 1 dB (default {}; 0: no layer stays float)",
+                             o->min_layer))
       ->check(CLI::Range(0.0, 200.0))
       ->type_name("DB");
-  app.add_option("--curve", o->curve, "Accuracy over time of the networks that the search measured, as a picture (.svg)")
+  app.add_option("--curve", o->curve, "Write a picture (.svg) of accuracy over time for the networks that the search measured")
       ->type_name("FILE");
-  app.add_option("--placement", o->placement, "Where pairs go: borders (default), inputs, residual or outputs (docs/tables.md)")
+  app.add_option("--placement", o->placement,
+                 "Tensors that get pairs: borders (default), inputs, residual or outputs (docs/tables.md)")
       ->type_name("NAME");
   app.add_option("--header", o->header, "First line of a table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
       ->type_name("TEXT");
-  app.add_flag("--gains", o->gains, "Also measure what each correction gains: quantizes once more for each of them");
-  app.add_flag("--no-measure", o->no_measure, "Do not compare the outputs with the float network's");
-  app.add_option("--report", o->report, "Ranges, layers and signal to noise as JSON")->type_name("FILE");
+  app.add_flag("--gains", o->gains, "Also measure the gain of each correction; this quantizes once more for each of them");
+  app.add_flag("--no-measure", o->no_measure, "Do not compare the outputs with those of the float network");
+  app.add_option("--report", o->report, "Write ranges, layers and signal to noise as JSON")->type_name("FILE");
   app.footer(
-      "Runs the float network on the data, chooses ranges, and (for models and engines) fits weights and biases to what the layers "
-      "then\n"
-      "read. docs/quantize.md explains it.\n"
+      "Runs the float network on the data and chooses ranges. For models and engines it then fits weights and biases to the "
+      "rounded inputs of each\n"
+      "layer (docs/quantize.md).\n"
       "Examples:\n"
       "  octavo quantize model.onnx --data photos/ --preset torch -o model.q.onnx\n"
       "  octavo quantize model.onnx --data photos/ --preset torch -o ranges.cache");

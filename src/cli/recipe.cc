@@ -15,14 +15,15 @@ void add_recipe_options(CLI::App& app, RecipeOptions& o) {
   };
   add("--preset", o.preset, "Preprocessing recipe: torch, tf, caffe, cifar or yolox; the options below change it", "NAME");
   add("--resize", o.resize, "Resize to HxW, or the short side to S (default: the input's size)", "SIZE");
-  add("--crop", o.crop, "Then crop the centre to HxW or SxS", "SIZE");
+  add("--crop", o.crop, "After resizing, crop the centre to HxW or SxS", "SIZE");
   add("--letterbox", o.letterbox,
       "Instead of --resize and --crop: keep the aspect ratio, fill right and bottom with this grey (0 to 255)", "VALUE");
   add("--scale", o.scale, "Multiply pixels by this: (x * scale - mean) / std; 1/255, say", "NUMBER");
   add("--mean", o.mean, "Subtract this; one number or one a channel: 0.485,0.456,0.406", "NUMBERS");
   add("--std", o.std, "Divide by this; one number or one a channel", "NUMBERS");
   app.add_flag("--bgr", o.bgr, "Channels in the order blue, green, red")->group(group);
-  add("--layout", o.layout, "nchw or nhwc, when the input's shape does not tell", "LAYOUT")->check(CLI::IsMember({"nchw", "nhwc"}));
+  add("--layout", o.layout, "nchw or nhwc, if the shape of the input leaves it open", "LAYOUT")
+      ->check(CLI::IsMember({"nchw", "nhwc"}));
 }
 
 Result<Preprocess> recipe_of(const RecipeOptions& o, const std::string& stored, const ir::Shape& shape) {

@@ -13,7 +13,7 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   std::optional<Progress> progress(std::in_place, o.verbose);
   OCTAVO_TRY(const Declared declared, declared_inputs(o));
   if (declared.is_engine) {
-    return fail(ErrorKind::usage, fmt::format("--roundings: \"{}\" is an engine; the time without a rounding takes planning\n"
+    return fail(ErrorKind::usage, fmt::format("--roundings: \"{}\" is an engine, but the times without a rounding need a new plan\n"
                                               "  give the ONNX model that it was built from",
                                               o.path));
   }
@@ -30,17 +30,21 @@ Result<int> explain_roundings(const ModelOptions& o, bool json, const BuildWitho
   OCTAVO_TRY(auto roundings, plan::price_roundings(model.graph, providers, options));
   OCTAVO_CHECK(measuring.keep(build));
   if (!without.costly.empty() && roundings.costly == 0) {
-    return fail(ErrorKind::usage,
-                fmt::format("--build-without {}: nothing that the placement demands inside regions costs time ({} in all)\n"
-                            "  what `octavo build` makes is the engine without those that do; --build-without-all "
-                            "leaves out the others too",
-                            without.costly, roundings.each.size()));
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "--build-without {}: none of the {} roundings that the placement of Q/DQ demands costs time\n"
+            "  the engine of `octavo build` is already the one without costly roundings; --build-without-all leaves out the others "
+            "too",
+            without.costly, roundings.each.size()));
   }
   if (!without.all.empty() && roundings.each.empty()) {
-    return fail(ErrorKind::usage,
-                fmt::format("--build-without-all {}: there are no roundings inside regions, and no float32 beside codes\n"
-                            "  what `octavo build` makes is the engine without any",
-                            without.all));
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "--build-without-all {}: there are no roundings inside regions, and no tensors stored in float32 as well as in 8 bits\n"
+            "  the engine of `octavo build` is already the one without any",
+            without.all));
   }
   const auto make = [&](const std::string& file, ir::Graph& graph) -> Status {
     if (file.empty()) return {};

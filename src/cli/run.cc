@@ -1,10 +1,12 @@
 // octavo run: pictures and arrays through a model.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
+#include "api/nonfinite.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/hint.h"
@@ -13,6 +15,7 @@
 #include "cli/model.h"
 #include "cli/print.h"
 #include "cli/results.h"
+#include "region/selected_rows.h"
 
 namespace octavo::cli {
 namespace {
@@ -23,15 +26,38 @@ struct Options {
   std::string output, format, labels;
   int top = 5;
   std::int64_t batch = 0;
+  bool debug_memory = false;
+  bool count_nonfinite = false;
 };
+
+/// Outputs with as many rows as a run selects are cut to those.
+void cut_rows(std::vector<ir::Tensor>& outputs, const region::Plan& plan, const std::vector<char>& selects) {
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (selects[k] == 0) continue;
+    ir::Shape shape = outputs[k].shape();
+    shape[0] = region::selected_rows(plan.outputs[k], outputs[k].bytes().data());
+    ir::Tensor cut(outputs[k].dtype(), std::move(shape));
+    std::copy_n(outputs[k].bytes().begin(), cut.bytes().size(), cut.mutable_bytes().begin());
+    outputs[k] = std::move(cut);
+  }
+}
+
+/// A line a tensor, the first where it begins. To stderr: stdout may be the results.
+void say_nonfinite(const std::vector<api::NonFiniteTensor>& found) {
+  if (found.empty()) say("no NaN and no infinity in inputs and float tensors\n");
+  for (const auto& t : found) {
+    say("tensor \"{}\"{}: {} NaN, {} infinite of {} elements\n", t.name,
+        t.onnx_nodes.empty() ? " (input)" : fmt::format(" ({})", fmt::join(t.onnx_nodes, ", ")), t.nan, t.infinite, t.elements);
+  }
+}
 
 void warn_labels(const Options& o, const ResultStyle& style, const region::Plan& plan) {
   if (o.labels.empty()) return;
   const std::int64_t classes = classes_of(plan);
   if (classes == 0) {
-    say("warning: --labels \"{}\" is not used: the model's outputs are no scores of classes\n", o.labels);
+    say("warning: --labels \"{}\" is not used, because the outputs of the model are not scores of classes\n", o.labels);
   } else if (classes != static_cast<std::int64_t>(style.labels.size())) {
-    say("warning: --labels \"{}\" has {} names, the model has {} classes: the names may be those of other classes\n", o.labels,
+    say("warning: --labels \"{}\" has {} names, but the model has {} classes, so names may be wrong\n", o.labels,
         style.labels.size(), classes);
   }
 }
@@ -68,6 +94,8 @@ Status write_items(const Options& o, ResultFormat format, const std::vector<Item
 Result<int> run(const Options& o) {
   OCTAVO_TRY(const ResultFormat format, result_format(o.format, o.output));
   OCTAVO_CHECK(check_outputs({o.output}));
+  if (o.debug_memory && o.count_nonfinite)
+    return fail(ErrorKind::usage, "--debug-memory and --count-nonfinite both watch every region: give one of them");
   ResultStyle style{{}, o.top};
   if (!o.labels.empty()) {
     OCTAVO_TRY(style.labels, read_lines(o.labels));
@@ -86,11 +114,21 @@ Result<int> run(const Options& o) {
   OCTAVO_TRY(const auto context, engine::Context::create(loaded.engine, loaded.threads));
 
   const bool at_once = format == ResultFormat::text && (o.output.empty() || o.output == "-");
+  const std::vector<char> selects = region::selects_rows(plan);
+  std::optional<api::NonFiniteCounter> counter;
+  if (o.count_nonfinite) counter.emplace(*loaded.engine);
   std::vector<Item> items;
+  std::int64_t written = 0;  // with --debug-memory
+  std::vector<std::string> faults;
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     progress->step(feeds.size() == 1 ? "run" : fmt::format("run {} of {}", f + 1, feeds.size()));
     OCTAVO_TRY(const Feed feed, feeds.at(f));
-    OCTAVO_TRY(const auto outputs, api::run(*context, feed.tensors));
+    engine::MemoryReport memory;
+    OCTAVO_TRY(auto outputs,
+               api::run(*context, feed.tensors, counter ? &counter->observer() : nullptr, o.debug_memory ? &memory : nullptr));
+    written += memory.elements;
+    for (const engine::MemoryFault& fault : memory.faults) faults.push_back(engine::describe(fault, plan));
+    cut_rows(outputs, plan, selects);
     if (f == 0) progress->step(start_text(loaded, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count()));
     for (Item& item : items_of(feed, outputs, plan)) {
       if (at_once) {
@@ -102,7 +140,12 @@ Result<int> run(const Options& o) {
   }
   progress.reset();
   if (!at_once) OCTAVO_CHECK(write_items(o, format, items, plan, style));
-  return 0;
+  if (counter) say_nonfinite(counter->found());
+  if (!o.debug_memory) return 0;
+  say("memory: {} elements of results, each written by its region; {} faults\n", written, faults.size());
+  for (const std::string& fault : faults) say("  {}\n", fault);
+  if (!faults.empty()) say("  this is a fault of Octavo: please report it with the model\n");
+  return faults.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -112,18 +155,26 @@ Command add_run(CLI::App& app) {
   add_model_options(app, o->model, true);
   add_input_options(app, o->input);
   app.add_option("-o,--output", o->output,
-                 "Write the outputs to this file: .npz, .npy, .json, .csv or .txt by its ending; -: to stdout (see --format)")
+                 "Write the outputs to this file, in the format of its ending (.npz, .npy, .json, .csv or .txt); - for stdout (see "
+                 "--format)")
       ->type_name("FILE");
-  app.add_option("--format", o->format, "text, json, csv, npy or npz, whatever the file is called")->type_name("FORMAT");
-  app.add_option("--labels", o->labels, "Names of the classes, one a line")->type_name("FILE");
+  app.add_option("--format", o->format, "Format of the outputs, instead of the file's ending: text, json, csv, npy or npz")
+      ->type_name("FORMAT");
+  app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->type_name("FILE");
   app.add_option("--top", o->top, "How many classes to print (default 5)")->check(CLI::Range(1, 1000))->type_name("K");
-  app.add_option("--batch", o->batch, "Batch, when the model leaves it open: pictures and rows of arrays fill it (default 1)")
+  app.add_option("--batch", o->batch, "Batch size, if the model leaves it open; pictures or rows of arrays fill it (default 1)")
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
+  app.add_flag("--debug-memory", o->debug_memory,
+               "Run in memory filled with patterns and name each region that leaves a result unwritten or writes outside of its "
+               "results; exit code 1 if one does (slow)");
+  app.add_flag(
+      "--count-nonfinite", o->count_nonfinite,
+      "Count NaN and infinities in the inputs and in every float tensor that a layer stores, and say where they begin; slower");
   app.footer(
-      "A classifier's best classes are printed with their scores; of other models, the range of each output. Pictures and arrays "
-      "longer\n"
-      "than the input in dimension 0 run batch by batch. Files hold whole outputs, each with the name of its input.\n"
+      "Prints the best classes of a classifier with their scores, and the range of each output of other models. Folders of "
+      "pictures, and arrays\n"
+      "with more rows than the input, run batch by batch. Output files hold the whole outputs, each with the name of its input.\n"
       "Examples:\n"
       "  octavo run model.onnx --input a.jpg b.jpg --preset torch --labels classes.txt --top 1\n"
       "  octavo run model.octavo --input photos/ --batch 8 --output scores.csv\n"

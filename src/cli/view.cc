@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/write_file.h"
 #include "cli/file.h"
 #include "cli/model.h"
@@ -30,6 +32,7 @@ Result<std::optional<nlohmann::json>> saved_document(const std::string& path) {
 
 /// One side of the page.
 Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, const std::string& graph) {
+  const std::string name = std::filesystem::path(model.path).filename().string();
   OCTAVO_TRY(auto saved, saved_document(model.path));
   if (saved) {
     if (o.profile) {
@@ -41,6 +44,7 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
       OCTAVO_TRY(const auto nodes, onnx::nodes_of_file(graph));
       (*saved)["onnx"] = onnx_document(nodes);
     }
+    (*saved)["file"] = name;
     return std::move(*saved);
   }
   std::optional<onnx::GraphNodes> nodes;
@@ -59,6 +63,7 @@ Result<nlohmann::json> document_of(const Options& o, const ModelOptions& model, 
   extras.ranges = !model.calibration.empty();
   extras.disabled = model.build.plan.disabled;
   extras.threads = loaded.threads;
+  extras.file = name;
   extras.runs = o.profile ? o.runs : 0;
   return view_document(loaded.engine, extras);
 }
@@ -99,21 +104,22 @@ Command add_view(CLI::App& app) {
   app.add_option("-o,--output", o->output, "The page to write; - for stdout")->required()->type_name("FILE");
   app.add_option(
          "--beside", o->beside,
-         "A second model, engine or plan (`octavo explain --json`), shown beside the first; the other options hold for both")
+         "A second model, engine or plan (of `octavo explain --json`) to show beside the first; the other options apply to both")
       ->type_name("FILE");
-  app.add_option("--beside-calibration", o->beside_calibration, "Ranges of the second model; --calibration is of the first alone")
+  app.add_option("--beside-calibration", o->beside_calibration,
+                 "Ranges of the second model; --calibration applies to the first only")
       ->type_name("FILE");
-  app.add_flag("--profile", o->profile, "Time each region (on random inputs) instead of showing what the plan counted with");
-  app.add_option("--runs", o->runs, "How often to run for --profile (default 20)")->check(CLI::Range(1, 1000000))->type_name("N");
+  app.add_flag("--profile", o->profile, "Measure each region on random inputs, instead of showing the times that the planner used");
+  app.add_option("--runs", o->runs, "Number of runs for --profile (default 20)")->check(CLI::Range(1, 1000000))->type_name("N");
   app.add_option("--graph", o->graph, "The ONNX model that an engine was built from, to show its graph beside the plan")
       ->type_name("FILE");
-  app.add_option("--accuracy", o->accuracy, "Signal to noise of layers, as `octavo quantize --report` writes it")
+  app.add_option("--accuracy", o->accuracy, "Show the signal to noise of layers from this file of `octavo quantize --report`")
       ->type_name("FILE");
-  app.add_option("--beside-accuracy", o->beside_accuracy, "The same of the second plan")->type_name("FILE");
+  app.add_option("--beside-accuracy", o->beside_accuracy, "The same for the second plan")->type_name("FILE");
   app.footer(
-      "MODEL may also be a plan that `octavo explain --json` printed. The page is one file, needs no network, and shows the plan "
-      "as a\n"
-      "graph, its table, the ONNX graph, working memory over time, and for each region why it is what it is (docs/view.md).\n"
+      "MODEL may also be a plan that `octavo explain --json` printed. The page is one file without links to the network. It shows "
+      "the plan as a graph\n"
+      "and as a table, the ONNX graph, working memory over time, and the reasons for each region (docs/view.md).\n"
       "Example: octavo view model.onnx --profile -o report.html\n"
       "         octavo view explicit.onnx --beside float.onnx --beside-calibration ranges.cache -o both.html");
   return [o] { return view(*o); };

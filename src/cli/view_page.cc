@@ -133,7 +133,8 @@ Result<json> view_document(const std::shared_ptr<const engine::Engine>& engine, 
   std::iota(all.begin(), all.end(), std::size_t{0});
   std::optional<report::LawLog> laws;
   if (extras.built != nullptr) laws = report::laws_at(extras.built->reports, {});
-  json out = report::document(plan, engine->plan_hash(), all, laws ? &*laws : nullptr);
+  json out = report::document(plan, engine->plan_hash(), all, laws ? &*laws : nullptr, engine->made_by().version());
+  if (!extras.file.empty()) out["file"] = extras.file;
   if (extras.nodes != nullptr) out["onnx"] = onnx_document(*extras.nodes, extras.built);
   if (extras.built != nullptr && !extras.ranges) {
     plan::PlanOptions options;

@@ -22,9 +22,10 @@ struct ViewExtras {
   bool ranges = false;                            ///< ranges permit int8: then no placement demands roundings
   std::set<std::string, std::less<>> disabled{};  ///< switches that were off when it was built
   int threads = 0;                                ///< to time it with; 0: the engine's
+  std::string file{};                             ///< the name that the page shows the plan under; empty: the name of the graph
   int runs = 0;                                   ///< times of so many runs on random inputs (seed 1); 0: none
 };
-/// report::document of the whole plan and the fields "onnx", "roundings" and "profile" (docs/schema.md). Errors: those of running.
+/// report::document of the whole plan and the fields "file", "onnx", "roundings" and "profile" (docs/schema.md). Errors: those of running.
 [[nodiscard]] Result<nlohmann::json> view_document(const std::shared_ptr<const engine::Engine>& engine, const ViewExtras& extras);
 
 /// The field "onnx": the nodes of a model; `built`: names those that went into no region, and why.

@@ -192,7 +192,7 @@ std::string in_words(const Reasons& refusal) {
   if (refusal.front().cause == Cause::capability_missing) return fmt::format("needs {}, this processor has {}", text(0), text(1));
   if (refusal.front().cause == Cause::capability_not_allowed)
     return fmt::format("needs {}, {} allows {}", text(0), text(1), text(2));
-  return fmt::format("needs {}, which this version knows nothing of", text(0));
+  return fmt::format("needs {}, which this version does not know", text(0));
 }
 
 }  // namespace octavo::cpu

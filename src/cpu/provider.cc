@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+#include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
 #include "cpu/onednn/onednn.h"
+#include "region/kernel_version.h"
 #if defined(__x86_64__) && __has_include("cpu/jit/provider.h")
 #include "cpu/jit/provider.h"
 #define OCTAVO_HAVE_AVX512_PROVIDER 1
@@ -27,8 +29,9 @@ const std::vector<const Family*>& families() {
     all.insert(all.end(),
                {&generated_pointwise_family(), &winograd_family(), &norm_family(), &matmul_family(), &matmul_codes_family(),
                 &attention_family(), &attention_codes_family(), &recurrent_family(), &dynamic_quantize_family(), &arg_max_family(),
-                &cast_family(), &top_k_family(), &non_max_suppression_family()});
+                &elements_family(), &top_k_family(), &non_max_suppression_family(), &grid_sample_family()});
     all.insert(all.end(), move_families().begin(), move_families().end());
+    all.insert(all.end(), indexed_families().begin(), indexed_families().end());
     all.push_back(&staged_family());
     all.push_back(&grouped_family());
     all.push_back(&reference_family());
@@ -86,11 +89,7 @@ Result<Found> find_tactic(const Region& r, const Tactic& tactic) {
 
 Status check_tactic(const Tactic& stored, const Tactic& own) {
   if (stored == own) return {};
-  if (stored.version != own.version) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", stored.name(),
-                            stored.version, own.version));
-  }
+  if (stored.version != own.version) return region::other_version(stored, own.version);
   if (stored.name() != own.name())
     return fail(ErrorKind::bad_engine, fmt::format("tactic {}: for this region it is {}", stored.name(), own.name()));
   return fail(ErrorKind::bad_engine,

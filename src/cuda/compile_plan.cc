@@ -1,15 +1,24 @@
 #include "cuda/compile_plan.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/hash.h"
+#include "base/read_file.h"
+#include "base/write_file.h"
 #include "cuda/emit_cuda.h"
 #include "cuda/gpu_kernel.h"
 #include "cuda/nvrtc.h"
@@ -81,6 +90,61 @@ Compiler remembering(Compiler compiler) {
     const std::lock_guard lock(memory->mutex);
     if (memory->code.size() >= kMost) memory->code.clear();
     return memory->code.emplace(std::string(text), std::move(code)).first->second;
+  };
+}
+
+namespace {
+
+/// ($XDG_CACHE_HOME or ~/.cache)/octavo/kernels, made if need be; empty: there is none.
+std::string kernels_folder() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (cache != nullptr && *cache == '/') {
+    folder = cache;
+  } else if (home != nullptr && *home == '/') {
+    folder = std::filesystem::path(home) / ".cache";
+  } else {
+    return {};
+  }
+  folder = folder / "octavo" / "kernels";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? std::string() : folder.string();
+}
+
+/// A kept result: the text's length in 16 digits, the text, the code, 32 digits of a hash of all that.
+std::optional<std::string> read_kept(const std::string& path, std::string_view text) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return std::nullopt;
+  struct stat info {};
+  std::vector<std::byte> bytes;
+  const bool ours = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
+  const bool read = ours && read_all(fd, bytes);
+  ::close(fd);
+  constexpr std::size_t kDigits = 16, kHash = 32;
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!read || all.size() < kDigits + text.size() + kHash) return std::nullopt;
+  const std::string_view body = all.substr(0, all.size() - kHash);
+  if (hash128_hex(body) != all.substr(body.size()) || body.substr(0, kDigits) != fmt::format("{:016x}", text.size()) ||
+      body.substr(kDigits, text.size()) != text)
+    return std::nullopt;
+  return std::string(body.substr(kDigits + text.size()));
+}
+
+}  // namespace
+
+Compiler kept_on_disk(Compiler compiler, std::string key) {
+  return [compiler = std::move(compiler), key = std::move(key)](std::string_view text) -> Result<std::string> {
+    const std::string folder = kernels_folder();
+    if (folder.empty()) return compiler(text);
+    const std::string whole = key + "\n" + std::string(text);
+    const std::string path = fmt::format("{}/{}.bin", folder, hash128_hex(whole));
+    if (auto kept = read_kept(path, whole)) return std::move(*kept);
+    OCTAVO_TRY(std::string code, compiler(text));
+    std::string body = fmt::format("{:016x}", whole.size()) + whole + code;
+    body += hash128_hex(body);
+    if (write_file(path, body)) (void)::chmod(path.c_str(), 0600);  // a full disk costs the next load a compilation
+    return code;
   };
 }
 

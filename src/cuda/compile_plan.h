@@ -20,6 +20,11 @@ using Compiler = std::function<Result<std::string>(std::string_view text)>;
 /// Keeps at most some hundred results.
 [[nodiscard]] Compiler remembering(Compiler compiler);
 
+/// The same compiler, whose results are kept in the user's cache, ($XDG_CACHE_HOME or ~/.cache)/octavo/kernels, by a digest of the text and of
+/// `key`, which says everything else that the result depends on. A result is taken from there only if its file belongs to this user, nobody else can
+/// write it, and it holds this very text. Where there is no such folder, nothing is kept.
+[[nodiscard]] Compiler kept_on_disk(Compiler compiler, std::string key);
+
 /// Replaces the texts that the GPU's provider left as the regions' code by what `compile` makes of them: each text once, on `threads`
 /// threads; regions with equal code share one buffer. A plan without GPU regions stays as it is. Errors: the compiler's, naming the
 /// region; then no plan is changed.

@@ -22,6 +22,9 @@ constexpr std::string_view kText =
 constexpr std::string_view kLoad =
 #include "cuda/conv_load.inc"
     ;
+constexpr std::string_view kSplit =
+#include "cuda/split.inc"
+    ;
 
 /// The convolution, and where the region has two stages the one whose results its program adds (conv.inc).
 struct Shapes {
@@ -307,7 +310,7 @@ class ConvMma final : public Family {
     replace_mark(text, "@PARAMETERS@", conv_parameter_list(e) + before_parameters + ", unsigned char* workspace");
     replace_mark(text, "@POINTERS@", e.pointers);
     out.text = fmt::format("#define OCTAVO_BEFORE {}\n", s.before ? 1 : 0) + before + define(l.conv, s.conv.channels, l, l.steps) +
-               e.text + std::string(kLoad) + text;
+               e.text + std::string(kLoad) + (type == ConvType::f32 ? std::string(kSplit) : "") + text;
     out.launches.push_back(std::move(launch));
     out.workspace_bytes = l.workspace;
     return out;

@@ -10,7 +10,7 @@ namespace octavo::cuda {
 [[nodiscard]] const Family& conv_mma_family();
 [[nodiscard]] const Family& conv_bf16_family();
 [[nodiscard]] const Family& conv_tf32_family();
-/// Three products in tf32 for one of float32; the bound of its error is at octavo_split in conv.inc.
+/// Three products in tf32 for one of float32; the bound of its error is at octavo_split in split.inc.
 [[nodiscard]] const Family& conv_f32_family();
 
 /// What the family emits, with stores folded: for families that make other regions into convolutions.

@@ -96,7 +96,8 @@ std::string tables_of(const Program& p, std::string_view name) {
 /// An array element as int or float.
 std::string load_text(DType type, std::string_view array) {
   switch (type) {
-    case DType::u8: return fmt::format("(int)((const unsigned char*){0}.base)[octavo_at({0}, i)]", array);
+    case DType::u8:
+    case DType::boolean: return fmt::format("(int)((const unsigned char*){0}.base)[octavo_at({0}, i)]", array);
     case DType::s8: return fmt::format("(int)((const signed char*){0}.base)[octavo_at({0}, i)]", array);
     case DType::s32: return fmt::format("((const int*){0}.base)[octavo_at({0}, i)]", array);
     case DType::f16: return fmt::format("octavo_f16_value(((const unsigned short*){0}.base)[octavo_at({0}, i)])", array);

@@ -1,26 +1,35 @@
 #include "cuda/provider.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "base/hash.h"
 #include "cuda/conv_mma.h"
 #include "cuda/conv_rows.h"
 #include "cuda/conv_shift.h"
 #include "cuda/conv_stream.h"
 #include "cuda/conv_tiles.h"
 #include "cuda/conv_window.h"
+#include "cuda/cubin.h"
 #include "cuda/depthwise.h"
 #include "cuda/depthwise_pointwise.h"
 #include "cuda/early_start.h"
+#include "cuda/emit_cuda.h"
 #include "cuda/families/families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
+#include "cuda/matmul_mma.h"
+#include "cuda/nvrtc.h"
 #include "cuda/planar.h"
+#include "cuda/unknown_weights.h"
+#include "region/kernel_version.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -75,6 +84,7 @@ const std::vector<const Family*>& families() {
                                                &move_family(),
                                                &indexed_family(),
                                                &choose_family(),
+                                               &typed_family(),
                                                &pool_family(),
                                                &reduce_family(),
                                                &softmax_family(),
@@ -83,6 +93,11 @@ const std::vector<const Family*>& families() {
                                                &conv_tf32_family(),
                                                &conv_f32_family(),
                                                &resize_family(),
+                                               &matmul_mma_family(ProductType::u8),
+                                               &matmul_mma_family(ProductType::bf16),
+                                               &matmul_mma_family(ProductType::f16),
+                                               &matmul_mma_family(ProductType::tf32),
+                                               &matmul_mma_family(ProductType::f32),
                                                &matmul_family(),
                                                &transposed_conv_family(),
                                                &direct_conv_family()};
@@ -100,7 +115,8 @@ std::vector<const Family*> families_for(const region::Region& r) {
 
 class GpuProvider final : public region::Provider {
  public:
-  GpuProvider(Target target, Compiler compiler) : target_(std::move(target)), compiler_(remembering(std::move(compiler))) {}
+  GpuProvider(Target target, Compiler compiler, CodeCheck check)
+      : target_(std::move(target)), compiler_(remembering(std::move(compiler))), check_(std::move(check)) {}
   std::string_view name() const override { return kProvider; }
   std::string_view device() const { return kProvider; }  // NOLINT
 
@@ -131,6 +147,59 @@ class GpuProvider final : public region::Provider {
     return out;
   }
 
+  static Status check_version(const Tactic& tactic) {
+    if (tactic.family == kTransfer) return {};
+    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
+    const auto f = std::find_if(families().begin(), families().end(), same);
+    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
+    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
+    if (family->version() == tactic.version) return {};
+    return region::other_version(tactic, family->version());
+  }
+
+  /// One region's part of remake_kernels: its launches, and its texts as a constant of the plan. `full` has weights.
+  Status remake(region::Region& r, const TextFacts& facts, const region::Plan& full, region::Plan& plan) const {
+    constexpr std::string_view kRebuild = "\n  octavo rebuild builds the engine again from its model";
+    const auto bad = [&](const std::string& what) {
+      return fail(ErrorKind::bad_engine, fmt::format("region \"{}\", tactic {}: {}", r.name, r.tactic.name(), what));
+    };
+    if (r.tactic.required != std::vector<std::string>{target_.architecture})
+      return fail(ErrorKind::unsupported,
+                  fmt::format("region \"{}\" needs {}, this GPU is {}", r.name,
+                              r.tactic.required.empty() ? "nothing" : r.tactic.required[0], target_.architecture));
+    if (region::is_transfer(r, plan) != (r.tactic.family == kTransfer)) return bad("it is not one for this region");
+    if (r.tactic.family != kTransfer) {
+      OCTAVO_TRY(const Family* f, family_of(r, r.tactic));
+      if (tactic_of(*f, r.tactic.parameters, r) != r.tactic) return bad("it is not what it says of itself");
+      if (const Reasons why = f->why_not(r, full, target_); !why.empty()) return bad(spelled(why) + std::string(kRebuild));
+      const auto all = f->candidates(r, full, target_);
+      if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
+        return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
+    }
+    OCTAVO_TRY(region::Artifact made, compile(r, full, r.tactic));
+    if (hash128_hex(made.code) != facts.texts)  // its packed constants may not be what other texts read
+      return bad("its kernels do not come out as the engine's build made them" + std::string(kRebuild));
+    if (made.constants.size() != r.packed.size())
+      return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
+    for (std::size_t i = 0; i < r.packed.size(); ++i) {
+      const std::int64_t has = plan.buffers[static_cast<std::size_t>(r.packed[i])].bytes;
+      const auto reads = static_cast<std::int64_t>(made.constants[i].bytes().size());
+      if (has != reads) return bad(fmt::format("packed constant {} has {} bytes, it reads {}", i, has, reads));
+    }
+    r.launch = std::move(made.launch);
+    r.code = -1;
+    if (made.code.empty()) return {};
+    region::Buffer code;
+    code.name = r.name + " (code)";
+    code.kind = region::BufferKind::constant;
+    code.bytes = static_cast<std::int64_t>(made.code.size());
+    code.data = ir::Tensor(ir::DType::u8, {code.bytes});
+    std::memcpy(code.data.mutable_bytes().data(), made.code.data(), made.code.size());
+    r.code = static_cast<region::BufferId>(plan.buffers.size());
+    plan.buffers.push_back(std::move(code));
+    return {};
+  }
+
   Status finish(std::span<region::Plan* const> plans, int threads) const override {
     return compile_kernels(plans, compiler_, threads);
   }
@@ -138,8 +207,9 @@ class GpuProvider final : public region::Provider {
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
     OCTAVO_TRY(RegionKernels kernels, kernels_of(r, plan, tactic));
     region::Artifact made;
-    OCTAVO_TRY(made.launch, write_launches(kernels, r));
+    OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
     made.code = join_modules(kernels.texts);
+    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.code)});
     made.constants = std::move(kernels.constants);
     return made;
   }
@@ -160,6 +230,13 @@ class GpuProvider final : public region::Provider {
       }
     }
     const std::string architecture = r.tactic.required.empty() ? "" : r.tactic.required[0];
+    for (std::size_t m = 0; check_ && m < modules.size(); ++m) {
+      std::vector<const Launch*> launches;
+      for (const RegionKernels::Start& s : kernels.starts) {
+        if (static_cast<std::size_t>(s.module) == m) launches.push_back(&s.launch);
+      }
+      OCTAVO_CHECK(check_(modules[m], architecture, launches));
+    }
     return std::make_unique<GpuKernel>(std::move(modules), std::move(kernels.starts), kernels.workspace_bytes, architecture);
   }
 
@@ -237,26 +314,41 @@ class GpuProvider final : public region::Provider {
     return out;
   }
 
-  static Status check_version(const Tactic& tactic) {
-    if (tactic.family == kTransfer) return {};
-    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
-    const auto f = std::find_if(families().begin(), families().end(), same);
-    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
-    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
-    if (family->version() == tactic.version) return {};
-    return fail(ErrorKind::unsupported,
-                fmt::format("tactic {} is of version {}, this Octavo has version {}\n  build the engine again", tactic.name(),
-                            tactic.version, family->version()));
-  }
-
   Target target_;
   Compiler compiler_;
+  CodeCheck check_;
 };
 
 }  // namespace
 
-std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler) {
-  return std::make_unique<GpuProvider>(target, std::move(compiler));
+std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check) {
+  return std::make_unique<GpuProvider>(target, std::move(compiler), std::move(check));
+}
+
+Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& compiler, int threads) {
+  const GpuProvider provider(target, compiler, {});
+  region::Plan full = plan;  // constants are shared, not copied
+  for (std::size_t i = 0; i < plan.regions.size(); ++i) {
+    region::Region& r = plan.regions[i];
+    if (r.tactic.provider != kProvider) continue;
+    if (r.code >= 0) {
+      region::Buffer& old = plan.buffers[static_cast<std::size_t>(r.code)];
+      old.data = ir::Tensor(ir::DType::u8, {0}), old.bytes = 0;
+    }
+    OCTAVO_CHECK(provider.check_version(r.tactic));
+    OCTAVO_TRY(const TextFacts facts, read_facts(r.launch));
+    OCTAVO_CHECK(give_weights(r, full, facts.sums));
+    OCTAVO_CHECK(provider.remake(r, facts, full, plan));
+  }
+  return provider.finish(std::vector<region::Plan*>{&plan}, threads);
+}
+
+Status remake_kernels(region::Plan& plan, int ordinal, int threads) {
+  const Target here = target(ordinal);
+  OCTAVO_TRY(const std::string version, compiler_version());
+  const std::string key =
+      fmt::format("{} {:016x} {}", version, hash64(emit_prelude()), fmt::join(compile_options(here.architecture), " "));
+  return remake_kernels(plan, here, kept_on_disk(nvrtc_compiler(here.architecture), key), threads);
 }
 
 Target target(int ordinal) {
@@ -286,7 +378,7 @@ const region::Provider& provider(int ordinal) {
   auto& one = all[ordinal];
   if (one == nullptr) {
     const Target here = target(ordinal);
-    one = make_provider(here, nvrtc_compiler(here.architecture));
+    one = make_provider(here, nvrtc_compiler(here.architecture), check_machine_code);
   }
   return *one;
 }

@@ -1,9 +1,12 @@
 // The GPU's provider: what the families offer for a region, as tactics.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "cuda/compile_plan.h"
 #include "cuda/family.h"
@@ -11,9 +14,22 @@
 
 namespace octavo::cuda {
 
+/// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
+/// launches of it (cuda/cubin.h).
+using CodeCheck =
+    std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
+
 /// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; `finish` has them
-/// turned into machine code by `compiler`, which is asked for each text once.
-[[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler);
+/// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
+[[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});
+
+/// Emits the kernels of the plan's GPU regions anew, for their tactics, and has them compiled: nothing of the code in the
+/// plan is used, and of Region::launch only what its texts depend on (cuda/unknown_weights.h). A tactic must be one that its family offers for the region here. The plan (verified, with the bytes of its constants) keeps its packed
+/// constants: they are data. Errors: bad_engine for tactics or constants that are not what the families make; unsupported for another architecture or
+/// version; the compiler's. The plan may then be changed in part.
+[[nodiscard]] Status remake_kernels(region::Plan& plan, const Target& target, const Compiler& compiler, int threads);
+/// The same for GPU `ordinal` with NVRTC, whose results are kept on disk.
+[[nodiscard]] Status remake_kernels(region::Plan& plan, int ordinal, int threads);
 
 /// PlanOptions::usual on a GPU: the first convolution reads the caller's planes, results are stored where they are wanted, and a convolution whose
 /// parts are read apart is computed by parts. Each was faster on every network it was measured on (docs/lab/performance-gpu.md).

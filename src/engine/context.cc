@@ -248,6 +248,17 @@ Status Context::run_observed(const Observer& observer) {
   return {};
 }
 
+Status Context::repeat(std::size_t region, const region::Memory& memory) {
+  if (engine_->plan().images > 1) {
+    host_->run_alone(region, memory, 0);
+    return {};
+  }
+  if (skipped_[region] != 0) return {};
+  const DeviceId device = engine_->plan().regions[region].device;
+  OCTAVO_CHECK(executor(device).start(region, region + 1, memory, nullptr));
+  return executor(device).wait();
+}
+
 Status Context::run(std::span<const Address> inputs, std::span<const Address> outputs, void* stream, const Observer* observer) {
   OCTAVO_CHECK(bind(inputs, outputs));
   OCTAVO_CHECK(host_->pool().ready());

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "base/limits.h"
+#include "base/fork.h"
+#include "engine/part_plan.h"
 #include "engine/set.h"
 #include "engine/version.h"
+#include "region/hash.h"
+#include "region/kernel_version.h"
 
 namespace octavo::engine {
 namespace {
@@ -70,11 +74,11 @@ tl::unexpected<Error> internal(std::string message) {
 }  // namespace
 
 Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text,
-                                                     const Devices& devices, SharedMemory* shared, std::string about) {
+                                                     const Devices& devices, SharedMemory* shared, Origin origin) {
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->graph_text_ = std::move(graph_text);
-  e->about_ = std::move(about);
+  e->origin_ = std::move(origin);
   e->plan_hash_ = region::plan_hash(e->plan_);
   OCTAVO_CHECK(e->adopt_constants(shared));
   OCTAVO_CHECK(region::verify(e->plan_));
@@ -142,13 +146,40 @@ Result<std::shared_ptr<const Engine>> Engine::load(const std::string& path, cons
 }
 
 Result<Engines> Engine::load_all(const std::string& path, const Providers& providers, const Devices& devices) {
-  OCTAVO_TRY(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
-  OCTAVO_TRY(const std::vector<Section> sections, read_sections(file->bytes(), path));
-  OCTAVO_TRY(const std::vector<Part> parts, parts_of(sections, path));
+  OCTAVO_TRY(const auto file, EngineFile::open(path));
+  return load_all(file, providers, devices);
+}
+
+bool Engine::is_outdated(const EngineFile& file, const Error& error) {
+  return !file.made_by().outdated().empty() || region::is_older_version(error);
+}
+
+Result<Engines> Engine::load_all(const std::shared_ptr<const EngineFile>& file, const Providers& providers,
+                                 const Devices& devices) {
+  const std::string& path = file->name();
+  if (const std::string outdated = file->made_by().outdated(); !outdated.empty()) {
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}{}", path, outdated, rebuild_hint(file->container(), path)));
+  }
+  auto all = load_parts(file, providers, devices);
+  if (all) return all;
+  Error error = std::move(all).error();
+  error.message += region::is_older_version(error)
+                       ? rebuild_hint(file->container(), path)
+                       : fmt::format("\n  the engine was built by Octavo {}, this is {}", file->made_by().version(), kVersion);
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Result<Engines> Engine::load_parts(const std::shared_ptr<const EngineFile>& file, const Providers& providers,
+                                   const Devices& devices) {
+  const std::string& path = file->name();
+  OCTAVO_TRY(const std::vector<Part> parts, file->parts());
+  const std::shared_ptr<const ModelSource> model = file->model();
   Engines all;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     std::shared_ptr<Engine> e(new Engine);
     e->file_ = file;
+    e->made_by_ = file->made_by();
+    e->origin_ = {model, std::string(as_text(parts[k].build)), parts[k].notes(), parts[k].about()};
     OCTAVO_CHECK(e->read(parts[k], path));
     const std::string who = parts.size() == 1 ? fmt::format("engine \"{}\"", path) : fmt::format("engine \"{}\", plan {}", path, k);
     OCTAVO_CHECK(e->find_devices(devices, who));
@@ -162,23 +193,23 @@ Result<Engines> Engine::load_all(const std::string& path, const Providers& provi
   return all;
 }
 
+const std::string& Engine::plan_hash() const {
+  {
+    const std::lock_guard lock(fork_safe_mutex());
+    if (!plan_hash_.empty()) return plan_hash_;
+  }
+  std::string computed = region::plan_hash(plan_, constants_);
+  const std::lock_guard lock(fork_safe_mutex());
+  if (plan_hash_.empty()) plan_hash_ = std::move(computed);
+  return plan_hash_;
+}
+
 Status Engine::read(const Part& part, const std::string& name) {
   const auto bad = [&](const std::string& fact) {
     return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));
   };
   graph_text_ = as_text(part.graph);
-  const auto summary = nlohmann::json::parse(as_text(part.summary), nullptr, /*allow_exceptions=*/false);
-  const auto* hash =
-      summary.is_object() && summary.contains("plan_hash") ? summary["plan_hash"].get_ptr<const std::string*>() : nullptr;
-  if (hash == nullptr || hash->size() != 32) return bad("the summary section holds no plan hash of 32 digits");
-  plan_hash_ = *hash;
-  if (summary.contains("notes") && summary["notes"].is_object()) {
-    for (const auto& [key, note] : summary["notes"].items()) {
-      if (note.is_string()) notes_[key] = note.get<std::string>();
-    }
-  }
-
-  if (summary.contains("model") && summary["model"].is_object()) about_ = summary["model"].dump();
+  if (!nlohmann::json::accept(as_text(part.summary))) return bad("the summary section is not JSON");
 
   auto plan = region::from_json(as_text(part.plan));
   if (!plan) return bad("the plan section is not a valid plan: " + plan.error().message);
@@ -201,19 +232,8 @@ Status Engine::read(const Part& part, const std::string& name) {
   return fits(name);
 }
 
-/// The arena and what callers pass are held against the machine's memory: kernels are made for sizes that can exist.
 Status Engine::fits(const std::string& name) const {
-  double needed = static_cast<double>(plan_.devices[region::kHost].arena_bytes) * plan_.lanes;
-  for (const region::Buffer& b : plan_.buffers) {
-    if (b.kind == BufferKind::input || b.kind == BufferKind::output)
-      needed += static_cast<double>(b.bytes) * static_cast<double>(plan_.images);
-  }
-  const auto most = static_cast<double>(memory_bytes());
-  if (needed <= most) return {};
-  return fail(ErrorKind::bad_engine,
-              fmt::format("engine \"{}\": it needs {:.0f} MiB (arena {} bytes, the rest inputs and outputs), this process may use "
-                          "{:.0f} MiB",
-                          name, needed / (1 << 20), plan_.devices[region::kHost].arena_bytes, most / (1 << 20)));
+  return fits_memory(plan_, name);
 }
 
 /// The devices of the plan, by name.
@@ -284,8 +304,9 @@ Result<std::unique_ptr<region::Kernel>> Engine::kernel_for(const Providers& prov
   }
   auto kernel = provider->load(r, plan_, {packed, code, r.launch});
   if (!kernel) {
-    return fail(kernel.error().kind,
-                fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic.name(), kernel.error().message));
+    Error error = std::move(kernel).error();
+    error.message = fmt::format("{}: region {} \"{}\", tactic \"{}\": {}", who, i, r.name, r.tactic.name(), error.message);
+    return tl::unexpected<Error>(std::move(error));
   }
   return std::move(*kernel);
 }
@@ -312,30 +333,40 @@ Status Engine::load_kernels(const Providers& providers, std::string_view who) {
     const bool here = plan_.regions[i].device == region::kHost;
     const auto* host = here ? dynamic_cast<const region::HostKernel*>(kernels_[i].get()) : nullptr;
     if (here && host == nullptr) return internal(fmt::format("{}: region {} has a kernel that host threads cannot run", who, i));
+    if (host != nullptr && host->tasks() < 1)  // its results would be whatever the memory held
+      return internal(fmt::format("{}: region {} \"{}\", tactic \"{}\": the kernel divides its work into no tasks", who, i,
+                                  plan_.regions[i].name, plan_.regions[i].tactic.name()));
     host_kernels_.push_back(host);
   }
   return {};
 }
 
 std::string Engine::summary(const Notes& more) const {
-  nlohmann::json summary = {{"octavo", kVersion}, {"plan_hash", plan_hash_}, {"requires", required_by(plan_)}};
+  nlohmann::json summary = {{"requires", required_by(plan_)}};
   Notes notes = more;
-  notes.insert(notes_.begin(), notes_.end());
+  notes.insert(origin_.notes.begin(), origin_.notes.end());
   if (!notes.empty()) summary["notes"] = notes;
-  if (!about_.empty()) summary["model"] = nlohmann::json::parse(about_, nullptr, /*allow_exceptions=*/false);
+  if (!origin_.about.empty()) summary["model"] = nlohmann::json::parse(origin_.about, nullptr, /*allow_exceptions=*/false);
   return summary.dump();
 }
 
-Status Engine::save(const std::string& path, const Notes& more) const {
+Status Engine::save(const std::string& path, const Notes& more, const std::string& private_key) const {
   const std::string plan_json = region::to_json(plan_);
   const std::string summary_json = summary(more);
-  std::vector<Section> sections = {{SectionKind::plan, 0, as_bytes(plan_json)}, {SectionKind::summary, 0, as_bytes(summary_json)}};
-  if (!graph_text_.empty()) sections.push_back({SectionKind::graph, 0, as_bytes(graph_text_)});
+  std::vector<Section> sections = {{section::kPlan, 0, as_bytes(plan_json)}, {section::kSummary, 0, as_bytes(summary_json)}};
+  if (!graph_text_.empty()) sections.push_back({section::kGraph, 0, as_bytes(graph_text_)});
+  if (!origin_.build.empty()) sections.push_back({section::kBuild, 0, as_bytes(origin_.build)});
   for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
     if (plan_.buffers[i].kind == BufferKind::constant)
-      sections.push_back({SectionKind::constant, static_cast<std::uint32_t>(i), constants_[i]});
+      sections.push_back({section::kConstant, static_cast<std::uint32_t>(i), constants_[i]});
   }
-  return write_file(path, sections);
+  ModelBytes model;
+  std::string names;
+  if (origin_.model != nullptr) {
+    OCTAVO_TRY(model, origin_.model->read());
+    add_model(model, names, sections);
+  }
+  return write_file(path, sections, made_by_, private_key);
 }
 
 }  // namespace octavo::engine

@@ -13,6 +13,7 @@
 #include "engine/aligned.h"
 #include "engine/file.h"
 #include "engine/host_executor.h"
+#include "engine/source.h"
 #include "engine/thread_pool.h"
 #include "region/device.h"
 #include "region/host_kernel.h"
@@ -24,7 +25,6 @@ namespace octavo::engine {
 using Providers = std::vector<const region::Provider*>;
 /// Devices beside the host; looked up by name. They outlive the engines that use them.
 using Devices = std::vector<const region::Device*>;
-using Notes = std::map<std::string, std::string>;
 
 class Engine;
 /// Of one model, for several shapes (engine/set.h).
@@ -39,45 +39,49 @@ struct SharedMemory {
   std::shared_ptr<AlignedBytes> arena;
 };
 
-/// The sections of one plan of a file.
-struct Part {
-  std::span<const std::byte> plan, summary, graph;
-  std::vector<std::pair<std::uint32_t, std::span<const std::byte>>> constants;  ///< by BufferId
-};
-
 /// A plan ready to run on this machine. Immutable: any number of threads may use one engine, each through contexts of its own.
 /// Constants are 64-byte aligned with 64 readable bytes on both sides: in one block, or in the mapped engine file (never copied).
 class Engine {
  public:
   /// Verifies the plan, moves its constants into one block (Buffer::data is empty afterwards: kernels see the same thing whether
   /// the engine was built or loaded) and loads one kernel a region, on several cores, by the provider
-  /// that knows its tactic. `graph_text` is kept for `explain`, `about` as about() says. The providers are not used after the call. `shared`: constants that another
-  /// engine has put there are not copied again.
+  /// that knows its tactic. `graph_text` is kept for `explain`. The providers are not used after the call. `shared`: constants that another
+  /// engine has put there are not copied again. `origin`: what `save` writes beside the plan, and notes.
   /// Errors: `internal` for a plan that does not verify or names an unknown tactic; `unsupported` when the machine lacks what it
   /// needs.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> create(region::Plan plan, const Providers& providers,
                                                                     std::string graph_text = {}, const Devices& devices = {},
-                                                                    SharedMemory* shared = nullptr, std::string about = {});
+                                                                    SharedMemory* shared = nullptr, Origin origin = {});
   /// Maps the file and checks all of it. Errors: `io`; `bad_engine` (damaged, truncated, foreign, other version); `unsupported`, also
   /// for a file that holds several engines.
   [[nodiscard]] static Result<std::shared_ptr<const Engine>> load(const std::string& path, const Providers& providers,
                                                                   const Devices& devices = {});
   /// Those of the file, one or several, in its order. They share the mapped constants; every one of them is checked and made ready.
   [[nodiscard]] static Result<Engines> load_all(const std::string& path, const Providers& providers, const Devices& devices = {});
-  /// Writes the engine; equal plans, constants, graph texts and notes give equal bytes. `more`: notes beside those that this engine
-  /// was loaded with. See write_file.
-  [[nodiscard]] Status save(const std::string& path, const Notes& more = {}) const;
+  /// The same of a file that is open. Errors also: bad_engine for one that is outdated; is_outdated tells these, and engines whose
+  /// kernels are of an earlier version, from other errors.
+  [[nodiscard]] static Result<Engines> load_all(const std::shared_ptr<const EngineFile>& file, const Providers& providers,
+                                                const Devices& devices = {});
+  [[nodiscard]] static bool is_outdated(const EngineFile& file, const Error& error);
+  /// Writes the engine; equal plans, constants, graph texts, notes and origins give equal bytes. `more`: notes beside those that this
+  /// engine has. `private_key`: signs it. See write_file. Errors also: those of reading the model again.
+  [[nodiscard]] Status save(const std::string& path, const Notes& more = {}, const std::string& private_key = {}) const;
 
   /// JSON of the file's summary section: what `save` writes beside the plan.
   [[nodiscard]] std::string summary(const Notes& more = {}) const;
 
   [[nodiscard]] const region::Plan& plan() const { return plan_; }
-  [[nodiscard]] const std::string& plan_hash() const { return plan_hash_; }
+  /// Computed from what the engine holds, for a loaded one when it is first asked for: one pass over its constants.
+  [[nodiscard]] const std::string& plan_hash() const;
+  /// Who built it: this Octavo, or the one that wrote the file.
+  [[nodiscard]] const MadeBy& made_by() const { return made_by_; }
+  /// The model and the options that it was built from.
+  [[nodiscard]] const Origin& origin() const { return origin_; }
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
   /// What whoever built the engine file wrote down for whoever runs it ("preprocess"); nothing here reads it.
-  [[nodiscard]] const Notes& notes() const { return notes_; }
+  [[nodiscard]] const Notes& notes() const { return origin_.notes; }
   /// What the model says of itself, as JSON (api/description.h); empty: unknown. Kept in the file's summary section; nothing here reads it.
-  [[nodiscard]] const std::string& about() const { return about_; }
+  [[nodiscard]] const std::string& about() const { return origin_.about; }
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
   [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }
@@ -91,6 +95,8 @@ class Engine {
 
  private:
   Engine() = default;
+  [[nodiscard]] static Result<Engines> load_parts(const std::shared_ptr<const EngineFile>& file, const Providers& providers,
+                                                  const Devices& devices);
   [[nodiscard]] Status adopt_constants(SharedMemory* shared);
   [[nodiscard]] Status read(const Part& part, const std::string& name);
   [[nodiscard]] Status fits(const std::string& name) const;
@@ -101,12 +107,14 @@ class Engine {
   [[nodiscard]] Status place_constants();
 
   region::Plan plan_;
-  std::string plan_hash_, graph_text_, about_;
-  Notes notes_;
+  mutable std::string plan_hash_;  ///< under fork_safe_mutex(); once it is there it stays
+  std::string graph_text_;
+  Origin origin_;
+  MadeBy made_by_ = MadeBy::here();
   std::vector<std::span<const std::byte>> constants_;  ///< by BufferId
   AlignedBytes owned_;                                 ///< created engines, and these blocks
   std::vector<std::shared_ptr<region::DeviceMemory>> blocks_;
-  std::shared_ptr<const MappedFile> file_;  ///< loaded engines
+  std::shared_ptr<const EngineFile> file_;  ///< loaded engines
   std::vector<std::unique_ptr<const region::Kernel>> kernels_;
   std::vector<const region::HostKernel*> host_kernels_;
   std::vector<const region::Device*> devices_;                        ///< by DeviceId; of the host: null
@@ -165,6 +173,11 @@ class Context {
   /// Runs `runs` times (at least 1) after one that does not count, and times each region: on the host while the network runs, on another
   /// device by its own clock, some launches of the one region behind each other.
   [[nodiscard]] Result<Profile> profile(std::span<const void* const> inputs, std::span<void* const> outputs, int runs);
+
+  /// Region `region` once more, in an observer's `after` and with its `memory`: for looking at what a kernel writes.
+  [[nodiscard]] Status repeat(std::size_t region, const region::Memory& memory);
+  /// Every byte of the host threads' scratch; kernels may not depend on what it holds.
+  void fill_scratch(std::byte value) { host_->fill_scratch(value); }
 
   [[nodiscard]] const Engine& engine() const { return *engine_; }
   [[nodiscard]] int threads() const { return host_->threads(); }

@@ -43,24 +43,22 @@ const std::byte* HostExecutor::read_after(std::size_t region, int worker, int wo
   return nullptr;
 }
 
-void HostExecutor::run_region(std::size_t index, const region::Memory& memory) {
-  const region::HostKernel* const kernel = kernels_[index];
-  const region::Memory* const at = &memory;
-  ++region_run_;
-  // Captures go to the workers as they are: few words, and nothing on this stack.
-  pool_->run(kernel->tasks(), [this, kernel, index, at](int begin, int end, int worker) {
-    const int count = pool_->size(), tasks = kernel->tasks(), active = std::min(tasks, count);
-    Kept& kept = kept_[static_cast<std::size_t>(worker)];
-    if (kept.region_run != region_run_) kept = {.region_run = region_run_};
-    const std::byte* ahead = ahead_[index * static_cast<std::size_t>(count) + static_cast<std::size_t>(worker)];
-    if (end < ThreadPool::first_task(tasks, worker + 1, active))
-      ahead = kernel->first_read(end);  // more of this worker's share follows
-    kernel->run(*at, begin, end, {worker, count, scratch_of(worker), ahead, &kept.what});
-  });
-}
-
 Status HostExecutor::start(std::size_t first, std::size_t last, const region::Memory& memory, void*) {
-  for (std::size_t i = first; i < last; ++i) run_region(i, memory);
+  const std::int64_t run = region_run_ + 1;
+  region_run_ += static_cast<std::int64_t>(last - first);
+  const auto tasks = [&](int job) { return kernels_[first + static_cast<std::size_t>(job)]->tasks(); };
+  const auto count = static_cast<std::size_t>(pool_->size());
+  pool_->run_all(static_cast<int>(last - first), tasks, [&](int job, int begin, int end, int worker) {
+    const std::size_t index = first + static_cast<std::size_t>(job), w = static_cast<std::size_t>(worker);
+    const region::HostKernel& kernel = *kernels_[index];
+    const int all = kernel.tasks(), active = std::min(all, pool_->size());
+    Kept& kept = kept_[w];
+    if (kept.region_run != run + job) kept = {.region_run = run + job};
+    const std::byte* ahead = ahead_[index * count + w];
+    if (worker < active && end < ThreadPool::first_task(all, worker + 1, active))
+      ahead = kernel.first_read(end);  // more of this worker's share follows
+    kernel.run(memory, begin, end, {worker, pool_->size(), scratch_of(worker), ahead, &kept.what});
+  });
   return {};
 }
 

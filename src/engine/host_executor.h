@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,8 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
   [[nodiscard]] int threads() const { return pool_->size(); }
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.size(); }
+  /// Of all threads; not during a run.
+  void fill_scratch(std::byte value) { std::memset(scratch_.data(), static_cast<int>(value), scratch_.size()); }
 
  private:
   /// Worker::kept of a worker, and of which run of a region.
@@ -42,7 +45,6 @@ class HostExecutor final : public region::Executor {
   [[nodiscard]] std::byte* scratch_of(int worker) const {
     return scratch_.data() + static_cast<std::size_t>(worker) * scratch_stride_;
   }
-  void run_region(std::size_t index, const region::Memory& memory);
 
   std::vector<const region::HostKernel*> kernels_;  ///< by region
   std::unique_ptr<ThreadPool> pool_;

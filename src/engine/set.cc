@@ -151,14 +151,11 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
   const auto bad = [&](const std::string& fact) {
     return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": {}", name, fact));
   };
-  std::set<std::pair<SectionKind, std::uint32_t>> seen;
   const Section* set = nullptr;
   std::size_t constants = 0;
   for (const Section& s : sections) {
-    if (!seen.emplace(s.kind, s.id).second)
-      return bad(fmt::format("two sections of kind {} with id {}", static_cast<int>(s.kind), s.id));
-    if (s.kind == SectionKind::set) set = &s;
-    constants += s.kind == SectionKind::constant ? 1 : 0;
+    if (s.name == section::kSet) set = &s;
+    constants += s.name == section::kConstant ? 1 : 0;
   }
   nlohmann::json table;
   std::size_t plans = 1;
@@ -174,8 +171,9 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
   std::vector<Part> parts(plans);
   std::vector<std::span<const std::byte>> shared(constants);
   for (const Section& s : sections) {
-    if (s.kind == SectionKind::set) continue;
-    if (s.kind == SectionKind::constant) {
+    if (s.name == section::kSet || s.name == section::kModel || s.name == section::kModelFiles || s.name == section::kModelFile)
+      continue;
+    if (s.name == section::kConstant) {
       if (set == nullptr) {
         parts[0].constants.emplace_back(s.id, s.bytes);
       } else if (s.id < constants) {
@@ -185,13 +183,17 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
       }
       continue;
     }
+    std::span<const std::byte> Part::*where = s.name == section::kPlan      ? &Part::plan
+                                              : s.name == section::kSummary ? &Part::summary
+                                              : s.name == section::kGraph   ? &Part::graph
+                                              : s.name == section::kBuild   ? &Part::build
+                                                                            : nullptr;
+    if (where == nullptr) return bad(fmt::format("section \"{}\" is not known", s.name));
     if (s.id >= plans) {
-      return bad(plans == 1
-                     ? fmt::format("section of kind {} has id {}, expected 0", static_cast<int>(s.kind), s.id)
-                     : fmt::format("section of kind {} has id {}, there are {} plans", static_cast<int>(s.kind), s.id, plans));
+      return bad(plans == 1 ? fmt::format("section \"{}\" has id {}, expected 0", s.name, s.id)
+                            : fmt::format("section \"{}\" has id {}, there are {} plans", s.name, s.id, plans));
     }
-    Part& part = parts[s.id];
-    (s.kind == SectionKind::plan ? part.plan : s.kind == SectionKind::summary ? part.summary : part.graph) = s.bytes;
+    parts[s.id].*where = s.bytes;
   }
   std::vector<char> used(constants);
   for (std::size_t k = 0; set != nullptr && k < plans; ++k) {
@@ -217,8 +219,8 @@ Result<std::vector<Part>> parts_of(std::span<const Section> sections, std::strin
   return parts;
 }
 
-Status save_set(const std::string& path, Engines engines, const Notes& notes) {
-  if (engines.size() == 1) return engines.front()->save(path, notes);
+Status save_set(const std::string& path, Engines engines, const Notes& notes, const std::string& private_key) {
+  if (engines.size() == 1) return engines.front()->save(path, notes, private_key);
   if (engines.empty() || engines.size() > kMostPlans)
     return fail(ErrorKind::usage, fmt::format("save \"{}\": {} engines, a file takes 1 to {}", path, engines.size(), kMostPlans));
   if (const std::string why = why_no_set(engines); !why.empty())
@@ -234,10 +236,11 @@ Status save_set(const std::string& path, Engines engines, const Notes& notes) {
     const Engine& e = *engines[k];
     const auto id = static_cast<std::uint32_t>(k);
     texts.push_back(region::to_json(e.plan()));
-    sections.push_back({SectionKind::plan, id, bytes_of(texts.back())});
+    sections.push_back({section::kPlan, id, bytes_of(texts.back())});
     texts.push_back(e.summary(notes));
-    sections.push_back({SectionKind::summary, id, bytes_of(texts.back())});
-    if (!e.graph_text().empty()) sections.push_back({SectionKind::graph, id, bytes_of(e.graph_text())});
+    sections.push_back({section::kSummary, id, bytes_of(texts.back())});
+    if (!e.graph_text().empty()) sections.push_back({section::kGraph, id, bytes_of(e.graph_text())});
+    if (!e.origin().build.empty()) sections.push_back({section::kBuild, id, bytes_of(e.origin().build)});
     nlohmann::json mine = nlohmann::json::array();
     for (std::size_t i = 0; i < e.plan().buffers.size(); ++i) {
       if (e.plan().buffers[i].kind != BufferKind::constant) continue;
@@ -251,16 +254,22 @@ Status save_set(const std::string& path, Engines engines, const Notes& notes) {
         at = same->second;
       } else {
         known.emplace(hash, at);
-        constants.push_back({SectionKind::constant, at, bytes});
+        constants.push_back({section::kConstant, at, bytes});
       }
       mine.push_back({i, at});
     }
     table.push_back({{"constants", std::move(mine)}});
   }
   const std::string set = nlohmann::json{{"plans", std::move(table)}}.dump();
-  sections.front() = {SectionKind::set, 0, bytes_of(set)};
+  sections.front() = {section::kSet, 0, bytes_of(set)};
   sections.insert(sections.end(), constants.begin(), constants.end());
-  return write_file(path, sections);
+  ModelBytes model;
+  std::string names;
+  if (const auto& source = engines.front()->origin().model; source != nullptr) {
+    OCTAVO_TRY(model, source->read());
+    add_model(model, names, sections);
+  }
+  return write_file(path, sections, engines.front()->made_by(), private_key);
 }
 
 }  // namespace octavo::engine

@@ -2,7 +2,7 @@
 // file, which holds equal constants once, and how a run finds its own among them.
 //
 // A file of several engines begins with the section `set`: JSON {"plans": [{"constants": [[buffer, section], ...]}, ...]}. The sections
-// plan, summary and graph of engine k have the id k; constants are numbered from 0, and `section` says which of them is a plan's buffer.
+// plan, summary, graph and build of engine k have the id k, the model is there once; constants are numbered from 0, and `section` says which of them is a plan's buffer.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,8 @@ inline constexpr std::size_t kMostPlans = 256;
 /// Writes one file for engines of one model, in the order of their inputs' shapes and values, whatever the order given: equal engines
 /// give equal bytes. One engine gives what its `save` gives. `notes`: as there. Errors: usage for engines that differ in more than shapes
 /// and values, or for two of the same; io.
-[[nodiscard]] Status save_set(const std::string& path, Engines engines, const Notes& notes = {});
+[[nodiscard]] Status save_set(const std::string& path, Engines engines, const Notes& notes = {},
+                              const std::string& private_key = {});
 
 /// Do these belong in one file? The fact that speaks against it; empty: yes.
 [[nodiscard]] std::string why_no_set(const Engines& engines);

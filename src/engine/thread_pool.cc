@@ -1,22 +1,21 @@
 #include "engine/thread_pool.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <string>
 #include <system_error>
 
 #include "base/fork.h"
 #include "engine/float_environment.h"
+#include "engine/short_turns.h"
 #include "region/host_kernel.h"
 
 namespace octavo::engine {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kMostPieces = 65535;
@@ -39,41 +38,21 @@ inline void relax() {
 /// Spins until `ready()` or about 50 us have passed; true if ready. The clock is read once in 64 turns: it costs as much as a turn.
 template <class Ready>
 bool spin(const Ready& ready) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = Clock::now() + kSpin;
   do {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
       relax();
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
   return ready();
 }
 
 }  // namespace
 
-int cores_of_quota(std::string_view cpu_max) {
-  const std::string text(cpu_max);
-  long long quota = 0, period = 0;
-  if (std::sscanf(text.c_str(), "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return 0;  // "max 100000"
-  return static_cast<int>(std::clamp<long long>((quota + period - 1) / period, 1, 1 << 16));
-}
-
-int available_cores() {
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);  // fails with more than 1024 processors
-  // What a container may use (cgroup 2, seen from inside it): more threads would only be stopped in turns.
-  std::string line;
-  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); std::getline(file, line)) {
-    if (const int quota = cores_of_quota(line); quota > 0) cores = std::min(cores, quota);
-  }
-  return std::max(1, cores);
-}
-
 ThreadPool::ThreadPool(int threads, std::shared_ptr<CoreLoad> load)
     : size_(threads),
-      steals_(threads >= region::kSharingWorkers),
+      halves_(threads >= region::kSharingWorkers),
       load_(std::move(load)),
       shares_(new Share[static_cast<std::size_t>(threads)]),
       generation_(fork_generation()) {
@@ -98,9 +77,8 @@ Status ThreadPool::start_workers() {
   return {};
 }
 
-/// In a forked child: no thread reads any of this any more, and nothing that names a thread or waits for one may be destroyed.
+/// In a forked child: no thread reads any of this any more, and nothing that names a thread may be destroyed.
 void ThreadPool::give_up_workers() {
-  (void)sleep_.release();
   (void)new std::vector<std::thread>(std::move(workers_));
   workers_.clear();
 }
@@ -109,11 +87,9 @@ Status ThreadPool::ready() {
   if (generation_ == fork_generation()) return {};
   if (size_ > 1) {
     give_up_workers();
-    sleep_ = std::make_unique<Sleep>();
     job_.number.store({});
     pending_.store(0);
     sleepers_.store(0);
-    caller_sleeps_.store(false);
     for (int i = 0; i < size_; ++i) shares_[static_cast<std::size_t>(i)].left.store({});
   }
   if (Status started = start_workers(); !started) {
@@ -127,8 +103,7 @@ Status ThreadPool::ready() {
 void ThreadPool::stop_workers() {
   stop_.store(true);
   job_.number.store({job_.number.load().job + 1, 0});
-  { const std::lock_guard lock(sleep_->mutex); }  // a worker between its test and its sleep holds the mutex: wait, then wake it
-  sleep_->wake.notify_all();
+  wake_sleepers();
   for (std::thread& t : workers_) t.join();
   workers_.clear();
   stop_.store(false);
@@ -161,11 +136,12 @@ int ThreadPool::run_own(int worker, int pieces, Number number) {
   int done = 0;
   Left seen, left;
   while (left_of(worker, pieces, number.job, seen, left)) {
-    const int begin = left.begin, count = steals_ ? (left.end - begin + 1) / 2 : left.end - begin;
+    const int begin = left.begin, count = halves_ ? (left.end - begin + 1) / 2 : left.end - begin;
     left.begin = static_cast<std::uint16_t>(begin + count);
     if (!shares_[static_cast<std::size_t>(worker)].left.compare_exchange_strong(seen, left)) continue;
     const int each = tasks_of_piece(number.tasks);
-    job_.call(job_.at, begin * each, std::min((begin + count) * each, number.tasks), worker);
+    job_.call(job_.at, static_cast<int>(number.job - job_.first), begin * each, std::min((begin + count) * each, number.tasks),
+              worker);
     done += count;
   }
   return done;
@@ -193,51 +169,82 @@ bool ThreadPool::steal(int worker, int pieces, std::uint32_t job) {
   }
 }
 
-void ThreadPool::finish(int pieces) {
-  if (pending_.fetch_sub(pieces) != pieces || !caller_sleeps_.load()) return;
-  { const std::lock_guard lock(sleep_->mutex); }
-  sleep_->done.notify_one();
+/// Pieces of a job are done; whoever does the last begins the next job of the list.
+void ThreadPool::finish(int pieces, std::uint32_t job, int worker) {
+  if (pending_.fetch_sub(pieces) == pieces) begin_job(static_cast<int>(job - job_.first) + 1, worker);
 }
 
 void ThreadPool::run_share(int worker, Number number) {
   const int pieces = pieces_of(number.tasks);
   if (worker >= std::min(pieces, size_)) return;
   do {
-    if (const int done = run_own(worker, pieces, number); done > 0) finish(done);
-  } while (steals_ && steal(worker, pieces, number.job));
+    if (const int done = run_own(worker, pieces, number); done > 0) finish(done, number.job, worker);
+  } while (steal(worker, pieces, number.job));
 }
 
-void ThreadPool::dispatch(Call call, void* body, int tasks) {
+/// Threads that counted themselves among the sleepers before the bell rang wake up or do not fall asleep. They are counted out here:
+/// one that is woken but gets no core yet costs the next jobs nothing.
+void ThreadPool::wake_sleepers() {
+  if (sleepers_.load() == 0 || sleepers_.exchange(0) == 0) return;
+  bell_.fetch_add(1);
+  bell_.notify_all();
+}
+
+/// Everything before job `index` of the list is done: runs jobs of one task, and publishes the next that has more, or the end.
+void ThreadPool::begin_job(int index, int worker) {
+  Number number{job_.first + static_cast<std::uint32_t>(list_.jobs), 0};
+  for (; index < list_.jobs; ++index) {
+    const int tasks = list_.tasks_of(list_.at, index);
+    if (tasks > 1) {
+      number = {job_.first + static_cast<std::uint32_t>(index), tasks};
+      pending_.store(pieces_of(tasks), std::memory_order_relaxed);
+      break;
+    }
+    if (tasks > 0) job_.call(job_.at, index, 0, tasks, worker);
+  }
+  // Sequentially consistent against the sleeper's "sleepers_ += 1; test number": one of the two sees the other's write.
+  job_.number.store(number);
+  wake_sleepers();
+}
+
+void ThreadPool::dispatch(Call call, void* body, const List& list) {
+  if (caller_ != std::this_thread::get_id()) {
+    caller_ = std::this_thread::get_id();
+    ask_for_short_turns();
+  }
+  std::uint32_t seen = job_.number.load(std::memory_order_relaxed).job;
   job_.call = call;
   job_.at = body;
-  pending_.store(pieces_of(tasks), std::memory_order_relaxed);
-  const Number number{job_.number.load(std::memory_order_relaxed).job + 1, tasks};
-  // Sequentially consistent against the worker's "sleepers_ += 1; test number": one of the two sees the other's write.
-  job_.number.store(number);
-  if (sleepers_.load() > 0) {
-    { const std::lock_guard lock(sleep_->mutex); }
-    sleep_->wake.notify_all();
+  job_.first = seen + 1;
+  list_ = list;
+  begin_job(0, 0);
+  for (;;) {
+    const Number number = job_.number.load(std::memory_order_acquire);
+    if (number.tasks == 0) return;
+    seen = number.job;
+    run_share(0, number);
+    wait_for_job(seen);
   }
-  run_share(0, number);
-  const auto finished = [this] { return pending_.load(std::memory_order_acquire) == 0; };
-  if (finished() || (may_spin() && spin(finished))) return;
-  std::unique_lock lock(sleep_->mutex);
-  caller_sleeps_.store(true);
-  sleep_->done.wait(lock, [this] { return pending_.load() == 0; });
-  caller_sleeps_.store(false);
+}
+
+/// Returns when there is another job than `seen`.
+void ThreadPool::wait_for_job(std::uint32_t seen) {
+  const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
+  if (moved() || (may_spin() && spin(moved))) return;
+  while (!moved()) {
+    sleepers_.fetch_add(1);
+    const std::uint32_t rung = bell_.load();
+    if (job_.number.load().job != seen) return;
+    bell_.wait(rung);
+  }
 }
 
 void ThreadPool::work(int worker) {
   const DefaultFloatEnvironment floats;  // threads inherit their creator's rounding and flush modes
+  ask_for_short_turns();
   std::uint32_t seen = 0;
   for (;;) {
-    const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
-    if (!moved() && !(may_spin() && spin(moved))) {
-      std::unique_lock lock(sleep_->mutex);
-      sleepers_.fetch_add(1);
-      sleep_->wake.wait(lock, [&] { return job_.number.load().job != seen; });
-      sleepers_.fetch_sub(1);
-    }
+    wait_for_job(seen);
     const Number number = job_.number.load(std::memory_order_acquire);  // jobs may have come and gone without this worker
     seen = number.job;
     if (stop_.load()) return;

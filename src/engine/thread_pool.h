@@ -1,27 +1,20 @@
 // A persistent pool of worker threads: one a context. The calling thread is worker 0. Every worker has a share of the tasks that is
-// the same in every run; from three workers on, those that are done take from the shares of others (docs/threads.md).
+// the same in every run; those that are done take what others have not begun (docs/threads.md).
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/cores.h"
 
 namespace octavo::engine {
-
-/// Processors this process may use: its affinity mask, capped by the processor quota of its container, rounded up; at least 1.
-[[nodiscard]] int available_cores();
-/// Cores that a line of cgroup 2's cpu.max grants ("150000 100000": 2); 0 for no limit ("max 100000") or another text.
-[[nodiscard]] int cores_of_quota(std::string_view cpu_max);
 
 /// How many threads of the contexts that share this object exist now. Pools stop spinning while it exceeds `cores`: a spinning
 /// worker would take the core from one that has work. Thread-safe.
@@ -34,7 +27,8 @@ struct CoreLoad {
 
 /// Workers spin for about 50 us after a job, then sleep. `run` must be called by one thread at a time; a pool of size 1 has no
 /// thread of its own and calls the body directly. Nothing is allocated after creation. The body must not throw and must not call
-/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left.
+/// `run`. A job is done when its tasks are: nobody waits for a worker that slept or lost its core and found nothing left. All
+/// threads of a pool, the caller too, ask the system for short turns (engine/short_turns.h).
 /// A forked child has none of the threads: `ready` starts new ones there.
 class ThreadPool {
  public:
@@ -57,8 +51,8 @@ class ThreadPool {
 
   /// Calls body(begin, end, worker) so that the ranges cover 0..tasks-1 once; worker is in 0..k-1, k = min(tasks, size), and is one
   /// thread. The share of worker i is [tasks*i/k, tasks*(i+1)/k). One or two workers get theirs in one call; more take half of what
-  /// is left of it at a time, from the front, and then half of the largest share of others, from its back. Returns when all tasks
-  /// are done; what workers wrote is visible to the caller.
+  /// is left of it at a time, from the front. Who has none left takes half of what is left of the largest share, from its back. Returns
+  /// when all tasks are done; what workers wrote is visible to the caller.
   template <class Body>
   void run(int tasks, Body&& body) {
     if (size_ == 1 || tasks <= 1) {
@@ -66,18 +60,45 @@ class ThreadPool {
       return;
     }
     using Plain = std::remove_cvref_t<Body>;
-    const Call call = [](void* p, int begin, int end, int worker) { (*static_cast<Plain*>(p))(begin, end, worker); };
+    const Call call = [](void* p, int, int begin, int end, int worker) { (*static_cast<Plain*>(p))(begin, end, worker); };
+    const TasksOf same = [](const void* p, int) { return *static_cast<const int*>(p); };
     void* const at = const_cast<void*>(static_cast<const void*>(std::addressof(body)));
     if constexpr (std::is_trivially_copyable_v<Plain> && sizeof(Plain) <= kInline && alignof(Plain) <= alignof(void*)) {
-      std::memcpy(job_.body, at, sizeof(Plain));  // beside the epoch: one line goes to the other core instead of two
-      dispatch(call, job_.body, tasks);
+      std::memcpy(job_.body, at, sizeof(Plain));  // beside the number: one line goes to the other core instead of two
+      dispatch(call, job_.body, {same, &tasks, 1});
     } else {
-      dispatch(call, at, tasks);
+      dispatch(call, at, {same, &tasks, 1});
     }
   }
 
+  /// Jobs 0..jobs-1, each as `run` does one of tasks(job), in order: body(job, begin, end, worker). Whoever ends a job begins the next,
+  /// so a caller that has lost its core stops the others only where it is in the middle of a task. A job of one task is run by whoever
+  /// ended the one before, as the worker that it is.
+  template <class Tasks, class Body>
+  void run_all(int jobs, const Tasks& tasks, const Body& body) {
+    if (size_ == 1) {
+      for (int j = 0; j < jobs; ++j) {
+        if (const int n = tasks(j); n > 0) body(j, 0, n, 0);
+      }
+      return;
+    }
+    const Call call = [](void* p, int job, int begin, int end, int worker) {
+      (*static_cast<const Body*>(p))(job, begin, end, worker);
+    };
+    const TasksOf of = [](const void* p, int job) { return (*static_cast<const Tasks*>(p))(job); };
+    dispatch(call, const_cast<void*>(static_cast<const void*>(std::addressof(body))), {of, std::addressof(tasks), jobs});
+  }
+
  private:
-  using Call = void (*)(void*, int begin, int end, int worker);
+  using Call = void (*)(void*, int job, int begin, int end, int worker);
+  using TasksOf = int (*)(const void*, int job);
+
+  /// The jobs of one call of the caller's. Read by whoever ends a job.
+  struct List {
+    TasksOf tasks_of = nullptr;
+    const void* at = nullptr;
+    int jobs = 0;
+  };
 
   /// A job's number and tasks, in one word. Numbers wrap.
   struct Number {
@@ -90,38 +111,35 @@ class ThreadPool {
     std::uint16_t begin = 0, end = 0;
   };
 
-  /// What workers and caller sleep on. Owned apart, because a forked child has to give up its copy: a mutex that a thread of the
-  /// parent held stays locked, and a condition variable waits in its destructor for sleepers that are gone.
-  struct Sleep {
-    std::mutex mutex;
-    std::condition_variable wake, done;
-  };
-
   explicit ThreadPool(int threads, std::shared_ptr<CoreLoad> load);
   Status start_workers();
   void give_up_workers();
   void stop_workers();
-  void dispatch(Call call, void* body, int tasks);
+  void dispatch(Call call, void* body, const List& list);
+  void begin_job(int index, int worker);
   void work(int worker);
   void run_share(int worker, Number number);
   bool left_of(int worker, int pieces, std::uint32_t job, Left& seen, Left& left) const;
   int run_own(int worker, int pieces, Number number);
   bool steal(int worker, int pieces, std::uint32_t job);
-  void finish(int pieces);
+  void finish(int pieces, std::uint32_t job, int worker);
+  void wait_for_job(std::uint32_t seen);
+  void wake_sleepers();
   [[nodiscard]] bool may_spin() const { return load_ == nullptr || !load_->crowded(); }
 
   const int size_;
-  const bool steals_;
+  const bool halves_;  ///< workers take their shares in halves, not in one call
   std::shared_ptr<CoreLoad> load_;
   std::vector<std::thread> workers_;
 
   static constexpr std::size_t kInline = 32;
   /// Written by the caller before `number` moves; all in the line that workers wait for. Call and body are read by those who have
-  /// taken tasks of the job: it lasts at least until these are done.
+  /// taken tasks of the job: it lasts at least until these are done. A number without tasks ends a list.
   struct alignas(64) Job {
     std::atomic<Number> number{};
     Call call = nullptr;
-    void* at = nullptr;  ///< the body: `body`, or the caller's
+    void* at = nullptr;       ///< the body: `body`, or the caller's
+    std::uint32_t first = 0;  ///< number of the list's first job
     alignas(void*) std::byte body[kInline] = {};
   };
   static_assert(sizeof(Job) == 64 && std::atomic<Number>::is_always_lock_free);
@@ -131,12 +149,13 @@ class ThreadPool {
   static_assert(std::atomic<Left>::is_always_lock_free);
 
   Job job_;
+  alignas(64) List list_;
+  std::thread::id caller_;                    ///< of the last list
   alignas(64) std::atomic<int> pending_{0};   ///< pieces of the job that are not done
-  alignas(64) std::atomic<int> sleepers_{0};  ///< workers waiting in Sleep::wake
-  std::atomic<bool> caller_sleeps_{false};
+  alignas(64) std::atomic<int> sleepers_{0};  ///< threads that sleep, or are about to, since the bell rang last
+  std::atomic<std::uint32_t> bell_{0};        ///< what they sleep on: changes when they are woken
   std::atomic<bool> stop_{false};
   std::unique_ptr<Share[]> shares_;
-  std::unique_ptr<Sleep> sleep_ = std::make_unique<Sleep>();
   unsigned generation_;  ///< fork_generation() when the workers were started
 };
 

@@ -51,6 +51,9 @@ struct PlanOptions {
   ir::Ranges ranges;
   /// The model's own Q/DQ pairs permit their roundings instead of demanding them (plan/precision/permit_pairs.h).
   bool permit_pairs = false;
+  /// With permit_pairs: the pairs between a weighted operator and its activation stay, because a table may be faster than arithmetic
+  /// (plan/precision/choose_pairs.h tries it).
+  bool inner_pairs = false;
   std::vector<PrecisionRule> precisions;            ///< layers or tensors by name pattern
   std::set<std::string> allowed = default_types();  ///< types that anchors may compute in (with permitted views)
   std::map<std::string, BindingFormat> bindings;    ///< by input or output name

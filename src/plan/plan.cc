@@ -14,6 +14,7 @@
 #include "plan/candidates/narrow.h"
 #include "plan/candidates/registry.h"
 #include "plan/layout/bind.h"
+#include "plan/precision/choose_pairs.h"
 #include "plan/precision/permit.h"
 #include "plan/precision/precision.h"
 #include "plan/search/confirm.h"
@@ -186,6 +187,7 @@ std::vector<std::string> rule_names() {
   for (const rewrite::Rule* r : quant::laws()) names.emplace_back(r->name());
   for (const rewrite::Rule* r : passes::float_rules()) names.emplace_back(r->name());
   for (std::string& choice : choice_names()) names.push_back(std::move(choice));
+  names.emplace_back("round-to-scale-type");  // of import: onnx::ImportOptions
   return names;
 }
 
@@ -212,9 +214,12 @@ Result<Planned> make_plan(ir::Graph graph, const std::vector<const region::Provi
   Estimates estimates;
   Memo memo;
   const PlanContext context{providers, options, costs_of(options, estimates), memo};
-  OCTAVO_TRY(Planned planned, plan_once(graph, context));
-  OCTAVO_CHECK(choose_images(graph, context, plan_once, planned));
-  OCTAVO_CHECK(guard(graph, context, plan_once, planned));
+  const PlanOnce once = !options.permit_pairs ? PlanOnce(plan_once) : [](ir::Graph g, const PlanContext& with) {
+    return choose_pairs(g, with, plan_once);
+  };
+  OCTAVO_TRY(Planned planned, once(graph, context));
+  OCTAVO_CHECK(choose_images(graph, context, once, planned));
+  OCTAVO_CHECK(guard(graph, context, once, planned));
   return planned;
 }
 

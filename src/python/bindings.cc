@@ -50,6 +50,7 @@ BuildOptions options_of(const nb::dict& options) {
     value.bytes.assign(data, data + bytes);
   }
   o.most_engines = nb::cast<int>(options["most_engines"]);
+  o.keep_model = nb::cast<bool>(options["keep_model"]);
   for (const auto& name : nb::cast<std::vector<std::string>>(options["disable"])) o.disabled.insert(name);
   o.effort = nb::cast<int>(options["effort"]);
   o.timing_cache = nb::cast<std::string>(options["timing_cache"]);
@@ -166,6 +167,62 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   {
     const nb::gil_scoped_release release;
     bound->run(in, out);
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {  // as many rows as the run selected
+    const octavo::Shape shape = bound->shape_of(i, out[i]);
+    if (shape == results[i].shape) continue;
+    const nb::object rows = nb::module_::import_("builtins").attr("slice")(shape[0]);
+    answer[results[i].name.c_str()] = made[i].array.attr("__getitem__")(rows);
+  }
+  return answer;
+}
+
+/// One run that counts: [{"tensor", "nodes", "nan", "infinite", "elements"}].
+nb::list nonfinite(const Engine& engine, const nb::object& inputs) {
+  const nb::object numpy = nb::module_::import_("numpy");
+  const std::vector<octavo::TensorInfo> wanted = engine.inputs();
+  const nb::dict given = by_name(inputs, wanted);
+  std::vector<Held> held(wanted.size());
+  std::map<std::string, octavo::Shape> shapes;
+  std::map<std::string, octavo::ConstView> values;
+  std::vector<const void*> in;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const octavo::TensorInfo& w = wanted[i];
+    if (!given.contains(w.name.c_str())) bad_input("nonfinite: input \"" + w.name + "\" is missing");
+    held[i].take(numpy, w.name, given[w.name.c_str()]);
+    if (held[i].view.dtype != w.dtype || (!engine.open() && held[i].view.shape != w.shape))
+      bad_input("nonfinite: input \"" + w.name + "\" is " + numpy_name(held[i].view.dtype) + " " + shape_text(held[i].view.shape) +
+                ", the engine takes " + numpy_name(w.dtype) + " " + shape_text(w.shape));
+    shapes[w.name] = held[i].view.shape;
+    values[w.name] = {held[i].view.data, w.dtype, held[i].view.shape};
+    in.push_back(held[i].view.data);
+  }
+  std::optional<Engine> bound;
+  bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;
+  const std::vector<octavo::TensorInfo> results = bound->outputs();
+  std::vector<Made> made(results.size());
+  std::vector<void*> out;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    made[i].make(numpy, results[i]);
+    out.push_back(made[i].buffer.buf);
+  }
+  std::vector<octavo::NonFinite> found;
+  {
+    const nb::gil_scoped_release release;
+    octavo::Context context(*bound);
+    context.count_nonfinite();
+    context.run(in, out);
+    found = context.nonfinite();
+  }
+  nb::list answer;
+  for (const octavo::NonFinite& t : found) {
+    nb::dict d;
+    d["tensor"] = t.tensor;
+    d["nodes"] = nb::cast(t.nodes);
+    d["nan"] = t.nan;
+    d["infinite"] = t.infinite;
+    d["elements"] = t.elements;
+    answer.append(d);
   }
   return answer;
 }
@@ -321,24 +378,58 @@ nb::list doctor_bytes(const nb::bytes& model, const std::string& calibration, co
   return findings(found);
 }
 
-Engine load(const nb::object& path, std::optional<int> threads) {
+/// A key as octavo.load takes it: a path, or PEM as str or bytes.
+std::string key_of(const nb::object& key) {
+  if (key.is_none()) return {};
+  if (nb::isinstance<nb::bytes>(key)) {
+    const nb::bytes pem = nb::cast<nb::bytes>(key);
+    return {pem.c_str(), pem.size()};
+  }
+  return path_of(key);
+}
+
+Engine load(const nb::object& path, std::optional<int> threads, const nb::object& verify, const std::string& code, bool upgrade) {
   if (threads && *threads < 1)
     throw Exception(Exception::Kind::usage, "threads=" + std::to_string(*threads) + ": give at least 1, or None");
+  if (code != "file" && code != "rebuild")
+    throw Exception(Exception::Kind::usage, "code=\"" + code + "\": known are \"file\" and \"rebuild\"");
+  octavo::LoadOptions options;
+  options.threads = threads.value_or(0);
+  options.verify = key_of(verify);
+  options.rebuild_code = code == "rebuild";
+  options.upgrade = upgrade;
+  options.warn = [](const std::string& sentence) {  // before the build, which may take long; raises where warnings are errors
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_WarnEx(PyExc_UserWarning, sentence.c_str(), 1) != 0) throw nb::python_error();
+  };
   if (nb::isinstance<nb::bytes>(path) || PyByteArray_Check(path.ptr()) || PyMemoryView_Check(path.ptr())) {
     const nb::bytes data = nb::bytes(path);
     const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data.c_str()), data.size());
     const nb::gil_scoped_release release;
-    return Engine::load(bytes, threads.value_or(0));
+    return Engine::load(bytes, options);
   }
   const std::string name = path_of(path);
   const nb::gil_scoped_release release;
-  return Engine::load(name, threads.value_or(0));
+  return Engine::load(name, options);
 }
 
 constexpr const char* kLoadDoc =
     "Loads an engine: a path of a file that Engine.save wrote (it is mapped, not read), or its bytes. Checked whole.\n\n"
+    "An engine file for a GPU is a program: it holds machine code, which the GPU runs with the rights of this process. Load such "
+    "files from others\n"
+    "with verify or code=\"rebuild\" only. A file for the CPU holds no code (docs/hostile.md).\n\n"
     "threads: threads to run with; None: as many as it was built for, at most the cores of this machine.\n"
-    "Raises FileError; EngineFileError (damaged, foreign, other version); UnsupportedError (the processor lacks something).";
+    "verify: a public Ed25519 key, as PEM (str or bytes) or the path of a PEM file: the whole file must be signed with its private "
+    "half, as\n"
+    "    `octavo build --sign KEY` does it; it is read into memory then.\n"
+    "code: \"file\": the machine code in the file runs as it is. \"rebuild\": it is not used, nor are its launches; the GPU "
+    "kernels of the plan are\n"
+    "    compiled anew by NVRTC, once for a user and a machine.\n"
+    "upgrade: a file of an earlier version is built again from the model it holds, with a UserWarning; False: it raises "
+    "EngineFileError.\n"
+    "Raises FileError; EngineFileError (damaged, foreign, of a later version, not signed by the key); UnsupportedError (the "
+    "processor lacks\n"
+    "something); what build raises where a file is built again.";
 
 }  // namespace
 
@@ -390,6 +481,14 @@ NB_MODULE(_octavo, m) {
            "          The run is done on return.\n"
            "threads   the GIL is released; concurrent calls each use their own buffers. Inputs must not change meanwhile.\n"
            "Raises InputError, naming the input, with both shapes or dtypes.")
+      .def("nonfinite", &nonfinite, "inputs"_a,
+           "Runs once and returns the tensors that hold NaN or infinities, inputs first, then in the order in which layers compute "
+           "them:\n"
+           "[{\"tensor\": ONNX name, \"nodes\": ONNX nodes of the layer, \"nan\": count, \"infinite\": count, \"elements\": "
+           "size}]; empty if all numbers\n"
+           "are finite. The first is where they come from. inputs as for run, in the memory of the host. Slower than run: it makes "
+           "a context.\n"
+           "Raises InputError.")
       .def(
           "at",
           [](const Engine& e, const std::map<std::string, octavo::Shape>& shapes, const nb::object& values) {
@@ -423,7 +522,8 @@ NB_MODULE(_octavo, m) {
           "all that it keeps by now, in one file, which holds equal weights once: loaded, it runs for their shapes and values and "
           "builds nothing.\n"
           "Raises FileError; UsageError while an open engine has built none.")
-      .def_static("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc)
+      .def_static("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
+                  "upgrade"_a = true, kLoadDoc)
       .def_prop_ro("open", &Engine::open,
                    "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")
       .def_prop_ro(
@@ -444,6 +544,7 @@ NB_MODULE(_octavo, m) {
                    "32 hexadecimal digits over everything that runs; not over names, reasons or times.")
       .def_prop_ro("threads", &Engine::threads, "Threads a run uses.")
       .def_prop_ro("device", &Engine::device, "\"cpu\", \"cuda\" or \"reference\".")
+      .def_prop_ro("built_by", &Engine::built_by, "The version of octavo that built the engine.")
       .def_prop_ro("notes", &Engine::notes,
                    "What `octavo build` stored beside the plan, {str: str}: \"preprocess\" is how pictures become inputs, as JSON.")
       .def_prop_ro(
@@ -496,7 +597,8 @@ NB_MODULE(_octavo, m) {
         return text + (e.open() ? ", shapes open>" : ", plan " + e.plan_hash().substr(0, 8) + ">");
       });
 
-  m.def("load", &load, "path"_a, "threads"_a = nb::none(), kLoadDoc);
+  m.def("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
+        "upgrade"_a = true, kLoadDoc);
   m.def("_build_file", &build_file);
   m.def("_build_bytes", &build_bytes, "model"_a, "options"_a, "folder"_a = "");
   m.def("_model_info", &model_info);

@@ -20,7 +20,9 @@ using namespace nb::literals;
 
 namespace {
 
-constexpr std::size_t kTaken = 1 << 20;  // bytes of one take(), about
+constexpr std::size_t kTaken = 1 << 18;  // bytes of one take(), about
+constexpr std::size_t kSaid = 4096;      // bytes of one line of a call's head that are kept
+constexpr std::size_t kSent = 1 << 16;   // bytes of an answer that were sent and may stay in front of those that were not
 
 /// The bytes of an object, while this lives.
 class Bytes {
@@ -49,7 +51,7 @@ struct Event {
 
 /// What a call says of itself.
 struct Head {
-  std::string method, path, type, encoding;
+  std::string method, path, type, encoding, authorization, origin, timeout;
   bool operator==(const Head&) const = default;
 };
 
@@ -91,7 +93,8 @@ class Session {
     nghttp2_session_callbacks_del(calls);
     nghttp2_option_del(options);
     if (made != 0) throw std::bad_alloc();
-    const std::array<nghttp2_settings_entry, 3> settings{{{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams},
+    const std::array<nghttp2_settings_entry, 4> settings{{{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams},
+                                                          {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, 1 << 14},
                                                           {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window},
                                                           {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, frame}}};
     check(nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()), "settings");
@@ -122,6 +125,16 @@ class Session {
     return out;
   }
 
+  /// The client gets no more of this call, and what was not sent is forgotten. `code`: of HTTP/2.
+  void reset(std::int32_t id, std::uint32_t code) {
+    Stream* s = find(id);
+    if (s == nullptr) return;
+    s->ended = s->opened = true;
+    std::string().swap(s->out);
+    s->at = 0;
+    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, code);
+  }
+
   [[nodiscard]] bool broken() const { return broken_; }
   /// Whether take() or gone() may have something.
   [[nodiscard]] bool sends() const { return nghttp2_session_want_write(session_) != 0 || !gone_.empty(); }
@@ -140,6 +153,9 @@ class Session {
     Stream* s = find(id);
     if (s == nullptr || s->ended) return;
     const std::size_t begin = s->out.size();
+    std::size_t needed = begin + 5;
+    for (nb::handle part : nb::borrow<nb::sequence>(parts)) needed += Bytes(part).size();
+    if (begin == 0) s->out.reserve(needed);  // growing would take up to twice as much, and more where nobody reads
     s->out.append(5, '\0');
     for (nb::handle part : nb::borrow<nb::sequence>(parts)) s->out.append(Bytes(part).text());
     const std::size_t size = s->out.size() - begin - 5;
@@ -180,7 +196,7 @@ class Session {
                           0);
   }
 
-  /// Calls that ended in take() before they were answered: nghttp2 refused what the client sent. Each is told once.
+  /// Calls that ended in take(): answered as a whole, reset, or refused by nghttp2. Each is told once.
   std::vector<std::int32_t> gone() { return std::exchange(gone_, {}); }
 
   /// What is to be sent now; b"": nothing, or the client does not take more.
@@ -213,7 +229,8 @@ class Session {
     if (!said_.is_valid() || !(s->head == last_)) {
       last_ = s->head;
       const auto bytes = [](const std::string& text) { return nb::bytes(text.data(), text.size()); };
-      said_ = nb::make_tuple(bytes(last_.method), bytes(last_.path), bytes(last_.type), bytes(last_.encoding));
+      said_ = nb::make_tuple(bytes(last_.method), bytes(last_.path), bytes(last_.type), bytes(last_.encoding),
+                             bytes(last_.authorization), bytes(last_.origin), bytes(last_.timeout));
     }
     return said_;
   }
@@ -249,6 +266,10 @@ class Session {
     }
     std::memcpy(to, s->out.data() + s->at, size);
     s->at += size;
+    if (s->at >= kSent && 2 * s->at >= s->out.size() && s->at < s->out.size()) {  // a stream may never be empty
+      s->out.erase(0, s->at);
+      s->at = 0;
+    }
     if (s->at == s->out.size()) {
       s->out.clear();
       s->at = 0;
@@ -278,11 +299,15 @@ class Session {
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     Stream* s = static_cast<Session*>(user)->find(frame->hd.stream_id);
     if (s == nullptr) return 0;
-    const std::string_view key(reinterpret_cast<const char*>(name), name_size), text(reinterpret_cast<const char*>(value), size);
+    const std::string_view key(reinterpret_cast<const char*>(name), name_size);
+    const std::string_view text(reinterpret_cast<const char*>(value), std::min(size, kSaid));
     if (key == ":method") s->head.method = text;
     if (key == ":path") s->head.path = text;
     if (key == "content-type") s->head.type = text;
     if (key == "grpc-encoding") s->head.encoding = text;
+    if (key == "grpc-timeout") s->head.timeout = text;
+    if (key == "authorization") s->head.authorization = text;
+    if (key == "origin") s->head.origin = text;
     return 0;
   }
 
@@ -333,8 +358,7 @@ class Session {
     if (self->fed_ != nullptr) {
       self->events_.push_back({kClosed, id, code, 0});
     } else {
-      if (const Stream* s = self->find(id); s != nullptr && !(s->ended && s->received)) self->gone_.push_back(id);
-      self->streams_.erase(id);
+      if (self->streams_.erase(id) != 0) self->gone_.push_back(id);
     }
     return 0;
   }
@@ -371,6 +395,7 @@ NB_MODULE(_http2, m) {
       .def("finish", &Session::finish, "stream"_a, "status"_a, "text"_a)
       .def("refuse", &Session::refuse, "stream"_a, "status"_a)
       .def("waiting", &Session::waiting, "stream"_a)
+      .def("reset", &Session::reset, "stream"_a, "code"_a)
       .def("shut", &Session::shut)
       .def("gone", &Session::gone)
       .def("take", &Session::take);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 
 #include "api/build_options.h"
 #include "api/check.h"
@@ -207,6 +208,7 @@ std::string view_document(const nb::object& model, const nb::dict& given_options
     extras.disabled.insert(pipeline.plan.disabled.begin(), pipeline.plan.disabled.end());
     extras.threads = options.threads;
     extras.runs = runs;
+    extras.file = std::filesystem::path(path).filename().string();  // empty for bytes
     return take(cli::view_document(built.engine, extras)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   });
 }

@@ -8,11 +8,29 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "reference/detail.h"
 
 namespace octavo::reference {
 namespace {
+
+#include "program/elements.inc"
+
+/// fn(T{}) with the C++ type of an integer type.
+template <class Fn>
+auto with_integers(DType t, Fn fn) {
+  switch (t) {
+    case DType::s8: return fn(std::int8_t{});
+    case DType::u8: return fn(std::uint8_t{});
+    case DType::s16: return fn(std::int16_t{});
+    case DType::u16: return fn(std::uint16_t{});
+    case DType::s32: return fn(std::int32_t{});
+    case DType::u32: return fn(std::uint32_t{});
+    case DType::s64: return fn(std::int64_t{});
+    default: return fn(std::uint64_t{});
+  }
+}
 
 template <class T>
 T reduced(std::string_view how, T old, T update) {
@@ -154,32 +172,28 @@ Tensors cumulate(const Args& a) {
   return {from_integers(Ints(y.begin(), y.end()), a.out())};
 }
 
-Tensors bitwise(const Args& a) {
-  using U = std::uint64_t;
+Result<Tensors> bitwise(const Args& a) {
   const std::string how = ir::get_text(a.n.attrs, "function");
-  const auto x = integers(a.in[0]);
-  Ints y(idx(ir::count(a.out().shape)));
-  if (how == "not") {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = ~x[i];
-    return {from_integers(y, a.out())};
-  }
-  const DType t = a.out().dtype;
-  const bool is_signed = t == DType::s8 || t == DType::s16 || t == DType::s32 || t == DType::s64;
-  const auto z = integers(a.in[1]);
   const Shape& out = a.out().shape;
-  for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)},
-                   [&](std::int64_t i, const Ints& at) {
-                     const U p = static_cast<U>(x[idx(at[0])]), q = static_cast<U>(z[idx(at[1])]);
-                     U r = 0;
-                     if (how == "and") r = p & q;
-                     if (how == "or") r = p | q;
-                     if (how == "xor") r = p ^ q;
-                     if (how == "left") r = q > 63 ? 0 : p << q;
-                     if (how == "right" && !is_signed) r = q > 63 ? 0 : p >> q;
-                     if (how == "right" && is_signed) r = static_cast<U>(static_cast<std::int64_t>(p) >> std::min<U>(q, 63));
-                     y[idx(i)] = static_cast<std::int64_t>(r);
-                   });
-  return {from_integers(y, a.out())};
+  return with_integers(a.out().dtype, [&]<class T>(T) -> Result<Tensors> {
+    Tensor y(a.out());
+    const auto to = y.mutable_data<T>();
+    const auto x = a.in[0].data<T>();
+    if (how == "not") {
+      std::transform(x.begin(), x.end(), to.begin(), element::bit_not<T>);
+      return Tensors{y};
+    }
+    T (*const f)
+    (T, T) = how == "and"    ? element::bit_and<T>
+             : how == "or"   ? element::bit_or<T>
+             : how == "xor"  ? element::bit_xor<T>
+             : how == "left" ? element::shift_left<T>
+                             : element::shift_right<T>;
+    const auto z = a.in[1].data<T>();
+    for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)},
+                     [&](std::int64_t i, const Ints& at) { to[idx(i)] = f(x[idx(at[0])], z[idx(at[1])]); });
+    return Tensors{y};
+  });
 }
 
 Tensors math(const Args& a) {

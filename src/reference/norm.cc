@@ -1,4 +1,5 @@
-// softmax and the normalizations that depend on their data. All in fp32, sums in row-major order:
+// softmax and the normalizations that depend on their data. All in fp32; sums in row-major order, those of the statistics in the
+// blocks of sums.h:
 //   softmax      e_i = exp(x_i - max), y_i = e_i / sum(e);     log_softmax  y_i = (x_i - max) - log(sum(e))
 //   instance/layer norm   mean = sum(x)/n, var = sum fma(d, d, .)/n with d = x - mean, y = fma(d * (1 / sqrt(var + epsilon)),
 //   scale, bias) lrn          y = x / pow(fma(alpha / size, sum fma(x, x, .) over the channel window, bias), beta)
@@ -7,6 +8,7 @@
 
 #include "program/math.h"
 #include "reference/detail.h"
+#include "reference/sums.h"
 
 namespace octavo::reference {
 namespace {
@@ -15,10 +17,9 @@ struct Statistics {
   float mean, inverse;
 };
 Statistics statistics(const float* x, std::int64_t n, float epsilon) {
-  float sum = 0, squares = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += x[i];
+  const float sum = sum_in_blocks(n, [&](float so_far, std::int64_t i) { return so_far + x[i]; });
   const float mean = sum / static_cast<float>(n);
-  for (std::int64_t i = 0; i < n; ++i) squares = std::fma(x[i] - mean, x[i] - mean, squares);
+  const float squares = sum_in_blocks(n, [&](float so_far, std::int64_t i) { return std::fma(x[i] - mean, x[i] - mean, so_far); });
   return {mean, 1.0F / std::sqrt(squares / static_cast<float>(n) + epsilon)};
 }
 

@@ -1,7 +1,10 @@
 // Element-wise operators. Floats: the named functions of program/math.h on fp32, rounded once to the value's type (f64 arithmetic
-// stays in double; f64 functions go through fp32). Integers: 64 bits, wrapping into the type; division truncates towards zero.
+// stays in double; f64 functions go through fp32). Integers, bool and comparisons: the functions of program/elements.inc, on the operands' own type.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "ir/small_types.h"
 #include "program/math.h"
@@ -26,16 +29,33 @@ std::vector<R> combine(const Args& a, const std::vector<A>& x, const std::vector
   return result;
 }
 
+#include "program/elements.inc"
+
+/// fn(T{}) with the C++ type of an integer or bool type.
+template <class Fn>
+auto with_whole(DType t, Fn fn) {
+  switch (t) {
+    case DType::s8: return fn(std::int8_t{});
+    case DType::s16: return fn(std::int16_t{});
+    case DType::u16: return fn(std::uint16_t{});
+    case DType::s32: return fn(std::int32_t{});
+    case DType::u32: return fn(std::uint32_t{});
+    case DType::s64: return fn(std::int64_t{});
+    case DType::u64: return fn(std::uint64_t{});
+    default: return fn(std::uint8_t{});  // u8, bool
+  }
+}
+
 template <class T>
-bool compare(Op op, T a, T b) {
+std::uint8_t compare(Op op, T a, T b) {
   switch (op) {
-    case Op::equal: return a == b;
-    case Op::less: return a < b;
-    case Op::less_equal: return a <= b;
-    case Op::greater: return a > b;
-    case Op::greater_equal: return a >= b;
-    case Op::logical_and: return a != T{} && b != T{};
-    default: return a != T{} || b != T{};
+    case Op::equal: return element::equal(a, b);
+    case Op::less: return element::less(a, b);
+    case Op::less_equal: return element::less_equal(a, b);
+    case Op::greater: return element::greater(a, b);
+    case Op::greater_equal: return element::greater_equal(a, b);
+    case Op::logical_and: return element::logical_and(a, b);
+    default: return element::logical_or(a, b);
   }
 }
 bool is_predicate(Op op) {
@@ -43,34 +63,51 @@ bool is_predicate(Op op) {
          op == Op::logical_and || op == Op::logical_or;
 }
 
-std::int64_t power(std::int64_t base, std::int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  U result = 1, b = static_cast<U>(base);
-  for (; exponent != 0; exponent >>= 1, b *= b) {
-    if (exponent & 1) result *= b;
+/// Divisors are not 0 here.
+template <class T>
+T whole(Op op, bool fmod, T a, T b) {
+  switch (op) {
+    case Op::add: return element::add(a, b);
+    case Op::sub: return element::sub(a, b);
+    case Op::mul: return element::mul(a, b);
+    case Op::div: return element::div(a, b);
+    case Op::mod: return fmod ? element::fmod(a, b) : element::mod(a, b);
+    case Op::pow: return element::pow(a, b);
+    case Op::max: return element::max(a, b);
+    default: return element::min(a, b);
   }
-  return static_cast<std::int64_t>(result);
 }
 
-/// Divisors are not 0 here. u64 operands above 2^63 are not told apart from negative ones except by div and mod.
-std::int64_t whole(Op op, bool is_unsigned, bool fmod, std::int64_t a, std::int64_t b) {
-  switch (op) {
-    case Op::add: return static_cast<std::int64_t>(static_cast<U>(a) + static_cast<U>(b));
-    case Op::sub: return static_cast<std::int64_t>(static_cast<U>(a) - static_cast<U>(b));
-    case Op::mul: return static_cast<std::int64_t>(static_cast<U>(a) * static_cast<U>(b));
-    case Op::div:
-      if (is_unsigned) return static_cast<std::int64_t>(static_cast<U>(a) / static_cast<U>(b));
-      return b == -1 ? static_cast<std::int64_t>(U{0} - static_cast<U>(a)) : a / b;
-    case Op::mod: {
-      if (is_unsigned) return static_cast<std::int64_t>(static_cast<U>(a) % static_cast<U>(b));
-      const std::int64_t r = b == -1 ? 0 : a % b;
-      return !fmod && r != 0 && (r < 0) != (b < 0) ? r + b : r;  // the sign of the divisor, as in Python
+template <class T>
+T whole(const ir::Node& n, T a) {
+  switch (n.op) {
+    case Op::logical_not: return static_cast<T>(element::logical_not(a));
+    case Op::relu: return element::relu(a);
+    case Op::abs: return element::abs(a);
+    case Op::neg: return element::neg(a);
+    case Op::sign: return element::sign(a);
+    default: {  // clip; bounds outside the type are its own
+      constexpr auto kLeast = static_cast<double>(std::numeric_limits<T>::min()),
+                     kMost = static_cast<double>(std::numeric_limits<T>::max());
+      const auto bound = [&](double v) {
+        return v <= kLeast ? std::numeric_limits<T>::min() : v >= kMost ? std::numeric_limits<T>::max() : static_cast<T>(v);
+      };
+      constexpr double kInf = std::numeric_limits<double>::infinity();
+      return element::clip(a, bound(std::ceil(ir::get_float(n.attrs, "min", -kInf))),
+                           bound(std::floor(ir::get_float(n.attrs, "max", kInf))));
     }
-    case Op::pow: return power(a, b);
-    case Op::max:
-      return is_unsigned ? static_cast<std::int64_t>(std::max<U>(static_cast<U>(a), static_cast<U>(b))) : std::max(a, b);
-    default: return is_unsigned ? static_cast<std::int64_t>(std::min<U>(static_cast<U>(a), static_cast<U>(b))) : std::min(a, b);
   }
+}
+
+template <class T>
+std::vector<T> typed(const Tensor& t) {
+  return {t.data<T>().begin(), t.data<T>().end()};
+}
+template <class T>
+Tensor of_type(const std::vector<T>& values, const TensorType& type) {
+  Tensor t(type);
+  std::copy(values.begin(), values.end(), t.mutable_data<T>().begin());
+  return t;
 }
 
 template <class T>
@@ -86,8 +123,8 @@ double wide(Op op, bool fmod, double a, double b) {
     case Op::mul: return a * b;
     case Op::div: return a / b;
     case Op::mod: return float_mod(fmod, a, b);
-    case Op::max: return a > b ? a : b;
-    case Op::min: return a < b ? a : b;
+    case Op::max: return element::max(a, b);
+    case Op::min: return element::min(a, b);
     case Op::prelu: return a < 0 ? a * b : a;
     default: {
       program::FloatOps m;
@@ -136,22 +173,11 @@ Tensor from_doubles(const std::vector<double>& v, const TensorType& type) {
 
 Result<Tensors> eval_unary(const Args& a) {
   if (a.n.op == Op::logical_not || !ir::is_float(a.out().dtype)) {
-    auto x = integers(a.in[0]);
-    const double lo = ir::get_float(a.n.attrs, "min", -std::numeric_limits<double>::infinity());
-    const double hi = ir::get_float(a.n.attrs, "max", std::numeric_limits<double>::infinity());
-    for (std::int64_t& v : x) {
-      switch (a.n.op) {
-        case Op::logical_not: v = v == 0; break;
-        case Op::relu: v = std::max<std::int64_t>(v, 0); break;
-        case Op::abs: v = v < 0 ? static_cast<std::int64_t>(U{0} - static_cast<U>(v)) : v; break;
-        case Op::neg: v = static_cast<std::int64_t>(U{0} - static_cast<U>(v)); break;
-        case Op::sign: v = (v > 0) - (v < 0); break;
-        default:  // clip
-          if (static_cast<double>(v) < lo) v = static_cast<std::int64_t>(std::ceil(lo));
-          if (static_cast<double>(v) > hi) v = static_cast<std::int64_t>(std::floor(hi));
-      }
-    }
-    return Tensors{from_integers(x, a.out())};
+    return with_whole(a.out().dtype, [&]<class T>(T) {
+      auto x = typed<T>(a.in[0]);
+      for (T& v : x) v = whole(a.n, v);
+      return Tensors{of_type(x, a.out())};
+    });
   }
   program::FloatOps m;
   auto x = floats(a.in[0]);
@@ -164,10 +190,12 @@ Result<Tensors> eval_binary(const Args& a) {
   const DType t = a.in[0].dtype();
   const bool fmod = ir::get_int(a.n.attrs, "fmod") != 0;
   if (is_predicate(op)) {
-    const auto test = [op](auto x, auto y) { return static_cast<std::int64_t>(compare(op, x, y)); };
-    if (t == DType::f64) return Tensors{from_integers(combine<std::int64_t>(a, doubles(a.in[0]), doubles(a.in[1]), test), a.out())};
-    if (ir::is_float(t)) return Tensors{from_integers(combine<std::int64_t>(a, floats(a.in[0]), floats(a.in[1]), test), a.out())};
-    return Tensors{from_integers(combine<std::int64_t>(a, integers(a.in[0]), integers(a.in[1]), test), a.out())};
+    const auto test = [op](auto x, auto y) { return compare(op, x, y); };
+    if (t == DType::f64) return Tensors{of_type(combine<std::uint8_t>(a, doubles(a.in[0]), doubles(a.in[1]), test), a.out())};
+    if (ir::is_float(t)) return Tensors{of_type(combine<std::uint8_t>(a, floats(a.in[0]), floats(a.in[1]), test), a.out())};
+    return with_whole(t, [&]<class T>(T) {
+      return Tensors{of_type(combine<std::uint8_t>(a, typed<T>(a.in[0]), typed<T>(a.in[1]), test), a.out())};
+    });
   }
   if (t == DType::f64) {
     const auto f = [&](double x, double y) { return wide(op, fmod, x, y); };
@@ -178,14 +206,12 @@ Result<Tensors> eval_binary(const Args& a) {
     const auto f = [&](float x, float y) { return op == Op::mod ? float_mod(fmod, x, y) : program::binary(m, op, x, y); };
     return Tensors{from_floats(combine<float>(a, floats(a.in[0]), floats(a.in[1]), f), a.out())};
   }
-  const auto x = integers(a.in[0]), y = integers(a.in[1]);
-  if (op == Op::div || op == Op::mod) {
-    for (const std::int64_t v : y) {
-      if (v == 0) return a.error(ErrorKind::bad_input, "integer division by zero");
-    }
-  }
-  const auto f = [&](std::int64_t p, std::int64_t q) { return whole(op, t == DType::u64, fmod, p, q); };
-  return Tensors{from_integers(combine<std::int64_t>(a, x, y, f), a.out())};
+  return with_whole(t, [&]<class T>(T) -> Result<Tensors> {
+    const auto x = typed<T>(a.in[0]), y = typed<T>(a.in[1]);
+    if ((op == Op::div || op == Op::mod) && std::find(y.begin(), y.end(), T{0}) != y.end())
+      return a.error(ErrorKind::bad_input, "integer division by zero");
+    return Tensors{of_type(combine<T>(a, x, y, [&](T p, T q) { return whole(op, fmod, p, q); }), a.out())};
+  });
 }
 
 Result<Tensors> eval_affine(const Args& a) {

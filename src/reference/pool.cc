@@ -2,10 +2,11 @@
 //   max_pool  largest element inside the window (elements in padding take no part; a window wholly in padding gives the type's
 //   lowest value) avg_pool  on an 8-bit per-tensor grid: y = (float(S) * s) / count with S = exact sum of (code - zp); otherwise
 //   the fp32 sum in row-major
-//             order, divided by count. count = elements inside the input, or with count_include_pad inside the padded input.
+//             blocks (sums.h), divided by count. count = elements inside the input, or with count_include_pad inside the padded input.
 #include <limits>
 
 #include "reference/detail.h"
+#include "reference/sums.h"
 
 namespace octavo::reference {
 namespace {
@@ -144,13 +145,14 @@ Result<Tensors> eval_pool(const Args& a) {
                                a.out())};
   }
   const auto x = floats(a.in[0]);
-  return Tensors{from_floats(pooled<float>(a,
-                                           [&](std::int64_t base, const Window& w) {
-                                             float sum = 0;
-                                             for (const std::int64_t i : w.inside) sum += x[idx(base + i)];
-                                             return sum / count(w);
-                                           }),
-                             a.out())};
+  return Tensors{from_floats(
+      pooled<float>(a,
+                    [&](std::int64_t base, const Window& w) {
+                      const auto taps = static_cast<std::int64_t>(w.inside.size());
+                      return sum_in_blocks(taps, [&](float sum, std::int64_t i) { return sum + x[idx(base + w.inside[idx(i)])]; }) /
+                             count(w);
+                    }),
+      a.out())};
 }
 
 }  // namespace octavo::reference

@@ -1,11 +1,12 @@
 // Reductions over axes, and arg_max.
 //   mean, sum on an 8-bit per-tensor grid over spatial axes (2 and up) only: exact integer sum S of (code - zp); sum = float(S) *
-//   s, mean = (float(S) * s) / count. Otherwise fp32 in row-major order from the operation's identity; integers in 64 bits,
-//   wrapping into the type.
+//   s, mean = (float(S) * s) / count. Otherwise fp32 from the operation's identity, in row-major order; sums, means and sums of squares in
+//   row-major blocks that are added in pairs (sums.h). Integers in 64 bits, wrapping into the type. max and min of a NaN are NaN.
 #include <cmath>
 #include <limits>
 
 #include "reference/detail.h"
+#include "reference/sums.h"
 
 namespace octavo::reference {
 namespace {
@@ -45,6 +46,27 @@ std::vector<T> folded(const Args& a, const Reduction& r, const std::vector<T>& x
   return y;
 }
 
+/// Folds every float into its result with f(sum, element), in the order of sums.h.
+template <class F>
+std::vector<float> summed(const Args& a, const Reduction& r, const std::vector<float>& x, F&& f) {
+  const auto results = idx(ir::count(a.out().shape));
+  std::vector<float> y(results, 0.0F);
+  std::vector<PairwiseSum> blocks(r.count > kSumBlock ? results : 0);
+  std::vector<std::int64_t> left(blocks.size(), kSumBlock);
+  for_each_element(a.shape(0), {r.strides}, [&](std::int64_t flat, const Ints& at) {
+    const std::size_t i = idx(at[0]);
+    y[i] = f(y[i], x[idx(flat)]);
+    if (blocks.empty() || --left[i] != 0) return;
+    blocks[i].push(y[i]);
+    y[i] = 0, left[i] = kSumBlock;
+  });
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (left[i] != kSumBlock) blocks[i].push(y[i]);
+    y[i] = blocks[i].total();
+  }
+  return y;
+}
+
 Result<Tensors> integer_codes(const Args& a, const Reduction& r, const ir::Quantizer& q) {
   OCTAVO_TRY(const auto codes, centred_codes(a, a.in[0], q));
   const std::vector<std::int64_t> wide(codes.begin(), codes.end());
@@ -61,16 +83,16 @@ std::vector<float> real(const Args& a, const Reduction& r) {
   const auto x = floats(a.in[0]);
   constexpr float kInf = std::numeric_limits<float>::infinity();
   switch (a.n.op) {
-    case Op::reduce_max: return folded<float>(a, r, x, -kInf, [](float m, float v) { return v > m ? v : m; });
-    case Op::reduce_min: return folded<float>(a, r, x, kInf, [](float m, float v) { return v < m ? v : m; });
+    case Op::reduce_max: return folded<float>(a, r, x, -kInf, [](float m, float v) { return v > m || std::isnan(v) ? v : m; });
+    case Op::reduce_min: return folded<float>(a, r, x, kInf, [](float m, float v) { return v < m || std::isnan(v) ? v : m; });
     case Op::reduce_prod: return folded<float>(a, r, x, 1, [](float m, float v) { return m * v; });
     case Op::reduce_l2: {
-      auto y = folded<float>(a, r, x, 0, [](float sum, float v) { return std::fma(v, v, sum); });
+      auto y = summed(a, r, x, [](float sum, float v) { return std::fma(v, v, sum); });
       for (float& v : y) v = std::sqrt(v);
       return y;
     }
     default: {
-      auto y = folded<float>(a, r, x, 0, [](float sum, float v) { return sum + v; });
+      auto y = summed(a, r, x, [](float sum, float v) { return sum + v; });
       if (a.n.op == Op::reduce_mean) {
         for (float& v : y) v /= static_cast<float>(r.count);
       }

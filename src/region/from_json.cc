@@ -207,7 +207,7 @@ class Reader {
     if (depth > 8) return complain("tactics nest too deep"), t;
     t.provider = text(j, "provider");
     t.family = text(j, "family");
-    t.version = static_cast<int>(integer(j, "version", 1, std::numeric_limits<int>::max()));
+    t.version = static_cast<int>(integer(j, "version", 0, std::numeric_limits<int>::max()));  // 0: before the first of any family
     const json* parameters = field(j, "parameters");
     if (parameters != nullptr && !parameters->is_object()) return complain("\"parameters\" is not an object"), t;
     if (parameters != nullptr) {

@@ -64,10 +64,7 @@ class Digest {
       number(b.bytes);
     }
   }
-  void content(const ir::Tensor& t) {
-    const auto bytes = t.bytes();
-    word(hash128_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  }
+  void content(std::span<const std::byte> bytes) { word(hash128_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()})); }
   /// Buffers are numbered from here on in the order in which tensors name them; `numbered` has those that were named.
   void number_anew() { anew_ = true; }
   [[nodiscard]] const std::map<BufferId, std::int64_t>& numbered() const { return numbers_; }
@@ -85,18 +82,23 @@ class Digest {
 
 }  // namespace
 
-std::string plan_hash(const Plan& plan) {
+namespace {
+
+/// `content`: of a constant buffer, by its number, into the digest.
+template <class Content>
+std::string hash_of(const Plan& plan, const Content& content) {
   Digest d;
   d.bindings(plan.inputs);
   d.bindings(plan.outputs);
   d.number(static_cast<std::int64_t>(plan.buffers.size()));
-  for (const Buffer& b : plan.buffers) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
     d.number(static_cast<std::int64_t>(b.kind));
     d.number(b.space);
     d.number(b.alignment);
     d.number(b.bytes);
     d.number(b.kind == BufferKind::arena ? b.arena_offset : b.binding);
-    if (b.kind == BufferKind::constant && !b.data.empty()) d.content(b.data);
+    if (b.kind == BufferKind::constant) content(i, d);
   }
   d.number(static_cast<std::int64_t>(plan.regions.size()));
   for (const Region& r : plan.regions) {
@@ -121,6 +123,18 @@ std::string plan_hash(const Plan& plan) {
   return d.result();
 }
 
+}  // namespace
+
+std::string plan_hash(const Plan& plan) {
+  return hash_of(plan, [&](std::size_t i, Digest& d) {
+    if (!plan.buffers[i].data.empty()) d.content(plan.buffers[i].data.bytes());
+  });
+}
+
+std::string plan_hash(const Plan& plan, std::span<const std::span<const std::byte>> constants) {
+  return hash_of(plan, [&](std::size_t i, Digest& d) { d.content(constants[i]); });
+}
+
 std::string content_hash(const Region& region, const Plan& plan) {
   Digest d;
   d.number_anew();
@@ -138,7 +152,7 @@ std::string content_hash(const Region& region, const Plan& plan) {
     d.number(b.space);
     d.number(b.alignment);
     d.number(b.bytes);
-    if (b.kind == BufferKind::constant && !b.data.empty()) d.content(b.data);
+    if (b.kind == BufferKind::constant && !b.data.empty()) d.content(b.data.bytes());
     const auto* bindings = b.kind == BufferKind::input ? &plan.inputs : b.kind == BufferKind::output ? &plan.outputs : nullptr;
     if (bindings == nullptr || b.binding < 0 || static_cast<std::size_t>(b.binding) >= bindings->size()) continue;
     d.bindings({(*bindings)[static_cast<std::size_t>(b.binding)]});

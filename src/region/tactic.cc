@@ -57,7 +57,7 @@ class Parser {
     if (take('@')) {
       const std::string_view digits = word();
       const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), t.version);
-      if (error != std::errc() || end != digits.data() + digits.size() || t.version < 2)
+      if (error != std::errc() || end != digits.data() + digits.size() || t.version < 0 || t.version == 1)
         return bad(fmt::format("version \"{}\" is not a number from 2 on", digits));
     }
     if (take('{')) {

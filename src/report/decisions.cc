@@ -33,6 +33,17 @@ bool requantizes(const Region& r) {
   return none && r.precision != "move" && r.precision.find("int8") != std::string::npos;
 }
 
+/// A pass that only rounds: of one that computes something, the data and the result have different meanings and so different scales.
+bool only_rounds(const Region& r) {
+  return std::all_of(r.reasons.begin(), r.reasons.end(), [](const Reason& why) {
+    if (why.cause != Cause::pointwise_pass) return true;
+    const auto& ops = std::get<std::vector<std::string>>(why.values[0]);
+    return std::all_of(ops.begin(), ops.end(), [](const std::string& op) {
+      return op == "view" || op == "quantize" || op == "dequantize" || op == "cast";
+    });
+  });
+}
+
 template <class F>
 void each_ref(const Region& r, F f) {
   for (const region::Stage& s : r.stages) {
@@ -114,20 +125,24 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 std::string way_out(const Region& r) {
   if (r.precision == "move") {
     if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
-      return "a reader or a network output wants another order of dimensions: take the output in NHWC, or drop the Transpose or "
+      return "a reader or a network output needs another order of dimensions: take the output in NHWC (--bind), or drop the "
+             "Transpose or "
              "Reshape";
     if (has(r.reasons, Cause::input_is_part_of_another))
       return "copy the input into the larger tensor yourself, or drop the Concat of a network input";
-    return "one tensor is wanted in two places: drop the second Concat, Split or output, or give both the same scale";
+    return "one tensor is needed at two places in memory: drop the second Concat, Split or output, or give both the same scale";
   }
+  if (requantizes(r) && !only_rounds(r))
+    return "no change of scales removes this pass; it disappears when the reason above no longer holds";
   if (requantizes(r)) {
     return r.precision == "float32->int8"
-               ? "give the network input as int8 codes, or let what makes the tensor be quantized at its end"
+               ? "pass the network input as int8 codes (--bind), or place the Q/DQ pair directly behind the operator that computes "
+                 "the tensor"
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
   if (r.precision.starts_with("float32")) {
     if (has(r.reasons, Cause::input_on_two_grids))
-      return "give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced";
+      return "give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part";
     if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
       return "give the tensors around it better ranges, or allow a larger --max-error";
     if (has(r.reasons, Cause::faster_by_parts)) return "";
@@ -137,6 +152,7 @@ std::string way_out(const Region& r) {
     if (has(r.reasons, Cause::input_not_quantized) || has(r.reasons, Cause::input_part_not_quantized) ||
         has(r.reasons, Cause::weights_not_quantized))
       return "put a QuantizeLinear/DequantizeLinear pair on the tensor named above";
+    if (has(r.reasons, Cause::no_integer_form)) return "no Q/DQ pair changes this: Octavo computes this operator in float32";
     if (has(r.reasons, Cause::input_off_kept_grid))
       return "put the same QuantizeLinear/DequantizeLinear pair on its input and on its result";
   }

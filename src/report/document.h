@@ -10,8 +10,9 @@
 
 namespace octavo::report {
 
-/// What report::to_json prints. Names that are not UTF-8 are in it as they are: dump with error_handler_t::replace.
+/// What report::to_json prints. `built_by`: the version of Octavo that built the engine. Names that are not UTF-8 are in it as they are: dump with error_handler_t::replace.
 [[nodiscard]] nlohmann::json document(const region::Plan& plan, const std::string& plan_hash,
-                                      const std::vector<std::size_t>& regions, const LawLog* laws = nullptr);
+                                      const std::vector<std::size_t>& regions, const LawLog* laws = nullptr,
+                                      const std::string& built_by = {});
 
 }  // namespace octavo::report

@@ -34,9 +34,9 @@ struct Filter {
 /// refusal.
 [[nodiscard]] std::string details(const region::Plan& plan, const std::vector<std::size_t>& regions);
 /// The same as JSON, with the totals; keys sorted, the same text for the same plan. `plan_hash`: the engine's (its plan has no
-/// constants left to hash). `laws`: what the laws did; null where nobody kept it (engine files).
+/// constants left to hash). `laws`: what the laws did; null where nobody kept it (engine files). `built_by`: as report::document.
 [[nodiscard]] std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
-                                  const LawLog* laws = nullptr);
+                                  const LawLog* laws = nullptr, const std::string& built_by = {});
 /// A quantizer in full for few entries; the range of many.
 [[nodiscard]] std::string brief(const ir::Quantizer& q);
 /// The totals in two lines.

@@ -86,15 +86,17 @@ json describe(const std::vector<Source>& sources, const region::Plan& plan) {
 }  // namespace
 
 std::string to_json(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions,
-                    const LawLog* laws) {
-  return document(plan, plan_hash, regions, laws).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+                    const LawLog* laws, const std::string& built_by) {
+  return document(plan, plan_hash, regions, laws, built_by).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-json document(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions, const LawLog* laws) {
+json document(const region::Plan& plan, const std::string& plan_hash, const std::vector<std::size_t>& regions, const LawLog* laws,
+              const std::string& built_by) {
   const Totals t = totals_of(plan);
   json out = {{"schema", kSchema},
               {"model", plan.model_name},
               {"plan_hash", plan_hash},
+              {"built_by", built_by},
               {"threads", region::threads_of(plan)},
               {"images", plan.images},
               {"arena_bytes", plan.devices[region::kHost].arena_bytes},

@@ -11,7 +11,7 @@
 namespace octavo::report {
 namespace {
 
-constexpr const char* kNone = "no roundings inside regions: each Q/DQ pair is the type in which a region reads or stores\n";
+constexpr const char* kNone = "no Q/DQ pair costs a rounding inside a region: regions read or store the 8-bit codes of each pair\n";
 
 using Kind = plan::Rounding::Kind;
 
@@ -19,29 +19,31 @@ using Kind = plan::Rounding::Kind;
 std::string described(const plan::PricedRounding& p) {
   const plan::Rounding& r = p.rounding;
   if (r.kind == Kind::inside) {
-    return fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  demanded by {}\n", r.tensor,
+    return fmt::format("rounding of \"{}\" to {}, between {} and {}, inside region \"{}\"\n  required by {}\n", r.tensor,
                        brief(r.quantizer), r.source, fmt::join(r.readers, ", "), p.region, fmt::join(r.onnx_nodes, ", "));
   }
   return fmt::format(
-      "float32 of \"{}\" beside its codes {}, read by {} without a pair{}\n  demanded by {}; the codes are those of {}\n", r.tensor,
-      brief(r.quantizer), fmt::join(r.readers, ", "), p.region.empty() ? "" : fmt::format(" in region \"{}\"", p.region),
+      "\"{}\" is stored as {} and in float32, because {} reads it without a pair{}\n  required by {}; the 8-bit codes are those of "
+      "{}\n",
+      r.tensor, brief(r.quantizer), fmt::join(r.readers, ", "), p.region.empty() ? "" : fmt::format(" in region \"{}\"", p.region),
       fmt::join(r.onnx_nodes, ", "), fmt::join(r.pair, ", "));
 }
 
-/// "3 roundings, 1 float32 beside its codes"
+/// "3 roundings inside regions, 1 tensor stored in float32 as well as in 8 bits"
 std::string counted(std::size_t inside, std::size_t left_out) {
   std::string out;
   if (inside > 0) out = fmt::format("{} rounding{} inside regions", inside, inside == 1 ? "" : "s");
   if (left_out > 0)
-    out += fmt::format("{}{} tensor{} kept in float32 beside {} codes", out.empty() ? "" : ", ", left_out, left_out == 1 ? "" : "s",
-                       left_out == 1 ? "its" : "their");
+    out += fmt::format("{}{} tensor{} stored in float32 as well as in 8 bits", out.empty() ? "" : ", ", left_out,
+                       left_out == 1 ? "" : "s");
   return out;
 }
 
 std::string compared(double with, double without, bool same_plan, const char* source) {
-  if (without < 0) return fmt::format("{} {:.4g} us with; without, a region cannot run", source, with * 1e6);
-  if (same_plan) return fmt::format("{} {:.4g} us with or without: a step of a table that is there anyway", source, with * 1e6);
-  return fmt::format("{} {:.4g} us with, {:.4g} us without ({:+.1f} %)", source, with * 1e6, without * 1e6,
+  if (without < 0) return fmt::format("{} {:.4g} us with it; without it, a region cannot run", source, with * 1e6);
+  if (same_plan)
+    return fmt::format("{} {:.4g} us with or without it: a table lookup does the rounding as well", source, with * 1e6);
+  return fmt::format("{} {:.4g} us with it, {:.4g} us without it ({:+.1f} %)", source, with * 1e6, without * 1e6,
                      100 * (without - with) / with);
 }
 
@@ -60,11 +62,11 @@ std::string text(const plan::Roundings& roundings, bool measured) {
     if (t.whole_with >= 0) text += "; whole runs in turn: " + compared(t.whole_with, t.whole_without, false, source);
     return text;
   };
-  out += fmt::format("{} in all; of the regions that differ without all of them: {}\n", roundings.each.size(),
+  out += fmt::format("{} in all; if all are left out, the regions that change take {}\n", roundings.each.size(),
                      together(roundings.all));
   if (roundings.costly == 0) return out + "none costs time\n";
-  return out + fmt::format("{} cost{} time; of the regions that differ without {}: {}\n", roundings.costly,
-                           roundings.costly == 1 ? "s" : "", roundings.costly == 1 ? "it" : "them",
+  return out + fmt::format("{} cost{} time; if {} left out, the regions that change take {}\n", roundings.costly,
+                           roundings.costly == 1 ? "s" : "", roundings.costly == 1 ? "it is" : "these are",
                            together(roundings.without_costly));
 }
 
@@ -111,7 +113,7 @@ std::string summary(const std::vector<plan::Rounding>& roundings) {
   for (std::size_t i = 0; i < roundings.size() && i < most; ++i)
     names += fmt::format("{}\"{}\" ({})", i == 0 ? "" : ", ", roundings[i].tensor, fmt::join(roundings[i].onnx_nodes, ", "));
   if (roundings.size() > most) names += fmt::format(" and {} more", roundings.size() - most);
-  return fmt::format("{}, demanded by the placement: {}; --roundings: the time without\n",
+  return fmt::format("the placement of Q/DQ requires {}: {}; --roundings shows what each costs\n",
                      counted(inside, roundings.size() - inside), names);
 }
 

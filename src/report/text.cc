@@ -76,7 +76,8 @@ std::string summary(const region::Plan& plan) {
       "{}",
       t.regions, t.int8_regions, t.float_regions, t.regions - t.int8_regions - t.float_regions, region::threads_of(plan),
       region::threads_of(plan) == 1 ? "" : "s",
-      plan.images > 1 ? fmt::format(", {} images one by one, {} at a time", plan.images, plan.lanes) : "",
+      plan.images > 1 ? fmt::format("; the {} images of a batch run one by one, {} of them in parallel", plan.images, plan.lanes)
+                      : "",
       amount(plan.devices[region::kHost].arena_bytes * plan.lanes, "B"), vector_shares(t));
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names in backquotes in the first column of docs/portable-operators.md.
+// The names in backquotes in the first columns of docs/portable-operators.md, without what tells forms of one operator apart.
 std::set<std::string> listed_operators() {
   std::ifstream in(fs::path(OCTAVO_SOURCE_DIR) / "docs/portable-operators.md");
   std::set<std::string> out;
@@ -27,7 +27,8 @@ std::set<std::string> listed_operators() {
     const std::string column = line.substr(0, line.find('|', 1));
     for (std::size_t at = column.find('`'); at != std::string::npos;) {
       const std::size_t end = column.find('`', at + 1);
-      out.insert(column.substr(at + 1, end - at - 1));
+      const std::string name = column.substr(at + 1, end - at - 1);
+      out.insert(name.substr(0, name.find(' ')));
       at = column.find('`', end + 1);
     }
   }

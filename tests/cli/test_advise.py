@@ -19,8 +19,8 @@ def octavo(*args, code=0):
     return done.stderr if code > 1 else done.stdout
 
 
-def network(path, inner):
-    """conv -> (Q/DQ) -> split -> a conv each; with `inner` one half has a pair of its own scale behind the split."""
+def network(path, inner, gap=False):
+    """conv -> (Q/DQ) -> split -> a conv each; with `inner` one half has a pair of its own scale behind the split; with `gap` a float conv follows."""
     rng = np.random.default_rng(3)
     inits, nodes = [], []
 
@@ -42,6 +42,10 @@ def network(path, inner):
     nodes.append(helper.make_node("Split", [y, "halves"], ["a", "b"], "split", axis=1))
     half = pair("b", 0.031, "b") if inner else "b"
     outs = [conv("a", 16, 16, "conv2"), conv(half, 16, 16, "conv3")]
+    if gap:
+        inits.append(numpy_helper.from_array(rng.normal(0, 0.1, (16, 16, 3, 3)).astype(np.float32), "conv4_w"))
+        nodes.extend([helper.make_node("Relu", ["conv2"], ["act"], "act"), helper.make_node("Conv", ["act", "conv4_w"], ["conv4"], "conv4", pads=[1, 1, 1, 1])])
+        outs[0] = "conv4"
     graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
                               [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs], inits)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -68,6 +72,46 @@ def test_names_the_second_pair_and_drops_it(tmp_path):
     assert "(b_DQ, b_Q)" not in text
 
 
+def priced(model, cache, *factors):
+    """The arguments that advise by times of which those with a text in their key are multiplied."""
+    octavo("advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache)
+    text = cache.read_text()
+    for pattern, factor in factors:
+        text = re.sub(rf"( t1 +)([0-9.]+)( us.*(?:{pattern}))", lambda m, by=factor: f"{m[1]}{by * float(m[2]):.2f}{m[3]}", text)
+    cache.write_text(text)
+    return ["advise", model, "--effort", 1, "--threads", 1, "--timing-cache", cache, "--strict-timing"]
+
+
+def test_less_than_one_percent_does_not_pay(tmp_path):
+    """Beside convolutions of a thousand times their time the second store is nothing: it is no advice, and --apply changes nothing."""
+    model, out = network(tmp_path / "m.onnx", True), tmp_path / "f.onnx"
+    factors = [(r"\btable\b", 10), (r" w (?:f32|s8)\[16,16,3,3\]", 10000)]
+    text = octavo(*priced(model, tmp_path / "times.txt", *factors), "--apply", out)
+    assert "; 0 changes save 1 % of that or more" in text and not re.search(r"^(drop|add|move|put) ", text, re.M), text
+    assert f"{out}: the model as it was" in text and onnx.load(out).graph == onnx.load(model).graph
+
+
+def test_what_apply_can_do_comes_first(tmp_path):
+    """The pair before the float convolution would save more, but has no range."""
+    arguments = priced(network(tmp_path / "m.onnx", True, gap=True), tmp_path / "times.txt", (r"\btable\b", 10), (" w f32", 1000))
+    lines = re.findall(r"^(drop|add) .*: saves ([0-9.e+]+) us", octavo(*arguments), re.M)
+    assert [kind for kind, _ in lines][:2] == ["drop", "add"] and float(lines[0][1]) < float(lines[1][1]), lines
+
+
+def test_what_apply_cannot_do_says_the_edit(tmp_path):
+    """conv2 reads "act" through an Identity, so that no reader has the name of the table."""
+    model = onnx.load(with_gap(tmp_path / "m.onnx", False))
+    (conv2,) = [n for n in model.graph.node if n.name == "conv2"]
+    model.graph.node.insert(list(model.graph.node).index(conv2), helper.make_node("Identity", ["act"], ["act_again"], "identity"))
+    conv2.input[0] = "act_again"
+    onnx.save(model, tmp_path / "i.onnx")
+    (tmp_path / "ranges.json").write_text(json.dumps({"act": 5.0}))
+    arguments = priced(tmp_path / "i.onnx", tmp_path / "times.txt", (" w f32", 10))
+    text = octavo(*arguments, "--ranges", tmp_path / "ranges.json", "--apply", tmp_path / "f.onnx")
+    assert ('not applied: the file has no node that reads or makes "act" under this name. To do it by hand, insert QuantizeLinear and DequantizeLinear '
+            'with scale 0.03937008 and zero point 0 (int8) between "act_again" and conv2\n') in text, text
+
+
 def test_takes_the_options_of_every_command(tmp_path):
     """What --disable leaves out of a build is left out of the plans that advice compares."""
     model = network(tmp_path / "m.onnx", True)
@@ -85,7 +129,7 @@ def test_apply_without_advice_writes_the_model_as_it_was(tmp_path, monkeypatch):
     text = octavo("advise", model, "--effort", 0, "--threads", 1)
     assert "drop the pair" not in text, text
     text = octavo("advise", model, "--effort", 0, "--threads", 1, "--apply", out)
-    assert f"{out}: the model as it was; no pair to drop, to move or to share pays" in text, text
+    assert f"{out}: the model as it was; no change pays that advise can make" in text, text
     assert onnx.load(out).graph == onnx.load(model).graph
 
 
@@ -197,7 +241,7 @@ def test_adds_a_pair_where_a_range_is_known(tmp_path):
 
     text = octavo(*priced)
     assert 'add a pair on "act" before conv2: saves ' in text and 'give a range for "act" with --ranges' in text, text
-    assert "none to add whose tensor has a range" in octavo(*priced, "--apply", faster)
+    assert "Adding a pair needs a range of its tensor" in octavo(*priced, "--apply", faster)
     assert onnx.load(faster).graph == onnx.load(model).graph
 
     text = octavo(*priced, "--ranges", ranges, "--errors", 2, "--apply", faster)

@@ -38,7 +38,7 @@ def test_a_rule_demands_it(tmp_path, computes):
         pytest.skip("no kernel for bfloat16 here")
     octavo("build", FP32, *COMMON, "-o", engine, *rule)
     assert set(precisions(octavo("explain", engine, "--json")).values()) >= {"bfloat16"}
-    assert "asked for by the rule \"*=bfloat16\"; bfloat16: data and weights rounded to it, sums in float32" in octavo("explain", engine)
+    assert "asked for by the rule \"*=bfloat16\"; bfloat16: data and weights are rounded to bfloat16, sums are float32" in octavo("explain", engine)
     assert "0 differ" in octavo("check", FP32, *COMMON, *rule)
 
 

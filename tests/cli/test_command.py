@@ -209,7 +209,7 @@ def test_force_an_answer():
     [
         ([], 2, "error: no command given, such as build, run or explain\n  see: octavo --help\n"),
         (["biuld", QDQ], 2, None),
-        (["run"], 2, "error: no model given; name its file, as in: octavo run model.onnx --input photo.jpg\n"),
+        (["run"], 2, "error: no model given; name its file, for example: octavo run model.onnx --input photo.jpg\n"),
         (["run", "absent.onnx"], 7, "error: reading absent.onnx: no such file\n"),
         (["run", QDQ, "--top", "0", "--input", "x"], 2, "error: --top: Value 0 not in range 1 to 1000\n  see: octavo run --help\n"),
         (["run", QDQ], 2, 'error: nothing for input "image" f32[N,1,16,16]; give --input image=FILE\n'),

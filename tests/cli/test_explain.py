@@ -138,10 +138,33 @@ def test_parts_on_two_grids(tmp_path):
     """C13: without a search the convolution is float, and says which parts on which scales are why, and that a search prices another way."""
     model = two_grids(tmp_path / "m.onnx")
     text = octavo("explain", model, "--effort", 0, "--threads", 1, "--node", "head")
-    assert 'parts of the data input "cat" are quantized differently: "left_d" by u8(0.05,100), "right_d" by u8(0.3,120)' in text
-    assert "to change it  give both parts one scale, the larger, or build with --effort 2 or more: part by part in int8 is then priced" in text
+    assert 'parts of the data input "cat" have different quantizers: "left_d" has u8(0.05,100), "right_d" has u8(0.3,120)' in text
+    assert "to change it  give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part" in text
     searched = octavo("explain", model, "--effort", 2, "--threads", 1, "--node", "head")
     assert re.search(r"weighed +segments at head: .*part by part: measured [\d.]+ us", searched)
+
+
+def test_a_softmax_needs_no_scale_of_its_input(tmp_path):
+    """Its input and its result mean different things: nobody is told to give both one scale. Pooling by the largest keeps the scale and is."""
+    def pair(x, scale, zero):
+        inits.extend([numpy_helper.from_array(np.float32(scale), x + "_s"), numpy_helper.from_array(np.uint8(zero), x + "_z")])
+        nodes.extend([helper.make_node("QuantizeLinear", [x, x + "_s", x + "_z"], [x + "_q"], x + "_Q"),
+                      helper.make_node("DequantizeLinear", [x + "_q", x + "_s", x + "_z"], [x + "_d"], x + "_DQ")])
+        return x + "_d"
+
+    said = {}
+    for op, attributes in (("Softmax", {"axis": 1}), ("MaxPool", {"kernel_shape": [2, 2]})):
+        inits, nodes = [], []
+        nodes.append(helper.make_node(op, [pair("x", 0.1, 128)], ["y"], "it", **attributes))
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 6, 6])],
+                                  [helper.make_tensor_value_info(pair("y", 0.004, 0), TensorProto.FLOAT, None)], inits)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+        said[op] = octavo("explain", tmp_path / "m.onnx", "--effort", 0, "--threads", 1, "--node", "it")
+        page = tmp_path / "page.html"
+        octavo("view", tmp_path / "m.onnx", "-o", page, "--effort", 0, "--threads", 1)
+        assert ("same QuantizeLinear" in page.read_text()) == ("same QuantizeLinear" in said[op])
+    assert "softmax cannot be computed in integers" in said["Softmax"] and "no Q/DQ pair changes this" in said["Softmax"], said["Softmax"]
+    assert "scale" not in re.findall(r"to change it .*", said["Softmax"])[0]
 
 
 @pytest.mark.parametrize("name", ["digits", "two grids", "mobilenetv2_qdq_perchannel_s8", "tinycnn_cifar_qoperator"])

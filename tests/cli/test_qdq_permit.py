@@ -1,6 +1,7 @@
 """--qdq permit: a Q/DQ model planned as its float model with the same ranges is, and what the build says that this changes."""
 import os
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -72,7 +73,7 @@ def plan_of(text):
 def test_permitted_pairs_give_the_counterparts_plan(models):
     options = ["--threads", 1, "--effort", 0]
     demand = octavo("build", models / "q.onnx", "-o", models / "a.octavo", *options)
-    permit = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", *options)
+    permit = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", "--force", "pairs", *options)
     ranges = octavo("build", models / "f.onnx", "-o", models / "c.octavo", "--calibration", models / "ranges.json", *options)
     assert plan_of(permit) == plan_of(ranges) != plan_of(demand)
     assert "pairs: 4 taken as permissions" in permit
@@ -84,7 +85,7 @@ def test_permitted_pairs_give_the_counterparts_plan(models):
 def test_on_data_the_change_is_measured(models):
     x = np.random.default_rng(1).uniform(-2.5, 2.5, (5, 8, 12, 12)).astype(np.float32)
     np.savez(models / "data.npz", x=x)
-    said = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", "--effort", 0, "--data", models / "data.npz")
+    said = octavo("build", models / "q.onnx", "-o", models / "b.octavo", "--qdq", "permit", "--force", "pairs", "--effort", 0, "--data", models / "data.npz")
     line = said.split("with every pair where it stands, on 5 samples:\n")[1].splitlines()[0]
     octavo("build", models / "q.onnx", "-o", models / "a.octavo", "--effort", 0)
     outputs = {}
@@ -112,16 +113,32 @@ def test_pairs_that_are_no_ranges_are_named(tmp_path):
     model.graph.node.insert(at + 1, helper.make_node("DequantizeLinear", ["again_q", "c1_other", q.input[2]], ["again"], "dq_again"))
     model.graph.output.append(helper.make_tensor_value_info("again", TensorProto.FLOAT, [1, 8, 12, 12]))
     onnx.save(model, tmp_path / "two.onnx")
-    said = octavo("build", tmp_path / "two.onnx", "-o", tmp_path / "m.octavo", "--qdq", "permit", "--effort", 0)
-    assert "still demand their rounding: the tensor is read through several scales" in said
+    said = octavo("build", tmp_path / "two.onnx", "-o", tmp_path / "m.octavo", "--qdq", "permit", "--force", "pairs", "--effort", 0)
+    assert "1 tensor keeps the rounding of the pairs: the tensor is read through several scales" in said
 
 
 def test_zero_points_are_permissions_too(tmp_path):
     """The digits model has zero points, as exporters for CPUs write them."""
-    said = octavo("build", QDQ, "-o", tmp_path / "m.octavo", "--qdq", "permit", "--effort", 0)
-    assert "taken as permissions" in said and "still demand" not in said
+    said = octavo("build", QDQ, "-o", tmp_path / "m.octavo", "--qdq", "permit", "--force", "pairs", "--effort", 0)
+    assert "taken as permissions" in said and "the rounding of the pairs" not in said
     noise = float(said.split("signal to noise ")[1].split(" dB")[0])
     assert noise > 20, said
+
+
+def test_the_build_prints_the_time_of_each_candidate_and_takes_the_least(models):
+    """Permission never costs: what is taken has the least of the times that are printed, and where that is the model as it stands, its plan."""
+    options = ["--threads", 1, "--effort", 0]
+    for model in (models / "q.onnx", QDQ):
+        said = octavo("build", model, "-o", models / "p.octavo", "--qdq", "permit", *options)
+        times = {m[1]: (float(m[2]), bool(m[3])) for m in re.finditer(r"^  (.+): estimated ([0-9.e+]+) us( \(taken\))?$", said, re.M)}
+        assert {"every pair where it stands", "pairs as permissions"} <= set(times), said
+        (taken,) = [t for t, is_taken in times.values() if is_taken]
+        assert taken <= times["every pair where it stands"][0]
+        if times["every pair where it stands"][1]:
+            assert "pairs: all stay where they stand" in said and "signal to noise" not in said
+            assert plan_of(said) == plan_of(octavo("build", model, "-o", models / "d.octavo", *options))
+        else:
+            assert "taken as permissions" in said and "difference of the outputs from those with every pair where it stands" in said
 
 
 def test_wrong_uses_are_refused(models):

@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper, numpy_helper
 import pytest
 from ort_exact import LEVELS, exact_session
 from PIL import Image
@@ -205,6 +206,31 @@ def test_labels(tmp_path):
     assert "has class 77, the network knows 0 to 9" in run(*common, "--labels", tmp_path / "far.txt", code=5).stderr
     (tmp_path / "less.csv").write_text(f"file,class_index\n{names[0]},1\n")
     assert "no line for" in run(*common, "--labels", tmp_path / "less.csv", code=5).stderr
+
+
+def test_biases_fit_into_int32_in_what_it_writes(tmp_path):
+    """A channel without weights, as pruning and weight decay leave them, keeps its bias: its scale is large enough for it, and doctor finds nothing."""
+    rng = np.random.default_rng(8)
+    weights = rng.normal(0, 0.1, (4, 3, 3, 3)).astype(np.float32)
+    weights[1], weights[2] = 0, weights[2] * np.float32(1e-12)
+    bias = np.float32([0.1, 5, -3, 0.2])
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")]
+    value = lambda name, channels: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, channels, 8, 8])
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w", "b"], ["y"], "conv", pads=[1, 1, 1, 1])], "g", [value("x", 3)], [value("y", 4)], constants)
+    model, quantized, data = tmp_path / "m.onnx", tmp_path / "q.onnx", tmp_path / "x.npz"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    np.savez(data, x=rng.uniform(-1, 1, (10, 3, 8, 8)).astype(np.float32))
+    ranges = tmp_path / "ranges.json"
+    run("quantize", model, "--data", data, "-o", quantized)
+    run("quantize", model, "--data", data, "-o", ranges)
+    run("convert", model, "--from-table", ranges, "--qdq-model", tmp_path / "c.onnx")
+    for written in (quantized, tmp_path / "c.onnx"):
+        assert any(n.op_type == "QuantizeLinear" for n in onnx.load(written).graph.node), "the test has its subject"
+        findings = json.loads(run("doctor", written, "--json").stdout)["findings"]
+        assert not [f for f in findings if f["rule"] == "bias-overflow"], findings
+    run("run", quantized, "--input", data, "--output", tmp_path / "y.npz", "--effort", 0)
+    y = np.load(tmp_path / "y.npz")["y"]
+    assert np.allclose(y[:, 1], 5, atol=0.05) and np.allclose(y[:, 2], -3, atol=0.05), (y[:, 1], y[:, 2])
 
 
 def bottlenecks(path, rng=np.random.default_rng(5)):

@@ -70,7 +70,7 @@ def test_the_pair_before_the_activation_is_named_with_both_times(tmp_path):
     assert r["seconds_with"] > 0 and r["seconds_without"] > 0 and r["seconds_with"] != r["seconds_without"]
     assert found["seconds_with"] == r["seconds_with"] and found["seconds_without"] == r["seconds_without"]
     text = octavo("explain", model, "--roundings", "--threads", 1, "--effort", 1, "--timing-cache", cache, "--strict-timing")
-    assert re.search(r'rounding of "conv1" to .*0\.04.*\n  demanded by mid_DQ, mid_Q\n  measured [0-9.]+ us with, [0-9.]+ us without', text), text
+    assert re.search(r'rounding of "conv1" to .*0\.04.*\n  required by mid_DQ, mid_Q\n  measured [0-9.]+ us with it, [0-9.]+ us without it', text), text
 
 
 def slower_tables(cache):
@@ -91,7 +91,7 @@ def test_the_engine_without_what_costs_time_is_the_one_that_never_had_it(tmp_pat
     found = roundings(model, *more[2:], "--build-without", out)
     assert found["costly"]["count"] == 1 and found["costly"]["seconds_without"] < found["costly"]["seconds_with"]
     assert json.loads(octavo("explain", out, "--json"))["plan_hash"] == json.loads(octavo("explain", without, "--json", *more))["plan_hash"]
-    assert "1 costs time; of the regions that differ without it: measured" in octavo("explain", model, "--roundings", *more)
+    assert "1 costs time; if it is left out, the regions that change take measured" in octavo("explain", model, "--roundings", *more)
 
 
 def test_roundings_that_cost_time_only_together_are_found(tmp_path):
@@ -136,8 +136,8 @@ def test_where_nothing_is_gained_it_says_so_and_writes_nothing(tmp_path):
     out.write_text("kept")
     assert roundings(model, "--effort", 0)["costly"]["count"] == 0
     text = octavo("explain", model, "--roundings", "--effort", 0, "--threads", 1)
-    assert "none costs time" in text and re.search(r"us with, [0-9.]+ us without \(\+", text), text
-    assert "nothing that the placement demands inside regions costs time (1 in all)" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
+    assert "none costs time" in text and re.search(r"us with it, [0-9.]+ us without it \(\+", text), text
+    assert "none of the 1 roundings that the placement of Q/DQ demands costs time" in octavo("explain", model, "--roundings", "--effort", 0, "--build-without", out, code=2)
     assert out.read_text() == "kept"
     assert "--build-without requires --roundings" in octavo("explain", model, "--build-without", out, code=2)
 
@@ -163,7 +163,7 @@ def test_without_a_pair_there_nothing_is_named(tmp_path):
     model = network(tmp_path / "n.onnx", inner=None)
     assert roundings(model, "--effort", 0)["roundings"] == []
     text = octavo("explain", model, "--roundings", "--threads", 1, "--effort", 0)
-    assert "no roundings inside regions" in text and "mid" not in text
+    assert "no Q/DQ pair costs a rounding inside a region" in text and "mid" not in text
 
 
 @pytest.mark.parametrize("scale,count", [(0.03, 0), (0.04, 1)])
@@ -221,14 +221,14 @@ def test_floats_read_where_codes_are_stored_are_named(tmp_path, relu):
     hashes = [json.loads(octavo("explain", m, "--json", *o))["plan_hash"] for m, o in ((out, []), (codes, more), (model, more))]
     assert hashes[0] == hashes[1] != hashes[2]
     text = octavo("explain", model, "--roundings", *more)
-    assert re.search(r'float32 of "conv1" beside its codes .*0\.05.*, read by add without a pair in region ".*add"\n  demanded by add; the codes are those of mid_DQ, mid_Q\n', text), text
-    assert "1 tensor kept in float32 beside its codes, demanded by the placement: \"conv1\" (add)" in octavo("explain", model, *more)
+    assert re.search(r'"conv1" is stored as .*0\.05.* and in float32, because add reads it without a pair in region ".*add"\n  required by add; the 8-bit codes are those of mid_DQ, mid_Q\n', text), text
+    assert "the placement of Q/DQ requires 1 tensor stored in float32 as well as in 8 bits: \"conv1\" (add)" in octavo("explain", model, *more)
     assert roundings(codes, "--effort", 0)["roundings"] == []
 
 
 def test_the_summary_names_it(tmp_path):
     model, engine = network(tmp_path / "m.onnx"), tmp_path / "m.octavo"
-    assert "1 rounding inside regions, demanded by the placement: \"conv1\" (mid_DQ, mid_Q)" in octavo("explain", model, "--effort", 0)
+    assert "the placement of Q/DQ requires 1 rounding inside regions: \"conv1\" (mid_DQ, mid_Q)" in octavo("explain", model, "--effort", 0)
     octavo("build", model, "-o", engine, "--effort", 0)
     assert "rounding" not in octavo("explain", engine)
     assert "give the ONNX model" in octavo("explain", engine, "--roundings", code=2)

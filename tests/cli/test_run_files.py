@@ -213,3 +213,16 @@ def test_outputs_of_other_models(tmp_path):
     header, line = list(csv.reader(io.StringIO((tmp_path / "out.csv").read_text())))
     assert header[:2] == ["input", "y[0]"] and [float(v) for v in line[1:7]] == (2 * x).ravel().tolist()
     assert b".npy file holds one array" in octavo(*common, "-o", tmp_path / "out.npy", code=2).stderr
+
+
+def test_nonfinite_numbers_are_counted(tmp_path):
+    """To stderr, the tensor where they begin first; stdout stays the results."""
+    image = np.full((1, 1, 16, 16), 0.5, np.float32)
+    np.save(tmp_path / "x.npy", image)
+    image[0, 0, 3, 4], image[0, 0, 0, 0] = np.nan, np.inf
+    np.save(tmp_path / "bad.npy", image)
+    model = [FP32, "--shapes", "image:1x1x16x16", "--effort", "0"]
+    good = octavo("run", *model, "--input", tmp_path / "x.npy", "--count-nonfinite", "--output", "-", "--format", "json")
+    assert b"no NaN and no infinity" in good.stderr and json.loads(good.stdout)
+    lines = [line for line in octavo("run", *model, "--input", tmp_path / "bad.npy", "--count-nonfinite").stderr.decode().splitlines() if line.startswith("tensor ")]
+    assert lines[0] == 'tensor "image" (input): 1 NaN, 1 infinite of 256 elements' and len(lines) > 1, lines

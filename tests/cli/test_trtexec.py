@@ -101,7 +101,7 @@ def test_errors_name_the_command(folder):
     done = octavo("build", FP32, "-o", folder / "e", "--layerPrecisions=conv1:fp12")
     assert done.returncode == 2 and "--precision NAME=float32" in done.stderr
     done = octavo("bench", FP32, "--infStreams=4")
-    assert done.returncode == 2 and "a Context for each thread" in done.stderr
+    assert done.returncode == 2 and "one Context in each thread" in done.stderr
 
 
 def test_layer_precisions_are_obeyed(folder):

@@ -91,6 +91,14 @@ def test_a_page_holds_what_explain_says(pages, tmp_path):
     assert kept["plan_hash"] == plan["plan_hash"] and "laws" not in kept and kept["onnx"]["nodes"]
 
 
+def test_a_plan_goes_by_the_name_of_its_file(pages, tmp_path):
+    """Graphs of exporters are called "main_graph" or "torch_jit", and both sides of a comparison often the same."""
+    assert [d["file"] for d in data_of(pages["two"].read_text())] == ["digits_qdq.onnx", "digits_fp32.onnx"]
+    (tmp_path / "saved plan.json").write_text(octavo("explain", QDQ, "--json", *QUICK))
+    octavo("view", tmp_path / "saved plan.json", "-o", tmp_path / "p.html")
+    assert data_of((tmp_path / "p.html").read_text())[0]["file"] == "saved plan.json"
+
+
 def test_sources_follow_the_data(pages):
     """Each region reads from earlier ones, everything but the results is read, and memory in use at one time does not overlap."""
     for name in ("digits", "two", "long"):
@@ -288,6 +296,18 @@ def test_click(browser, pages):
     assert {e.get_attribute("data-key") for e in page.all(".panel.onnx g.node.mate")} == {f"node:{n}" for n in region["onnx_nodes"]}
     page("document.querySelector('.panel.onnx g.node[data-key=\"node:dw\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
     assert "ONNX node dw" in page.text("#details") and page.box("region:2").get_attribute("class").split()[-1] == "mate"
+
+
+def test_titles_are_files_and_boxes_show_operators(browser, pages, tmp_path):
+    page = browser.open(pages["two"])
+    assert page.text("#title") == "digits_qdq.onnx  |  digits_fp32.onnx" and page.driver.title.startswith("digits_qdq.onnx | digits_fp32.onnx")
+    page = browser.open(pages["digits"])
+    shown = [page("return arguments[0].querySelector('text.name').textContent", page.box(f"region:{i}")) for i in range(11)]
+    assert shown[0].startswith("0: QuantizeLinear") and shown[2] == "2: Conv + Relu" and shown[5].startswith("5: Conv + Add"), shown  # boxes are as wide as their times
+    octavo("build", QDQ, "-o", tmp_path / "e.octavo", *QUICK)
+    octavo("view", tmp_path / "e.octavo", "-o", tmp_path / "e.html")  # an engine file holds no ONNX graph
+    page = browser.open(tmp_path / "e.html")
+    assert page("return arguments[0].querySelector('text.name').textContent", page.box("region:2")) == "2: conv"
 
 
 def test_widths_are_times(browser, pages):

@@ -75,7 +75,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
     p.operand_count = 2;
     v = p.push(Op::add, v, p.load(Op::load_f, 1));
   }
-  if (tail == Tail::relu || tail == Tail::residual) v = p.push(Op::max, v, p.imm_f(0));
+  if (tail == Tail::relu || tail == Tail::residual) v = p.push(Op::max, p.imm_f(0), v);
   if (tail == Tail::clip) v = p.push(Op::min, p.push(Op::max, v, p.imm_f(0)), p.imm_f(1));
   if (tail == Tail::silu) v = p.push(Op::div, v, p.push(Op::add, p.push(Op::mul, v, v), p.imm_f(1)));
   DType type = DType::f32;

@@ -127,5 +127,30 @@ TEST_P(Pool, ReductionsOverAnyAxes) {
   }
 }
 
+// One block of a sum less, equal, more; blocks of neighbours side by side and those that remain; taps apart in memory.
+TEST_P(Pool, LongSumsAreTakenInPairsOfBlocks) {
+  std::uint32_t seed = 1;
+  for (const auto& [height, width] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 127}, {2, 64}, {3, 43}, {30, 70}, {41, 67}}) {
+    for (const Ints& axes : {Ints{2, 3}, Ints{1, 2, 3}, Ints{-1}}) {
+      for (const ir::Op op : {ir::Op::reduce_sum, ir::Op::reduce_mean}) {
+        for (const bool planar : {true, false}) {
+          Scene s(seed++);
+          auto& st = s.stage();
+          const ir::Shape x{1, 19, height, width};
+          std::vector<bool> over(4, false);
+          for (const auto a : axes) over[static_cast<std::size_t>((a + 4) % 4)] = true;
+          for (std::size_t k = 0; k < 4; ++k) st.space.push_back(over[k] ? 1 : x[k]);
+          st.anchor.op = op;
+          st.anchor.attrs = {{"axes", axes}, {"keepdims", std::int64_t{1}}};
+          st.anchor.inputs = {planar ? s.tensor(DType::f32, x, BufferKind::input) : s.nhwc(DType::f32, x, BufferKind::input)};
+          finish(s, false, false, true);
+          EXPECT_SAME(s, std::string("cpu.reduce.block.") + GetParam());
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace octavo::testing

@@ -48,12 +48,17 @@ class EngineFile : public testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
     return path;
   }
+  /// What an error says of the file: without its name, and without the versions at the end.
+  static std::string fact(const Error& error) {
+    const std::string text = error.message.substr(error.message.find("\": ") + 3);
+    return text.substr(0, text.find("\n  the engine was built by"));
+  }
   /// The error of loading these bytes as a file. Fails the test when they load, or when the kind is not bad_engine.
   std::string refusal(const std::string& bytes) const {
     const auto e = Engine::load(with(bytes), toy::providers());
     if (e) return "loaded";
     EXPECT_EQ(e.error().kind, ErrorKind::bad_engine) << e.error().message;
-    return e.error().message.substr(e.error().message.find("\": ") + 3);
+    return fact(e.error());
   }
   /// Refused in memory, which is fast enough for every byte: the section reader, then the engine on top of it for what passes.
   static bool refused(const std::string& bytes) {
@@ -152,15 +157,16 @@ TEST_F(EngineFile, ErrorsSayWhatWasExpectedAndFound) {
       fmt::format("truncated: the header says {} bytes, the file has {}. Copy or build it again.", good.size(), good.size() - 1));
   EXPECT_EQ(refusal(good + "x"), fmt::format("too long: the header says {} bytes, the file has {}. Copy or build it again.",
                                              good.size(), good.size() + 1));
-  for (const int format : {static_cast<int>(kFormat) - 1, static_cast<int>(kFormat) + 1}) {  // as of an older and of a later Octavo
-    std::string other = good;
-    other[8] = static_cast<char>(format);
-    EXPECT_EQ(refusal(other),
-              fmt::format("it has file format {}, written by Octavo {}; this Octavo ({}) reads format {}. {}", format, kVersion,
-                          kVersion, kFormat,
-                          format > static_cast<int>(kFormat) ? "Use the Octavo that wrote it, or build the engine again."
-                                                             : "Build the engine again from its model."));
-  }
+  std::string old = good, later = good;  // of the last format without this container, and of a later Octavo
+  old[8] = static_cast<char>(kOldestReadable - 1), later[8] = static_cast<char>(kFormat + 1);
+  EXPECT_EQ(refusal(old),
+            fmt::format("it was built by Octavo {} in file format {}; this is Octavo {}, which runs format {} and can rebuild "
+                        "files from format {} on. Build the engine again from its model.",
+                        kVersion, kOldestReadable - 1, kVersion, kFormat, kOldestReadable));
+  EXPECT_EQ(refusal(later),
+            fmt::format("it was built by Octavo {} in file format {}, which is later than this Octavo {} (format {}). Install "
+                        "that version or a later one to run it, or build the engine again from its model with this one.",
+                        kVersion, kFormat + 1, kVersion, kFormat));
   std::string header = good;
   header[33] = static_cast<char>(header[33] ^ 1);
   EXPECT_EQ(refusal(header).substr(0, 25), "damaged header: checksum ");
@@ -203,7 +209,11 @@ TEST_F(EngineFile, SectionsThatLieAreRefused) {
     const auto e = Engine::load(path, toy::providers());
     if (e) return std::string("loaded");
     EXPECT_EQ(e.error().kind, ErrorKind::bad_engine);
-    return e.error().message.substr(e.error().message.find("\": ") + 3);
+    EXPECT_NE(e.error().message.find(fmt::format("\n  the engine was built by Octavo {}, this is {}", kVersion, kVersion)) ==
+                  std::string::npos,
+              e.error().message.find("two sections") == std::string::npos)
+        << "who built it: " << e.error().message;
+    return fact(e.error());
   };
   EXPECT_EQ(refusal_of(*sections), "loaded");
   EXPECT_EQ(refusal_of({}), "no plan section");
@@ -215,7 +225,7 @@ TEST_F(EngineFile, SectionsThatLieAreRefused) {
   EXPECT_EQ(refusal_of(list), "1 constant sections, the plan has 2 constants");
   list = *sections;
   list.push_back(list.back());
-  EXPECT_EQ(refusal_of(list), "two sections of kind 4 with id 4");
+  EXPECT_EQ(refusal_of(list), "two sections \"constant\" with id 4. Build the engine again from its model.");
   list = *sections;
   list.back().id = 0;
   EXPECT_EQ(refusal_of(list), "constant section 0: the plan has no such constant buffer");
@@ -224,10 +234,36 @@ TEST_F(EngineFile, SectionsThatLieAreRefused) {
   EXPECT_EQ(refusal_of(list), "constant 4 has 19 bytes, the plan says 20");
   list = *sections;
   list[1].bytes = list[2].bytes;
-  EXPECT_EQ(refusal_of(list), "the summary section holds no plan hash of 32 digits");
+  EXPECT_EQ(refusal_of(list), "the summary section is not JSON");
   list = *sections;
   list[0].id = 3;
-  EXPECT_EQ(refusal_of(list), "section of kind 1 has id 3, expected 0");
+  EXPECT_EQ(refusal_of(list), "section \"plan\" has id 3, expected 0");
+}
+
+/// The hash is of what the file holds, whatever it says of itself: the summary has none any more, and one that is put there is not read.
+TEST_F(EngineFile, ThePlanHashIsComputed) {
+  const std::string good = read(path_);
+  const auto sections = read_sections(std::as_bytes(std::span(good)), "good");
+  ASSERT_TRUE(sections);
+  const auto hash_with = [&](std::string_view summary, char of_last_constant) {
+    std::vector<Section> list = *sections;
+    std::string constant(reinterpret_cast<const char*>(list.back().bytes.data()), list.back().bytes.size());
+    EXPECT_EQ(list.back().name, section::kConstant);
+    constant.front() = static_cast<char>(constant.front() ^ of_last_constant);
+    list.back().bytes = std::as_bytes(std::span(constant));
+    for (Section& s : list) {
+      if (s.name == section::kSummary) s.bytes = std::as_bytes(std::span(summary.data(), summary.size()));
+    }
+    const std::string path = (folder_ / "hash").string();
+    EXPECT_TRUE(write_file(path, list));
+    const auto e = Engine::load(path, toy::providers());
+    EXPECT_TRUE(e) << e.error().message;
+    return e ? (*e)->plan_hash() : "";
+  };
+  EXPECT_EQ(hash_with("{}", 0), engine_->plan_hash());
+  EXPECT_EQ(hash_with(R"({"plan_hash":"00000000000000000000000000000000"})", 0), engine_->plan_hash());
+  EXPECT_NE(hash_with("{}", 1), engine_->plan_hash()) << "another constant";
+  EXPECT_EQ(hash_with("{}", 1).size(), 32U);
 }
 
 /// Random edits of the plan's text under right checksums: from_json decides, and nothing may crash (run this under ASan).

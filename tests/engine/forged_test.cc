@@ -19,12 +19,16 @@
 #include "ir/text.h"
 #include "plan/plan.h"
 #include "support/costs.h"
+#include "support/forger.h"
 #include "support/placement.h"
 
 namespace octavo::engine {
 namespace {
 
 using nlohmann::json;
+using testing::ForgedParts;
+using testing::ForgedTactics;
+using testing::Forger;
 
 std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
   const char* text = std::getenv(variable);
@@ -106,164 +110,6 @@ std::vector<Network> networks() {
   return out;
 }
 
-/// Every tactic of the networks, as in the plans' JSON, so that a region can be given another's; and families that nobody knows.
-struct Tactics {
-  std::vector<json> whole;
-  std::vector<std::string> families{"none", "", "staged", "grouped", "staged.row_tiles"};
-};
-Tactics tactics_of(const std::vector<Network>& all) {
-  Tactics out;
-  std::set<std::string> seen;
-  for (const Network& n : all) {
-    const json plan = json::parse(region::to_json(n.engine->plan()));
-    for (const json& r : plan["regions"]) {
-      if (!seen.insert(r["tactic"].dump()).second) continue;
-      out.whole.push_back(r["tactic"]);
-      out.families.push_back(r["tactic"]["family"]);
-    }
-  }
-  return out;
-}
-
-/// One engine file taken apart: the plan's JSON and the constants' bytes.
-struct Parts {
-  json plan;
-  std::string summary;
-  std::map<std::uint32_t, std::string> constants;
-};
-
-class Forger {
- public:
-  Forger(std::uint64_t seed, const Tactics& tactics) : random_(seed), tactics_(tactics) {}
-
-  std::string forge(Parts& p) {
-    const std::size_t edits = 1 + below(3);
-    for (std::size_t i = 0; i < edits; ++i) edit(p);
-    return said_;
-  }
-
- private:
-  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % std::max<std::size_t>(1, n)); }
-  void say(const std::string& what) { said_ += (said_.empty() ? "" : "; ") + what; }
-
-  std::int64_t extreme(std::int64_t was) {
-    const std::int64_t near[] = {was + 1, was - 1, was * 2, was / 2, was + 64, -was, was * 3, 0, 1, 2, -1, 7, 64, 255, 1000};
-    const std::int64_t far[] = {65536,    1L << 20, (1L << 31) - 1, 1L << 31,  1L << 32,  -(1L << 31), 1L << 40,
-                                1L << 47, 1L << 48, (1L << 62) + 1, INT64_MAX, INT64_MIN, 4096,        1L << 24};
-    return below(3) == 0 ? far[below(std::size(far))] : near[below(std::size(near))];
-  }
-
-  /// A random place, deeper ones as likely as shallow ones.
-  static void collect(json& j, const std::string& path, std::vector<std::pair<std::string, json*>>& out) {
-    if (j.is_structured()) {
-      std::size_t i = 0;
-      for (auto it = j.begin(); it != j.end(); ++it, ++i) {
-        const std::string key = j.is_object() ? it.key() : std::to_string(i);
-        if (key == "decisions" || key == "alternatives" || key == "reasons" || key == "onnx_nodes" || key == "name") continue;
-        out.emplace_back(path + "/" + key, &*it);
-        collect(*it, path + "/" + key, out);
-      }
-    }
-  }
-
-  void edit(Parts& p) {
-    if (below(5) == 0 && !p.constants.empty()) return edit_constant(p);
-    std::vector<std::pair<std::string, json*>> places;
-    collect(p.plan, "", places);
-    const auto& [path, at] = places[below(places.size())];
-    if (path.ends_with("/tactic") && below(2) == 0) {
-      *at = tactics_.whole[below(tactics_.whole.size())];
-      say(path + ": of another region");
-    } else if (at->is_number_integer()) {
-      const std::int64_t to = extreme(at->get<std::int64_t>());
-      say(fmt::format("{}: {} -> {}", path, at->dump(), to));
-      *at = to;
-    } else if (at->is_number()) {
-      *at = below(2) == 0 ? 1e38 : -1.0;
-      say(path + ": a float");
-    } else if (at->is_boolean()) {
-      *at = !at->get<bool>();
-      say(path + ": flipped");
-    } else if (at->is_string()) {
-      const std::string was = *at;
-      *at = text_for(path, was, places);
-      say(fmt::format("{}: \"{}\" -> \"{}\"", path, was.substr(0, 80), at->get<std::string>().substr(0, 80)));
-    } else if (at->is_array() && !at->empty()) {
-      edit_list(path, *at);
-    } else if (at->is_object() && !at->empty()) {
-      auto it = at->begin();
-      std::advance(it, static_cast<std::ptrdiff_t>(below(at->size())));
-      say(path + "/" + it.key() + ": removed");
-      at->erase(it);
-    }
-  }
-
-  std::string text_for(const std::string& path, const std::string& was, const std::vector<std::pair<std::string, json*>>& places) {
-    static const char* kTypes[] = {"f32", "u8", "s8", "s16", "s32", "s64", "bool", "f64", "f16", "bf16", "u16", "u64"};
-    if (path.ends_with("/dtype") || path.ends_with("/type")) return kTypes[below(std::size(kTypes))];
-    if (path.ends_with("/family")) return tactics_.families[below(tactics_.families.size())];
-    if (below(2) == 0) {  // a text of the same field elsewhere
-      const std::string field = path.substr(path.rfind('/'));
-      std::vector<const json*> same;
-      for (const auto& [other, value] : places) {
-        if (value->is_string() && other.ends_with(field)) same.push_back(value);
-      }
-      return same[below(same.size())]->get<std::string>();
-    }
-    std::string text = was;
-    if (text.empty()) return "x";
-    const std::size_t at = below(text.size());
-    switch (below(3)) {
-      case 0: text[at] = "0123456789-,:[]{}e. %"[below(21)]; break;
-      case 1: text.erase(at, 1 + below(4)); break;
-      default: text.insert(at, std::to_string(extreme(3)));
-    }
-    return text;
-  }
-
-  void edit_list(const std::string& path, json& list) {
-    const std::size_t i = below(list.size()), j = below(list.size());
-    switch (below(4)) {
-      case 0:
-        list.erase(i);
-        say(fmt::format("{}: entry {} removed", path, i));
-        break;
-      case 1:
-        list.push_back(json(list[i]));
-        say(fmt::format("{}: entry {} repeated", path, i));
-        break;
-      case 2:
-        std::swap(list[i], list[j]);  // of regions: an order in which one reads what a later one writes
-        say(fmt::format("{}: entries {} and {} swapped", path, i, j));
-        break;
-      default: list[i] = json(list[j]); say(fmt::format("{}: entry {} is entry {}", path, i, j));
-    }
-  }
-
-  void edit_constant(Parts& p) {
-    auto it = p.constants.begin();
-    std::advance(it, static_cast<std::ptrdiff_t>(below(p.constants.size())));
-    auto& [id, bytes] = *it;
-    const std::size_t size = bytes.size();
-    switch (below(4)) {
-      case 0: bytes.resize(below(2) == 0 ? below(size) : size / 2); break;
-      case 1: bytes.resize(size - std::min<std::size_t>(size, 1 + below(64))); break;
-      case 2: bytes.resize(size + 1 + below(64)); break;
-      default:
-        for (std::size_t k = 0; k < 1 + below(8) && size >= 4; ++k) {
-          const auto v = static_cast<std::int32_t>(extreme(1));
-          bytes.replace(below(size - 3), 4, reinterpret_cast<const char*>(&v), 4);
-        }
-    }
-    if (id < p.plan["buffers"].size()) p.plan["buffers"][id]["bytes"] = bytes.size();
-    say(fmt::format("constant {} has {} bytes, had {}", id, bytes.size(), size));
-  }
-
-  std::mt19937_64 random_;
-  const Tactics& tactics_;
-  std::string said_;
-};
-
 class ForgedEngine : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -273,32 +119,32 @@ class ForgedEngine : public ::testing::Test {
     folder_ = (there ? fast : std::filesystem::temp_directory_path()) / fmt::format("octavo-forged-{}", ::getpid());
     std::filesystem::create_directory(folder_);
     networks_ = networks();
-    tactics_ = tactics_of(networks_);
+    for (const Network& n : networks_) tactics_.add(n.engine->plan());
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  Parts parts_of(const Network& n) const {
+  ForgedParts parts_of(const Network& n) const {
     const std::string path = (folder_ / "good").string();
     EXPECT_TRUE(n.engine->save(path));
     auto file = MappedFile::open(path);
     EXPECT_TRUE(file);
     const auto sections = read_sections((*file)->bytes(), path);
     EXPECT_TRUE(sections);
-    Parts p;
+    ForgedParts p;
     for (const Section& s : *sections) {
       std::string bytes(reinterpret_cast<const char*>(s.bytes.data()), s.bytes.size());
-      if (s.kind == SectionKind::plan) p.plan = json::parse(bytes);
-      if (s.kind == SectionKind::summary) p.summary = bytes;
-      if (s.kind == SectionKind::constant) p.constants[s.id] = std::move(bytes);
+      if (s.name == section::kPlan) p.plan = json::parse(bytes);
+      if (s.name == section::kSummary) p.summary = bytes;
+      if (s.name == section::kConstant) p.constants[s.id] = std::move(bytes);
     }
     return p;
   }
 
-  Result<std::shared_ptr<const Engine>> load(const Parts& p) const {
+  Result<std::shared_ptr<const Engine>> load(const ForgedParts& p) const {
     const std::string path = (folder_ / "forged").string(), plan = p.plan.dump();
     const auto bytes = [](const std::string& s) { return std::as_bytes(std::span(s)); };
-    std::vector<Section> sections{{SectionKind::plan, 0, bytes(plan)}, {SectionKind::summary, 0, bytes(p.summary)}};
-    for (const auto& [id, data] : p.constants) sections.push_back({SectionKind::constant, id, bytes(data)});
+    std::vector<Section> sections{{section::kPlan, 0, bytes(plan)}, {section::kSummary, 0, bytes(p.summary)}};
+    for (const auto& [id, data] : p.constants) sections.push_back({section::kConstant, id, bytes(data)});
     EXPECT_TRUE(write_file(path, sections));
     return Engine::load(path, cpu::providers());
   }
@@ -332,7 +178,7 @@ class ForgedEngine : public ::testing::Test {
 
   std::filesystem::path folder_;
   std::vector<Network> networks_;
-  Tactics tactics_;
+  ForgedTactics tactics_;
 };
 
 TEST_F(ForgedEngine, UntouchedPartsLoadAndRun) {
@@ -349,9 +195,9 @@ TEST_F(ForgedEngine, RefusedOrHarmless) {
   const bool verbose = std::getenv("OCTAVO_FUZZ_VERBOSE") != nullptr;
   int refused = 0, ran = 0, large = 0;
   for (const Network& n : networks_) {
-    const Parts good = parts_of(n);
+    const ForgedParts good = parts_of(n);
     for (std::uint64_t seed = first; seed < first + rounds; ++seed) {
-      Parts p = good;
+      ForgedParts p = good;
       const std::string what = Forger(seed, tactics_).forge(p);
       const std::string where = fmt::format("{}: OCTAVO_FUZZ_SEED={}: {}", n.name, seed, what);
       if (verbose) std::fprintf(stderr, "%s\n", where.c_str());
@@ -374,17 +220,17 @@ TEST_F(ForgedEngine, RefusedOrHarmless) {
 
 /// What must be refused, by name.
 TEST_F(ForgedEngine, EachLieIsNamed) {
-  const auto refusal = [&](const Parts& p) {
+  const auto refusal = [&](const ForgedParts& p) {
     const auto e = load(p);
     return e ? std::string("loaded") : e.error().message;
   };
   int short_packed = 0;
   for (const Network& n : networks_) {
-    const Parts good = parts_of(n);
+    const ForgedParts good = parts_of(n);
     for (std::size_t r = 0; r < good.plan["regions"].size(); ++r) {
       for (const json& id : good.plan["regions"][r]["packed"]) {  // every packed constant, one element short and one long
         for (const int more : {-4, 4}) {
-          Parts p = good;
+          ForgedParts p = good;
           std::string& bytes = p.constants[id.get<std::uint32_t>()];
           if (bytes.size() < 4) continue;
           bytes.resize(bytes.size() + static_cast<std::size_t>(more));
@@ -395,7 +241,7 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
           ++short_packed;
         }
       }
-      Parts p = good;
+      ForgedParts p = good;
       p.plan["regions"][r]["tactic"]["family"] = "conjured";
       // Also: what some tactics alone may do, store in an operand's place and keep what their stages forward out of the arena.
       const std::string conjured = refusal(p);
@@ -407,7 +253,7 @@ TEST_F(ForgedEngine, EachLieIsNamed) {
       p.plan["regions"][r]["packed"].push_back(0);
       EXPECT_NE(refusal(p), "loaded") << n.name << ", region " << r;
     }
-    Parts p = good;
+    ForgedParts p = good;
     p.plan["devices"][0]["arena_bytes"] = std::int64_t{1} << 47;
     EXPECT_NE(refusal(p).find("this process may use"), std::string::npos) << refusal(p);
     p = good;
@@ -437,9 +283,9 @@ TEST_F(ForgedEngine, SetsOfEngines) {
   ASSERT_TRUE(file);
   auto sections = read_sections((*file)->bytes(), path);
   ASSERT_TRUE(sections);
-  ASSERT_EQ(sections->front().kind, SectionKind::set);
+  ASSERT_EQ(sections->front().name, section::kSet);
   const std::size_t constants = static_cast<std::size_t>(
-      std::count_if(sections->begin(), sections->end(), [](const Section& s) { return s.kind == SectionKind::constant; }));
+      std::count_if(sections->begin(), sections->end(), [](const Section& s) { return s.name == section::kConstant; }));
   std::size_t single = 0;
   for (const region::Buffer& b : engines[0]->plan().buffers) single += b.kind == region::BufferKind::constant ? 1 : 0;
   EXPECT_LT(constants, 3 * single) << "equal constants are there once";
@@ -477,13 +323,13 @@ TEST_F(ForgedEngine, SetsOfEngines) {
   t["plans"].push_back(json(t["plans"][0]));
   expect(load_all(t.dump(), *sections), "no plan section");
   auto with = *sections;
-  for (Section& s : with) s.id = s.kind == SectionKind::plan && s.id == 2 ? 3 : s.id;
+  for (Section& s : with) s.id = s.name == section::kPlan && s.id == 2 ? 3 : s.id;
   expect(load_all(good, with), "there are 3 plans");
   with = *sections;
   for (Section& s : with) {  // plan 2 is plan 1 once more, with constants of its own
-    if (s.id != 2 || s.kind == SectionKind::constant) continue;
+    if (s.id != 2 || s.name == section::kConstant) continue;
     for (const Section& other : *sections)
-      if (other.kind == s.kind && other.id == 1) s.bytes = other.bytes;
+      if (other.name == s.name && other.id == 1) s.bytes = other.bytes;
   }
   t = table;
   t["plans"][2] = t["plans"][1];

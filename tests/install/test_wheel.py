@@ -102,7 +102,7 @@ def test_the_command_in_an_empty_folder(bare, tmp_path):
 def test_serve_without_its_packages_says_what_to_install(bare, tmp_path):
     done = subprocess.run([bare / "octavo", "serve", QDQ], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
                           env=clean_environment())
-    assert done.returncode == 2 and "pip install 'octavo[serve]'" in done.stderr
+    assert done.returncode == 2 and "pip install " in done.stderr and "[serve]" in done.stderr
 
 
 @pytest.mark.skipif(not os.environ.get("OCTAVO_LONG"), reason="installs 50 MB; with OCTAVO_LONG only")

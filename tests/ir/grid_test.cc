@@ -181,7 +181,7 @@ constexpr Anchor kAnchors[] = {
     {"u8[6,4,3,3] q=u8(0.25,128) seed:1", "conv q w", true, false, ""},
     {"s8[6,4,3,3] q=s8[axis=0](1,2,3,4,5,6;0,0,0,0,0,0) seed:1", "conv q w", true, false, ""},
     {"s8[6,4,3,3] q=s8[axis=1](1,2,3,4;0,0,0,0) seed:1", "conv q w", false, false,
-     "along axis 1, their output channels are axis 0"},
+     "along axis 1, but their output channels are axis 0"},
     {"s8[6,4,3,3] q=s8[axis=1](1,1,1,1;0,0,0,0) seed:1", "conv q w", true, false, ""},
     {"s8[4,6,3,3] q=s8[axis=1](1,2,3,4,5,6;0,0,0,0,0,0) seed:1", "conv_transpose q w", true, false, ""},
     {"s8[4,3,3,3] q=s8[axis=1](1,2,3;0,0,0) seed:1", "conv_transpose q w {group=2}", true, false, ""},
@@ -207,7 +207,7 @@ constexpr Anchor kAnchors[] = {
     {"s8[4,2,3,3] q=s8(0.25,0) seed:1", "conv d w {group=2}", false, false, "quantized per axis (4 entries)"},
     {"s8[4,1,3,3] q=s8(0.25,0) seed:1", "conv_transpose d w {group=4}", false, false, "quantized per axis (4 entries)"},
     {"f32[6,4,3,3] seed:1", "conv q w", false, false, "the weights \"w\" are not quantized"},
-    {"s16[6,4,3,3] q=s16(0.25,0) seed:1", "conv q w", false, false, "are s16, need 8 bits"},
+    {"s16[6,4,3,3] q=s16(0.25,0) seed:1", "conv q w", false, false, "are s16; integer kernels need 8-bit weights"},
     // Bias: codes in units of sx * sw = 0.125
     {"s8[2,4,1,1] q=s8(0.25,0) seed:1\nbias = constant s32[2] q=s32(0.125,0) (1,2)", "conv q w bias", true, true, ""},
     {"s8[2,4,1,1] q=s8(0.25,0) seed:1\nbias = constant s32[2] q=s32[axis=0](0.125,0.125;0,0) (1,2)", "conv q w bias", true, true,
@@ -238,11 +238,11 @@ TEST(ClassifyAnchor, NamesThePartsThatDiffer) {
     return why ? report::sentence(*why) : "";
   };
   EXPECT_EQ(why("view r0 q=u8(0.3,120)"),
-            "parts of the data input \"c\" are quantized differently: \"l\" by u8(0.05,100), \"r\" by u8(0.3,120)");
+            "parts of the data input \"c\" have different quantizers: \"l\" has u8(0.05,100), \"r\" has u8(0.3,120)");
   EXPECT_EQ(why("view r0 q=s8(0.3,-8)"),
-            "parts of the data input \"c\" are quantized differently: \"l\" by u8(0.05,100), \"r\" by s8(0.3,-8)");
+            "parts of the data input \"c\" have different quantizers: \"l\" has u8(0.05,100), \"r\" has s8(0.3,-8)");
   EXPECT_EQ(why("view r0 q=u8(0.05,100)"), "");
-  EXPECT_EQ(why("relu r0"), "the data input \"c\" is not quantized to 8 bits as a whole: its part \"r\" is not");
+  EXPECT_EQ(why("relu r0"), "part \"r\" of the data input \"c\" is not quantized to 8 bits");
 }
 
 TEST(ClassifyAnchor, TellsIntegersFromFloats) {

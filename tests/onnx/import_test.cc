@@ -118,6 +118,22 @@ TEST(Shapes, ListsSymbolicInputsWithoutImporting) {
   EXPECT_EQ(x.shape_text(), "[N,3,H,?]");
 }
 
+TEST(Shapes, WordsForUnknownAreNoSymbols) {
+  for (const char* word : {"?", "-1", "None", "unk", "unknown", "*"}) {
+    ModelBuilder b;
+    b.input("x", {-1, 3, -1, -1}).output("y").node("Relu", {"x"}, {"y"});
+    auto* shape = b.proto.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (const int d : {0, 2, 3}) shape->mutable_dim(d)->set_dim_param(word);
+    ImportOptions options;
+    options.shapes["x"] = {2, 3, 8, 9};
+    const auto m = b.import(options);
+    ASSERT_TRUE(m) << word << ": " << m.error().message;
+    EXPECT_EQ(m->inputs[0].symbols, (std::vector<std::string>{"", "", "", ""}));
+    for (const int d : {0, 2, 3}) shape->mutable_dim(d)->set_dim_param("unk__7");  // names one dimension
+    EXPECT_NE(b.error(options).find("dimension 2 (unk__7) is 8 here and 2"), std::string::npos) << b.error(options);
+  }
+}
+
 TEST(Shapes, BatchDefaultsToOneAndIsNoted) {
   const auto m = relu_of({-1, 3}).import();
   ASSERT_TRUE(m) << m.error().message;

@@ -299,4 +299,50 @@ def transformer(c):
     c.op("gemm_fast_gelu", "GemmFastGelu", {"x": c.real(2, 3, 4)}, {"w": c.real(4, 5), "b": c.real(5)}, **near)
 
 
-FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft, transformer)
+def numerics(c):
+    """Values at the edges: integers that are resized, scales below 0, ties of QLinear operators, NaN. Each has values of its own."""
+    u8, s8, s32 = np.uint8(np.arange(126) * 37 % 256).reshape(1, 2, 7, 9), np.int8(np.arange(126) * 91 % 256 - 128).reshape(1, 2, 7, 9), np.int32(np.arange(126) * 1009 % 5000 - 2500).reshape(1, 2, 7, 9)
+    for name, x in (("u8", u8), ("s8", s8), ("s32", s32)):
+        kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+        for height, width, steps in ((2, 2, 0), (1.3, 0.7, 1)):
+            c.op(f"resize_linear_{name}_{height}", "Resize", {"x": x}, {"sc": np.float32([1, 1, height, width])}, opset=13, order=["x", "", "sc"], out=kind, steps=steps, mode="linear")
+    c.op("resize_linear_u8_deep", "Resize", {"x": u8.reshape(1, 2, 7, 3, 3)}, {"sc": np.float32([1, 1, 2, 2, 2])}, opset=13, order=["x", "", "sc"], out=TensorProto.UINT8, mode="linear")
+    for mode in ("linear", "cubic"):
+        c.op(f"resize_{mode}_u8_smooth", "Resize", {"x": u8}, {"sc": np.float32([1, 1, 0.5, 0.5])}, opset=18, order=["x", "", "sc"], out=TensorProto.UINT8, steps=1, mode=mode, antialias=1)
+
+    signs = np.float32([0.02, -0.03, -0.01, 0.04])
+    codes = np.int8(np.arange(32) * 67 % 256 - 128).reshape(4, 8)
+    codes[1, 0], codes[2] = -128, np.clip(codes[2], -127, 127)
+    real = np.linspace(-1, 1, 24, dtype=np.float32)
+    for axis, scales in ((0, signs), (1, np.tile(signs, 2)), (0, np.float32(-0.03))):
+        c.op(f"dequantize_below_0_{axis}_{scales.ndim}", "DequantizeLinear", {"q": codes}, {"s": scales, "z": np.zeros(scales.shape, np.int8)}, axis=axis)
+        c.graph(f"weights_below_0_{axis}_{scales.ndim}", [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=axis), helper.make_node("MatMul", ["x", "d"], ["y"])],
+                {"x": real.reshape(6, 4)}, {"y": F}, {"w": codes, "s": scales})
+    for name, zero in (("u8", np.uint8(3)), ("s8", np.int8(-5))):
+        kind = helper.np_dtype_to_tensor_dtype(zero.dtype)
+        c.op(f"quantize_below_0_{name}", "QuantizeLinear", {"x": np.float32(np.arange(-200, 200) / 4)}, {"s": np.float32(-0.5), "z": zero}, out=kind)
+        c.graph(f"pair_below_0_{name}", [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Transpose", ["q"], ["t"]), helper.make_node("DequantizeLinear", ["t", "s", "z"], ["y"])],
+                {"x": np.float32(np.arange(-200, 200) / 4).reshape(20, 20)}, {"y": F}, {"s": np.float32(-0.3), "z": zero})
+    w, b = np.int8(np.arange(72) * 53 % 256 - 128).reshape(4, 2, 3, 3), np.int32([100, -200, 300, -400])
+    c.op("conv_below_0", "QLinearConv", {"x": u8}, {"xs": np.float32(0.02), "xz": np.uint8(120), "w": w // 2, "ws": signs, "wz": np.zeros(4, np.int8), "ys": np.float32(0.7), "yz": np.uint8(110), "b": b},
+         out=TensorProto.UINT8, steps=1)
+
+    half, quarter, all_codes = np.float32(0.00784314), np.float32(0.00392157), np.arange(256, dtype=np.uint8)[None]
+    for op, b in (("Add", 255), ("Add", 7), ("Mul", 129), ("Mul", 64)):  # sums and products that lie in the middle between two codes
+        scales = {"as": half, "az": np.uint8(128), "b": np.uint8([[b]]), "bs": quarter if op == "Add" else np.float32(0.5), "bz": np.uint8(0), "ys": half, "yz": np.uint8(100)}
+        c.op(f"ties_of_{op}_{b}", f"QLinear{op}", {"a": all_codes}, scales, domain="com.microsoft", out=TensorProto.UINT8)
+
+    nan = np.float32([np.nan, -1, 2, np.nan, -0.0, 0, np.inf, -np.inf, 0.25])
+    other = np.float32([1, np.nan, np.nan, np.nan, 0.5, -0.5, np.nan, np.nan, 0.125])
+    for op in ("Relu", "HardSigmoid", "HardSwish", "LeakyRelu", "Sign"):
+        c.op(f"nan_{op}", op, {"x": nan})
+    c.op("nan_Clip", "Clip", {"x": nan}, {"lo": np.float32(-0.5), "hi": np.float32(1)})
+    c.op("nan_Clip_positive", "Clip", {"x": nan}, {"lo": np.float32(0.5), "hi": np.float32(6)})
+    for op in ("Max", "Min"):
+        c.op(f"nan_{op}", op, {"x": nan, "z": other})
+        c.op(f"nan_{op}_constant", op, {"x": nan}, {"z": np.float32(0.5)})
+        c.op(f"nan_{op}_constant_first", op, {"x": nan}, {"z": np.float32(0)}, order=["z", "x"])
+        c.op(f"nan_{op}_64", op, {"x": nan.astype(np.float64), "z": other.astype(np.float64)}, out=TensorProto.DOUBLE)
+
+
+FAMILIES = (index, math, recurrent, sample, signal, attention, loss, loops, microsoft, transformer, numerics)

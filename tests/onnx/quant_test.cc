@@ -39,7 +39,7 @@ TEST(Quant, ScaleShapes) {
 }
 
 TEST(Quant, BadScalesNameNodeChannelAndValue) {
-  for (const float s : {0.0F, -1.0F, std::nanf(""), kInf}) {
+  for (const float s : {0.0F, -0.0F, std::nanf(""), kInf, -kInf}) {
     const auto m = quantize({0.5F, s, 2.0F}, {3}).import();
     ASSERT_FALSE(m) << s;
     EXPECT_EQ(m.error().kind, ErrorKind::bad_model);
@@ -65,6 +65,73 @@ TEST(Quant, ZeroScaleOfAnAllZeroWeightChannelBecomesOne) {
                                                "which hold only zeros; 1 is used instead"});
   b.proto.mutable_graph()->mutable_initializer(0)->mutable_raw_data()->assign("\1\2\0\3", 4);
   EXPECT_NE(b.error().find("scale \"s\" of channel 1 is 0"), std::string::npos) << b.error();
+}
+
+TEST(Quant, NegativeScalesTurnTheCodesRound) {
+  ModelBuilder b(13);
+  b.input("x", {1, 3}).output("y");
+  // Around 0 where no code is -128, which has no negation; else around -1/2: the code c becomes -1 - c, the zero point 0 becomes -1.
+  b.constant<std::int8_t>("w", {3, 3}, {1, -2, 3, 4, -127, 127, -128, 0, 127}, kS8).floats("s", {3}, {0.5F, -0.25F, -2.0F});
+  b.node("DequantizeLinear", {"w", "s"}, {"wd"}).i("axis", 0).name("DQ");
+  b.node("Mul", {"x", "wd"}, {"y"});
+  const auto m = b.import();
+  ASSERT_TRUE(m) << m.error().message;
+  const ir::Node& w = m->graph.producer(nodes_of(m->graph)[0]->inputs[1]);
+  EXPECT_EQ(ir::to_string(*w.quantizer), "s8[axis=0](0.5,0.25,2;0,0,-1)");
+  const auto codes = w.payload.data<std::int8_t>();
+  EXPECT_EQ((std::vector<int>(codes.begin(), codes.end())), (std::vector<int>{1, -2, 3, -4, 127, -127, 127, -1, -128}));
+  EXPECT_EQ(m->notes,
+            std::vector<std::string>{"node \"DQ\" (DequantizeLinear, index 0): 2 of 3 scales are negative: the codes under "
+                                     "them are turned round, exactly"});
+  const auto y = reference::evaluate(m->graph, {ir::Tensor::of<float>({1, 3}, {1, 1, 1})});
+  ASSERT_TRUE(y) << y.error().message;
+  for (std::size_t i = 0; i < 9; ++i) {
+    const double given[] = {1, -2, 3, 4, -127, 127, -128, 0, 127}, scale[] = {0.5, -0.25, -2};
+    EXPECT_EQ((*y)[0].at(static_cast<std::int64_t>(i)), given[i] * scale[i / 3]) << i;
+  }
+}
+
+TEST(Quant, NegativeScalesOfValuesGiveTheCodesOfTheFormula) {
+  for (const bool is_signed : {false, true}) {
+    const float scale = -0.3F;
+    const std::int32_t zero = is_signed ? -5 : 3, lo = is_signed ? -128 : 0, hi = lo + 255;
+    ModelBuilder b(13);
+    b.input("x", {400}).output("q", is_signed ? kS8 : kU8).output("y").floats("s", {}, {scale});
+    if (is_signed) b.constant<std::int8_t>("z", {}, {static_cast<std::int8_t>(zero)}, kS8);
+    if (!is_signed) b.constant<std::uint8_t>("z", {}, {static_cast<std::uint8_t>(zero)}, kU8);
+    b.node("QuantizeLinear", {"x", "s", "z"}, {"q"});
+    b.node("DequantizeLinear", {"q", "s", "z"}, {"y"});
+    const auto m = b.import();
+    ASSERT_TRUE(m) << m.error().message;
+    std::vector<float> x;
+    for (int i = 0; i < 400; ++i) x.push_back(static_cast<float>(i - 200) * 0.3F);
+    const auto y = reference::evaluate(m->graph, {ir::Tensor::of<float>({400}, x)});
+    ASSERT_TRUE(y) << y.error().message;
+    for (std::int64_t i = 0; i < 400; ++i) {
+      const std::int32_t code = ir::quantize_one(x[static_cast<std::size_t>(i)], scale, zero, lo, hi);
+      EXPECT_EQ((*y)[0].at(i), code) << i;
+      EXPECT_EQ((*y)[1].at(i), ir::dequantize_one(code, scale, zero)) << i;
+    }
+  }
+}
+
+TEST(Quant, HalfScalesRoundTheirQuotientsUnlessTheOptionSaysFloat) {
+  for (const bool rounds : {true, false}) {
+    ModelBuilder b(19);
+    constexpr int kHalf = 10;
+    b.input("x", {1}, kHalf)
+        .output("q", kU8)
+        .constant<std::uint16_t>("s", {}, {0x2e66}, kHalf)
+        .constant<std::uint8_t>("z", {}, {0}, kU8);
+    b.node("QuantizeLinear", {"x", "s", "z"}, {"q"});
+    ImportOptions options;
+    options.round_to_scale_type = rounds;
+    const auto m = b.import(options);
+    ASSERT_TRUE(m) << m.error().message;
+    for (const ir::Node* n : nodes_of(m->graph)) {
+      if (n->quantizer) EXPECT_EQ(n->quantizer->arith, rounds ? ir::DType::f16 : ir::DType::f32);
+    }
+  }
 }
 
 TEST(Quant, WeightsAreCodedConstantsAndFollowTheTranspose) {

@@ -74,20 +74,20 @@ TEST(OneImage, WhatMixesImagesIsRefusedByName) {
     std::string node, why;
   };
   const Case cases[] = {
-      {"y = reduce_mean x {axes=[0], keepdims=1}", "it reduces over images"},
-      {"y = reduce_max x {axes=[0,1], keepdims=0}", "it reduces over images"},
-      {"y = softmax x {axis=0}", "it runs along the images"},
-      {"y = concat x x {axis=0}", "it runs along the images"},
-      {"y = transpose x {perm=[1,0,2,3]}", "it moves the images to another dimension"},
-      {"y = reshape x {shape=[12,5,5]}", "it joins images with another dimension, or splits them"},
-      {"y = slice x {ends=[2,4,5,5], starts=[0,0,0,0], steps=[1,1,1,1]}", "it selects among images"},
-      {"y = slice x {ends=[-1,4,5,5], starts=[2,0,0,0], steps=[-1,1,1,1]}", "it selects among images"},
+      {"y = reduce_mean x {axes=[0], keepdims=1}", "it reduces over the batch dimension"},
+      {"y = reduce_max x {axes=[0,1], keepdims=0}", "it reduces over the batch dimension"},
+      {"y = softmax x {axis=0}", "it computes along the batch dimension"},
+      {"y = concat x x {axis=0}", "it computes along the batch dimension"},
+      {"y = transpose x {perm=[1,0,2,3]}", "it moves the batch to another dimension"},
+      {"y = reshape x {shape=[12,5,5]}", "it merges the batch with another dimension, or splits it"},
+      {"y = slice x {ends=[2,4,5,5], starts=[0,0,0,0], steps=[1,1,1,1]}", "it selects some images of the batch"},
+      {"y = slice x {ends=[-1,4,5,5], starts=[2,0,0,0], steps=[-1,1,1,1]}", "it selects some images of the batch"},
       {"y = pad x {mode=\"constant\", pads=[1,0,0,0,0,0,0,0], value=0.0}", "it adds images"},
       {"y = tile x {repeats=[2,1,1,1]}", "it repeats images"},
-      {"k = constant f32[3,1,1,1] seed:1\ny = add x k", "operand \"k\" is not the same for all images, or not one for each"},
-      {"k = constant s64[3] seed:1\ni = constant s64[1] (0)\ny = gather x i {axis=0}", "it runs along the images"},
-      {"k = constant f32[3,4,5,5] seed:1\ny = concat x k {axis=1}", "a part of it does not come from the inputs"},
-      {"y = view x q=s8[axis=0](0.1,0.2,0.3;0,0,0)", "it has scales of its own for each image"},
+      {"k = constant f32[3,1,1,1] seed:1\ny = add x k", "operand \"k\" is neither the same for all images nor split by image"},
+      {"k = constant s64[3] seed:1\ni = constant s64[1] (0)\ny = gather x i {axis=0}", "it computes along the batch dimension"},
+      {"k = constant f32[3,4,5,5] seed:1\ny = concat x k {axis=1}", "one of its parts does not depend on the inputs"},
+      {"y = view x q=s8[axis=0](0.1,0.2,0.3;0,0,0)", "it is quantized with a different scale for each image"},
   };
   for (const Case& c : cases) {
     auto g = ir::parse("graph \"g\"\nx = input : f32[3,4,5,5]\n" + c.node + "\noutput y\n");

@@ -182,15 +182,15 @@ TEST(SplitConv, RefusesWithTheReason) {
     return found ? report::sentence(*found) : "";
   };
   const std::string text = kSplitConv;
-  EXPECT_EQ(why(text + "output y\n"), "all of its channels are a network output");
-  EXPECT_EQ(why(without(text, "output b", "all = softmax q1 {axis=1}\noutput all\noutput b")),
-            "all of its channels are read by softmax");
-  EXPECT_EQ(why(without(text, "starts=[0,3,0,0]", "starts=[0,2,0,0]")), "channels 2 to 2 are read in two parts");
-  EXPECT_EQ(why(without(text, "q=u8(0.01,128)", "q=u8[axis=1](0.01,0.02,0.03,0.04;0,0,0,0)")), "not an integer convolution");
+  EXPECT_EQ(why(text + "output y\n"), "the whole tensor is a network output");
+  EXPECT_EQ(why(without(text, "output b", "all = softmax q1 {axis=1}\noutput all\noutput b")), "softmax reads all of its channels");
+  EXPECT_EQ(why(without(text, "starts=[0,3,0,0]", "starts=[0,2,0,0]")), "two slices overlap in channels 2 to 2");
+  EXPECT_EQ(why(without(text, "q=u8(0.01,128)", "q=u8[axis=1](0.01,0.02,0.03,0.04;0,0,0,0)")),
+            "the convolution does not compute in integers");
   EXPECT_EQ(why(without(without(text, "k = constant f32[1,7,1,1] seed:3", "k = input : f32[1,7,5,5]"), "mul r k", "mul r k")),
-            "\"m\" is combined with \"k\" before the slices");
+            "\"m\" is combined with \"k\" before it is sliced");
   EXPECT_EQ(why(without(without(text, "ends=[1,3,5,5]", "ends=[1,3,5,4]"), "cat = concat a c {axis=1}\noutput cat", "output a")),
-            "a slice is not of channels");
+            "one of its readers slices another axis than the channels");
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ TEST(PermitPairs, PairsBecomeRangesAndTheRestStays) {
 TEST(PermitPairs, ThePlanIsThatOfTheFloatModelWithThoseRanges) {
   plan::PlanOptions permit, ranges;
   permit.permit_pairs = true;
+  permit.forced = {"pairs"};  // whatever it costs
   ranges.ranges = ir::symmetric({{"x", 0.01F}, {"c1", 0.05F}, {"r1", 0.007874016F}, {"c2", 0.03F}});
   const auto explicit_plan = plan::make_plan(parse(network(true)), {&reference::oracle_provider()}, {});
   const auto permitted = plan::make_plan(parse(network(true)), {&reference::oracle_provider()}, permit);

@@ -75,7 +75,7 @@ TEST(Permit, EveryLayerWithARangeIsInt8AndSaysSo) {
   EXPECT_EQ(p.permitted.int8_layers, 3);
   EXPECT_EQ(p.permitted.float_layers, 0);
   for (const char* node : {"conv1", "conv2", "conv3"}) {
-    EXPECT_TRUE(reason(p, node).starts_with("int8 | int8 is permitted by the range of its input")) << reason(p, node);
+    EXPECT_TRUE(reason(p, node).starts_with("int8 | the range of its input permits int8")) << reason(p, node);
   }
   EXPECT_EQ(views(p.graph), 3);  // one a tensor: the residual reads the codes that conv2 reads
 }

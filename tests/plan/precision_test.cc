@@ -160,7 +160,7 @@ TEST(Precision, ALayerEach) {
   for (const region::Region& r : p.plan.regions) {
     if (!r.onnx_nodes.contains("conv2") || !r.stages[0].anchor.weights) continue;
     EXPECT_TRUE(report::sentences(r.reasons).starts_with(
-        "bfloat16 is faster by measured times; bfloat16: data and weights rounded to it, sums in float32"))
+        "bfloat16 is faster according to measured times; bfloat16: data and weights are rounded to bfloat16, sums are float32"))
         << report::sentences(r.reasons);
   }
 }
@@ -201,7 +201,8 @@ TEST(Precision, WhatALayerNeedsAroundItCounts) {
       planned({.times = {{"int8", 90}, {"float32", 20}, {"bfloat16", 30}, {"conv1 bfloat16", 10}, {"float32->bfloat16", 50}},
                .ranges = {}});
   EXPECT_EQ(precisions(p), "float32 float32 float32");
-  EXPECT_EQ(reason(p, "conv1"), "float32: bfloat16 costs less alone, but not with what it needs around it");
+  EXPECT_EQ(reason(p, "conv1"),
+            "float32: bfloat16 is faster for this layer alone, but not with the conversions that it needs around it");
 }
 
 TEST(Precision, WholePlansHaveTheLastWord) {
@@ -211,10 +212,12 @@ TEST(Precision, WholePlansHaveTheLastWord) {
   EXPECT_EQ(precisions(slower), "int8 int8 int8");
   const auto plain = planned({.times = times, .allowed = {"int8"}, .whole = {{2e-6, 2e-6}}});
   EXPECT_EQ(region::plan_hash(slower.plan), region::plan_hash(plain.plan));
-  EXPECT_EQ(reason(slower, "conv1"),
-            "int8: \"bfloat16\" was cheaper by the sum of its regions, but the whole plan was not: 2 us against 2 us");
-  EXPECT_EQ(reason(slower, "conv3"),
-            "int8: \"float32\" was cheaper by the sum of its regions, but the whole plan was not: 2 us against 2 us");
+  EXPECT_EQ(
+      reason(slower, "conv1"),
+      "int8: \"bfloat16\" was cheaper by the sum of its regions, but not in runs of the whole plan: 2 us with it, 2 us without it");
+  EXPECT_EQ(
+      reason(slower, "conv3"),
+      "int8: \"float32\" was cheaper by the sum of its regions, but not in runs of the whole plan: 2 us with it, 2 us without it");
 }
 
 TEST(Precision, RulesDemand) {

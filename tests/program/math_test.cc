@@ -148,7 +148,13 @@ TEST(Math, ExtremesSaturate) {
                           ir::Op::elu, ir::Op::gelu, ir::Op::sin, ir::Op::softsign, ir::Op::sign}) {
     EXPECT_TRUE(std::isnan(at(op, kNan))) << ir::name_of(op);
   }
-  EXPECT_EQ(at(ir::Op::relu, kNan), 0.0F) << "max(a, b) is b when a is NaN";
+  for (const ir::Op op : {ir::Op::relu, ir::Op::clip, ir::Op::hard_sigmoid, ir::Op::hard_swish, ir::Op::leaky_relu})
+    EXPECT_TRUE(std::isnan(at(op, kNan))) << ir::name_of(op);
+  for (const ir::Op op : {ir::Op::max, ir::Op::min}) {
+    EXPECT_TRUE(std::isnan(binary(m, op, kNan, 1.0F))) << ir::name_of(op);
+    EXPECT_TRUE(std::isnan(binary(m, op, 1.0F, kNan))) << ir::name_of(op);
+  }
+  EXPECT_TRUE(std::signbit(at(ir::Op::relu, -0.0F))) << "as in ONNX Runtime and PyTorch";
   EXPECT_EQ(std::signbit(at(ir::Op::abs, -0.0F)), false);
   EXPECT_EQ(std::signbit(at(ir::Op::neg, 0.0F)), true);
 }
@@ -252,6 +258,29 @@ TEST(Math, BinaryFloatsAndProgramsGiveTheSameBits) {
       interpret(p, acc, {&operand, 1}, {&out, 1}, scratch);
       ASSERT_TRUE(same_bits(out.f, binary(m, op, xs[i], ys[i])))
           << ir::name_of(op) << " " << xs[i] << " " << ys[i] << " seed " << kSeed + 2;
+    }
+  }
+}
+
+/// A constant operand needs no selection: of a NaN, max and min give their second operand.
+TEST(Math, BoundsThatAreConstantsTakeOneOperation) {
+  FloatOps m;
+  for (const ir::Op op : {ir::Op::max, ir::Op::min}) {
+    for (const float bound : {0.5F, -2.0F, 0.0F}) {
+      for (const bool first : {true, false}) {
+        Program p;
+        ProgramOps ops{p};
+        const int x = p.push(Op::acc_f), c = p.imm_f(bound);
+        p.outputs = {{first ? binary(ops, op, c, x) : binary(ops, op, x, c), ir::DType::f32}};
+        if (first || bound != 0) EXPECT_EQ(p.code.size(), 3U) << print(p);
+        std::vector<Scalar> scratch;
+        for (const float v : {kNan, 0.0F, -0.0F, 0.5F, 7.0F, -7.0F, kInf, -kInf}) {
+          Scalar acc{}, out{};
+          acc.f = v;
+          interpret(p, acc, {}, {&out, 1}, scratch);
+          EXPECT_TRUE(same_bits(out.f, first ? binary(m, op, bound, v) : binary(m, op, v, bound))) << v << "\n" << print(p);
+        }
+      }
     }
   }
 }

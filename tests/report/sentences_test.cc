@@ -42,11 +42,12 @@ TEST(Sentences, SayMeasuredOnlyOfWhatIs) {
 TEST(Sentences, PutValuesInTheirPlaces) {
   EXPECT_EQ(sentence(because<Cause::tensor_kept_by_rule>("r1", "float32", "r*")),
             "not int8: tensor \"r1\" is kept float32 by the rule \"r*=float32\"");
-  EXPECT_EQ(sentence(because<Cause::values_below_zero>(-0.1F)), "the values go down to -0.1");
-  EXPECT_EQ(sentence(because<Cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
-            "\"slices\" was cheaper by the sum of its regions, but the whole plan was not: 2.5 us against 1000 us");
+  EXPECT_EQ(sentence(because<Cause::values_below_zero>(-0.1F)), "the values can be as low as -0.1");
+  EXPECT_EQ(
+      sentence(because<Cause::whole_plan_slower>("slices", 2.5e-6, 1e-3)),
+      "\"slices\" was cheaper by the sum of its regions, but not in runs of the whole plan: 2.5 us with it, 1000 us without it");
   const Reasons two{because<Cause::epilogue_fused>(std::vector<std::string>{"view", "add"}), because<Cause::int8_demanded>()};
-  EXPECT_EQ(sentences(two), "epilogue: quantize, add; int8 is demanded by the model's Q/DQ");
+  EXPECT_EQ(sentences(two), "epilogue: quantize, add; the model's Q/DQ pairs require int8");
   EXPECT_TRUE(well_formed(two[0]));
   EXPECT_FALSE(well_formed({Cause::epilogue_fused, {}}));
   EXPECT_FALSE(well_formed({Cause::epilogue_fused, {std::int64_t{1}}}));

@@ -114,7 +114,7 @@ TEST(Explain, ExtrasNameCauseAndTheWayOut) {
   p.regions.push_back(copy);
   const std::string text = extras(p);
   EXPECT_NE(text.find("copy 2: copy t, measured 5 us\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("caused by transpose3\n  change it a reader or a network output wants another order"), std::string::npos)
+  EXPECT_NE(text.find("caused by transpose3\n  change it a reader or a network output needs another order"), std::string::npos)
       << text;
   EXPECT_NE(text.find("2 in all, measured 5 us together"), std::string::npos) << text;
 }
@@ -185,9 +185,9 @@ TEST(Table, OneLineARegion) {
   EXPECT_EQ(
       table(plan()),
       "   #  precision  tactic                        ONNX nodes             reason\n"
-      "   0  int8       cpu.conv.u8s8.avx512vnni.jit  conv1 + relu1 + pool1  int8: input on u8(0.5,3), weights s8 per tensor; "
+      "   0  int8       cpu.conv.u8s8.avx512vnni.jit  conv1 + relu1 + pool1  int8: input u8(0.5,3), weights s8 per tensor; "
       "conv-pool: "
-      "\"pool1\" reads the result as it leaves this epilogue, row tile by row tile while it is in cache, so one region computes both\n"
+      "one region computes this operator and \"pool1\", which reads each tile of rows while it is in cache\n"
       "   1  float32    cpu.conv_transpose.portable   up                     the data input \"pool1\" is not quantized to 8 bits\n"
       "2 regions: 1 int8, 1 float, 0 other; planned for 1 thread; 1.5 kB of working memory\n"
       "in vector kernels: 100.0 % of 36.9 k int8 MAC, 0.0 % of 2.0 k float MAC, 36.0 % of 3.2 kB moved\n");

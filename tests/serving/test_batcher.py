@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("octavo")
 from octavo.serve import Busy, Internal, Late, Unavailable  # noqa: E402
 from octavo.serve._batcher import Batcher  # noqa: E402
+from octavo.serve._pieces import Pieces  # noqa: E402
 from octavo.serve._seats import Seats  # noqa: E402
 
 
@@ -246,3 +247,22 @@ def test_full_batches_are_run_where_they_lie():
         assert not joined and engine.runs == [4] * 20
         await b.close()
     asyncio.run(main())
+
+
+def test_pieces_are_the_bytes_that_came():
+    rng = np.random.default_rng(5)
+    pieces, whole = Pieces(), b""
+    for turn in range(400):
+        part = rng.bytes(int(rng.choice([0, 1, 2, 5, 1000, 65536, 200_000], p=[.1, .3, .2, .2, .1, .05, .05])))
+        pieces.add(part)
+        whole += part
+        assert pieces.size == len(whole)
+        count = int(rng.integers(0, len(whole) + 1))
+        assert pieces.first(min(5, count)) == whole[:min(5, count)]
+        if turn % 2:
+            assert pieces.take(count) == whole[:count]
+            whole = whole[count:]
+    assert pieces.take(len(whole)) == whole and pieces.size == 0
+    pieces.add(b"x")
+    pieces.clear()
+    assert pieces.size == 0 and pieces.first(0) == b""

@@ -25,7 +25,7 @@ def binary(name, x, padding=0):
 
 
 def plain(headers, body, path="/v2/models/digits/infer"):
-    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -129,7 +129,7 @@ def test_heads_that_are_not_plain(server, engine, name):
         one.close()
 
 
-@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("Host: x", "Host: x\r\nConnection: close")])
+@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("Host: localhost", "Host: localhost\r\nConnection: close")])
 def test_the_last_request_of_a_connection(server, engine, name, change):
     """It is answered, and the server closes."""
     x = picture(2, 8)
@@ -164,6 +164,7 @@ def test_many_at_once_keep_their_own_memory(server, engine, name):
         assert all(pool.map(ask, range(400)))
 
 
+@pytest.mark.long
 def test_all_bodies_together_have_a_limit(name):
     with Running(f"digits={QDQ}", "--batch", "64", "--delay-ms", "1500", "--max-request-mb", "0.03", "--max-pending-mb", "0.05") as server:
         headers, body = binary(name, picture(0, 24))
@@ -184,7 +185,7 @@ def test_heads_that_are_repeated(server, engine, name):
     second = plain(*binary(name, y))
     assert len({len(r) for r in (good, other, broken, second)}) == 1 and second[:head] == good[:head]
     small = json_body(name, picture(3, 1))
-    index = b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    index = b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
     one = Raw(server)
     for _ in range(3):
         for request, expected in ((good, x), (second, y), (other, 400), (good, x), (broken, 400), (second, y), (index, 200), (good, x), (plain({}, small), 200), (second, y)):
@@ -208,39 +209,22 @@ def test_heads_that_are_repeated(server, engine, name):
     one.close()
 
 
-def test_a_connection_without_requests_is_closed_in_the_end():
-    """One timer stays while requests come, and closes when the last answer is long ago."""
-    from octavo.serve._http import _Parsed
-
-    class Loop:
-        now, calls = 100.0, []
-
-        def time(self):
-            return self.now
-
-        def call_later(self, seconds, _):
-            self.calls.append(seconds)
-
-    class Stub:
-        closed = response_complete = False
-
-        def is_closing(self):
-            return self.closed
-
-        def close(self):
-            self.closed = True
-    one = object.__new__(_Parsed)
-    one.loop, one.transport, one.cycle, one.timeout_keep_alive, one._answered = Loop(), Stub(), Stub(), 75, 60.0
-    one.timeout_keep_alive_handler()  # a request is under way
-    assert one.loop.calls == [75] and not one.transport.closed
-    one.cycle.response_complete = True
-    one.timeout_keep_alive_handler()  # answered 40 s ago
-    assert one.loop.calls == [75, 35.0] and not one.transport.closed
-    one.loop.now = 135.0
-    one.timeout_keep_alive_handler()
-    assert one.transport.closed and len(one.loop.calls) == 2
-    one.timeout_keep_alive_handler()
-    assert len(one.loop.calls) == 2
+def test_a_connection_without_requests_is_closed_in_the_end(engine, name):
+    """After --idle-timeout from the last answer, whichever way that went; not while requests come."""
+    with Running(f"digits={QDQ}", "--batch", "1", "--idle-timeout", "1.5", "--delay-ms", "0") as server:
+        x = picture(1, 1)
+        one, other = Raw(server), Raw(server)
+        for _ in range(5):
+            one.socket.sendall(plain(*binary(name, x, 900)))
+            other.socket.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert np.array_equal(one.result(), want(engine, name, x)) and other.answer()[0] == 200
+            time.sleep(0.5)
+        began = time.monotonic()
+        for each in (one, other):
+            each.socket.settimeout(10)
+            assert each.answers.read() == b""
+            each.close()
+        assert 0.5 < time.monotonic() - began < 4
 
 
 def test_the_same_json_with_other_rows_and_a_queue_of_slow_senders(server, engine, name):

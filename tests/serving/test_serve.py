@@ -1,6 +1,6 @@
 """`octavo serve` as a process, asked by the standard client (tritonclient), by hand-made requests and by clients that misbehave.
 
-Needs `pip install octavo[serve]` and tritonclient's HTTP client: `make test-serving` installs both. Without them every test here skips.
+Needs the packages of octavo[serve] and tritonclient's HTTP client (requirements-serving.txt). Without them every test here skips.
 """
 import concurrent.futures
 import contextlib
@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -32,20 +33,26 @@ from tritonclient.utils import InferenceServerException  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QDQ, FP32 = ROOT / "examples/digits/digits_qdq.onnx", ROOT / "examples/digits/digits_fp32.onnx"
 SHAPE = (1, 16, 16)
-REQUESTS = int(os.environ.get("OCTAVO_SERVE_REQUESTS", "2000"))
-MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "1000"))
+TOKEN = "only-the-tests-know-this"  # of those who may load and unload
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+REQUESTS = int(os.environ.get("OCTAVO_SERVE_REQUESTS", "300"))
+MUTATED = int(os.environ.get("OCTAVO_SERVE_MUTATED", "300"))
 
 
 class Running:
     """A server process; its ports are those that it says."""
 
     def __init__(self, *arguments):
+        self.folder = tempfile.TemporaryDirectory()
+        tokens = pathlib.Path(self.folder.name) / "repository-tokens"
+        tokens.write_text(TOKEN)
+        more = [] if "--repository-token-file" in arguments else ["--repository-token-file", str(tokens)]
         self.process = subprocess.Popen([sys.executable, "-m", "octavo", "serve", *map(str, arguments), "--port", "0", "--grpc-port", "0",
-                                         "--effort", "0", "--threads", "1"], stderr=subprocess.PIPE, text=True)
+                                         "--effort", "0", "--threads", "1", *more], stderr=subprocess.PIPE, text=True)
         self.said = []
         for line in self.process.stderr:
             self.said.append(line)
-            found = re.match(r"ready: http://127.0.0.1:(\d+), grpc://127.0.0.1:(\d+)", line)
+            found = re.match(r"ready: https?://127.0.0.1:(\d+), grpcs?://127.0.0.1:(\d+)", line)
             if found:
                 self.port, self.grpc_port = map(int, found.groups())
                 break
@@ -82,6 +89,7 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
+        self.folder.cleanup()
 
 
 @pytest.fixture(scope="module")
@@ -237,9 +245,9 @@ def test_more_bad_requests(server, name):
         ask_grpc(server.grpc, name, picture(0, 9))
     with pytest.raises(InferenceServerException, match="NOT_FOUND"):
         ask_grpc(server.grpc, name, x, model="absent")
-    status, body = server.ask("POST", "/v2/repository/models/digits/load", b'{"parameters": {"file:1/model.onnx": "AAAA"}}')
+    status, body = server.ask("POST", "/v2/repository/models/digits/load", b'{"parameters": {"file:1/model.onnx": "AAAA"}}', ADMIN)
     assert status == 400 and "not supported" in json.loads(body)["error"]
-    assert server.ask("POST", "/v2/repository/models/absent/load")[0] == 404
+    assert server.ask("POST", "/v2/repository/models/absent/load", headers=ADMIN)[0] == 404
 
 
 def test_mutated_requests_give_errors_only(server, engine, name):
@@ -272,6 +280,7 @@ def test_mutated_requests_give_errors_only(server, engine, name):
         headers = dict(headers)
         if rng.random() < 0.1:
             headers["Inference-Header-Content-Length"] = rng.choice(["0", "1", "10", "99999999999999999999", "x", "-5", "²"]).encode("latin-1").decode("latin-1")
+        headers.update(ADMIN)
         path = rng.choice(["/v2/models/digits/infer"] * 8 + ["/v2/repository/index", "/v2/repository/models/digits/load"])
         connection.request("POST", path, bytes(body), headers)
         answer = connection.getresponse()
@@ -316,7 +325,7 @@ def test_limits(name):
             ask_grpc(server.grpc, name, picture(0, 40))
         # A sender that stops in the middle gets 408, and others are answered meanwhile.
         slow = socket.create_connection(("127.0.0.1", server.port))
-        slow.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        slow.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
         assert np.isfinite(ask_http(server.http, name, picture(0)).as_numpy(name[1])).all()
         slow.settimeout(30)
         assert b" 408 " in slow.recv(1000).split(b"\r\n")[0]
@@ -331,7 +340,7 @@ def test_limits(name):
 def test_a_reader_that_does_not_read(server, name):
     """A client that asks and never reads its answers holds back nobody."""
     body = json_body(name, picture(0, 8))
-    request = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    request = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
     for one in idle:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -360,22 +369,23 @@ def test_versions_reload_and_unload(tmp_path, name):
         newest = ask_grpc(server.grpc, names["2"], x)
         assert newest.get_response().model_version == "2" and np.array_equal(newest.as_numpy(names["2"][1]), right["2"])
         shutil.rmtree(tmp_path / "repo/digits/2")
-        server.grpc.load_model("digits")
+        server.grpc.load_model("digits", headers=ADMIN)
         assert server.http.get_model_metadata("digits")["versions"] == ["1"]
         (tmp_path / "repo/digits/3").mkdir()
         (tmp_path / "repo/digits/3/model.onnx").write_bytes(b"no model")
         with pytest.raises(InferenceServerException, match="cannot be loaded"):
-            server.http.load_model("digits")
+            server.http.load_model("digits", headers=ADMIN)
         assert np.array_equal(ask_http(server.http, names["1"], x).as_numpy(names["1"][1]), right["1"])  # the old one stays
-        server.http.unload_model("digits")
+        server.http.unload_model("digits", headers=ADMIN)
         assert not server.grpc.is_model_ready("digits")
         with pytest.raises(InferenceServerException, match="503.*not loaded: unloaded"):
             ask_http(server.http, names["1"], x)
         shutil.rmtree(tmp_path / "repo/digits/3")
-        server.http.load_model("digits")
+        server.http.load_model("digits", headers=ADMIN)
         assert np.array_equal(ask_http(server.http, names["1"], x).as_numpy(names["1"][1]), right["1"])
 
 
+@pytest.mark.long
 def test_reload_under_load(tmp_path, name):
     """The file is replaced again and again while requests come: each answer is that of the old or the new model, whole, and none is lost."""
     models = [QDQ.read_bytes(), FP32.read_bytes()]
@@ -407,7 +417,7 @@ def test_reload_under_load(tmp_path, name):
             for turn in range(1, 7):
                 (tmp_path / "new").write_bytes(models[turn % 2])
                 os.replace(tmp_path / "new", path)
-                server.http.load_model("digits")
+                server.http.load_model("digits", headers=ADMIN)
                 time.sleep(0.1)
             stop.set()
             seen = [c.result(60) for c in clients]
@@ -415,6 +425,7 @@ def test_reload_under_load(tmp_path, name):
         assert server.metric("octavo_loads_total") == 7
 
 
+@pytest.mark.long
 def test_everything_at_once(tmp_path, name):
     """Several clients over both protocols, a queue that overflows, a slow sender, clients that never read, and the model replaced all the time: each
     request is answered once with the old or the new model's bits for its own data, or refused with 429 and asked again; the metrics agree."""
@@ -474,13 +485,13 @@ def test_everything_at_once(tmp_path, name):
             while not stop.wait(0.5):
                 (tmp_path / "new").write_bytes(models[(done["loads"] + 1) % 2])
                 os.replace(tmp_path / "new", path)
-                server.http.load_model("digits")
+                server.http.load_model("digits", headers=ADMIN)
                 done["loads"] += 1
 
         def send_slowly():
             whole = json_body(name, pictures[0])
             slow = socket.create_connection(("127.0.0.1", server.port))
-            slow.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(whole))
+            slow.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(whole))
             for at in range(0, len(whole), 64):
                 if stop.wait(0.01):
                     break
@@ -491,7 +502,7 @@ def test_everything_at_once(tmp_path, name):
         request = json_body(name, pictures[0])
         idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]  # ask, and never read
         for one in idle:
-            one.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(request) + request)
+            one.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(request) + request)
         others = [threading.Thread(target=t, daemon=True) for t in (replace, send_slowly)]
         for t in others:
             t.start()
@@ -524,18 +535,16 @@ def test_stopping_finishes_what_was_accepted(name, engine):
         assert "5 requests to finish" in "".join(server.said)
 
 
-def test_what_cannot_start():
-    def serve(*arguments):
-        done = subprocess.run([sys.executable, "-m", "octavo", "serve", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
-        return done.returncode, done.stderr
+def test_what_cannot_start(capsys):
+    from octavo._serve_command import main
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, said = serve(QDQ, "--port", taken.getsockname()[1])
-        assert code == 7 and "cannot listen on 127.0.0.1" in said and "--port" in said
+        done = subprocess.run([sys.executable, "-m", "octavo", "serve", QDQ, "--port", str(taken.getsockname()[1])], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 7 and "cannot listen on 127.0.0.1" in done.stderr and "--port" in done.stderr
     for arguments, wanted, text in ((("/absent.onnx",), 7, "no such file"), ((QDQ, "--batch", "x"), 2, "give sizes such as"),
                                     ((QDQ, "--queue", "0"), 2, "queue=0"), ((f"a={QDQ}", f"a={QDQ}"), 2, "is given twice")):
-        code, said = serve(*arguments, "--port", "0", "--grpc-port", "0")
+        code, said = main([str(a) for a in (*arguments, "--port", "0", "--grpc-port", "0")]), capsys.readouterr().err
         assert code == wanted and text in said and "Traceback" not in said, (code, said)
 
 

@@ -1,6 +1,23 @@
 // The boxes of the two kinds of graphs: regions of a plan, and nodes of an ONNX model.
 const NARROWEST = 170, WIDER_BY_TIME = 260;
 
+/// "Conv + Sigmoid + Mul": the ONNX operators of a region in the order of the model, without Q/DQ where it has others. Of a plan without an ONNX graph:
+/// what its stages compute.
+function operatorsOf(plan, region) {
+  const wanted = new Set(region.onnx_nodes);
+  const all = [...plan.nodes.values()].filter((n) => wanted.has(n.name)).map((n) => n.op);
+  const computing = all.filter((op) => !isPair(op));
+  const ops = computing.length ? computing : [...new Set(all)];
+  if (!ops.length) ops.push(...(region.precision === "move" ? ["copy"] : region.stages.map((s) => (s.anchor === "none" ? "element-wise" : s.anchor))));
+  const counted = [];
+  for (const op of ops) {
+    const last = counted[counted.length - 1];
+    if (last && last[0] === op) last[1] += 1;
+    else counted.push([op, 1]);
+  }
+  return counted.map(([op, times]) => (times > 1 ? `${times} ${op}` : op)).join(" + ");
+}
+
 /// Of a plan: inputs, regions (as wide as their time), outputs, and what goes from where to where.
 function planBoxes(plan) {
   const boxes = [], links = [];
@@ -16,7 +33,7 @@ function planBoxes(plan) {
     boxes.push({
       key: `region:${i}`, label: `region ${i}: ${r.name}, ${r.precision}, ${slow}${time || "no time"}`, colour: colourOf(r),
       classes: plan.slowKernel(i) ? "slow-kernel" : "", width: NARROWEST + WIDER_BY_TIME * part, height: 58, share: part,
-      lines: [["name", `${i} ${r.name}`], ["", `${r.precision}  ${r.tactic}`], ["", `${slow}${time}${noise}`]]});
+      lines: [["name", `${i}: ${operatorsOf(plan, r)}`], ["", `${r.precision}  ${r.tactic}`], ["", `${slow}${time}${noise}`]]});
     for (const s of r.sources) links.push([s.region === undefined ? `input:${s.input}` : `region:${s.region}`, `region:${i}`]);
   });
   for (const t of plan.outputs) {
@@ -48,7 +65,7 @@ function onnxBoxes(plan) {
     const where = regions.length ? `in region ${regions.join(", ")}` : n.absorbed || "in no region of its own";
     boxes.push({
       key: `node:${n.name}`, minor: isPair(n.op), label: `${n.op} ${n.name}, ${where}`, colour: regions.length ? colourOf(plan.regions[regions[0]]) : "plain",
-      classes: "", lines: [["name", n.op], ["", n.name]], width: 150, height: 38, share: 0});
+      classes: "", lines: [["name", n.op], ["", n.name, "end"]], width: 150, height: 38, share: 0});
     for (const tensor of new Set(n.inputs)) if (makers.has(tensor)) links.push([makers.get(tensor), `node:${n.name}`]);
   }
   for (const name of outputs) {

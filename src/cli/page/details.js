@@ -54,7 +54,7 @@ function regionDetails(plan, i, go) {
   }
   if (plan.roundings[i].length) {
     parts.push(h("h3", {}, "Roundings that the placement demands"), h("ul", {}, plan.roundings[i].map((x) => h("li", {},
-      `“${x.tensor}” to ${x.grid} (${x.onnx_nodes.join(", ")})${x.kind === "left_out" ? ": kept in float32 beside its codes" : ""}`))));
+      `“${x.tensor}” to ${x.grid} (${x.onnx_nodes.join(", ")})${x.kind === "left_out" ? ": stored in float32 as well as in 8 bits" : ""}`))));
   }
   const laws = plan.lawsAbout(r);
   if (laws.length) parts.push(h("h3", {}, "Laws and rules"), sheet(["rule", "where", "equation"], laws));

@@ -1,6 +1,6 @@
 // A graph in a panel: Netron's grapher draws, its dagre lays out; here are the boxes, the choosing, the keys and the zoom.
 
-/// The block inside a box. `lines`: [class, text]; `share`: the part of the box's width that the time bar fills.
+/// The block inside a box. `lines`: [class, text, "end" if the end of a text that is too long is shown and not its beginning]; `share`: the part of the box's width that the time bar fills.
 class Card {
   constructor(box) {
     this.box = box;
@@ -9,9 +9,10 @@ class Card {
   build(document, parent) {
     const { colour, lines, width, height, share } = this.box;
     parent.append(h("rect", { class: `fill ${colour}`, width, height, rx: 5 }));
-    lines.forEach(([kind, text], i) => {
+    lines.forEach(([kind, text, part], i) => {
       const most = Math.floor((width - 14) / (kind === "name" ? 7.5 : 6.3));
-      const shown = text.length > most ? `${text.slice(0, Math.max(most - 1, 1))}…` : text;
+      const kept = Math.max(most - 1, 1);
+      const shown = text.length <= most ? text : part === "end" ? `…${text.slice(-kept)}` : `${text.slice(0, kept)}…`;
       parent.append(h("text", { class: `${kind} on-${colour}`, x: 8, y: 16 + 15 * i }, shown));
     });
     if (share > 0) parent.append(h("rect", { class: "time", x: 4, y: height - 6, width: Math.max((width - 8) * share, 1.5), height: 3 }));

@@ -23,7 +23,7 @@ class Plan {
   constructor(document, index) {
     this.document = document;
     this.index = index;
-    this.label = document.model || `plan ${index + 1}`;
+    this.label = document.file || document.model || `plan ${index + 1}`;
     this.regions = document.regions;
     this.inputs = document.inputs;
     this.outputs = document.outputs;

@@ -91,12 +91,12 @@ enum class Reduce : std::uint8_t { max, min, sum };
 // col].
 struct ReduceTile {
   Reduce kind = Reduce::max;
-  Elem elem = Elem::u8;  // u8: int32 result (sum: of code - zero); f32: float result, added in the order i, j
+  Elem elem = Elem::u8;  // u8: int32 result (sum: of code - zero); f32: float result, in the order i, j, sums as reference/sums.h
   const std::byte* base = nullptr;
   const std::int64_t* outer = nullptr;  // bytes
   int outer_count = 0, inner_count = 1;
   std::int64_t inner_step = 0, col = 0;  // bytes
-  std::int32_t zero = 0;
+  std::int32_t zero = 0;                 // u8: the zero point; f32, maximum and minimum: not 0 where a NaN element gives NaN
   int cols = 0;
   int pixels = 1;  // this many segments, base and acc moving by the steps (bytes)
   std::int64_t base_step = 0, acc_step = 0;

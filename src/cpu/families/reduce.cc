@@ -1,5 +1,5 @@
-// cpu.reduce.block.<isa>: maximum, minimum, sum and mean over any axes, of codes (exact integers) and floats (in row-major order,
-// as the reference adds). Vectors over the kept dimension that lies closest in memory.
+// cpu.reduce.block.<isa>: maximum, minimum, sum and mean over any axes, of codes (exact integers) and floats (in the order of
+// reference/sums.h). Vectors over the kept dimension that lies closest in memory.
 #include <algorithm>
 
 #include "cpu/family.h"
@@ -145,7 +145,7 @@ class ReduceKernel final : public Kernel {
       t.inner_count = static_cast<int>(p_.inner_count);
       t.inner_step = p_.inner_step;
       t.col = p_.x_strides[col];
-      t.zero = zero_;
+      t.zero = x_.dtype == ir::DType::f32 ? 1 : zero_;  // of floats: a NaN is the maximum (reduce.inc)
       t.cols = static_cast<int>(std::min(cols_, dims[col] - origin[col]));
       const std::byte* x = memory.at(x_);
       for (std::size_t k = 0; k < dims.size(); ++k) x += origin[k] * p_.x_strides[k];

@@ -76,7 +76,8 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
 [[nodiscard]] const Family& recurrent_family();
 [[nodiscard]] const Family& dynamic_quantize_family();
 [[nodiscard]] const Family& arg_max_family();
-[[nodiscard]] const Family& cast_family();
+[[nodiscard]] const Family& elements_family();
+[[nodiscard]] const std::vector<const Family*>& indexed_families();
 [[nodiscard]] const Family& top_k_family();
 [[nodiscard]] const Family& non_max_suppression_family();
 

@@ -11,6 +11,8 @@ namespace {
 
 /// Rows whose sums are added up side by side, where they are not so long that they would leave the first-level cache.
 constexpr std::int64_t kRowsTogether = 8, kLongRow = 1024;
+/// Rows of at most so many elements, as classes of pixels, become columns, a row in each lane: so many elements at a time.
+constexpr std::int64_t kShortRow = 16, kShortRows = 4096;
 
 struct Parts {
   Epilogue epilogue;
@@ -50,7 +52,10 @@ class SoftmaxKernel final : public Kernel {
     const auto& dims = p_.epilogue.space().dims;
     extent_ = dims[p_.axis];
     rows_ = extent_ == 0 ? 1 : std::clamp<std::int64_t>(kBlock / extent_, extent_ <= kLongRow ? kRowsTogether : 1, kBlock);
+    short_ = !log_ && extent_ > 0 && extent_ <= kShortRow && dims[p_.row] >= kColumns;
+    if (short_) rows_ = std::min<std::int64_t>(kShortRows / 8, kShortRows / extent_ / kColumns * kColumns);
     rows_ = std::min(rows_, std::max<std::int64_t>(dims[p_.row], 1));
+    columns_ = (rows_ + kColumns - 1) / kColumns * kColumns;
     groups_ = (dims[p_.row] + rows_ - 1) / rows_;
     blocks_ = groups_;
     for (std::size_t k = 0; k < dims.size(); ++k) {
@@ -62,7 +67,7 @@ class SoftmaxKernel final : public Kernel {
   }
 
   int tasks() const override { return tasks_; }
-  std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 2 * kBlock * sizeof(float); }
+  std::size_t scratch_bytes() const override { return epilogue_bytes() + 2 * row_bytes() + 2 * sums_bytes(); }
 
   void run(const Memory& memory, int task_begin, int task_end, const Worker& worker) const override {
     p_.epilogue.prepare(worker.scratch);
@@ -82,16 +87,52 @@ class SoftmaxKernel final : public Kernel {
 
  private:
   [[nodiscard]] std::size_t epilogue_bytes() const { return (p_.epilogue.scratch_bytes() + 63) / 64 * 64; }
-  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>((rows_ * extent_ * 4 + 63) / 64 * 64); }
+  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>((columns_ * extent_ * 4 + 63) / 64 * 64); }
+  [[nodiscard]] std::size_t sums_bytes() const {
+    return static_cast<std::size_t>(std::max<std::int64_t>(kBlock, columns_)) * sizeof(float);
+  }
+
+  /// Short rows: columns of as many lanes as there are rows, and back.
+  void several(const Memory& memory, std::byte* scratch, Index origin, std::int64_t rows, const float* from, std::int64_t row_step,
+               std::int64_t step) const {
+    auto* turned = reinterpret_cast<float*>(scratch + epilogue_bytes());
+    auto* e = turned + row_bytes() / 4;
+    float* sums = e + row_bytes() / 4;
+    const std::int64_t cols = (rows + kColumns - 1) / kColumns * kColumns, first_row = origin[p_.row];
+    if (step == 1) {
+      kernels_.transpose(turned, columns_, from, row_step, rows, extent_);
+    } else {
+      for (std::int64_t k = 0; k < extent_; ++k) {
+        for (std::int64_t r = 0; r < rows; ++r) turned[k * columns_ + r] = from[r * row_step + k * step];
+      }
+    }
+    for (std::int64_t k = 0; k < extent_; ++k) std::fill(turned + k * columns_ + rows, turned + k * columns_ + cols, 0.0F);
+    kernels_.exp_columns(turned, columns_, extent_, cols, sums);
+    kernels_.divide_columns(turned, columns_, extent_, cols, sums);
+    const bool stored = stored_row(p_.epilogue, memory, origin, p_.axis) != nullptr;
+    const auto& strides = p_.epilogue.space().stores[0].strides;
+    if (stored && strides[p_.row] == extent_ * 4)
+      return kernels_.transpose(stored_row(p_.epilogue, memory, origin, p_.axis), extent_, turned, columns_, extent_, rows);
+    kernels_.transpose(e, extent_, turned, columns_, extent_, rows);
+    auto* acc = reinterpret_cast<float*>(Epilogue::acc(scratch));
+    const std::int64_t each = kBlock / extent_;
+    for (std::int64_t r = 0; r < rows; r += each) {
+      const std::int64_t count = std::min(each, rows - r);
+      origin[p_.row] = first_row + r;
+      std::copy(e + r * extent_, e + (r + count) * extent_, acc);
+      p_.epilogue.run(memory, scratch, origin, static_cast<int>(count), static_cast<int>(extent_));
+    }
+  }
 
   void one(const Memory& memory, std::byte* scratch, Index origin, std::int64_t rows) const {
     auto* x = reinterpret_cast<float*>(scratch + epilogue_bytes());
     auto* e = x + row_bytes() / 4;
     float* largest = e + row_bytes() / 4;
-    float* sums = largest + kBlock;
+    float* sums = largest + sums_bytes() / 4;
     const auto* from = reinterpret_cast<const float*>(memory.at(x_));
     for (std::size_t k = 0; k < x_.strides.size(); ++k) from += origin[k] * x_.strides[k];
     const std::int64_t row_step = p_.row < x_.strides.size() ? x_.strides[p_.row] : 0, step = x_.strides[p_.axis];
+    if (short_) return several(memory, scratch, origin, rows, from, row_step, step);
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* row = from + r * row_step;  // read where it is, unless a logarithm needs it again
       if (step != 1 || log_) {
@@ -135,8 +176,8 @@ class SoftmaxKernel final : public Kernel {
   const RowKernels& kernels_;
   Parts p_;
   region::TensorRef x_;
-  bool log_;
-  std::int64_t extent_ = 1, rows_ = 1, groups_ = 1, blocks_ = 1;
+  bool log_, short_ = false;
+  std::int64_t extent_ = 1, rows_ = 1, columns_ = 1, groups_ = 1, blocks_ = 1;
   int tasks_ = 1;
 };
 

@@ -146,7 +146,8 @@ void divide(const region::Stage& stage, ConvPlan& p, Phase& ph, std::int64_t pha
     if (vectors != widest && !(tiles && sharing)) continue;
     make_blocks(p, ph, vectors, weights, inits);
     ph.parts = static_cast<int>(ph.blocks.size());
-    for (std::int64_t row_tiles = least; row_tiles <= most; row_tiles = (row_tiles / step + 1) * step) {
+    // `least` counts tiles of any height, `most` tiles of whole units: of long rows there may be fewer units than tiles asked for.
+    for (std::int64_t row_tiles = std::min(least, most); row_tiles <= most; row_tiles = (row_tiles / step + 1) * step) {
       for (const bool parts_first : {false, true}) {
         if (target.blocks_first >= 0 && parts_first != (target.blocks_first == 1)) continue;
         split_row_tiles(ph, row_tiles, unit(row_tiles));

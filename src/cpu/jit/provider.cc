@@ -392,7 +392,8 @@ class Provider final : public region::Provider {
     Target target = Target::of(tactic);
     target.lanes = target_for(tactic.family).lanes;
     if (auto own = check_tactic(tactic, tactic_of(tactic.family, target)); !own)
-      return fail(own.error().kind, fmt::format("region \"{}\": {}", region.name, own.error().message));
+      return tl::unexpected<Error>(
+          Error{own.error().kind, fmt::format("region \"{}\": {}", region.name, own.error().message), own.error().reasons});
     return target;
   }
   /// Sizes of the packed constants: weights, initial accumulators; then lines and their flags.

@@ -1,5 +1,5 @@
 // cpu.conv.f32.onednn, cpu.conv.bf16.onednn: float convolutions, row tile of output rows by row tile, so that the epilogue finds its floats
-// in L2. An epilogue of bias and Relu alone is left to the primitive, which then stores for itself. The second reads data and
+// in L2. An epilogue of bias (and Relu, done in place) alone is left to the primitive, which then stores for itself. The second reads data and
 // weights in bfloat16 and sums their products in float.
 #ifdef OCTAVO_HAVE_ONEDNN
 #include <algorithm>
@@ -27,6 +27,17 @@ struct Row {
 constexpr Row kRows[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
                          {"conv.bf16.onednn", ir::DType::bf16, 52.0},
                          {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
+
+/// max(0, x) in place, while it is in cache. oneDNN's own would turn NaN into 0.
+__attribute__((optimize("O3"))) void relu(std::byte* at, std::int64_t n, DataType type) {
+  if (type == kF32) {
+    auto* x = reinterpret_cast<float*>(at);
+    for (std::int64_t i = 0; i < n; ++i) x[i] = 0.0F > x[i] ? 0.0F : x[i];
+    return;
+  }
+  auto* x = reinterpret_cast<std::uint16_t*>(at);  // bfloat16: below 0 are the numbers with a sign, up to its infinity
+  for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] > 0x8000 && x[i] <= 0xff80 ? std::uint16_t{0} : x[i];
+}
 
 class OneDnnConv final : public Kernel {
  public:
@@ -116,7 +127,10 @@ class OneDnnConv final : public Kernel {
     }
     ready.primitive.execute(stream, args);
     stream.wait();
-    if (!epilogue_) return;
+    if (!epilogue_) {
+      if (t_.fused.relu) relu(y, row_tile_of(t_, row_tile).rows * t_.image.width.out * t_.cout, t_.stored);
+      return;
+    }
     const std::int64_t rows = std::min(t_.rows_per_tile, im.height.out - first);
     const std::int64_t cols = std::min<std::int64_t>(t_.cout, kBlock), pixels = kBlock / cols;
     auto* acc = reinterpret_cast<std::byte*>(Epilogue::acc(scratch));

@@ -31,9 +31,9 @@ Fused find_fused(const region::Stage& s) {
   const auto at = [&](int v) -> const program::Instr& { return s.program.code[static_cast<std::size_t>(v)]; };
   const program::Instr* t = &at(s.program.outputs[0].value);
   if (t->op == Op::to_bf16 && stored == ir::DType::bf16) t = &at(t->args[0]);  // the primitive's own store rounds the same
-  if (t->op == Op::max && at(t->args[1]).op == Op::imm_f && at(t->args[1]).imm == 0) {
+  if (t->op == Op::max && at(t->args[0]).op == Op::imm_f && at(t->args[0]).imm == 0) {
     f.relu = true;
-    t = &at(t->args[0]);
+    t = &at(t->args[1]);
   }
   if (t->op == Op::add && at(t->args[0]).op == Op::acc_f && at(t->args[1]).op == Op::load_f) {
     f.bias = at(t->args[1]).imm;
@@ -133,11 +133,6 @@ dnnl::primitive_desc describe(const Setting& t, const RowTile& b, const dnnl::me
   const Dims after{b.bottom, right};
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (t.fused.whole && t.fused.relu) {
-    dnnl::post_ops ops;
-    ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-    attr.set_post_ops(ops);
-  }
   const auto kind = dnnl::prop_kind::forward_inference;
   // Without a bias its descriptor is empty.
   dnnl::memory::desc bias;

@@ -22,7 +22,7 @@ constexpr auto kF32 = DataType::f32;
 /// What of the program the primitive does for itself.
 struct Fused {
   bool whole = false;  ///< all of it: bias and Relu at most. False: the program needs the block interpreter
-  bool relu = false;   ///< max with 0 behind the bias
+  bool relu = false;   ///< max with 0 behind the bias: by the kernel, as oneDNN's turns NaN into 0
   int bias = -1;       ///< operand index
 };
 [[nodiscard]] Fused find_fused(const region::Stage& s);

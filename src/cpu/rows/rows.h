@@ -16,10 +16,6 @@ constexpr std::int64_t kColumns = 16;
 /// Most rows that `statistics` takes at once.
 constexpr std::int64_t kStatisticsRows = 16;
 
-/// Types of elements that `cast` converts between; bool is a byte.
-enum class Number : std::uint8_t { f32, s64, s32, u8, s8, boolean };
-constexpr int kNumbers = 6;
-
 /// Boxes side by side: their corners and areas, each a row of `step` floats, a multiple of kBoxes; where there is no box, zeros.
 constexpr std::int64_t kBoxes = 16;
 struct BoxRows {
@@ -84,8 +80,6 @@ struct RowKernels {
   void (*arg_max_columns)(std::int32_t* to, const float* x, std::int64_t rows, std::int64_t step, std::int64_t cols, bool last);
   void (*arg_max_code_columns)(std::int32_t* to, const std::uint8_t* x, std::int64_t rows, std::int64_t step, std::int64_t cols,
                                bool last);
-  // cast[to][from]: n elements as Cast converts them. Integers wrap; floats are cut towards zero and saturate, NaN gives 0; to bool: is it not 0?
-  void (*cast[kNumbers][kNumbers])(void* to, const void* x, std::int64_t n);
   // Integers in the order of x (of -x with `smallest`): both zeros are equal, and NaN is greater than all (with `smallest`: less)
   void (*order)(std::int32_t* to, const float* x, std::int64_t n, bool smallest);
   // The first position from `at` on whose element is greater than `least`; n where there is none

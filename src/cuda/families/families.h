@@ -44,6 +44,7 @@ class SingleFamily : public Family {
 [[nodiscard]] const Family& move_family();
 [[nodiscard]] const Family& indexed_family();
 [[nodiscard]] const Family& choose_family();
+[[nodiscard]] const Family& typed_family();
 [[nodiscard]] const Family& pool_family();
 [[nodiscard]] const Family& reduce_family();
 [[nodiscard]] const Family& softmax_family();

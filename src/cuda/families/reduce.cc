@@ -1,6 +1,6 @@
 // reduce: maximum, minimum, sum, mean, product and Euclidean norm over any axes, of u8 codes and floats. Up to 256 threads share the
-// elements that meet in one run of results, and fold what they have through shared memory: the order of float sums is not the
-// reference's.
+// elements that meet in one run of results, and fold what they have through shared memory: float sums are taken in blocks of 128 elements of a
+// thread, in another order than the reference's. The maximum and the minimum of a NaN are NaN.
 #include <algorithm>
 
 #include "cuda/families/families.h"
@@ -71,11 +71,11 @@ class ReduceFamily final : public SingleFamily {
     switch (op) {
       case Op::reduce_max:
         start = codes ? "0" : "__int_as_float((int)0xff800000u)";
-        fold = codes ? "(e > a ? e : a)" : "octavo_gt(e, a, e, a)";
+        fold = codes ? "(e > a ? e : a)" : "octavo_gt(e, a, e, octavo_eq(e, e, a, e))";
         break;
       case Op::reduce_min:
         start = codes ? "255" : "__int_as_float((int)0x7f800000u)";
-        fold = codes ? "(e < a ? e : a)" : "octavo_lt(e, a, e, a)";
+        fold = codes ? "(e < a ? e : a)" : "octavo_lt(e, a, e, octavo_eq(e, e, a, e))";
         break;
       case Op::reduce_prod: start = "1.0f", fold = "__fmul_rn(a, e)"; break;
       case Op::reduce_l2: start = "0.0f", fold = "__fmaf_rn(e, e, a)", add = "__fadd_rn(a, e)"; break;
@@ -101,13 +101,20 @@ class ReduceFamily final : public SingleFamily {
         fmt::format(R"(  {{
     OCTAVO_UNROLL
     for (int v = 0; v < kRun; ++v) acc[v] = {start};
-    for (int i = share; i < {count}; i += {shared}) {{
-      long long at = {first};
-      int rest = i;
-{steps}      {type} e[kRun];
-      {load}(e, x0 + at);
+    for (int i = share; i < {count};) {{
+      {type} part[kRun];
       OCTAVO_UNROLL
-      for (int v = 0; v < kRun; ++v) acc[v] = octavo_fold(acc[v], e[v]);
+      for (int v = 0; v < kRun; ++v) part[v] = {start};
+      for (int left = 128; left > 0 && i < {count}; --left, i += {shared}) {{
+        long long at = {first};
+        int rest = i;
+{steps}        {type} e[kRun];
+        {load}(e, x0 + at);
+        OCTAVO_UNROLL
+        for (int v = 0; v < kRun; ++v) part[v] = octavo_fold(part[v], e[v]);
+      }}
+      OCTAVO_UNROLL
+      for (int v = 0; v < kRun; ++v) acc[v] = octavo_add(acc[v], part[v]);
     }}
   }}
 )",

@@ -34,8 +34,7 @@ bool channel_is_zero(const ir::Tensor& t, std::int64_t axis, std::int64_t entrie
 std::string wrong(double s) {
   if (std::isnan(s)) return "is NaN";
   if (std::isinf(s)) return "is infinite";
-  if (s == 0) return "is 0";
-  return s < 0 ? fmt::format("is {}", s) : "";
+  return s == 0 ? "is 0" : "";  // below 0: codes count from the other end
 }
 
 struct Counted {
@@ -98,12 +97,12 @@ void diagnose_scales(const ModelView& m, const Report& report) {
         harmless.add(c, v);
       else if (!wrong(v).empty())
         bad.add(c, v);
-      else if (v < normal)
+      else if (std::abs(v) < normal)
         denormal.add(c, v);
     }
     if (bad.count > 0) {
       say(Severity::error, "scale",
-          fmt::format("this scale {}{}; a scale must be positive and finite. Quantize again; 0 usually means that calibration saw "
+          fmt::format("this scale {}{}; a scale must be finite and not 0. Quantize again; 0 usually means that calibration saw "
                       "only zeros",
                       wrong(bad.value), bad.where(entries)));
     }

@@ -47,6 +47,7 @@ class Inserter {
         continue;
       }
       wanted_weights_.insert(e.first);
+      if (e.second == 0) data_scale_[e.first] = found->second.scale[0];
       std::string& dq = pairs_[tensor];
       if (dq.empty()) {
         dq = pair(tensor, found->second);
@@ -76,6 +77,7 @@ class Inserter {
       if (dq.empty()) dq = pair(wanted.tensor, wanted.quantizer);
       m_.graph().mutable_node(i)->set_input(0, dq);
       wanted_weights_.insert(i);
+      data_scale_[i] = wanted.quantizer.scale[0];
       weights(i, op);
       found = true;
     }
@@ -165,6 +167,48 @@ class Inserter {
     return dq;
   }
 
+  /// The least scale of each channel with which the float biases of all readers of these weights fit into int32 in steps of data scale x weight scale.
+  /// Channels of zero or tiny weights need it: runtimes that quantize the bias would clip it.
+  [[nodiscard]] std::vector<double> least_scales(const std::string& weights, std::size_t channels) const {
+    constexpr double kMost = 2147483647.0 * 0.999;  // steps; the products of float scales round
+    std::vector<double> least(channels, 0);
+    for (const auto& [index, data_scale] : data_scale_) {
+      const pb::NodeProto& n = m_.graph().node(index);
+      if (n.input_size() < 3 || (n.input(1) != weights && n.input(1) != dequantized(weights))) continue;
+      const ir::Tensor* bias = m_.constant(n.input(2));
+      if (bias == nullptr || bias->dtype() != ir::DType::f32) continue;
+      for (std::int64_t i = 0; i < bias->size(); ++i) {
+        double& at = least[channels == 1 ? 0 : static_cast<std::size_t>(i) % channels];
+        at = std::max(at, std::abs(bias->at(i)) / (kMost * data_scale));
+      }
+    }
+    return least;
+  }
+  [[nodiscard]] std::string dequantized(const std::string& tensor) const {
+    const auto at = pairs_.find(tensor);
+    return at == pairs_.end() ? std::string() : at->second;
+  }
+  static void raise(std::vector<float>& scales, const std::vector<double>& least) {
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      if (static_cast<double>(scales[i]) < least[i]) scales[i] = static_cast<float>(least[i]);
+    }
+  }
+  /// The same weights with scales that leave room for the biases.
+  [[nodiscard]] CodedWeights with_room_for_bias(const std::string& name, CodedWeights c) const {
+    const std::vector<float> before = c.scale;
+    raise(c.scale, least_scales(name, c.scale.size()));
+    if (c.scale == before) return c;
+    const auto codes = c.codes.data<std::int8_t>();
+    std::vector<std::int8_t> coarser(codes.begin(), codes.end());
+    const auto step = c.axis < 0 ? std::int64_t{1} : ir::dense_strides(c.codes.shape())[static_cast<std::size_t>(c.axis)];
+    for (std::size_t i = 0; i < coarser.size(); ++i) {
+      const std::size_t k = c.axis < 0 ? 0 : static_cast<std::size_t>(static_cast<std::int64_t>(i) / step) % c.scale.size();
+      coarser[i] = static_cast<std::int8_t>(std::nearbyint(static_cast<float>(coarser[i]) * (before[k] / c.scale[k])));
+    }
+    c.codes = ir::Tensor::of<std::int8_t>(c.codes.shape(), coarser);
+    return c;
+  }
+
   void weights(int index, const std::string& op) {
     const std::string name = m_.graph().node(index).input(1);
     const ir::Tensor* w = m_.constant(name);
@@ -176,7 +220,7 @@ class Inserter {
                       : ir::Tensor::of<float>({static_cast<std::int64_t>(scales.size())}, scales);
     };
     if (const auto coded = quantized_.weights.find(name); dq.empty() && coded != quantized_.weights.end()) {
-      const CodedWeights& c = coded->second;
+      const CodedWeights c = with_room_for_bias(name, coded->second);
       const ir::Tensor scale = one_or_more(c.scale, c.axis);
       dq = pair(name, scale, ir::Tensor(ir::DType::s8, scale.shape()), c.axis, &c.codes);
     }
@@ -189,7 +233,9 @@ class Inserter {
       }
       const ir::Op kind = op == "Conv" ? ir::Op::conv : op == "ConvTranspose" ? ir::Op::conv_transpose : ir::Op::gemm;
       const int axis = op == "Gemm" && transposed ? 0 : quant::weight_axis(kind, group);
-      const ir::Tensor scale = one_or_more(quant::weight_scales(*w, axis), axis);
+      std::vector<float> scales = quant::weight_scales(*w, axis);
+      raise(scales, least_scales(name, scales.size()));
+      const ir::Tensor scale = one_or_more(scales, axis);
       dq = pair(name, scale, ir::Tensor(ir::DType::s8, scale.shape()), axis);
     }
     m_.graph().mutable_node(index)->set_input(1, dq);
@@ -199,8 +245,9 @@ class Inserter {
   const QuantizedModel& quantized_;
   std::map<std::string, int> producer_;
   std::map<std::string, std::string> pairs_;
-  std::set<int> wanted_weights_;  ///< nodes whose data is quantized
-  std::set<std::string> names_;   ///< of those whose weights are, too
+  std::map<int, float> data_scale_;  ///< of nodes whose data is quantized
+  std::set<int> wanted_weights_;     ///< nodes whose data is quantized
+  std::set<std::string> names_;      ///< of those whose weights are, too
   PairResult result_;
 };
 

@@ -214,11 +214,10 @@ class Remover {
     float scale = *most;
     if (*least != *most) {
       if (!approximate_)
-        return fail(
-            ErrorKind::unsupported,
-            fmt::format("tensor \"{}\" has {} scales along axis {}, from {} to {}: a table holds one\n  --approximate takes "
-                        "the largest",
-                        tensor, q.scale.size(), q.axis, *least, *most));
+        return fail(ErrorKind::unsupported, fmt::format("pass --approximate to convert this model: a table holds one scale for "
+                                                        "each tensor, and tensor \"{}\" has {} along axis {}, "
+                                                        "from {} to {}\n  --approximate takes the largest",
+                                                        tensor, q.scale.size(), q.axis, *least, *most));
       result_.notes.push_back(
           fmt::format("\"{}\": {} scales along axis {} became the largest, {}: steps up to {:.3g} times as wide", tensor,
                       q.scale.size(), q.axis, scale, scale / *least));
@@ -233,12 +232,11 @@ class Remover {
     }
     if (zero != middle) {
       if (!approximate_) {
-        return fail(
-            ErrorKind::unsupported,
-            fmt::format(
-                "tensor \"{}\" has zero point {} ({}): a table means symmetric int8, zero point {}\n  --approximate takes the "
-                "largest magnitude, {}",
-                tensor, zero, ir::name_of(q.type), middle, bound));
+        return fail(ErrorKind::unsupported, fmt::format("pass --approximate to convert this model: a table holds symmetric int8 "
+                                                        "ranges (zero point {} of {}), and tensor \"{}\" has zero "
+                                                        "point {}\n  --approximate gives each such tensor the symmetric range of "
+                                                        "its largest magnitude (here {}), and lists what that costs",
+                                                        middle, ir::name_of(q.type), tensor, zero, bound));
       }
       result_.notes.push_back(
           fmt::format("\"{}\": zero point {} given up; scale {} became {} (amax {}): errors up to {} instead of {}", tensor, zero,
@@ -248,11 +246,10 @@ class Remover {
     const auto [at, fresh] = result_.scales.emplace(tensor, scale);
     if (!fresh && at->second != scale) {
       if (!approximate_)
-        return fail(
-            ErrorKind::unsupported,
-            fmt::format(
-                "tensor \"{}\" is quantized with scale {} and with scale {}: a table holds one\n  --approximate takes the larger",
-                tensor, at->second, scale));
+        return fail(ErrorKind::unsupported, fmt::format("pass --approximate to convert this model: a table holds one scale for "
+                                                        "each tensor, and tensor \"{}\" is quantized with scale {} and "
+                                                        "with scale {}\n  --approximate takes the larger",
+                                                        tensor, at->second, scale));
       result_.notes.push_back(fmt::format("\"{}\": scales {} and {}: the larger was taken", tensor, at->second, scale));
       at->second = std::max(at->second, scale);
     }

@@ -18,9 +18,10 @@ namespace octavo::onnx {
 struct InputInfo {
   std::string name;
   ir::DType dtype = ir::DType::f32;
-  bool has_shape = false;            ///< false: the file does not even say the rank
-  ir::Shape dims;                    ///< -1 where symbolic
-  std::vector<std::string> symbols;  ///< parallel to dims: the symbol ("N", "batch_size"), or "" when fixed or unnamed
+  bool has_shape = false;  ///< false: the file does not even say the rank
+  ir::Shape dims;          ///< -1 where symbolic
+  std::vector<std::string>
+      symbols;  ///< parallel to dims: the symbol ("N", "batch_size"), or "" when fixed, unnamed or unknown ("?", "None")
   [[nodiscard]] bool symbolic() const;
   /// "[N,3,224,224]", "?" for an unnamed dimension.
   [[nodiscard]] std::string shape_text() const;
@@ -33,6 +34,9 @@ struct ImportOptions {
   std::int64_t default_batch = 1;
   std::size_t most_listed = 10;  ///< nodes that cannot be compiled, named in the error; the rest is counted
   std::string display_name;      ///< how errors call the model; import_file sets it to the path
+  /// Quotients of QuantizeLinear and products of DequantizeLinear are rounded to the type of a float16 or bfloat16 scale, as ONNX defines. Without it they
+  /// are float32, as ONNX Runtime's quotients are. (`precision` and `output_dtype` of opset 23 name the type themselves.)
+  bool round_to_scale_type = true;
 };
 
 /// What the file says of itself: nothing here changes what is computed.

@@ -501,6 +501,48 @@ Status Importer::check() {
   return check_operators();
 }
 
+namespace {
+
+std::string names_of(const ir::Node& n) {
+  std::string out;
+  for (const std::string& o : n.origin) out += fmt::format("{}\"{}\"", out.empty() ? "" : ", ", o);
+  return out.empty() ? fmt::format("\"{}\"", n.name) : out;
+}
+
+/// NonMaxSuppression has as many rows as a run selects. The graph's shapes are fixed: its value has room for the most, filled up with rows of -1, and
+/// outputs are cut to the selected ones. Between the two only what works row by row may be: anything else would take the filling for boxes.
+Status check_selected_rows(const ir::Graph& g) {
+  std::map<ValueId, ir::NodeId> rows;  // value -> the node that selects
+  for (const ir::NodeId id : g.order()) {
+    const ir::Node& n = g.node(id);
+    if (n.op == Op::non_max_suppression) {
+      rows.emplace(n.outputs[0], id);
+      continue;
+    }
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      const auto found = rows.find(n.inputs[i]);
+      if (found == rows.end()) continue;
+      const Shape &from = g.type(n.inputs[i]).shape, &to = g.type(n.outputs[0]).shape;
+      const bool first_stays = !to.empty() && to[0] == from[0];
+      const bool columns = n.op == Op::gather && i == 0 && ir::get_int(n.attrs, "axis", 0) != 0;
+      if (i == 0 && first_stays && (columns || n.op == Op::cast || n.op == Op::reshape || n.op == Op::slice)) {
+        rows.emplace(n.outputs[0], found->second);
+        break;
+      }
+      return fail(
+          ErrorKind::unsupported,
+          fmt::format(
+              "importing the model: node {} ({}) reads the rows that NonMaxSuppression {} selects; how many there are only a "
+              "run knows, and behind them are rows of -1. Casts of them and choices of columns are covered, and outputs\n  "
+              "to do: end the model with the result of NonMaxSuppression, and do the rest on the arrays of the run",
+              names_of(n), ir::name_of(n.op), names_of(g.node(found->second))));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Model> Importer::run() {
   OCTAVO_CHECK(read_header());
   if (Status inputs = declare_inputs(); !inputs) {  // shapes that are missing do not hide what no shape would cure
@@ -518,6 +560,7 @@ Result<Model> Importer::run() {
   }
   OCTAVO_CHECK(bind_outputs());
   graph().remove_dead();
+  OCTAVO_CHECK(check_selected_rows(graph()));
   list_absorbed();
   if (auto status = ir::verify(graph()); !status) {
     return fail(ErrorKind::internal, "the imported graph does not verify (please report this model): " + status.error().message);

@@ -39,6 +39,7 @@ class Importer {
   // For NodeContext
   [[nodiscard]] ir::Graph& graph() { return out_.graph; }
   [[nodiscard]] const std::string& base_dir() const { return base_dir_; }
+  [[nodiscard]] const ImportOptions& options() const { return options_; }
   [[nodiscard]] DType declared(const std::string& tensor, DType fallback) const;
   [[nodiscard]] bool is_read(const std::string& tensor) const { return !tensor.empty() && read_.contains(tensor); }
   void note(std::string text) { out_.notes.push_back(std::move(text)); }

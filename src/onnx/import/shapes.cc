@@ -1,5 +1,6 @@
 // Inputs as declared, and the binding of their symbolic dimensions.
 #include <algorithm>
+#include <array>
 
 #include "onnx/import/importer.h"
 #include "onnx/model/tensor_proto.h"
@@ -14,6 +15,13 @@ std::string as_flag(const Shape& dims, const std::vector<std::string>& symbols) 
     out += dims[i] >= 0 ? std::to_string(dims[i]) : (symbols[i].empty() ? "?" : symbols[i]);
   }
   return out;
+}
+
+/// What exporters write where they know no size (paddle2onnx: "?" for each dimension). Two such dimensions have nothing in common, so the
+/// word is no symbol: each is an unnamed dimension of its own. A number that tells them apart ("unk__6") makes a symbol.
+bool means_unknown(const std::string& name) {
+  constexpr std::array<std::string_view, 8> kWords{"?", "-1", "*", "None", "none", "unk", "unknown", "Unknown"};
+  return std::find(kWords.begin(), kWords.end(), name) != kWords.end();
 }
 
 }  // namespace
@@ -59,7 +67,7 @@ Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph) {
     for (const auto& dim : tensor.shape().dim()) {
       const bool fixed = dim.has_dim_value() && dim.dim_value() > 0;  // some exporters write 0 or -1 for "unknown"
       info.dims.push_back(fixed ? dim.dim_value() : -1);
-      info.symbols.push_back(fixed ? "" : dim.dim_param());
+      info.symbols.push_back(fixed || means_unknown(dim.dim_param()) ? "" : dim.dim_param());
     }
     if (info.dims.size() > 32)
       return fail(ErrorKind::bad_model, fmt::format("input \"{}\" has rank {}, at most 32", info.name, info.dims.size()));

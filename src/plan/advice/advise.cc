@@ -49,12 +49,15 @@ class Adviser {
       for (const auto& [key, seconds] : gone) (seconds > 0 ? before : after) += seconds;
       a.seconds = before + after;
       if (a.seconds < 0.02 * before || a.seconds <= 0) continue;
+      a.small = a.seconds < kWorth * out.plan_seconds;
       const bool estimated = applicable(a) && errors > 0;
       if (estimated) tried.push_back(other);
       a.error = estimated ? -2.0 - static_cast<double>(tried.size() - 1) : -1;  // a place in `tried`, for now
       out.advice.push_back(std::move(a));
     }
-    std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) { return a.seconds > b.seconds; });
+    std::stable_sort(out.advice.begin(), out.advice.end(), [](const Advice& a, const Advice& b) {
+      return applicable(a) != applicable(b) ? applicable(a) : a.seconds > b.seconds;
+    });
     out.applied_seconds = out.plan_seconds;
     std::vector<const PairChange*> taken;
     for (Advice& a : out.advice) {
@@ -76,6 +79,10 @@ class Adviser {
       } else {
         taken.pop_back();
       }
+    }
+    if (out.plan_seconds - out.applied_seconds < kWorth * out.plan_seconds) {
+      for (Advice& a : out.advice) a.together = false;
+      out.applied_seconds = out.plan_seconds;
     }
     for (Advice& a : out.advice) {
       if (a.error > -2) continue;

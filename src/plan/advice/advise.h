@@ -15,6 +15,9 @@
 
 namespace octavo::plan {
 
+/// A change that saves less than this part of the plan's time does not pay on its own, nor do all changes that save less together.
+inline constexpr double kWorth = 0.01;
+
 struct Advice {
   enum class Kind { drop, add, share, move } kind = Kind::drop;
   std::string tensor;                ///< whose pair it is
@@ -26,6 +29,7 @@ struct Advice {
   double error = -1;      ///< largest change of an output relative to its largest magnitude; -1: not known, as without a range
   bool together = false;  ///< one of those that pay beside each other, taken best first and priced again each time; never an
                           ///< addition without a range
+  bool small = false;     ///< saves less than kWorth of the plan's time alone: part of `together` at most
   std::size_t place = 0;  ///< among the changes tried
   Reasons why;
 };
@@ -34,7 +38,7 @@ struct Advice {
 /// not depend on the scale; `ranges`, as PlanOptions::ranges, say through which quantizer); the pair of a tensor whose codes are stored put before those who read it in float32 as well (share);
 /// and a pair between a convolution and its activation put behind the activation, where the next convolution is float for want of
 /// one (move). Each changed network is planned and priced with `options.costs`; what gains more than 2 % of the regions it changes
-/// is advice, best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow
+/// is advice: what can be made with what is known first, and the best first. `errors`: estimate for so many of the best what the change does to the outputs (runs the reference: slow
 /// for large networks). Cost: one planning a change. Errors: those of make_plan.
 struct Advised {
   double plan_seconds = 0;

@@ -158,7 +158,7 @@ class Narrower {
       const bool known = static_cast<std::size_t>(user) < grouping_.of_node.size();  // else a cast that was made here
       if (is_narrow_cast(n) || (n.op == Op::cast && !known) || (is_marked(n) && (slot == 0 || n.op == Op::matmul))) continue;
       if (known && grouping_.of_node[static_cast<std::size_t>(user)] == group) continue;
-      if (!in_program(g_, n) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
+      if (!in_program(g_, n) || is_choice(n.op) || n.op == Op::view || n.op == Op::quantize || n.op == Op::cast) return;
       others.emplace_back(user, static_cast<std::size_t>(slot));
     }
     for (const auto& at : others) edits_.push_back({at, wide(v, emulated)});
@@ -192,10 +192,13 @@ ValueId held(const Graph& g, ValueId v) {
   return v != ir::kNone && is_held(g.producer(v)) ? g.producer(v).inputs[0] : v;
 }
 void permit_tf32(Graph& g) {
+  const auto is_float = [&](ValueId v) { return g.type(v).dtype == DType::f32; };
   for (const NodeId id : g.order()) {
     Node& n = g.node(id);
-    if ((n.op != Op::conv && n.op != Op::gemm) || n.attrs.contains(kMark)) continue;
-    if (g.type(n.inputs[0]).dtype == DType::f32 && g.is_constant(n.inputs[1])) n.attrs[kMark] = std::string("tf32");
+    if (!can_be_marked(n.op) || n.op == Op::conv_transpose || n.attrs.contains(kMark)) continue;
+    const bool product = n.op == Op::matmul && is_float(n.inputs[1]);  // of computed matrices
+    if (is_float(n.inputs[0]) && (product || (n.op != Op::matmul && g.is_constant(n.inputs[1]))))
+      n.attrs[kMark] = std::string("tf32");
   }
 }
 bool may_tf32(const ir::Attrs& attrs) {

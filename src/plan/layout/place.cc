@@ -80,7 +80,7 @@ std::map<Key, int> find_requests(const Graph& g, const Grids& grids, const Group
       }
     }
     for (const NodeId id : group.nodes) {
-      for (const ValueId read : g.node(id).inputs) {
+      for (const ValueId read : read_values(g, g.node(id))) {
         const ValueId v = held(g, read);
         if (v == ir::kNone || g.is_constant(v)) continue;
         if (grouping.of_node[static_cast<std::size_t>(g.value(v).producer)] == static_cast<int>(k)) continue;

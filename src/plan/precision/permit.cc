@@ -60,7 +60,7 @@ class Permitter {
         OCTAVO_CHECK(weighted(id, n));
       } else if (n.op == Op::matmul) {
         OCTAVO_CHECK(product(id, n));
-      } else if (in_program(g_, n) && n.op != Op::view) {
+      } else if (in_program(g_, n) && n.op != Op::view && !is_choice(n.op)) {
         for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
           if (choices_.keep_float.contains(name_of(n))) break;
           if ((leaves_region(n.inputs[slot], id) && !from_input(n.inputs[slot])) || inner(n.inputs[slot])) other(id, slot);

@@ -45,7 +45,8 @@ class Chooser {
         wide_(!options_.allowed.contains("float32") && options_.allowed.contains("bfloat16") ? "bfloat16" : "float32") {}
 
   Result<Precisions> run() {
-    OCTAVO_TRY(out_.form, work_.form({}));
+    choices_.all_inner = options_.inner_pairs;
+    OCTAVO_TRY(out_.form, work_.form(choices_));
     OCTAVO_CHECK(demanded_kernels());
     const PermitReport& made = out_.form.permitted;
     if (options_.max_error && !(made.permitted.empty() && made.others.empty() && made.bfloat16.empty()))
@@ -57,7 +58,8 @@ class Chooser {
       OCTAVO_CHECK(confirmed([&] { return choose_bfloat16(); }));
       OCTAVO_CHECK(confirmed([&] { return choose_float(out_.form.permitted.layers); }));
       // One more rounding inside a region costs accuracy that nobody has measured: only where the caller asks, or bounds the error.
-      if (!options_.disabled.contains("inner-view") && (options_.forced.contains("inner-view") || options_.max_error))
+      if (!options_.disabled.contains("inner-view") && !options_.inner_pairs &&
+          (options_.forced.contains("inner-view") || options_.max_error))
         OCTAVO_CHECK(confirmed([&] { return choose_inner(); }));
     }
     for (auto& [node, d] : decisions_) out_.searched.decisions.push_back(std::move(d));
@@ -150,7 +152,7 @@ class Chooser {
                               *options_.max_error, all));
     }
     const auto form_with = [&](const Names& in_float) {
-      PermitChoices c;
+      PermitChoices c = choices_;
       c.keep_float = in_float;
       return work_.form(c);
     };

@@ -143,6 +143,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
                      EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
   stage.anchor.attrs = n.attrs;
+  unmark(stage.anchor.attrs);
   for (const ValueId v : n.inputs) {
     if (g.is_constant(v)) {
       const Node& c = g.producer(v);
@@ -229,6 +230,15 @@ ir::Tensor window_counts(const Graph& g, const Node& n) {
   return equal ? ir::Tensor::scalar<float>(data[0]) : counts;
 }
 
+/// Why an operator without weights reads values and not codes.
+Reason why_not_on_codes(const Graph& g, const Node& n, const std::optional<ir::Quantizer>& input, const std::string& precision) {
+  if (ir::has_trait(n.op, ir::kMove)) return because<Cause::input_off_kept_grid>(precision, ir::name_of(n.op));
+  const bool sums = n.op == Op::avg_pool || n.op == Op::reduce_mean || n.op == Op::reduce_sum;
+  if (sums && !input) return because<Cause::input_not_quantized>(g.value(n.inputs[0]).name);
+  if (sums && !input->per_tensor()) return because<Cause::input_per_axis>(g.value(n.inputs[0]).name, input->entries());
+  return because<Cause::no_integer_form>(ir::name_of(n.op));  // softmax, norms, sums over channels
+}
+
 }  // namespace
 
 Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
@@ -269,6 +279,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   region.precision =
       codes ? "int8"
             : std::string(ir::name_of(g.type(n.outputs[0]).dtype) == "f32" ? "float32" : ir::name_of(g.type(n.outputs[0]).dtype));
+  if (n.op == Op::matmul && may_tf32(n.attrs)) region.precision = "tf32";
   if (codes && n.op == Op::avg_pool) {
     builder.set_acc_sum(n, *q, window_counts(g, n));
     region.reasons.push_back(because<Cause::exact_integer_sum>());
@@ -286,7 +297,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
     builder.set_acc_codes(n.outputs[0], *q);
     region.reasons.push_back(because<Cause::codes_moved>(ir::name_of(n.op)));
   } else {
-    region.reasons.push_back(why_float ? *why_float : because<Cause::input_off_kept_grid>(region.precision, ir::name_of(n.op)));
+    region.reasons.push_back(why_float ? *why_float : why_not_on_codes(g, n, q, region.precision));
     if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
       builder.set_acc_float(n.outputs[0]);
       builder.may_be_nan = true;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "plan/candidates/narrow.h"
+#include "plan/regions/group.h"
 #include "program/math.h"
 
 namespace octavo::plan {
@@ -57,7 +58,7 @@ int EpilogueBuilder::channel_constant(const std::vector<float>& values, int axis
   }
   ir::Shape shape(space_.size(), 1);
   shape[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(values.size());
-  return program.load(POp::load_f, constant_(ir::Tensor::of<float>(shape, values)));
+  return program.load(POp::load_f, constant_load(ir::Tensor::of<float>(shape, values)));
 }
 
 int EpilogueBuilder::channel_constant_i(const std::vector<std::int32_t>& values, int axis) {
@@ -108,7 +109,7 @@ int EpilogueBuilder::bias_of(ValueId v) {
   const Node& c = g_.producer(v);
   const ir::Tensor t = c.quantizer ? decoded(c) : c.payload.to_f32();
   if (t.size() == 1) return program.imm_f(t.data<float>()[0]);
-  if (t.shape().size() > 1) return program.load(POp::load_f, constant_(t));  // gemm: broadcast over [M,N]
+  if (t.shape().size() > 1) return program.load(POp::load_f, constant_load(t));  // gemm: broadcast over [M,N]
   return channel_constant({t.data<float>().begin(), t.data<float>().end()}, 1);
 }
 
@@ -122,7 +123,8 @@ void EpilogueBuilder::set_acc_sum(const Node& anchor, const Quantizer& x, const 
   State& s = states_[anchor.outputs[0]];
   const int sum = program.push(POp::i2f, program.push(POp::acc_i));
   const int scaled = program.push(POp::mul, sum, program.imm_f(x.scale[0]));
-  const int n = counts.size() == 1 ? program.imm_f(static_cast<float>(counts.at(0))) : program.load(POp::load_f, constant_(counts));
+  const int n =
+      counts.size() == 1 ? program.imm_f(static_cast<float>(counts.at(0))) : program.load(POp::load_f, constant_load(counts));
   s.f = program.push(POp::div, scaled, n);
 }
 
@@ -137,10 +139,19 @@ EpilogueBuilder::State& EpilogueBuilder::state(ValueId v) {
       codes.mutable_data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(p.payload.at(i));
     }
     s.raw = codes.size() == 1 ? program.imm_i(codes.data<std::int32_t>()[0]) : program.load(POp::load_i, constant_(codes));
+  } else if (g_.type(v).dtype == ir::DType::boolean) {
+    if (p.op == Op::constant) {
+      ir::Tensor truth(ir::DType::f32, p.payload.shape());
+      for (std::int64_t i = 0; i < truth.size(); ++i)
+        truth.mutable_data<float>()[static_cast<std::size_t>(i)] = p.payload.at(i) != 0 ? 1.0F : 0.0F;
+      s.f = truth.size() == 1 ? program.imm_f(truth.data<float>()[0]) : program.load(POp::load_f, constant_(truth));
+    } else {  // anything but 0 is true
+      s.f = program.push(POp::i2f, program.push(POp::min_i, program.load(POp::load_i, load_(v, Repr::raw)), program.imm_i(1)));
+    }
   } else if (p.op == Op::constant) {
     ir::Tensor t = p.quantizer ? decoded(p) : p.payload;
     t = t.to_f32();
-    s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_(t));
+    s.f = t.size() == 1 ? program.imm_f(t.data<float>()[0]) : program.load(POp::load_f, constant_load(t));
   } else if (ir::is_int8(g_.type(v).dtype)) {
     s.raw = program.load(POp::load_i, load_(v, Repr::raw));
   } else if (const auto q = code_quantizer(g_, grids_, v)) {
@@ -165,7 +176,7 @@ int EpilogueBuilder::dequantize(int code, const Quantizer& q) {
 // clamp(x / s, lo - zp, hi - zp), to the nearest even integer, + zp. Clamping before rounding is the same: the bounds are integers.
 int EpilogueBuilder::quantize(int value, const Quantizer& q) {
   int t = rounded(program.push(POp::div, value, channel_constant(q.scale, q.axis)), q.arith);
-  if (may_be_nan) t = program.push(POp::nan0, t);
+  if (may_be_nan || !known_of(value).number) t = program.push(POp::nan0, t);
   std::vector<float> lo, hi;
   for (const std::int32_t z : q.zero_point) {
     lo.push_back(static_cast<float>(q.lo() - z));
@@ -180,7 +191,7 @@ int EpilogueBuilder::quantize(int value, const Quantizer& q) {
 
 int EpilogueBuilder::float_of(ValueId v) {
   State& s = state(v);
-  if (s.f < 0) s.f = dequantize(s.code, *s.q);
+  if (s.f < 0) s.f = rounded(dequantize(s.code, *s.q), g_.type(v).dtype);
   return s.f;
 }
 
@@ -217,7 +228,7 @@ bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
 void EpilogueBuilder::compute(const Node& node) {
   const ValueId out = node.outputs[0];
   State s;
-  program::ProgramOps ops{program};
+  program::ProgramOps ops{.p = program};
   switch (node.op) {
     case Op::view:
       s.q = ir::as_u8(*node.quantizer);
@@ -231,6 +242,10 @@ void EpilogueBuilder::compute(const Node& node) {
       break;
     }
     case Op::cast: {
+      if (is_round_trip(g_, node)) {
+        s.f = cut(float_of(g_.producer(node.inputs[0]).inputs[0]), g_.type(node.inputs[0]).dtype);
+        break;
+      }
       if (ir::is_int8(g_.type(node.inputs[0]).dtype)) {
         s.f = program.push(POp::i2f, state(node.inputs[0]).raw);
         break;
@@ -248,17 +263,110 @@ void EpilogueBuilder::compute(const Node& node) {
                                                         g_.payload(node.inputs[2]).data<float>().end()),
                                      1));
       break;
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not:
+    case Op::where: s.f = choose(node); break;
     default:
       if (code_minmax(node, s)) break;
       if (node.inputs.size() == 1) {
-        s.f = program::unary(ops, node.op, node.attrs, float_of(node.inputs[0]));
+        const int x = float_of(node.inputs[0]);
+        ops.nan_free = known_of(x).number;
+        ops.no_minus_zero = known_of(x).no_minus_zero;
+        s.f = program::unary(ops, node.op, node.attrs, x);
       } else {
         const int a = float_of(node.inputs[0]);
         const int b = float_of(node.inputs[1]);
+        ops.nan_free = known_of(a).number && known_of(b).number;
         s.f = program::binary(ops, node.op, a, b);
       }
+      s.f = rounded(s.f, g_.type(out).dtype);
   }
   states_[out] = s;
+}
+
+int EpilogueBuilder::constant_load(const ir::Tensor& t) {
+  const int k = constant_(t);
+  const auto values = t.data<float>();
+  if (std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
+    constant_loads_[k] = std::all_of(values.begin(), values.end(), [](float v) { return v > 0; });
+  return k;
+}
+
+EpilogueBuilder::Known EpilogueBuilder::known_of(int value) const {
+  std::vector<Known> known;
+  for (int v = 0; v <= value; ++v) {
+    const program::Instr& i = program.code[static_cast<std::size_t>(v)];
+    const auto arg = [&](std::size_t k) -> const Known& { return known[static_cast<std::size_t>(i.args[k])]; };
+    Known is;
+    for (std::size_t k = 0; k < program::info(i.op).operands.size(); ++k)
+      is.number = is.number && arg(k).number;  // bits of a NaN too
+    switch (i.op) {
+      case POp::acc_f: is.number = false; break;
+      case POp::load_f: {
+        const auto constant = constant_loads_.find(i.imm);
+        is.number = constant != constant_loads_.end();
+        is.positive = is.no_minus_zero = is.number && constant->second;
+        break;
+      }
+      case POp::imm_f: {
+        const auto c = std::bit_cast<float>(i.imm);
+        is = {!std::isnan(c), !std::signbit(c), c > 0};
+        break;
+      }
+      case POp::i2f: is = {true, true, false}; break;
+      case POp::f2i: is.number = true; break;
+      case POp::nan0: is = {true, arg(0).no_minus_zero, false}; break;
+      case POp::sel_lt:
+      case POp::sel_eq: is = {arg(2).number && arg(3).number, arg(2).no_minus_zero && arg(3).no_minus_zero, false}; break;
+      case POp::max:
+      case POp::min: is.no_minus_zero = arg(0).no_minus_zero && arg(1).no_minus_zero; break;
+      case POp::add: is.no_minus_zero = arg(0).no_minus_zero || arg(1).no_minus_zero; break;
+      case POp::div: is.no_minus_zero = arg(0).no_minus_zero && arg(1).positive; break;
+      case POp::mul:
+      case POp::fma:
+        is.no_minus_zero = (arg(0).no_minus_zero && arg(1).positive) || (arg(1).no_minus_zero && arg(0).positive) ||
+                           (i.op == POp::fma && arg(2).no_minus_zero);
+        break;
+      default: break;
+    }
+    known.push_back(is);
+  }
+  return known[static_cast<std::size_t>(value)];
+}
+
+/// A float as an integer of 8 or 16 bits: towards zero, saturating, NaN is 0; as a float again.
+int EpilogueBuilder::cut(int value, ir::DType type) {
+  program::ProgramOps ops{program};
+  const bool small = ir::is_int8(type), is_signed = type == ir::DType::s8 || type == ir::DType::s16;
+  const float most = is_signed ? (small ? 127.0F : 32767.0F) : (small ? 255.0F : 65535.0F), least = is_signed ? -most - 1 : 0.0F;
+  const int x = program.push(POp::nan0, value);
+  const int inside = ops.min(ops.max(x, ops.imm(least)), ops.imm(most));
+  const int whole = ops.sel_lt(inside, ops.imm(0), ops.ceil(inside), ops.floor(inside));
+  return ops.add(whole, ops.imm(0));  // an integer has no -0
+}
+
+/// Comparisons, logic and selections. Truth is 1.0 in a program, and a byte in memory.
+int EpilogueBuilder::choose(const Node& node) {
+  program::ProgramOps ops{program};
+  const int a = float_of(node.inputs[0]);
+  if (node.op == Op::logical_not) return ops.sub(ops.imm(1), a);
+  const int b = float_of(node.inputs[1]), yes = ops.imm(1), no = ops.imm(0);
+  switch (node.op) {
+    case Op::equal: return ops.sel_eq(a, b, yes, no);
+    case Op::less: return ops.sel_lt(a, b, yes, no);
+    case Op::greater: return ops.sel_lt(b, a, yes, no);
+    case Op::less_equal: return ops.sel_lt(a, b, yes, ops.sel_eq(a, b, yes, no));
+    case Op::greater_equal: return ops.sel_lt(b, a, yes, ops.sel_eq(a, b, yes, no));
+    case Op::logical_and: return ops.mul(a, b);
+    case Op::logical_or: return ops.max(a, b);
+    default: return ops.sel_eq(a, no, float_of(node.inputs[2]), b);  // where
+  }
 }
 
 int EpilogueBuilder::stored(ValueId v, Repr r) {
@@ -272,6 +380,7 @@ int EpilogueBuilder::stored(ValueId v, Repr r) {
     return s.code;
   }
   if (s.raw >= 0) return s.raw;
+  if (g_.type(v).dtype == ir::DType::boolean) return program.push(POp::f2i, float_of(v));
   return float_of(v);
 }
 

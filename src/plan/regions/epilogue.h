@@ -69,11 +69,20 @@ class EpilogueBuilder {
   State& state(ir::ValueId v);
   int float_of(ir::ValueId v);
   int bias_of(ir::ValueId v);
+  /// What is known of a value, whatever the float operands of the region hold, where it comes from codes and constants.
+  struct Known {
+    bool number = true;          ///< never NaN
+    bool no_minus_zero = false;  ///< never -0
+    bool positive = false;       ///< a constant, all of it above 0
+  };
+  [[nodiscard]] Known known_of(int value) const;
   int channel_constant(const std::vector<float>& values, int axis);
   int channel_constant_i(const std::vector<std::int32_t>& values, int axis);
   int quantize(int value, const ir::Quantizer& q);
   int dequantize(int code, const ir::Quantizer& q);
   int rounded(int value, ir::DType arith);
+  int cut(int value, ir::DType type);
+  int choose(const ir::Node& node);
   bool code_minmax(const ir::Node& node, State& s);
 
   const ir::Graph& g_;
@@ -81,7 +90,10 @@ class EpilogueBuilder {
   ir::Shape space_;
   Load load_;
   Constant constant_;
+  int constant_load(const ir::Tensor& t);
+
   std::map<ir::ValueId, State> states_;
+  std::map<int, bool> constant_loads_;  ///< float operands of the program that are constants: are all elements above 0?
 };
 
 }  // namespace octavo::plan

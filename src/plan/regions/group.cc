@@ -133,8 +133,28 @@ bool is_code_source(const Graph& g, const Node& node) {
   return given && read_as_codes(g, ir::find_grids(g), node.outputs[0]);
 }
 
-bool in_program(const Graph& g, const Node& node) {
-  switch (node.op) {
+bool is_round_trip(const Graph& g, const Node& node) {
+  if (node.op != Op::cast || g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
+  const Node& there = g.producer(node.inputs[0]);
+  if (there.op != Op::cast || g.type(there.inputs[0]).dtype != ir::DType::f32) return false;
+  const ir::DType t = g.type(there.outputs[0]).dtype;
+  return ir::is_int8(t) || t == ir::DType::s16 || t == ir::DType::u16;
+}
+
+bool is_passed(const Graph& g, const Node& node) {
+  if (node.op != Op::cast || g.output_uses(node.outputs[0]) > 0) return false;
+  const auto& users = g.users(node.outputs[0]);
+  return !users.empty() &&
+         std::all_of(users.begin(), users.end(), [&](const auto& use) { return is_round_trip(g, g.node(use.first)); });
+}
+
+std::vector<ValueId> read_values(const Graph& g, const Node& node) {
+  if (is_round_trip(g, node)) return {g.producer(node.inputs[0]).inputs[0]};
+  return node.inputs;
+}
+
+bool is_choice(Op op) {
+  switch (op) {
     case Op::equal:
     case Op::less:
     case Op::less_equal:
@@ -143,13 +163,34 @@ bool in_program(const Graph& g, const Node& node) {
     case Op::logical_and:
     case Op::logical_or:
     case Op::logical_not:
-    case Op::where:
+    case Op::where: return true;
+    default: return false;
+  }
+}
+
+bool in_program(const Graph& g, const Node& node) {
+  const auto of_type = [&](std::size_t first, const auto& test) {
+    return std::all_of(node.inputs.begin() + static_cast<std::ptrdiff_t>(first), node.inputs.end(),
+                       [&](ValueId v) { return test(g.type(v).dtype); });
+  };
+  const auto real = [](ir::DType t) { return ir::is_float(t) && program_type(t); };
+  switch (node.op) {
+    case Op::equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal: return of_type(0, real);
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::logical_not: return true;
+    case Op::where: return of_type(1, real);
     case Op::mod:
     case Op::quantize_rt:
     case Op::dequantize_rt: return false;
     case Op::dequantize: return g.type(node.inputs[0]).dtype == ir::DType::u8 || g.type(node.inputs[0]).dtype == ir::DType::s8;
     case Op::quantize: return ir::is_int8(node.quantizer->type);
     case Op::cast:
+      if (is_round_trip(g, node)) return true;
       if (ir::is_int8(g.type(node.inputs[0]).dtype)) return g.type(node.outputs[0]).dtype == ir::DType::f32;
       return ir::is_float(g.type(node.inputs[0]).dtype) && program_type(g.type(node.inputs[0]).dtype) &&
              ir::is_float(g.type(node.outputs[0]).dtype) && program_type(g.type(node.outputs[0]).dtype);
@@ -157,8 +198,9 @@ bool in_program(const Graph& g, const Node& node) {
   }
   if (!ir::has_trait(node.op, ir::kPointwise)) return false;
   if (node.op == Op::pow && !(g.is_constant(node.inputs[1]) && ir::count(g.type(node.inputs[1]).shape) == 1)) return false;
-  if (g.type(node.outputs[0]).dtype != ir::DType::f32) return false;
-  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return g.type(v).dtype == ir::DType::f32; });
+  const ir::DType type = g.type(node.outputs[0]).dtype;
+  if (!real(type) || (type != ir::DType::f32 && (node.op == Op::view || node.op == Op::affine))) return false;
+  return of_type(0, [&](ir::DType t) { return t == type; });
 }
 
 Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& disabled,
@@ -172,13 +214,14 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
     const Node& n = g.node(id);
     if (n.op == Op::input || n.op == Op::constant) continue;
     int latest = -1, direct = -1;
-    for (const ValueId v : n.inputs) {
+    const std::vector<ValueId> inputs = read_values(g, n);
+    for (const ValueId v : inputs) {
       if (v == ir::kNone) continue;
       latest = std::max(latest, out.depends[static_cast<std::size_t>(v)]);
       const int producer_group = out.of_node[static_cast<std::size_t>(g.value(v).producer)];
       direct = std::max(direct, producer_group);
     }
-    if (is_alias(n) || is_code_source(g, n) || is_held(n)) {
+    if (is_alias(n) || is_code_source(g, n) || is_held(n) || is_passed(g, n)) {
       for (const ValueId v : n.outputs) out.depends[static_cast<std::size_t>(v)] = latest;
       continue;
     }
@@ -197,7 +240,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
                                                       ir::to_string(space));
       } else {
         bool ready = true;
-        for (const ValueId v : n.inputs) {
+        for (const ValueId v : inputs) {
           if (v == ir::kNone || g.is_constant(v)) continue;
           const bool inside = out.of_node[static_cast<std::size_t>(g.value(v).producer)] == direct;
           if (!inside && out.depends[static_cast<std::size_t>(v)] >= direct) {
@@ -211,7 +254,7 @@ Grouping make_groups(const Graph& g, const std::set<std::string, std::less<>>& d
           ready = false;
           note = because<Cause::producer_result_not_float>();
         }
-        if (ready && anchor && anchor->outputs.size() > 1) {
+        if (ready && anchor && (anchor->outputs.size() > 1 || anchor->op == Op::scatter)) {
           ready = false;
           note = because<Cause::producer_has_several_results>();
         }

@@ -50,7 +50,16 @@ struct Grouping {
 [[nodiscard]] bool is_alias(const ir::Node& node);
 /// A dequantize of u8 codes that every reader takes as codes: it lies in memory as they want it, and costs nothing either.
 [[nodiscard]] bool is_code_source(const ir::Graph& g, const ir::Node& node);
-/// True if an epilogue program can compute this pointwise node.
+/// A cast to float32 of floats that were cast to an integer of 8 or 16 bits, as QuantizeLinear to 16 bits and DequantizeLinear are: programs
+/// compute it from the floats.
+[[nodiscard]] bool is_round_trip(const ir::Graph& g, const ir::Node& node);
+/// A cast whose readers are all such: its result is in memory nowhere.
+[[nodiscard]] bool is_passed(const ir::Graph& g, const ir::Node& node);
+/// What a program that computes the node reads: its operands; of a round trip the floats before it.
+[[nodiscard]] std::vector<ir::ValueId> read_values(const ir::Graph& g, const ir::Node& node);
+/// Comparisons, logic and where: rounding their operands may change a result as a whole.
+[[nodiscard]] bool is_choice(ir::Op op);
+/// True if an epilogue program can compute this pointwise node: floats of up to 32 bits, what compares, selects or combines them (bool), codes.
 [[nodiscard]] bool in_program(const ir::Graph& g, const ir::Node& node);
 
 /// Greedy and always good: a pointwise node joins the latest group that directly produces one of its operands when the shapes agree

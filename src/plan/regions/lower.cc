@@ -202,8 +202,8 @@ class Lowerer {
       for (const Repr repr : {Repr::raw, Repr::codes}) {
         const auto allocation = placement_.allocations.find({v, repr});
         if (allocation == placement_.allocations.end()) continue;
-        const bool typed_result =
-            !program_result(v) || (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
+        const bool typed_result = !program_result(v, group) ||
+                                  (group.anchor != ir::kNone && g_.value(v).producer == group.anchor && raw_codes(v, builder));
         const int value = typed_result ? -1 : builder.stored(v, repr);
         for (const TensorRef& ref : allocation->second.refs) {
           if (!typed_result) stage.program.outputs.push_back({value, ref.dtype});
@@ -225,8 +225,9 @@ class Lowerer {
     return !builder.holds(v) && (ir::is_int8(t) || t > ir::DType::boolean || t == ir::DType::f16 || t == ir::DType::bf16);
   }
 
-  // False for results that are not float or 8-bit (arg_max, integer gather, comparisons): the anchor writes them itself.
-  bool program_result(ValueId v) const {
+  // False for results of anchors that are not float or 8-bit (arg_max, integer gather): the anchor writes them itself.
+  bool program_result(ValueId v, const Group& group) const {
+    if (group.anchor == ir::kNone || g_.value(v).producer != group.anchor) return true;
     const ir::DType t = g_.type(v).dtype;
     const bool shape_like = t == ir::DType::s64 || t == ir::DType::u64 || t == ir::DType::boolean || t == ir::DType::f64 ||
                             t == ir::DType::s16 || t == ir::DType::u16 || t == ir::DType::u32 || t == ir::DType::s32;
@@ -265,6 +266,10 @@ class Lowerer {
           group.nodes.size() + (group.anchor != ir::kNone ? 1 : 0) > 1) {
         region.onnx_nodes.insert(g_.node(id).origin.begin(), g_.node(id).origin.end());
         continue;
+      }
+      if (is_round_trip(g_, g_.node(id))) {
+        const Node& there = g_.producer(g_.node(id).inputs[0]);
+        region.onnx_nodes.insert(there.origin.begin(), there.origin.end());
       }
       take(id);
     }

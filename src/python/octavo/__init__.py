@@ -40,7 +40,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
           precision: Union[Mapping[str, str], Iterable[Tuple[str, str]], None] = None, allowed: Optional[Set[str]] = None,
           max_error: Optional[float] = None, bindings: Optional[Mapping[str, str]] = None,
           progress: Optional[Callable[[str], Any]] = None, cpu: Optional[str] = None, qdq: str = "demand",
-          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32) -> Engine:
+          values: Optional[Mapping[str, Any]] = None, most_engines: int = 32, keep_model: bool = True) -> Engine:
     """Compiles an ONNX model into an Engine.
 
     model     a path (str or os.PathLike), the bytes of an ONNX file, or an object with SerializeToString() (onnx.ModelProto).
@@ -52,6 +52,8 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     values    {input name: array} for inputs that decide shapes: a Slice's starts, a Resize's sizes, TopK's k, axes, ... Those left open
               are bound by the arrays of the first run; each new set of values is then built once and kept.
     most_engines   engines kept for the shapes and values that occurred; of more, the one not run longest is dropped.
+    keep_model     Engine.save writes the ONNX model beside the plan, so that an octavo of a later version can build the engine again. The
+              file of a model given as a path is read again for that; a model given as bytes stays in memory. False: smaller files.
     profiles  {input name: (min, opt, max)}, three shapes: what inputs with open dimensions may be bound to. The engine for
               the opt shapes is built at once, others between min and max when they first occur; shapes outside raise InputError.
     disable   names of laws, rules and fusions to leave out.
@@ -59,9 +61,9 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     timing_cache   measured times are read from this file and added; strict_timing=True: a time it lacks is an error.
     calibration    path of a calibration table (TensorRT's, or JSON), or {tensor: largest magnitude, or (least, largest)}: ranges that permit int8 in a
               float model.
-    qdq       what the model's own QuantizeLinear/DequantizeLinear pairs say. "demand": each rounds where it stands. "permit": those on activations
-              with one scale count as ranges, as `calibration` does: rounded where regions exchange tensors and nowhere
-              else. Faster where pairs stand inside regions, and not the same results; `octavo build --qdq permit` prints by how much.
+    qdq       meaning of the model's QuantizeLinear/DequantizeLinear pairs. "demand": every pair rounds where it stands. "permit": pairs on activations
+              may be left out where that makes the model faster, and then count as ranges, as `calibration` does. Results change;
+              `octavo build --qdq permit` prints by how much, and the time of each plan.
     precision {pattern of node or tensor names: "int8", "float32", "bfloat16" or "bfloat16-emulated"}, or such pairs: the first that matches counts.
     allowed   types that layers may take, {"int8", "float32"} by default; "bfloat16" too where the processor has it (docs/implicit.md).
     max_error layers stay float32 until the estimated error is at most this part of an output's largest magnitude; slow on large
@@ -76,7 +78,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
-                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines)
+                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
     if engine.open:  # what pickle needs to build for other shapes
         in_file = isinstance(model, (str, _os.PathLike))
@@ -216,7 +218,7 @@ def _rebuilt(model: bytes, options: Dict[str, Any], folder: str, built: bytes) -
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,
                    effort: Optional[int], timing_cache: Optional[_Path], strict_timing: bool, calibration: Any, precision: Any, allowed: Any,
                    max_error: Optional[float], bindings: Optional[Mapping[str, str]], progress: Any, cpu: Optional[str],
-                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int) -> Dict[str, Any]:
+                   qdq: str, values: Optional[Mapping[str, Any]], most_engines: int, keep_model: bool) -> Dict[str, Any]:
     """The options as the compiled module takes them."""
     if isinstance(disable, str):
         raise TypeError(f"octavo.build: disable is a list of names, not the string {disable!r}")
@@ -248,14 +250,14 @@ def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads:
         "calibration": calibration, "precision": [(str(pattern), str(kind)) for pattern, kind in rules],
         "allowed": None if allowed is None else set(allowed), "max_error": None if max_error is None else float(max_error),
         "bindings": {str(name): str(text) for name, text in (bindings or {}).items()}, "progress": progress, "qdq": str(qdq),
-        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines),
+        "values": {str(name): value for name, value in (values or {}).items()}, "most_engines": int(most_engines), "keep_model": bool(keep_model),
     }
 
 
 _DEFAULTS: Dict[str, Any] = {
     "device": "cpu", "shapes": None, "threads": None, "default_batch": 0, "profiles": None, "disable": None, "effort": None, "timing_cache": None,
     "strict_timing": False, "calibration": None, "precision": None, "allowed": None, "max_error": None, "bindings": None, "progress": None, "cpu": None,
-    "qdq": "demand", "values": None, "most_engines": 32}
+    "qdq": "demand", "values": None, "most_engines": 32, "keep_model": True}
 
 
 def _known(options: Dict[str, Any]) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import List
 
 from ._errors import EngineFileError, Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 
+PACKAGES = ["uvicorn>=0.30", "starlette>=0.40", "httptools", "uvloop", "orjson>=3.9", "prometheus-client>=0.20", "tritonclient[grpc]>=2.50"]  # as in pyproject.toml
 _CODES = ((UsageError, 2), (ModelError, 3), (UnsupportedError, 4), (InputError, 5), (EngineFileError, 6), (FileError, 7))
 
 
@@ -16,10 +17,10 @@ def parser() -> argparse.ArgumentParser:
         "octavo serve", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Answers inference requests in the Open Inference Protocol, over HTTP and gRPC (docs/serving.md).",
         epilog="MODEL is an ONNX model, an engine file, engine files of several batch sizes (a.octavo,b.octavo), a folder of\n"
-               "versions (1/model.onnx, 2/model.onnx), or a folder of such folders; NAME= or NAME:VERSION= before it names it.\n"
+               "versions (1/model.onnx, 2/model.onnx), or a folder of models and such folders; NAME= or NAME:VERSION= before it names it.\n"
                "Example: octavo serve digits=model.onnx --port 8000 --batch 1,8")
     p.add_argument("models", nargs="+", metavar="MODEL", help="what to serve")
-    p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (there is no authentication) (%(default)s)")
+    p.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (then give --token-file and --tls-cert) (%(default)s)")
     p.add_argument("--port", type=int, default=8000, help="HTTP port; 0: any free one (%(default)s)")
     p.add_argument("--grpc-port", type=int, default=8001, help="gRPC port; 0: any free one; -1: no gRPC (%(default)s)")
     p.add_argument("--batch", default="1,2,4,8", metavar="SIZES", help="batch sizes to build for ONNX models with an open batch (%(default)s)")
@@ -28,16 +29,33 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--instances", type=int, default=1, help="runs of one model at the same time (%(default)s)")
     p.add_argument("--queue", type=int, default=256, metavar="N", help="requests of one model that may wait; the next gets 429 (%(default)s)")
     p.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds that a request may wait for its run, then 504 (%(default)s)")
-    p.add_argument("--body-timeout", type=float, default=30.0, metavar="S", help="seconds that a body may take to arrive, then 408 (%(default)s)")
+    p.add_argument("--body-timeout", type=float, default=30.0, metavar="S",
+                   help="seconds that a head, a body or a message may take to arrive, then 408, and that a client may take to read an answer (%(default)s)")
+    p.add_argument("--idle-timeout", type=float, default=120.0, metavar="S", help="seconds that a connection may be without a request, a stream without a message (%(default)s)")
+    p.add_argument("--stream-timeout", type=float, default=3600.0, metavar="S", help="seconds that a gRPC stream may last (%(default)s)")
+    p.add_argument("--stream-messages", type=int, default=1_000_000, metavar="N", help="messages of one gRPC stream (%(default)s)")
     p.add_argument("--max-request-mb", type=float, default=64, metavar="MB", help="largest request, in MiB; above: 413 (%(default)s)")
-    p.add_argument("--max-pending-mb", type=float, default=1024, metavar="MB", help="all HTTP bodies held at once, in MiB; above: 429 (%(default)s)")
-    p.add_argument("--max-connections", type=int, default=1024, metavar="N", help="open HTTP connections, and gRPC calls at once (%(default)s)")
+    p.add_argument("--max-pending-mb", type=float, default=1024, metavar="MB",
+                   help="bodies, what is made of them, and unread answers that are held at once, in MiB; above: 429 (%(default)s)")
+    p.add_argument("--max-connections", type=int, default=1024, metavar="N",
+                   help="HTTP connections, gRPC connections, and gRPC calls at once; of more, the one that waited longest for its client makes room (%(default)s)")
     p.add_argument("--grace", type=float, default=30.0, metavar="S", help="seconds to finish requests after SIGTERM or Ctrl-C (%(default)s)")
     p.add_argument("--device", default="cpu", help="as for octavo build (%(default)s)")
     p.add_argument("--effort", type=int, default=None, help="as for octavo build")
     p.add_argument("--timing-cache", default=None, metavar="FILE", help="as for octavo build")
-    p.add_argument("--no-repository-api", action="store_true", help="clients may not load and unload models")
+    p.add_argument("--max-shapes", type=int, default=16, metavar="N", help="shapes that are built for a model whose height, width, ... is open; of more, the one not used longest goes (%(default)s)")
+    p.add_argument("--tls-cert", default=None, metavar="FILE", help="certificate and its chain in PEM: both ports speak TLS")
+    p.add_argument("--tls-key", default=None, metavar="FILE", help="its key in PEM, without a password")
+    p.add_argument("--token-file", default=None, metavar="FILE", help="bearer tokens, one a line: every request needs one (Authorization: Bearer TOKEN), but those for the server's health")
+    p.add_argument("--repository-token-file", default=None, metavar="FILE", help="bearer tokens of those who may load and unload models (default: nobody may)")
+    p.add_argument("--allow-host", action="append", default=[], metavar="NAME",
+                   help="a name under which clients reach the server without tokens, beside localhost, addresses and this machine's name; *: any")
+    p.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help="an origin such as https://app.example whose pages may ask by a browser (default: none)")
     return p
+
+
+def to_install() -> str:
+    return f"pip install {' '.join(repr(p) for p in PACKAGES)}; or, with the wheel at hand: pip install \"$(ls octavo-*.whl)[serve]\""
 
 
 def main(arguments: List[str]) -> int:
@@ -46,7 +64,7 @@ def main(arguments: List[str]) -> int:
     try:
         from .serve import Server, Settings
     except ImportError as e:
-        print(f"error: octavo serve needs a package that is not installed ({e.name})\n  to do: pip install 'octavo[serve]'", file=sys.stderr)
+        print(f"error: octavo serve needs a package that is not installed ({e.name})\n  to do: {to_install()}", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     try:
@@ -58,8 +76,10 @@ def main(arguments: List[str]) -> int:
         settings = Settings(
             host=args.host, port=args.port, grpc_port=None if args.grpc_port < 0 else args.grpc_port, batch=sizes, delay=args.delay_ms / 1e3,
             threads=args.threads, instances=args.instances, queue=args.queue, timeout=args.timeout, body_timeout=args.body_timeout,
+            idle_timeout=args.idle_timeout, stream_timeout=args.stream_timeout, stream_messages=args.stream_messages, max_shapes=args.max_shapes,
             max_request=int(args.max_request_mb * 2**20), max_pending=int(args.max_pending_mb * 2**20), max_connections=args.max_connections,
-            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, repository_api=not args.no_repository_api)
+            grace=args.grace, device=args.device, effort=args.effort, timing_cache=args.timing_cache, tls_cert=args.tls_cert, tls_key=args.tls_key,
+            token_file=args.token_file, repository_token_file=args.repository_token_file, allow_host=tuple(args.allow_host), allow_origin=tuple(args.allow_origin))
 
         async def serve() -> None:
             await Server(args.models, settings).run(signals=True)

@@ -36,6 +36,11 @@ OCTAVO_DEVICE void octavo_copy_async(void* shared, const void* global) {
 OCTAVO_DEVICE void octavo_copy_or_zero(void* shared, const void* global, bool inside) {
   octavo_hooks->copy_async(shared, global, 16, inside ? 16 : 0);
 }
+template <int bytes>
+OCTAVO_DEVICE void octavo_copy_some(void* shared, const void* global, int valid) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
+  octavo_hooks->copy_async(shared, global, bytes, valid);
+}
 OCTAVO_DEVICE void octavo_copy_commit() {
   octavo_hooks->commit();
 }
@@ -89,15 +94,16 @@ struct OctavoMma {
 // c[16][8] += a[16][32] b[32][8]. Lane l holds, with g = l / 4 and t = l % 4: of a, bytes 4t..4t+3 (a0, a1) and 16+4t.. (a2, a3) of
 // rows g (a0, a2) and g + 8 (a1, a3); of b, rows 4t..4t+3 (b0) and 16+4t.. (b1) of column g; of c, columns 2t and 2t+1 of rows g
 // (c0, c1) and g + 8 (c2, c3).
+template <class A, class B>
 OCTAVO_UNCHECKED static void octavo_mma_together(void** lanes) {
-  signed char b[8][32];
+  B b[8][32];
   for (int l = 0; l < 32; ++l) {
     auto* m = (OctavoMma*)lanes[l];
     if (m == nullptr) return octavo_hooks->trap("mma without all lanes of the warp");
     for (int k = 0; k < 2; ++k) __builtin_memcpy(&b[l / 4][16 * k + l % 4 * 4], &m->b[k], 4);
   }
   for (int row = 0; row < 16; ++row) {
-    unsigned char a[32];
+    A a[32];
     for (int t = 0; t < 4; ++t) {
       const auto* m = (OctavoMma*)lanes[row % 8 * 4 + t];
       __builtin_memcpy(&a[4 * t], &m->a[row / 8], 4);
@@ -111,11 +117,15 @@ OCTAVO_UNCHECKED static void octavo_mma_together(void** lanes) {
     }
   }
 }
+template <class A, class B>
 OCTAVO_UNCHECKED static void octavo_mma_at(int line, int (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   OctavoMma m{c, a, {b0, b1}};
-  octavo_hooks->collective(0xffffffffu, line, &m, octavo_mma_together);
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_mma_together<A, B>);
 }
-#define octavo_mma_u8s8(c, a, b0, b1) octavo_mma_at(__LINE__, c, a, b0, b1)
+#define octavo_mma_u8s8(c, a, b0, b1) octavo_mma_at<unsigned char, signed char>(__LINE__, c, a, b0, b1)
+#define octavo_mma_u8u8(c, a, b0, b1) octavo_mma_at<unsigned char, unsigned char>(__LINE__, c, a, b0, b1)
+#define octavo_mma_s8u8(c, a, b0, b1) octavo_mma_at<signed char, unsigned char>(__LINE__, c, a, b0, b1)
+#define octavo_mma_s8s8(c, a, b0, b1) octavo_mma_at<signed char, signed char>(__LINE__, c, a, b0, b1)
 
 // The same bytes as floats: bfloat16, or tf32, of which the units read 10 bits behind the point.
 struct OctavoRealMma {
@@ -123,12 +133,14 @@ struct OctavoRealMma {
   const unsigned* a;
   unsigned b[2];
 };
-template <bool half>
+enum class OctavoReal { tf32, bf16, f16 };
+template <OctavoReal type>
 OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
   unsigned bits = 0;
-  if (half) {
+  if (type != OctavoReal::tf32) {
     unsigned short h;
     __builtin_memcpy(&h, row + 2 * k, 2);
+    if (type == OctavoReal::f16) return (float)__builtin_bit_cast(_Float16, h);
     bits = (unsigned)h << 16;
   } else {
     __builtin_memcpy(&bits, row + 4 * k, 4);
@@ -142,7 +154,7 @@ OCTAVO_UNCHECKED static float octavo_element(const unsigned char* row, int k) {
 OCTAVO_UNCHECKED static float octavo_truncated_sum(const unsigned char* a, const unsigned char* b, float c) {
   double all[9], largest = 0, sum = 0, plain = 0;
   for (int k = 0; k < 9; ++k) {
-    all[k] = k == 8 ? (double)c : (double)octavo_element<false>(a, k) * (double)octavo_element<false>(b, k);
+    all[k] = k == 8 ? (double)c : (double)octavo_element<OctavoReal::tf32>(a, k) * (double)octavo_element<OctavoReal::tf32>(b, k);
     plain += all[k];
     const double size = all[k] < 0 ? -all[k] : all[k];
     if (size > largest) largest = size;
@@ -165,7 +177,7 @@ OCTAVO_UNCHECKED static float octavo_truncated_sum(const unsigned char* a, const
   }
   return out;
 }
-template <bool half>
+template <OctavoReal type>
 OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
   unsigned char b[8][32];
   for (int l = 0; l < 32; ++l) {
@@ -182,23 +194,24 @@ OCTAVO_UNCHECKED static void octavo_real_mma_together(void** lanes) {
     }
     for (int column = 0; column < 8; ++column) {
       float& c = ((OctavoRealMma*)lanes[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2];
-      if (!half) {
+      if (type == OctavoReal::tf32) {
         c = octavo_truncated_sum(a, b[column], c);
         continue;
       }
       float sum = 0;
-      for (int k = 0; k < 16; ++k) sum += octavo_element<half>(a, k) * octavo_element<half>(b[column], k);
+      for (int k = 0; k < 16; ++k) sum += octavo_element<type>(a, k) * octavo_element<type>(b[column], k);
       c += sum;
     }
   }
 }
-template <bool half>
+template <OctavoReal type>
 OCTAVO_UNCHECKED static void octavo_real_mma_at(int line, float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   OctavoRealMma m{c, a, {b0, b1}};
-  octavo_hooks->collective(0xffffffffu, line, &m, octavo_real_mma_together<half>);
+  octavo_hooks->collective(0xffffffffu, line, &m, octavo_real_mma_together<type>);
 }
-#define octavo_mma_bf16(c, a, b0, b1) octavo_real_mma_at<true>(__LINE__, c, a, b0, b1)
-#define octavo_mma_tf32(c, a, b0, b1) octavo_real_mma_at<false>(__LINE__, c, a, b0, b1)
+#define octavo_mma_bf16(c, a, b0, b1) octavo_real_mma_at<OctavoReal::bf16>(__LINE__, c, a, b0, b1)
+#define octavo_mma_f16(c, a, b0, b1) octavo_real_mma_at<OctavoReal::f16>(__LINE__, c, a, b0, b1)
+#define octavo_mma_tf32(c, a, b0, b1) octavo_real_mma_at<OctavoReal::tf32>(__LINE__, c, a, b0, b1)
 OCTAVO_DEVICE unsigned octavo_round_tf32(unsigned v) {
   if ((v & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
   return (v & 0x7f800000u) == 0x7f800000u ? v : (v + 0x1000u) & 0xffffe000u;

@@ -1,4 +1,4 @@
-// The GPU as conv_bench.cc uses it: the driver's functions, kernels that are compiled and loaded, buffers on the device, times.
+// The GPU as conv_bench.cc and matmul_bench.cc use it: the driver's functions, kernels that are compiled and loaded, buffers on the device, times.
 #pragma once
 
 #include <fmt/format.h>
@@ -139,13 +139,16 @@ struct OnDevice {
   const Gpu& gpu;
   std::vector<std::vector<std::uint64_t>> sets;
   std::vector<std::size_t> bytes;
-  OnDevice(const Gpu& g, const ConvScene& s, int count) : gpu(g) {
-    for (const auto& b : s.plan.buffers) bytes.push_back(static_cast<std::size_t>(b.bytes) + 64);
+  OnDevice(const Gpu& g, const ConvScene& s, int count) : OnDevice(g, s.plan, s.memory, 0, count) {}
+  /// `memory[b]` has `guard` bytes in front of buffer b, and 64 bytes or more behind it; or is empty.
+  OnDevice(const Gpu& g, const region::Plan& plan, const std::vector<std::vector<std::byte>>& memory, std::size_t guard, int count)
+      : gpu(g) {
+    for (const auto& b : plan.buffers) bytes.push_back(static_cast<std::size_t>(b.bytes) + 64);
     for (int k = 0; k < count; ++k) {
       sets.emplace_back();
       for (std::size_t i = 0; i < bytes.size(); ++i) {
         sets.back().push_back(gpu.make(bytes[i]));
-        if (!s.memory[i].empty()) must(gpu.to_device(sets.back()[i], s.memory[i].data(), bytes[i]), "copying");
+        if (!memory[i].empty()) must(gpu.to_device(sets.back()[i], memory[i].data() + guard, bytes[i]), "copying");
       }
     }
   }

@@ -18,10 +18,12 @@ Result<ValueId> dequantized_bias(NodeContext& n, ValueId bias, std::size_t x_sca
   const Tensor* sw = n.constant(w_scale);
   if (!sx || !sw) return n.unsupported("the scales of a biased operator must be constant");
   const Shape shape = n.shape_of(bias);
-  Quantizer q{.type = DType::s32, .scale = {}, .zero_point = {}, .axis = -1, .arith = DType::f32};
+  FileQuantizer f{.q = {.type = DType::s32, .scale = {}, .zero_point = {}, .axis = -1, .arith = DType::f32}, .negative = {}};
+  Quantizer& q = f.q;
   for (std::int64_t c = 0; c < sw->size(); ++c) {
     const float s = factor * (static_cast<float>(sx->at(0)) * static_cast<float>(sw->at(c)));
-    if (!(s > 0) || !std::isfinite(s)) return n.bad("the bias scale of channel {} (input scale x weight scale) is {}", c, s);
+    if (s < 0) f.negative.resize(static_cast<std::size_t>(sw->size()), 0), f.negative[static_cast<std::size_t>(c)] = 1;
+    if (s == 0 || !std::isfinite(s)) return n.bad("the bias scale of channel {} (input scale x weight scale) is {}", c, s);
     q.scale.push_back(s);
     q.zero_point.push_back(0);
   }
@@ -30,7 +32,7 @@ Result<ValueId> dequantized_bias(NodeContext& n, ValueId bias, std::size_t x_sca
       return n.bad("the bias is {}, the weights have {} scales", ir::to_string(shape), sw->size());
     q.axis = static_cast<int>(shape.size()) - 1;
   }
-  return n.emit_quantizer(Op::dequantize, bias, std::move(q));
+  return emit_dequantize(n, bias, std::move(f));
 }
 
 /// x, x_scale, x_zp, w, w_scale, w_zp, y_scale, y_zp, bias
@@ -63,15 +65,15 @@ Status qgemm(NodeContext& n) {
   const bool trans_a = n.attr_int("transA", 0) != 0, trans_b = n.attr_int("transB", 0) != 0;
   if (!(alpha > 0)) return n.unsupported("alpha {}; only positive factors join the weight scale", alpha);
   OCTAVO_TRY(ValueId a, dequantized(n, 0, 1, 2, trans_a ? 1 : 0));
-  OCTAVO_TRY(Quantizer q, read_quantizer(n, {.scale = 4,
-                                             .zero_point = 5,
-                                             .type = n.type(3).dtype,
-                                             .type_given = true,
-                                             .axis = trans_b ? 0 : 1,
-                                             .shape = n.shape(3),
-                                             .data = n.in(3)}));
-  for (float& s : q.scale) s *= alpha;
-  OCTAVO_TRY(ValueId b, n.emit_quantizer(Op::dequantize, n.in(3), std::move(q)));
+  OCTAVO_TRY(FileQuantizer weights, read_quantizer(n, {.scale = 4,
+                                                       .zero_point = 5,
+                                                       .type = n.type(3).dtype,
+                                                       .type_given = true,
+                                                       .axis = trans_b ? 0 : 1,
+                                                       .shape = n.shape(3),
+                                                       .data = n.in(3)}));
+  for (float& s : weights.q.scale) s *= alpha;
+  OCTAVO_TRY(ValueId b, emit_dequantize(n, n.in(3), std::move(weights)));
   const Attrs swap{{"perm", Ints{1, 0}}};
   if (trans_a) {
     OCTAVO_TRY(a, n.emit(Op::transpose, {a}, swap));
@@ -98,13 +100,53 @@ Status qgemm(NodeContext& n) {
   return n.result(quantized(n, y, 7, 8, 1));
 }
 
-/// a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp
+/// Operand `codes` of a binary operator, one scale and one zero point.
+Result<FileQuantizer> one_scale(NodeContext& n, std::size_t codes, std::size_t scale) {
+  OCTAVO_TRY(FileQuantizer f, read_quantizer(n, {.scale = scale,
+                                                 .zero_point = scale + 1,
+                                                 .type = n.type(codes).dtype,
+                                                 .type_given = true,
+                                                 .axis = 0,
+                                                 .shape = {},
+                                                 .data = ir::kNone}));
+  f.q.arith = DType::f32;
+  return f;
+}
+
+/// The scale `part`, in steps of `whole`, is a number of few bits, exactly: multiples of it then fall on ties of the result's codes.
+bool is_short(double part, double whole) {
+  const auto quotient = static_cast<float>(part / whole);
+  int exponent = 0;
+  const float scaled = std::frexp(quotient, &exponent) * 512.0F;
+  return std::isfinite(quotient) && quotient != 0 && scaled == std::nearbyint(scaled) &&
+         static_cast<double>(quotient) * whole == part;
+}
+
+/// a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp. Where sums (products) may fall in the middle between two codes, because a quotient of scales is a short
+/// number (equal ones; 2 to 1), they are computed in steps of the result, as ONNX Runtime does:
+///     add  rne((a - za) * fl(sa / sc) + (b - zb) * fl(sb / sc)) + zc        mul  rne((a - za) * ((b - zb) * fl(sa * sb / sc))) + zc
+/// so that ties are ties. Through the values in between, (a - za) * sa and a division by sc, each of which is rounded, they fall to either side. Elsewhere
+/// the values are as exact, and their codes are read in one way by all readers.
 template <Op op>
 Status qlinear_binary(NodeContext& n) {
-  OCTAVO_TRY(const ValueId a, dequantized(n, 0, 1, 2, 0));
-  OCTAVO_TRY(const ValueId b, dequantized(n, 3, 4, 5, 0));
-  OCTAVO_TRY(const ValueId y, n.emit(op, {a, b}));
-  return n.result(quantized(n, y, 6, 7, 0));
+  OCTAVO_TRY(FileQuantizer a, one_scale(n, 0, 1));
+  OCTAVO_TRY(FileQuantizer b, one_scale(n, 3, 4));
+  OCTAVO_TRY(FileQuantizer c, one_scale(n, 0, 6));
+  float &sa = a.q.scale[0], &sb = b.q.scale[0], &sc = c.q.scale[0];
+  const double wide_a = sa, wide_b = sb, wide_c = sc;
+  if (op == Op::add && (is_short(wide_a, wide_c) || is_short(wide_b, wide_c))) {
+    sa /= sc, sb /= sc, sc = 1;
+  } else if (op == Op::mul && is_short(wide_a * wide_b, wide_c)) {
+    sb = static_cast<float>(wide_a * wide_b / wide_c), sa = 1, sc = 1;
+  }
+  const auto turn = [](FileQuantizer& f) { f.negative = f.q.scale[0] < 0 ? std::vector<char>{1} : std::vector<char>{}; };
+  turn(a), turn(b), turn(c);
+  if (sa == 0 || !std::isfinite(sa) || sb == 0 || !std::isfinite(sb))
+    return n.bad("the scales of the operands, in steps of the result's, are {} and {}", sa, sb);
+  OCTAVO_TRY(const ValueId x, emit_dequantize(n, n.in(0), std::move(a)));
+  OCTAVO_TRY(const ValueId y, emit_dequantize(n, n.in(3), std::move(b)));
+  OCTAVO_TRY(const ValueId sum, n.emit(op, {x, y}));
+  return n.result(emit_quantize(n, sum, std::move(c)));
 }
 
 /// x, x_scale, x_zp, y_scale, y_zp around one float operator.

@@ -143,16 +143,16 @@ Status quantize_linear(NodeContext& n) {
   OCTAVO_TRY(const auto precision, type_attr(n, "precision"));
   const DType type = n.has(2) ? n.declared(2) : output.value_or(DType::u8);
   if (output && *output != type) return n.bad("output_dtype is {}, the zero point {}", ir::name_of(*output), ir::name_of(type));
-  if (written_out(type, block)) return quantize_written_out(n, type, axis, block, precision.value_or(n.declared(1)), saturate);
+  if (written_out(type, block)) return quantize_written_out(n, type, axis, block, precision.value_or(scale_type(n, 1)), saturate);
   OCTAVO_CHECK(check_code_type(n, type, false));
   if (!params_known(n, 1, 2)) {
     OCTAVO_TRY(const auto params, run_time_params(n, type));
     OCTAVO_TRY(Attrs attrs, run_time_axis(n, axis));
     return n.result(n.emit(Op::quantize_rt, {n.in(0), params.first, params.second}, std::move(attrs)));
   }
-  OCTAVO_TRY(Quantizer q, read_quantizer(n, {.type = type, .axis = axis, .shape = n.shape(0), .data = n.in(0)}));
-  if (precision) q.arith = *precision;
-  return n.result(n.emit_quantizer(Op::quantize, n.in(0), std::move(q)));
+  OCTAVO_TRY(FileQuantizer f, read_quantizer(n, {.type = type, .axis = axis, .shape = n.shape(0), .data = n.in(0)}));
+  if (precision) f.q.arith = *precision;
+  return n.result(emit_quantize(n, n.in(0), std::move(f)));
 }
 
 Status dequantize_linear(NodeContext& n) {
@@ -163,17 +163,18 @@ Status dequantize_linear(NodeContext& n) {
   n.declare(0, result);
   if (n.has(2) && n.declared(2) != type)
     return n.bad("the zero point is {}, the codes are {}", ir::name_of(n.declared(2)), ir::name_of(type));
-  if (written_out(type, block)) return dequantize_written_out(n, type, axis, block, result);
+  const DType rounded_to = output.value_or(scale_type(n, 1));
+  if (written_out(type, block)) return dequantize_written_out(n, type, axis, block, rounded_to);
   OCTAVO_CHECK(check_code_type(n, type, true));
   if (!params_known(n, 1, 2)) {
     OCTAVO_TRY(const auto params, run_time_params(n, type));
     OCTAVO_TRY(Attrs attrs, run_time_axis(n, axis));
     return n.result(n.emit(Op::dequantize_rt, {n.in(0), params.first, params.second}, std::move(attrs)));
   }
-  OCTAVO_TRY(Quantizer q,
+  OCTAVO_TRY(FileQuantizer f,
              read_quantizer(n, {.type = type, .type_given = true, .axis = axis, .shape = n.shape(0), .data = n.in(0)}));
-  if (output) q.arith = *output;
-  return n.result(n.emit_quantizer(Op::dequantize, n.in(0), std::move(q)));
+  if (output) f.q.arith = *output;
+  return n.result(emit_dequantize(n, n.in(0), std::move(f)));
 }
 
 Status dynamic_quantize_linear(NodeContext& n) {

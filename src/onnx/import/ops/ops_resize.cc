@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "onnx/import/compose.h"
 #include "onnx/import/registry.h"
 #include "onnx/import/resize_taps.h"
 #include "onnx/model/tensor_proto.h"
@@ -56,6 +57,42 @@ bool by_taps(NodeContext& n, const Request& r) {
   return false;
 }
 
+/// Modes that compute values, on integers: the values of the codes are resized in fp32 (exact for 8 bits), then become integers again. ONNX's text leaves
+/// open how. ONNX Runtime cuts linear results off, and rounds those with antialias and cubic ones; so do we.
+struct Whole {
+  DType type;
+  [[nodiscard]] bool is() const { return ir::is_int8(type) || type == DType::s32; }
+
+  Result<ValueId> floats(NodeContext& n, ValueId v) const {
+    if (!is()) return v;
+    if (type == DType::s32) return n.cast(v, DType::f32);
+    return n.emit_quantizer(Op::dequantize, v, {.type = type, .scale = {1.0F}, .zero_point = {0}});
+  }
+  Result<ValueId> codes(NodeContext& n, ValueId v, bool rounds) const {
+    if (!is()) return v;
+    if (type == DType::s32) {
+      if (rounds) {
+        OCTAVO_TRY(v, n.emit(Op::round, {v}));
+      }
+      return n.cast(v, DType::s32);
+    }
+    if (!rounds && type == DType::u8) {
+      OCTAVO_TRY(v, n.emit(Op::floor, {v}));
+    } else if (!rounds) {  // towards 0
+      Compose c(n);
+      const ValueId low = c.op(Op::floor, {v}), high = c.op(Op::ceil, {v});
+      OCTAVO_TRY(v, c.value(c.add(c.op(Op::max, {low, c.number(0, v)}), c.op(Op::min, {high, c.number(0, v)}))));
+    }
+    return n.emit_quantizer(Op::quantize, v, {.type = type, .scale = {1.0F}, .zero_point = {0}});
+  }
+};
+
+Status check_resized_type(const NodeContext& n, const Request& r, const Whole& whole) {
+  if (ir::is_float(n.type(0).dtype) || whole.is()) return {};
+  return n.unsupported("mode \"{}\" on {}: float types, int8, uint8 and int32 are covered; cast around it", r.mode,
+                       ir::name_of(n.type(0).dtype));
+}
+
 Status lower_by_taps(NodeContext& n, const Request& r) {
   if (r.coordinates == "align_corners" && !r.taps.antialias) {
     n.note(
@@ -65,21 +102,21 @@ Status lower_by_taps(NodeContext& n, const Request& r) {
   }
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
     return n.bad("mode \"{}\" is not nearest, linear or cubic", r.mode);
-  if (!ir::is_float(n.type(0).dtype))
-    return n.unsupported("mode \"{}\" on {}; cast to float around it", r.mode, ir::name_of(n.type(0).dtype));
+  const Whole whole{n.type(0).dtype};
+  if (!ir::is_float(n.type(0).dtype)) OCTAVO_CHECK(check_resized_type(n, r, whole));
   TapsRequest taps = r.taps;
   taps.mode = r.mode;
   taps.coordinates = r.coordinates;
   taps.nearest = r.nearest;
   const std::size_t rank = r.out.size();
-  ValueId x = n.in(0);
+  OCTAVO_TRY(ValueId x, whole.floats(n, n.in(0)));
   for (std::size_t d = rank; d-- > 0;) {
     TapsDim dim{n.shape_of(x)[d], r.out[d], static_cast<double>(r.scales[d])};
     if (!r.roi.empty()) dim.roi_start = static_cast<double>(r.roi[d]), dim.roi_end = static_cast<double>(r.roi[rank + d]);
     if (dim.in == dim.out && dim.scale == 1 && dim.roi_start == 0 && dim.roi_end == 1) continue;
     OCTAVO_TRY(x, resize_by_taps(n, x, static_cast<std::int64_t>(d), taps, dim));
   }
-  return n.result(x);
+  return n.result(whole.codes(n, x, r.taps.antialias || r.mode == "cubic"));
 }
 
 Status lower(NodeContext& n, const Request& r, Attrs cubic) {
@@ -111,13 +148,16 @@ Status lower(NodeContext& n, const Request& r, Attrs cubic) {
     return n.result(n.emit(Op::resize_nearest, {n.in(0)}, std::move(attrs)));
   }
   if (r.mode != "linear" && r.mode != "cubic") return n.bad("mode \"{}\" is not nearest, linear or cubic", r.mode);
-  if (!ir::is_float(n.type(0).dtype))
-    return n.unsupported("mode \"{}\" on {}; cast to float around it", r.mode, ir::name_of(n.type(0).dtype));
+  const Whole whole{n.type(0).dtype};
+  if (!ir::is_float(n.type(0).dtype)) OCTAVO_CHECK(check_resized_type(n, r, whole));
   Attrs attrs = r.mode == "cubic" ? std::move(cubic) : Attrs{};
   attrs["scales"] = std::vector<double>(r.scales.begin(), r.scales.end());
   attrs["sizes"] = r.out;
   attrs["coordinate_mode"] = r.coordinates;
-  return n.result(n.emit(r.mode == "cubic" ? Op::resize_cubic : Op::resize_linear, {n.in(0)}, std::move(attrs)));
+  const bool cubic_mode = r.mode == "cubic";
+  OCTAVO_TRY(const ValueId x, whole.floats(n, n.in(0)));
+  OCTAVO_TRY(const ValueId y, n.emit(cubic_mode ? Op::resize_cubic : Op::resize_linear, {x}, std::move(attrs)));
+  return n.result(whole.codes(n, y, cubic_mode));
 }
 
 Status set_scales(NodeContext& n, Request& r, const Ints& axes, const std::vector<float>& scales) {

@@ -88,7 +88,8 @@ Status det(NodeContext& n) {
   return n.result(n.emit(Op::det, {n.in(0)}));
 }
 
-/// A static shape needs a fixed number of rows: as many as may be selected; those that are not are -1.
+/// A static shape needs a fixed number of rows: as many as may be selected. Rows of -1 follow the selected ones, and are cut off where the result leaves
+/// the engine (region/selected_rows.h).
 Status non_max_suppression(NodeContext& n) {
   Compose c(n);
   OCTAVO_CHECK(n.need_rank(0, 3, 3));
@@ -102,7 +103,7 @@ Status non_max_suppression(NodeContext& n) {
   const std::int64_t lines = scores[0] * scores[1], count = lines * std::min(most, scores[2]);
   const ValueId iou = n.has(3) ? n.in(3) : c.filled(DType::f32, {}, 0);
   const ValueId least = n.has(4) ? n.in(4) : c.filled(DType::f32, {}, -std::numeric_limits<double>::infinity());
-  n.note(fmt::format("the result has {} rows, as many as can be selected; rows of -1 stand for boxes that were not", count));
+  n.note(fmt::format("room for {} rows, as many as can be selected; a run's result has those that it selected", count));
   return c.finish(c.op(Op::non_max_suppression, {n.in(0), n.in(1), iou, least},
                        {{"center_point_box", n.attr_int("center_point_box", 0)}, {"count", count}}));
 }

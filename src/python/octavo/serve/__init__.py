@@ -1,4 +1,4 @@
-"""`octavo serve`: models answered over HTTP and gRPC in the Open Inference Protocol (docs/serving.md). Needs `pip install octavo[serve]`.
+"""`octavo serve`: models answered over HTTP and gRPC in the Open Inference Protocol (docs/serving.md). Needs the packages of octavo[serve].
 
 >>> import asyncio
 >>> from octavo.serve import Server, Settings

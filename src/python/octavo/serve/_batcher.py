@@ -112,6 +112,13 @@ class Batcher:
         self._report(len(self._queue))
         return one
 
+    def cancel(self, one: Waiting) -> bool:
+        """Whether `one` still waited in the queue; then it is neither run nor answered."""
+        if one.done is None or not self._drop(one):
+            return False
+        one.done = None
+        return True
+
     async def close(self) -> None:
         """Takes no more requests; returns when those that wait have been answered."""
         self._closing = True
@@ -140,13 +147,14 @@ class Batcher:
             rest = self._unanswered[0].since + self._timeout - now
             self._sweeper = asyncio.get_running_loop().call_later(max(rest, 0.001), self._sweep)
 
-    def _drop(self, one: Waiting) -> None:
+    def _drop(self, one: Waiting) -> bool:
         try:
             self._queue.remove(one)
         except ValueError:
-            return  # it runs already
+            return False  # it runs already
         self._rows -= max(one.rows, 1)
         self._settled()
+        return True
 
     def _settled(self) -> None:
         self._report(len(self._queue))

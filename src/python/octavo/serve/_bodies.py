@@ -1,8 +1,8 @@
-"""The bodies of requests: received where they stay, within the limits on one request, on all together, and on time."""
+"""The bodies of requests: received where they stay, within the limits on one request, on all together, and on time. And the account of all bytes that are
+held for clients, whatever holds them: bodies, what is decompressed or decoded from them, answers that were not read yet."""
 import asyncio
 import contextlib
 import re
-import time
 import zlib
 from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Tuple
 
@@ -11,10 +11,12 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 
 from ._errors import BadRequest, Busy, ServeError, SlowSender, TooLarge
+from ._limits import Watch, give_memory_back
 from ._seats import Seat, Seats
 from ._settings import Settings
 
 INCOMING = "octavo.incoming"  # in the scope of a request
+_FLOOD = 1 << 28               # bytes held at once, after which freed memory is given back
 _ALIGN = 64                    # bytes; an engine copies inputs that are not aligned to their elements
 _NUMBER = re.compile("[0-9]{1,18}")
 
@@ -108,6 +110,11 @@ class Incoming:
         self.counted = 0
         self._bodies.count(self, self.at)
 
+    def charge(self, count: int) -> None:
+        """Counts bytes that were made of it, until forget(). Raises Busy."""
+        self._bodies.charge(count)
+        self.counted = max(self.counted, 0) + count
+
     def wanted(self) -> bool:
         return self.refused is None and not self.cycle.response_complete and not self.cycle.disconnected
 
@@ -180,35 +187,31 @@ class Bodies:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._held = 0
+        self._held = self._most = 0  # now, and since memory was given back
         self._free: Dict[int, List[Any]] = {}
         self._spare = 0
-        self._watched: Dict[Incoming, float] = {}  # in the order of their times
-        self._sweeper: Optional[asyncio.TimerHandle] = None
+        self.coming = Watch(settings.body_timeout, lambda one: one.late())  # Incoming and calls of gRPC: refused when they are not whole in time
+        self.unread = Watch(settings.body_timeout, lambda one: one.give_up())  # answers that their clients do not read
 
-    def watch(self, one: Incoming) -> None:
-        """Refuses it when it is not whole in time."""
-        self._watched[one] = time.monotonic() + self.settings.body_timeout
-        if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().call_later(self.settings.body_timeout, self._sweep)
+    @property
+    def held(self) -> int:
+        """Bytes."""
+        return self._held
 
-    def unwatch(self, one: Incoming) -> None:
-        self._watched.pop(one, None)
-
-    def _sweep(self) -> None:
-        self._sweeper = None
-        now = time.monotonic()
-        while self._watched:
-            one, end = next(iter(self._watched.items()))
-            if end > now:
-                self._sweeper = asyncio.get_running_loop().call_later(max(end - now, 0.001), self._sweep)
-                return
-            del self._watched[one]
-            one.late()
+    def _less(self) -> None:
+        """Called where less is held: after a flood the memory goes back to the system."""
+        if self._most > _FLOOD and self._held < self._most // 8:
+            self._most = 0
+            with contextlib.suppress(RuntimeError):  # no loop: the server has ended
+                asyncio.get_running_loop().call_later(0.5, give_memory_back)
 
     def count(self, one: Incoming, count: int) -> None:
         one.counted += count
         self._held += count
+        if count < 0:
+            self._less()
+        elif self._held > self._most:
+            self._most = self._held
         if self._held > self.settings.max_pending and count > 0:
             one.refuse(self._too_many())
 
@@ -217,7 +220,16 @@ class Bodies:
         if count > 0 and self._held + count > self.settings.max_pending:
             return False
         self._held += count
+        if count < 0:
+            self._less()
+        elif self._held > self._most:
+            self._most = self._held
         return True
+
+    def charge(self, count: int) -> None:
+        """As hold(). Raises Busy."""
+        if not self.hold(count):
+            raise self._too_many()
 
     def memory(self, size: int) -> Any:
         """Memory that was touched before, where there is some: new pages cost more than copying into them."""
@@ -235,14 +247,18 @@ class Bodies:
         self._spare += memory.size
 
     @contextlib.asynccontextmanager
-    async def read(self, request: HttpRequest) -> AsyncIterator[Any]:
-        """The body, bytes or a view of bytes."""
+    async def read(self, request: HttpRequest, most: int) -> AsyncIterator[Tuple[Any, Callable[[int], None]]]:
+        """The body, bytes or a view of bytes, and what charges for bytes that are made of it until the end. `most`: bytes of it when it is decompressed."""
         declared = request.headers.get("content-length", "0")
         size = int(declared) if _NUMBER.fullmatch(declared) else 0
         if size > self.settings.max_request:
             raise TooLarge(f"the request has {size} bytes, the limit is {self.settings.max_request}")
         one: Optional[Incoming] = request.scope.get(INCOMING)
         held, answered = [0], False
+
+        def charge(count: int) -> None:
+            self.charge(count)
+            held[0] += count
         try:
             if one is not None:
                 body = await one.whole()
@@ -252,22 +268,21 @@ class Bodies:
                         body = await self._parts(request, held)
                 except TimeoutError:
                     raise self.slow() from None
-            yield self.inflated(request.headers, body)
+            coding = request.headers.get("content-encoding", "identity")
+            yield (body if coding == "identity" else self.inflated(coding, body, most, charge)), charge
             answered = True
         finally:
-            self._held -= held[0]
+            self.hold(-held[0])
             if one is not None:
                 one.forget(answered)
 
     async def _parts(self, request: HttpRequest, held: List[int]) -> bytes:
         parts = bytearray()
         async for part in request.stream():
-            held[0] += len(part)
-            self._held += len(part)
-            if held[0] > self.settings.max_request:
+            if len(parts) + len(part) > self.settings.max_request:
                 raise TooLarge(f"the request has more than {self.settings.max_request} bytes, the limit")
-            if self._held > self.settings.max_pending:
-                raise self._too_many()
+            self.charge(2 * len(part))  # once more when it is whole
+            held[0] += 2 * len(part)
             parts += part
         return bytes(parts)
 
@@ -277,19 +292,19 @@ class Bodies:
     def _too_many(self) -> Busy:
         return Busy(f"requests that are being answered hold {self.settings.max_pending} bytes, the limit; try again later")
 
-    def inflated(self, headers: Any, body: Any) -> Any:
-        coding = headers.get("content-encoding", "identity")
-        if coding == "identity":
-            return body
+    def inflated(self, coding: str, body: Any, most: int, charge: Callable[[int], None]) -> Any:
+        """`body` decompressed, at most `most` bytes, for which `charge` is called. No more than may be held is ever made. Raises BadRequest, TooLarge, Busy."""
         if coding not in ("gzip", "deflate"):
-            raise BadRequest(f"content-encoding {coding!r} is none of identity, gzip, deflate")
+            raise BadRequest(f"a body or message that is compressed as {coding[:100]!r}, which is none of identity, gzip, deflate")
+        free = max(self.settings.max_pending - self._held, 0)
         inflate = zlib.decompressobj(wbits=47)  # both have a header that tells
         try:
-            made = inflate.decompress(body, self.settings.max_request)
+            made = inflate.decompress(body, min(most, free) + 1)
         except zlib.error as e:
-            raise BadRequest(f"the body is not {coding}: {e}") from None
-        if inflate.unconsumed_tail:
-            raise TooLarge(f"the request has more than {self.settings.max_request} bytes when it is decompressed, the limit")
+            raise BadRequest(f"the body or message is not {coding}: {e}") from None
+        if len(made) > most:
+            raise TooLarge(f"the request has more than {most} bytes when it is decompressed, the limit")
+        charge(len(made))
         if not inflate.eof:
-            raise BadRequest(f"the body is {coding} that is cut off")
+            raise BadRequest(f"the body or message is {coding} that is cut off")
         return made

@@ -19,6 +19,24 @@ class NotFound(ServeError):
     code = "NOT_FOUND"
 
 
+class Unauthorized(ServeError):
+    """A token is needed, or the one that came is not known."""
+    status = 401
+    code = "UNAUTHENTICATED"
+
+
+class Forbidden(ServeError):
+    """Not for this client: a page of another origin, a name that is not the server's, or something that the operator has not allowed."""
+    status = 403
+    code = "PERMISSION_DENIED"
+
+
+class Cancelled(ServeError):
+    """The client does not want the answer any more; nobody is told."""
+    status = 499
+    code = "CANCELLED"
+
+
 class SlowSender(ServeError):
     """The body did not arrive in time."""
     status = 408

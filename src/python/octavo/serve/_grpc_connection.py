@@ -1,277 +1,31 @@
-"""gRPC connections: HTTP/2 by nghttp2 (_http2), messages received where they stay (_bodies), as HTTP's are (_http).
+"""gRPC connections: HTTP/2 by nghttp2 (_http2), messages received where they stay (_bodies), as HTTP's are (_http). What the calls do is in _grpc_calls.
 
-grpcio's own server needs 0.9 to 1.4 ms of a core for 600 kB before any work is done (docs/lab/serving.md), more than some networks take."""
+grpcio's own server needs 0.9 to 1.4 ms of a core for 600 kB before any work is done (docs/lab/serving.md), more than some networks take, and watches neither
+silent calls nor what it holds for clients."""
 import asyncio
-import collections
 import socket
 import urllib.parse
-import zlib
-from typing import Any, Awaitable, Callable, Deque, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 from . import _http2
-from ._bodies import Bodies, Incoming, nothing
-from ._errors import BadRequest, Busy, ServeError, TooLarge, Unavailable
-from ._grpc_infer import Infers, Lead
+from ._errors import Busy, ServeError, Unavailable
+from ._grpc_calls import CALM, CANCEL, Call, Methods, Stream, Unary, seconds
+from ._limits import HANDSHAKE, Unread
 from ._requests import known_error
-from ._settings import Settings
 
-CODES = {"OK": 0, "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "RESOURCE_EXHAUSTED": 8, "UNIMPLEMENTED": 12,
-         "INTERNAL": 13, "UNAVAILABLE": 14}
+CODES = {"OK": 0, "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4, "NOT_FOUND": 5, "PERMISSION_DENIED": 7, "RESOURCE_EXHAUSTED": 8,
+         "UNIMPLEMENTED": 12, "INTERNAL": 13, "UNAVAILABLE": 14, "UNAUTHENTICATED": 16}
 _FRAME = 1 << 22    # bytes of one frame, at most: a message of a picture is one frame where the client can
 _DIRECT = 1 << 14   # bytes of a frame that are worth a read of their own; clients of Go send frames of that size, which are read several at a time
 _FEW, _MANY = 1 << 14, 1 << 18
 _WAKE = 1 << 22     # as in _http
 _PATIENCE = 1.0     # seconds after which a message that has not come is looked at before all of it is there: its call may have been cancelled
-_BACKLOG = 1 << 20  # bytes of a stream's answers that wait for their client before the next request is run
-Handler = Callable[[Any], Awaitable[List[Any]]]
 BEGIN, DATA, END, CLOSED = _http2.BEGIN, _http2.DATA, _http2.END, _http2.CLOSED
 
 
 class Unimplemented(ServeError):
     """No such method."""
     status, code = 501, "UNIMPLEMENTED"
-
-
-class Methods:
-    """What the calls are answered by. `unary`: functions of a message's bytes to the parts of the answer; `streams`: the same for each message of a stream, errors
-    being answers; `infer`: the path of those that Infers takes."""
-
-    def __init__(self, infer: bytes, infers: Infers, unary: Mapping[bytes, Handler], streams: Mapping[bytes, Handler], bodies: Bodies, settings: Settings) -> None:
-        self.infer, self.infers, self.unary, self.streams, self.bodies, self.settings = infer, infers, unary, streams, bodies, settings
-        self.calls = 0  # under way
-        self.connections: Set["Connection"] = set()
-
-    def window(self) -> int:
-        """What may arrive of a call before it is read: a whole message."""
-        return min(self.settings.max_request + (1 << 20), 0x7fffffff)
-
-    def inflated(self, encoding: bytes, body: Any) -> bytes:
-        most = self.settings.max_request
-        if encoding not in (b"gzip", b"deflate"):
-            raise BadRequest(f"a compressed message with grpc-encoding {encoding.decode('latin-1')!r}, which is none of gzip, deflate")
-        inflate = zlib.decompressobj(wbits=47)
-        try:
-            made = inflate.decompress(body, most + 1)
-        except zlib.error as e:
-            raise BadRequest(f"the message is not {encoding.decode()}: {e}") from None
-        if len(made) > most:
-            raise TooLarge(f"the message has more than {most} bytes when it is decompressed, the limit")
-        if not inflate.eof:
-            raise BadRequest(f"the message is {encoding.decode()} that is cut off")
-        return made
-
-
-class _Unary:
-    """A call with one message. It is over when `finished`."""
-    __slots__ = ("connection", "stream", "path", "encoding", "begun", "flag", "one", "lead", "whole", "finished")
-
-    def __init__(self, connection: "Connection", stream: int, path: bytes, encoding: bytes) -> None:
-        self.connection, self.stream, self.path, self.encoding = connection, stream, path, encoding
-        self.begun: Any = b""  # what came before the message's size was known
-        self.flag = 0
-        self.one: Optional[Incoming] = None
-        self.lead: Optional[Lead] = None
-        self.whole = self.finished = False
-
-    def room(self, size: int) -> Any:
-        one = self.one
-        return one.rest()[:size] if one is not None and not self.whole and one.at < one.size and one.wanted() else None
-
-    def put(self, data: Any) -> None:
-        if self.finished:
-            return
-        try:
-            if self.one is None:
-                if self.begun or len(data) < 5:
-                    self.begun = data = bytes(self.begun) + bytes(data)
-                    if len(data) < 5:
-                        return
-                    data = memoryview(data)
-                self._begin(data[0], int.from_bytes(data[1:5], "big"), data[5:])
-                data = data[5:]
-            one: Incoming = self.one  # type: ignore[assignment]
-            if len(data) > one.size - one.at:
-                raise BadRequest("the call has more than one message")
-            one.put(data)
-        except Exception as e:
-            self.fail(known_error(e))
-
-    def add(self, count: int) -> None:
-        self.one.add(count)  # type: ignore[union-attr]
-
-    def missing(self) -> int:
-        """Bytes of the message that are still to come."""
-        one = self.one
-        return one.size - one.at if one is not None and not self.finished else 0
-
-    def _begin(self, flag: int, size: int, data: Any) -> None:
-        methods = self.connection.methods
-        if flag > 1:
-            raise BadRequest(f"the message begins with a byte {flag}, which gRPC does not know")
-        if size > methods.settings.max_request:
-            raise TooLarge(f"the message has {size} bytes, the limit is {methods.settings.max_request}")
-        self.flag = flag
-        if flag == 0 and self.path == methods.infer:
-            self.one, self.lead = methods.infers.body(bytes(data[:min(size, 1 << 12)]), size)
-        else:
-            self.one = Incoming(methods.bodies, size, 0)
-        one = self.one
-        one.ended = self._changed
-        methods.bodies.watch(one)
-        one.begin()
-
-    def _changed(self) -> None:
-        """The body was refused while it came."""
-        if self.one is not None and self.one.refused is not None and not self.whole:
-            self.fail(self.one.refused)
-
-    def end(self) -> None:
-        """The client has sent all."""
-        if self.finished:
-            return
-        one = self.one
-        if one is None or one.at < one.size:
-            self.fail(BadRequest(f"the call ended before its message did: {'no size' if one is None else f'{one.at} of {one.size} bytes'} came"))
-            return
-        self.whole, one.ended = True, nothing
-        methods = self.connection.methods
-        methods.bodies.unwatch(one)
-        try:
-            data = methods.inflated(self.encoding, one.body() if one.size else b"") if self.flag else None
-            if self.path == methods.infer:
-                methods.infers.ask(one, self.lead, self._reply, data)
-                return
-            if data is None:
-                data = bytes(one.body()) if one.size else b""
-        except Exception as e:
-            self.fail(known_error(e))
-            return
-        one.forget(True)
-        self.connection.task(self._run(methods.unary[self.path], data))
-
-    async def _run(self, handler: Handler, data: bytes) -> None:
-        try:
-            self._reply(await handler(data), None)
-        except Exception as e:
-            self._reply([], known_error(e))
-
-    def _reply(self, parts: List[Any], error: Optional[ServeError]) -> None:
-        if self.finished:
-            return
-        self.finished = True
-        self.connection.answer(self.stream, parts, error)
-
-    def fail(self, error: ServeError) -> None:
-        self._forget()
-        self._reply([], error)
-
-    def gone(self) -> None:
-        """The client has cancelled it, or its connection is lost. What runs is finished and dropped."""
-        self._forget()
-        self.finished = True
-
-    def _forget(self) -> None:
-        one = self.one
-        if one is not None and not self.whole:
-            one.ended, self.whole = nothing, True
-            self.connection.methods.bodies.unwatch(one)
-            one.forget(True)
-
-
-class _Stream:
-    """A call with many messages, which are answered in their order; an error is an answer, and the stream goes on."""
-
-    def __init__(self, connection: "Connection", stream: int, path: bytes, encoding: bytes) -> None:
-        self.connection, self.stream, self.encoding = connection, stream, encoding
-        self._handler = connection.methods.streams[path]
-        self._bytes = bytearray()
-        self._messages: Deque[Tuple[int, bytes]] = collections.deque()
-        self._held = 0
-        self._changed = asyncio.Event()
-        self._all = self.finished = False
-        connection.session.hold(stream)
-        self._task = connection.task(self._run())
-
-    def room(self, size: int) -> Any:
-        return None
-
-    def add(self, count: int) -> None:
-        raise AssertionError("a stream gives no memory of its own")
-
-    def missing(self) -> int:
-        return 0
-
-    def put(self, data: Any) -> None:
-        """Collects messages. The client's account is charged until they are answered, so it can send no more than a window ahead."""
-        methods = self.connection.methods
-        if self.finished:
-            return
-        if not methods.bodies.hold(len(data)):
-            self._finish(Busy(f"requests that are being answered hold {methods.settings.max_pending} bytes, the limit; try again later"))
-            return
-        self._held += len(data)
-        self._bytes += data
-        while len(self._bytes) >= 5:
-            size = int.from_bytes(self._bytes[1:5], "big")
-            if self._bytes[0] > 1 or size > methods.settings.max_request:
-                self._finish(TooLarge(f"the message has {size} bytes, the limit is {methods.settings.max_request}") if self._bytes[0] <= 1 else
-                             BadRequest(f"the message begins with a byte {self._bytes[0]}, which gRPC does not know"))
-                return
-            if len(self._bytes) < 5 + size:
-                return
-            self._messages.append((self._bytes[0], bytes(self._bytes[5:5 + size])))
-            del self._bytes[:5 + size]
-            self._changed.set()
-
-    def end(self) -> None:
-        self._all = True
-        self._changed.set()
-
-    async def _run(self) -> None:
-        methods, session = self.connection.methods, self.connection.session
-        while True:
-            while not self._messages:
-                if self._all:
-                    self._finish(BadRequest("the stream ended within a message") if self._bytes else None)
-                    return
-                self._changed.clear()
-                await self._changed.wait()
-            flag, data = self._messages.popleft()
-            size = 5 + len(data)
-            try:
-                parts = await self._handler(methods.inflated(self.encoding, data) if flag else data)
-            except Exception as e:
-                self._finish(known_error(e))
-                return
-            if self.finished:
-                return
-            self._held -= size
-            methods.bodies.hold(-size)
-            session.consume(self.stream, size)
-            session.message(self.stream, parts)
-            self.connection.flush()
-            while session.waiting(self.stream) > _BACKLOG:  # the client does not read
-                await asyncio.sleep(0.02)
-
-    def _finish(self, error: Optional[ServeError]) -> None:
-        if not self.finished:
-            self._release()
-            self.connection.answer(self.stream, None, error)
-
-    def _release(self) -> None:
-        self.finished = True
-        self.connection.methods.bodies.hold(-self._held)
-        self._held = 0
-        self._messages.clear()
-        self._bytes.clear()
-
-    def fail(self, error: ServeError) -> None:
-        self._finish(error)
-
-    def gone(self) -> None:
-        if not self.finished:
-            self._release()
-        self._task.cancel()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -282,7 +36,14 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, methods: Methods) -> None:
         self.methods = methods
         self.session = _http2.Session(methods.settings.max_connections, methods.window(), _FRAME)
+        self.backlog: Dict[int, asyncio.Event] = {}  # streams that go on when more of their answers were sent
         self._calls: Dict[int, Any] = {}
+        self._answered: List[Call] = []              # of which it is not known yet whether their clients read
+        self._working = 0                            # calls that do not wait for their client
+        self._head: Any = None                       # the last one that was admitted
+        self._admitted = -1                          # the tokens' generation then
+        self._placed = self._secure = False
+        self._unread: Optional[Unread] = None
         self._tasks: Set["asyncio.Task[None]"] = set()
         self._into: Any = self._few
         self._direct: Any = None
@@ -300,31 +61,80 @@ class Connection(asyncio.BufferedProtocol):
         return made
 
     def connection_made(self, transport: Any) -> None:
+        methods = self.methods
         self._transport = transport
+        self._secure = transport.get_extra_info("sslcontext") is not None
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
-        self.methods.connections.add(self)
-        if len(self.methods.connections) > self.methods.settings.max_connections:
+        self._unread = Unread(transport, methods.bodies.hold, methods.bodies.unread)
+        methods.all[self] = None
+        self._placed = methods.connections.take(self)
+        if not self._placed:
             self.session.shut()
             self.flush()
             transport.close()
             return
+        methods.quiet.add(self)
         self.flush()
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
         self._socket.detach()  # the transport closes it
-        self.methods.connections.discard(self)
-        calls, self._calls = self._calls, {}
-        self.methods.calls -= len(calls)
         self._transport = None
-        for call in calls.values():
-            call.gone()
+        self._unread.resumed()  # type: ignore[union-attr]
+        for stream in list(self._calls):
+            self._drop(stream)
+        self.methods.all.pop(self, None)
+        self.methods.quiet.drop(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._placed:
+            self._placed = False
+            self.methods.connections.give(self)
+
+    def make_room(self) -> None:
+        """Another client needs its place, and it does nothing."""
+        self._leave()
+        self.session.shut()
+        self.flush()
+        if self._transport is not None:
+            (self._transport.abort if self._paused else self._transport.close)()
+
+    def quiet(self) -> None:
+        """It has had no call for a while; clients open another one when they need it."""
+        self.session.shut()
+        self.flush()
+        if self._transport is not None:
+            (self._transport.abort if self._paused else self._transport.close)()
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._unread.paused()  # type: ignore[union-attr]
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._unread.resumed()  # type: ignore[union-attr]
         self.flush()
+
+    def at_work(self, call: Call) -> None:
+        """Its client has done its part."""
+        if not call.works:
+            call.works = True
+            self.methods.places.works(call)
+            self._working += 1
+            if self._working == 1:
+                self.methods.connections.works(self)
+
+    def waits(self, call: Call) -> None:
+        """It is its client's turn."""
+        if call.works:
+            self._rest(call)
+            self.methods.places.waits(call)
+
+    def _rest(self, call: Call) -> None:
+        call.works = False
+        self._working -= 1
+        if self._working == 0 and self._placed:
+            self.methods.connections.waits(self)
 
     def eof_received(self) -> None:
         return None  # the transport closes
@@ -397,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             count = min(count, _WAKE)
             if self._looking is None:
                 self._wait()
-        if count != self._least:
+        if count != self._least and not self._secure:  # with TLS the kernel's bytes are not those of the message
             self._least = count
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
@@ -407,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, stream: int, head: Any) -> None:
         if head is None:
             return
-        method, path, kind, encoding = head
+        method, path, kind, encoding, authorization, origin, timeout = head
         methods, session = self.methods, self.session
         if not kind.startswith(b"application/grpc"):
             session.refuse(stream, 415)
@@ -415,42 +225,65 @@ class Connection(asyncio.BufferedProtocol):
         if method != b"POST":
             session.refuse(stream, 405)
             return
-        call: Any
-        if methods.calls >= methods.settings.max_connections:
-            self._refuse(stream, Busy(f"{methods.calls} calls are under way, the limit; try again later"))
+        limit = None
+        try:
+            if head is not self._head or self._admitted != methods.guard.generation:
+                methods.guard.admit("", origin.decode("latin-1"), authorization.decode("latin-1"), public=path in methods.public, change=path in methods.changing)
+                self._head, self._admitted = head, methods.guard.generation
+            if timeout:
+                limit = seconds(timeout)
+        except ServeError as e:
+            self._refuse(stream, e)
             return
-        if path == methods.infer or path in methods.unary:
-            call = _Unary(self, stream, path, encoding)
-        elif path in methods.streams:
-            call = _Stream(self, stream, path, encoding)
-        else:
+        kind = Unary if path == methods.infer or path in methods.unary else Stream if path in methods.streams else None
+        if kind is None:
             self._refuse(stream, Unimplemented(f"no such method: {path[:200].decode('latin-1')}"))
             return
-        self._calls[stream] = call
-        methods.calls += 1
+        made = kind(self, stream, path, encoding, limit)
+        if not methods.places.take(made):
+            made.gone()
+            self._refuse(stream, Busy(f"{methods.places.limit} calls are under way, the limit; try again later"))
+            return
+        if not self._calls:
+            methods.quiet.drop(self)
+        self._calls[stream] = made
 
     def _refuse(self, stream: int, error: ServeError) -> None:
         self.session.finish(stream, CODES[error.code], urllib.parse.quote(str(error), safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}~").encode())
 
-    def answer(self, stream: int, parts: Optional[List[Any]], error: Optional[ServeError]) -> None:
+    def answer(self, call: Call, parts: Optional[List[Any]], error: Optional[ServeError]) -> None:
         """The end of a call, with its message where there is one."""
-        if self._calls.pop(stream, None) is None:
+        if self._calls.get(call.stream) is not call:
             return
-        self.methods.calls -= 1
+        call.finished = True
         if error is not None:
-            self._refuse(stream, error)
+            self._refuse(call.stream, error)
         else:
             if parts is not None:
-                self.session.message(stream, parts)
-            self.session.finish(stream, 0, b"")
+                self.session.message(call.stream, parts)
+            self.session.finish(call.stream, 0, b"")
+        self._answered.append(call)
         if not self._feeding:
             self.flush()
 
+    def give_up(self, call: Call) -> None:
+        """Its client gets no more."""
+        if self._calls.get(call.stream) is call:
+            self.session.reset(call.stream, CALM if call.finished else CANCEL)
+            self._drop(call.stream)
+            if not self._feeding:
+                self.flush()
+
     def _drop(self, stream: int) -> None:
         call = self._calls.pop(stream, None)
-        if call is not None:
-            self.methods.calls -= 1
-            call.gone()
+        if call is None:
+            return
+        if call.works:
+            self._rest(call)
+        self.methods.places.give(call)
+        call.gone()
+        if not self._calls and self._placed and self._transport is not None:
+            self.methods.quiet.add(self)
 
     def flush(self) -> None:
         session, transport = self.session, self._transport
@@ -464,6 +297,15 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(data)
         for stream in session.gone():
             self._drop(stream)
+        if self._answered:
+            answered, self._answered = self._answered, []
+            for call in answered:
+                if self._calls.get(call.stream) is call:  # not all of it went out
+                    call.unread()
+        if self.backlog:
+            waiting, self.backlog = self.backlog, {}
+            for event in waiting.values():
+                event.set()
 
     def shut(self) -> None:
         """No further calls."""
@@ -486,17 +328,19 @@ class GrpcServer:
         self._listening: Any = None
 
     async def start(self, listening: socket.socket) -> None:
-        self._listening = await asyncio.get_running_loop().create_server(lambda: Connection(self._methods), sock=listening)
+        context = self._methods.guard.tls("h2")
+        self._listening = await asyncio.get_running_loop().create_server(lambda: Connection(self._methods), sock=listening, ssl=context,
+                                                                         ssl_handshake_timeout=None if context is None else HANDSHAKE)
 
     async def stop(self, seconds: float) -> None:
         """Answers what is under way for that long, then closes."""
         if self._listening is not None:
             self._listening.close()
-        for one in list(self._methods.connections):
+        for one in list(self._methods.all):
             one.shut()
         end = asyncio.get_running_loop().time() + seconds
-        while self._methods.calls and asyncio.get_running_loop().time() < end:
+        while self._methods.places.taken and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.01)
-        for one in list(self._methods.connections):
+        for one in list(self._methods.all):
             one.close()
         await asyncio.sleep(0)

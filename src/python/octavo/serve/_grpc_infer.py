@@ -10,8 +10,10 @@ import numpy
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
+from ._batcher import Waiting
 from ._bodies import Bodies, Incoming
-from ._errors import BadRequest, ServeError
+from ._classes import count_of, largest, packed
+from ._errors import BadRequest, Cancelled, ServeError
 from ._models import Version
 from ._quick import Known
 from ._requests import Request, Response, Service, known_error, rows_of
@@ -39,6 +41,7 @@ def parse(message: Any, raw: Any) -> Request:
     """`raw`: raw_input_contents."""
     inputs: Dict[str, Any] = {}
     datatypes: Dict[str, str] = {}
+    made = 0
     if raw and len(raw) != len(message.inputs):
         raise BadRequest(f"{len(message.inputs)} inputs, but {len(raw)} raw_input_contents")
     for i, one in enumerate(message.inputs):
@@ -57,23 +60,36 @@ def parse(message: Any, raw: Any) -> Request:
         if field is None:
             raise BadRequest(f"input {one.name!r}: {one.datatype or 'no datatype'} is taken as raw_input_contents only")
         inputs[one.name] = from_list(one.name, one.datatype, shape, numpy.asarray(getattr(one.contents, field)))
+        made += inputs[one.name].nbytes
     for refused in ("sequence_id", "priority"):
         if refused in message.parameters and message.parameters[refused].WhichOneof("parameter_choice"):
             kind = message.parameters[refused].WhichOneof("parameter_choice")
             if getattr(message.parameters[refused], kind):
                 raise BadRequest(f"parameter {refused!r} is not supported")
-    return Request(message.model_name, message.model_version, message.id, inputs, datatypes, [o.name for o in message.outputs] or None)
+    classes = {}
+    for output in message.outputs:
+        if "classification" in output.parameters and (count := count_of(output.name, output.parameters["classification"].int64_param)):
+            classes[output.name] = count
+    return Request(message.model_name, message.model_version, message.id, inputs, datatypes, [o.name for o in message.outputs] or None, classes, made)
 
 
 def render(response: Response, raw: bool) -> Tuple[bytes, List[Any]]:
     """The answer without its raw contents, and those. Raw for requests that were, and for types that have no other form."""
     made = pb.ModelInferResponse(model_name=response.version.name, model_version=response.version.version, id=response.id)
-    raw = raw or any(response.version.datatypes[name] not in CONTENTS for name in response.outputs)
+    raw = raw or any(name in response.classes or response.version.datatypes[name] not in CONTENTS for name in response.outputs)
+    contents: List[Any] = []
     for name, array in response.outputs.items():
+        if name in response.classes:
+            shape, texts = largest(array, response.classes[name], response.version.batched)
+            made.outputs.add(name=name, datatype="BYTES", shape=shape)
+            contents.append(packed(texts))
+            continue
         one = made.outputs.add(name=name, datatype=response.version.datatypes[name], shape=array.shape)
-        if not raw:
+        if raw:
+            contents.append(little_endian(array))
+        else:
             getattr(one.contents, CONTENTS[one.datatype]).extend(array.reshape(-1).tolist())
-    return made.SerializeToString(), [little_endian(array) for array in response.outputs.values()] if raw else []
+    return made.SerializeToString(), contents
 
 
 def joined(text: bytes, data: List[Any]) -> List[Any]:
@@ -163,15 +179,18 @@ class Infers:
             one.seats = seats
         return one, lead
 
-    def ask(self, one: Incoming, lead: Optional[Lead], reply: Reply, data: Any = None) -> None:
-        """The message is whole. `data`: it, where it did not come as it is. `reply` is called once with the parts of the answer, or an error."""
-        call = _Call(self.service, one, reply)
+    def ask(self, one: Incoming, lead: Optional[Lead], reply: Reply, data: Any = None) -> "Asked":
+        """The message is whole. `data`: it, where it did not come as it is. `reply` is called once with the parts of the answer, or an error, unless what is
+        returned is cancelled before."""
+        call = Asked(self.service, one, reply)
         try:
             seat: Optional[Seat] = None
             if lead is None or data is not None:
+                one.charge(one.size if data is None else len(data))  # the decoded message has its own copy
                 message = decode(pb.ModelInferRequest, (one.body() if one.size else b"") if data is None else data)
                 call.version = version = self.service.model(message.model_name, message.model_version)
                 request = parse(message, message.raw_input_contents)
+                one.charge(request.made)
                 call.id, inputs = request.id, request.inputs
                 known = Known(request, {"raw": bool(message.raw_input_contents)}, rows_of(request, version))
             else:
@@ -190,21 +209,28 @@ class Infers:
                             version.leads.clear()
                         version.leads[lead.text] = known
             call.known = known
-            version.batcher.submit(inputs, known.rows, call.done, seat)
+            call.waiting = version.batcher.submit(inputs, known.rows, call.done, seat)
         except Exception as e:
             call.done(None, known_error(e))
+        return call
 
 
-class _Call:
+class Asked:
     """A request that waits for its answer."""
-    __slots__ = ("service", "one", "reply", "version", "known", "id", "start")
+    __slots__ = ("service", "one", "reply", "version", "known", "id", "start", "waiting")
 
     def __init__(self, service: Service, one: Incoming, reply: Reply) -> None:
         self.service, self.one, self.reply, self.start = service, one, reply, time.monotonic()
         self.version: Optional[Version] = None
         self.known: Optional[Known] = None
         self.id = ""
+        self.waiting: Optional[Waiting] = None
         service.active += 1
+
+    def cancel(self) -> None:
+        """Its client has gone: it is not run any more where it does not run yet."""
+        if self.version is not None and self.waiting is not None and self.version.batcher.cancel(self.waiting):
+            self.done(None, Cancelled("the client has cancelled the call"))
 
     def done(self, outputs: Optional[Dict[str, Any]], error: Optional[ServeError]) -> None:
         parts: List[Any] = []
@@ -227,7 +253,7 @@ class _Call:
             _, text, names = known.answer
             return joined(text, [little_endian(outputs[name]) for name in names])
         names = known.names or version.output_names
-        text, data = render(Response(version, self.id, {name: outputs[name] for name in names}), known.said["raw"])
-        if not self.id and len(data) == len(names):
+        text, data = render(Response(version, self.id, {name: outputs[name] for name in names}, known.classes), known.said["raw"])
+        if not self.id and not known.classes and len(data) == len(names):
             known.answer = b"", text, names
         return joined(text, data)

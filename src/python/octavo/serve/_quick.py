@@ -23,7 +23,7 @@ Reply = Callable[[Incoming, int, bytes, List[Any]], None]
 
 
 class Head:
-    """What the head of such a request says; `headers`: those that parse() and inflated() read."""
+    """What the head of such a request says; `headers`: those that are read with the body."""
     __slots__ = ("model", "version", "headers", "size", "json")
 
     def __init__(self, model: str, version: str, headers: Dict[str, str], size: int) -> None:
@@ -40,10 +40,10 @@ class Head:
 class Known:
     """What a JSON part says, and what was answered to it last time: (headers, JSON part, names of the outputs). `size`: bytes of its inputs where all are
     binary."""
-    __slots__ = ("inputs", "name", "size", "rows", "names", "said", "answer")
+    __slots__ = ("inputs", "name", "size", "rows", "names", "classes", "said", "answer")
 
     def __init__(self, request: Request, said: Dict[str, Any], rows: int) -> None:
-        self.rows, self.said, self.names, self.size = rows, said, request.outputs, 0
+        self.rows, self.said, self.names, self.classes, self.size = rows, said, request.outputs, request.classes, 0
         self.inputs: List[Tuple[str, Any, Any, int]] = []  # name, type, shape, offset
         for name, array in request.inputs.items():
             self.inputs.append((name, array.dtype, array.shape, self.size))
@@ -90,7 +90,11 @@ class Quick:
     def _read(self, one: Incoming, head: Head, call: "_Call", seat: Optional[Seat]) -> Tuple[Known, Dict[str, Any]]:
         version: Version = call.version  # type: ignore[assignment]
         if not head.split():
-            request, said = parse(head.model, head.version, head.headers, self.bodies.inflated(head.headers, one.body()))
+            coding, body = head.headers.get("content-encoding", "identity"), one.body()
+            if coding != "identity":
+                body = self.bodies.inflated(coding, body, self.service.models.largest(head.model), one.charge)
+            request, said = parse(head.model, head.version, head.headers, body)
+            one.charge(request.made)
             call.id = request.id
             return Known(request, said, rows_of(request, version)), request.inputs
         view, binary = one.parts()
@@ -99,6 +103,7 @@ class Quick:
         if known is not None and known.size == len(binary):
             return known, {known.name: seat.array()} if seat is not None else known.arrays(binary)
         request, said = parse_parts(head.model, head.version, text, binary)
+        one.charge(request.made)
         call.id = request.id
         known = Known(request, said, rows_of(request, version))
         if known.size == len(binary) and "BOOL" not in request.datatypes.values() and not request.id and len(text) <= _LONGEST:
@@ -142,12 +147,12 @@ class _Call:
             lines, text, names = known.answer
             return lines, [text, *[_bytes(outputs[name]) for name in names]]
         version: Version = self.version  # type: ignore[assignment]
-        text, data = render(Response(version, self.id, {name: outputs[name] for name in known.names or version.output_names}), known.said)
+        text, data = render(Response(version, self.id, {name: outputs[name] for name in known.names or version.output_names}, known.classes), known.said)
         size = len(text) + sum(len(one) for one in data)
         if not data:
             return b"content-type: application/json\r\ncontent-length: %d\r\n" % size, [text]
         lines = b"content-type: application/octet-stream\r\ncontent-length: %d\r\n%b: %d\r\n" % (size, JSON_LENGTH.encode(), len(text))
-        if not self.id and len(data) == len(known.names or version.output_names):
+        if not self.id and not known.classes and len(data) == len(known.names or version.output_names):
             known.answer = lines, text, known.names or version.output_names
         return lines, [text, *data]
 

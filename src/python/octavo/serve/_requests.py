@@ -15,13 +15,16 @@ _log = logging.getLogger("octavo.serve")
 
 @dataclasses.dataclass
 class Request:
-    """inputs: arrays by name; datatypes: the protocol's names; outputs: those asked for (None: all)."""
+    """inputs: arrays by name; datatypes: the protocol's names; outputs: those asked for (None: all); classes: {output: how many of its largest
+    values are asked for in place of all}; made: bytes of arrays that are no views of what was received."""
     model: str
     version: str
     id: str
     inputs: Arrays
     datatypes: Dict[str, str]
     outputs: Optional[List[str]] = None
+    classes: Dict[str, int] = dataclasses.field(default_factory=dict)
+    made: int = 0
 
 
 @dataclasses.dataclass
@@ -29,6 +32,7 @@ class Response:
     version: Version
     id: str
     outputs: Arrays
+    classes: Dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Service:
@@ -49,7 +53,7 @@ class Service:
             labels = (model.name, model.version)
             outputs = await model.batcher.infer(request.inputs, rows_of(request, model))
             outcome = "ok"
-            return Response(model, request.id, {n: outputs[n] for n in (request.outputs or model.output_names)})
+            return Response(model, request.id, {n: outputs[n] for n in (request.outputs or model.output_names)}, request.classes)
         except ServeError as e:
             outcome = str(e.status)
             raise
@@ -65,7 +69,7 @@ class Service:
 
     def metadata(self) -> Dict[str, Any]:
         return {"name": "octavo", "version": __version__,
-                "extensions": ["binary_tensor_data", "model_repository", "model_repository(unload_dependents)", "statistics"]}
+                "extensions": ["binary_tensor_data", "classification", "model_configuration", "model_repository", "model_repository(unload_dependents)", "statistics"]}
 
     def model_metadata(self, name: str, version: str) -> Dict[str, Any]:
         model = self.models.get(name, version)

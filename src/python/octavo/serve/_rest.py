@@ -10,13 +10,17 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
 from ._bodies import Bodies
-from ._errors import BadRequest, NotFound
+from ._classes import count_of, largest, packed
+from ._config import model_config
+from ._errors import BadRequest
+from ._guard import Guard
 from ._requests import Request, Response, Service, known_error
 from ._settings import Settings
 from ._tensors import from_bytes, from_list, little_endian, to_list
 
 JSON_LENGTH = "inference-header-content-length"
 _NUMBER = re.compile("[0-9]{1,18}")
+_SMALL = 1 << 20  # bytes of a decompressed body that is no inference
 
 
 def parse(model: str, version: str, headers: Any, body: Any) -> Tuple[Request, Dict[str, Any]]:
@@ -38,7 +42,7 @@ def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Reque
         raise BadRequest("the body is not a JSON object")
     inputs: Dict[str, Any] = {}
     datatypes: Dict[str, str] = {}
-    at = 0
+    at = made = 0
     for one in _list(said, "inputs"):
         name, datatype, shape = one.get("name"), one.get("datatype"), one.get("shape")
         if not isinstance(name, str) or not isinstance(datatype, str) or not isinstance(shape, list):
@@ -49,6 +53,7 @@ def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Reque
         size = parameters(one).get("binary_data_size")
         if size is None:
             inputs[name] = from_list(name, datatype, shape, one.get("data"))
+            made += inputs[name].nbytes
         elif isinstance(size, bool) or not isinstance(size, int) or size < 0 or at + size > len(binary):
             raise BadRequest(f"input {name!r}: binary_data_size is {size!r}, {len(binary) - at} bytes of binary data are left")
         else:
@@ -60,24 +65,36 @@ def parse_parts(model: str, version: str, text: Any, binary: Any) -> Tuple[Reque
     names = None if outputs is None else [o.get("name") for o in outputs]
     if names is not None and not all(isinstance(n, str) for n in names):
         raise BadRequest("each requested output needs a name")
+    classes = {o["name"]: count_of(o["name"], parameters(o)["classification"]) for o in outputs or [] if parameters(o).get("classification")}
     request_id = said.get("id", "")
     if not isinstance(request_id, str):
         raise BadRequest("id is not a string")
     for refused in ("sequence_id", "priority"):
         if parameters(said).get(refused):
             raise BadRequest(f"parameter {refused!r} is not supported")
-    return Request(model, version, request_id, inputs, datatypes, names), said  # type: ignore[arg-type]
+    return Request(model, version, request_id, inputs, datatypes, names, classes, made), said  # type: ignore[arg-type]
 
 
 def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
     """The JSON part of the answer, and the binary data behind it (none: all is JSON). Outputs as JSON numbers, or as binary data where the request asks for it."""
     everything = bool(parameters(said).get("binary_data_output", False))
     asked = {o["name"]: parameters(o) for o in said.get("outputs") or []}
-    outputs, tail = [], []
+    outputs: List[Dict[str, Any]] = []
+    tail: List[Any] = []
     for name, array in response.outputs.items():
         datatype = response.version.datatypes[name]
-        one: Dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
-        if asked.get(name, {}).get("binary_data", everything):
+        binary = asked.get(name, {}).get("binary_data", everything)
+        if name in response.classes:
+            shape, texts = largest(array, response.classes[name], response.version.batched)
+            outputs.append({"name": name, "datatype": "BYTES", "shape": shape})
+            if binary:
+                tail.append(packed(texts))
+                outputs[-1]["parameters"] = {"binary_data_size": len(tail[-1])}
+            else:
+                outputs[-1]["data"] = [text.decode() for text in texts]
+            continue
+        one = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+        if binary:
             data = little_endian(array)
             one["parameters"] = {"binary_data_size": len(data)}
             tail.append(data)
@@ -92,20 +109,22 @@ def render(response: Response, said: Dict[str, Any]) -> Tuple[bytes, List[Any]]:
     return orjson.dumps(top), tail
 
 
-def application(service: Service, settings: Settings, bodies: Bodies) -> Starlette:
+def application(service: Service, settings: Settings, bodies: Bodies, guard: Guard) -> Starlette:
     """The routes; most inference requests go the short way (_quick)."""
     Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
-    def answer(handler: Handler) -> Handler:
+    def answer(handler: Handler, public: bool = False, change: bool = False) -> Handler:
         async def guarded(request: HttpRequest) -> HttpResponse:
             try:
+                headers = request.headers
+                guard.admit(*(headers.get(name, "") for name in ("host", "origin", "authorization")), public=public, change=change)
                 return await handler(request)
             except ClientDisconnect:
                 return HttpResponse(status_code=499)
             except Exception as e:
                 error = known_error(e)
-            headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
-            return HttpResponse(orjson.dumps({"error": str(error)}), status_code=error.status, media_type="application/json", headers=headers)
+            more = {"Retry-After": "1"} if error.status in (429, 503) else {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+            return HttpResponse(orjson.dumps({"error": str(error)}), status_code=error.status, media_type="application/json", headers=more)
         return guarded
 
     def path(request: HttpRequest) -> Tuple[str, str]:
@@ -127,31 +146,33 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
     async def model_metadata(request: HttpRequest) -> HttpResponse:
         return _json(service.model_metadata(*path(request)))
 
+    async def config(request: HttpRequest) -> HttpResponse:
+        return _json(model_config(service.models.get(*path(request)), settings))
+
     async def stats(request: HttpRequest) -> HttpResponse:
         return _json({"model_stats": service.statistics(request.path_params.get("model", ""), request.path_params.get("version", ""))})
 
     async def infer(request: HttpRequest) -> HttpResponse:
-        async with bodies.read(request) as body:
+        async with bodies.read(request, service.models.largest(path(request)[0])) as (body, charge):
             parsed, said = parse(*path(request), request.headers, body)
+            charge(parsed.made)
             text, data = render(await service.infer(parsed, "http"), said)
         if not data:
             return HttpResponse(text, media_type="application/json")
         return HttpResponse(b"".join([text, *data]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))})
 
     async def index(request: HttpRequest) -> HttpResponse:
-        async with bodies.read(request) as body:
+        async with bodies.read(request, _SMALL) as (body, _):
             only_ready = bool(bytes(body).strip()) and _object(body).get("ready") is True
         return _json([r for r in service.models.index() if not only_ready or r["state"] == "READY"])
 
     async def load(request: HttpRequest) -> HttpResponse:
-        _allowed(settings)
-        async with bodies.read(request) as body:
+        async with bodies.read(request, _SMALL) as (body, _):
             refuse_parameters(parameters(_object(body)) if bytes(body).strip() else {})
         await service.models.load(request.path_params["model"])
         return HttpResponse()
 
     async def unload(request: HttpRequest) -> HttpResponse:
-        _allowed(settings)
         await service.models.unload(request.path_params["model"])
         return HttpResponse()
 
@@ -165,17 +186,17 @@ def application(service: Service, settings: Settings, bodies: Bodies) -> Starlet
     async def wrong_method(request: HttpRequest, _: Exception) -> HttpResponse:
         return HttpResponse(orjson.dumps({"error": f"{request.method} is not what {request.url.path[:200]} takes"}), status_code=405, media_type="application/json")
 
-    def get(at: str, handler: Handler) -> Route:
-        return Route(at, answer(handler), methods=["GET"])
+    def get(at: str, handler: Handler, public: bool = False) -> Route:
+        return Route(at, answer(handler, public), methods=["GET"])
 
-    def post(at: str, handler: Handler) -> Route:
-        return Route(at, answer(handler), methods=["POST"])
+    def post(at: str, handler: Handler, change: bool = False) -> Route:
+        return Route(at, answer(handler, change=change), methods=["POST"])
 
-    routes = [get("/v2", server_metadata), get("/v2/health/live", live), get("/v2/health/ready", ready), get("/metrics", metrics),
-              get("/v2/models/stats", stats), post("/v2/repository/index", index), post("/v2/repository/models/{model}/load", load),
-              post("/v2/repository/models/{model}/unload", unload)]
+    routes = [get("/v2", server_metadata), get("/v2/health/live", live, True), get("/v2/health/ready", ready, True), get("/metrics", metrics),
+              get("/v2/models/stats", stats), post("/v2/repository/index", index), post("/v2/repository/models/{model}/load", load, True),
+              post("/v2/repository/models/{model}/unload", unload, True)]
     for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
-        routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), post(f"{base}/infer", infer), get(base, model_metadata)]
+        routes += [get(f"{base}/ready", model_ready), get(f"{base}/stats", stats), get(f"{base}/config", config), post(f"{base}/infer", infer), get(base, model_metadata)]
     return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
 
 
@@ -183,11 +204,6 @@ def refuse_parameters(parameters: Dict[str, Any]) -> None:
     """Loading takes files that are on the server; what a client sends with it is refused, not ignored."""
     for name in parameters:
         raise BadRequest(f"load parameter {name!r} is not supported: models come from the server's own files")
-
-
-def _allowed(settings: Settings) -> None:
-    if not settings.repository_api:
-        raise NotFound("loading and unloading by clients is switched off")
 
 
 def _json(value: Any) -> HttpResponse:

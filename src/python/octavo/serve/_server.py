@@ -9,10 +9,12 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import uvicorn
 
-from .._errors import FileError, UnsupportedError
+from .._errors import Error, FileError, UnsupportedError
 from . import _rest
 from ._bodies import Bodies
+from ._guard import Guard
 from ._http import connection
+from ._limits import raise_file_limit
 from ._metrics import Metrics
 from ._models import Models
 from ._quick import Quick
@@ -50,22 +52,26 @@ class Server:
         http = _listen(settings.host, settings.port, "--port")  # taken ports are found before models are built
         grpc_server: Any = None
         grpc_socket: Optional[socket.socket] = None
-        bodies = Bodies(settings)
         try:
+            bodies, guard = Bodies(settings), Guard(settings)
             self.port = http.getsockname()[1]
             if settings.grpc_port is not None:
-                grpc_server = _grpc_server(self.service, settings, bodies)
+                grpc_server = _grpc_server(self.service, settings, bodies, guard)
                 grpc_socket = _listen(settings.host, settings.grpc_port, "--grpc-port")
                 self.grpc_port = grpc_socket.getsockname()[1]
+            warnings = [guard.open_to()]
             await self.models.load_all()
             if signals:
                 gc.freeze()  # what stays as long as the process is not looked at again
                 gc.set_threshold(20_000, 20, 20)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     asyncio.get_running_loop().add_signal_handler(number, self._signalled)
-            config = uvicorn.Config(_rest.application(self.service, settings, bodies), http=connection(bodies, Quick(self.service, bodies)), log_level="warning", access_log=False, lifespan="off",
-                                    server_header=False, proxy_headers=False, limit_concurrency=settings.max_connections, timeout_keep_alive=75,
-                                    timeout_graceful_shutdown=max(1, int(settings.grace)))
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, guard)
+                warnings.append(raise_file_limit((1 if settings.grpc_port is None else 2) * settings.max_connections + 256))
+            config = uvicorn.Config(_rest.application(self.service, settings, bodies, guard), http=connection(bodies, Quick(self.service, bodies), guard), log_level="warning",
+                                    access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False, timeout_keep_alive=86400, timeout_graceful_shutdown=max(1, int(settings.grace)))
+            config.load()
+            config.ssl = guard.tls("http/1.1")
             web = _Web(config)
             serving = asyncio.ensure_future(web.serve(sockets=[http]))
             if grpc_server is not None:
@@ -74,7 +80,10 @@ class Server:
                 await asyncio.sleep(0.005)
             self.service.ready = True
             self.started.set()
-            self._say(f"ready: http://{settings.host}:{self.port}" + (f", grpc://{settings.host}:{self.grpc_port}" if grpc_server else ""))
+            for line in filter(None, warnings):
+                self._say(line)
+            s = "s" if settings.tls_cert is not None else ""
+            self._say(f"ready: http{s}://{settings.host}:{self.port}" + (f", grpc{s}://{settings.host}:{self.grpc_port}" if grpc_server else ""))
             stopped = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait([stopped, serving], return_when=asyncio.FIRST_COMPLETED)
             await self._finish(web, serving, grpc_server)
@@ -98,6 +107,15 @@ class Server:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(serving, self.settings.grace)
         self._say("stopped" if left == 0 else f"stopped; {left} requests were not finished in time and were answered with 503")
+
+    def _reload(self, guard: Guard) -> None:
+        """SIGHUP: tokens and the certificate are read again."""
+        try:
+            guard.reload()
+        except Error as e:
+            self._say(f"error: {e}; the old tokens and the old certificate stay")
+        else:
+            self._say("read tokens and certificate again")
 
     def _signalled(self) -> None:
         self._signals += 1
@@ -132,11 +150,11 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         raise FileError(f"cannot listen on {host} port {port}: {e.strerror or e}; give another as {option}, or 0 for any") from e
 
 
-def _grpc_server(service: Service, settings: Settings, bodies: Bodies) -> Any:
+def _grpc_server(service: Service, settings: Settings, bodies: Bodies, guard: Guard) -> Any:
     try:
         from . import _grpc
     except ImportError as e:
         if "_http2" not in str(e):
             raise
         raise UnsupportedError("this build of Octavo has no gRPC: it was compiled without nghttp2 (Debian: libnghttp2-dev); --grpc-port -1 serves HTTP alone") from e
-    return _grpc.server(service, settings, bodies)
+    return _grpc.server(service, settings, bodies, guard)

@@ -10,19 +10,29 @@ from .._errors import UsageError
 class Settings:
     """Everything that `octavo serve` can be told; seconds, bytes and counts.
 
-    host             address to listen on; "0.0.0.0" for every address. There is no authentication.
+    host             address to listen on; "0.0.0.0" for every address.
     port, grpc_port  TCP ports of HTTP and gRPC; 0: any free one (Server.port and Server.grpc_port then say which); grpc_port None: no gRPC.
     batch            batch sizes to build for ONNX models whose batch is open; the largest is the most that runs at once.
     delay            seconds that a request may wait for others to fill a batch while an engine is idle.
     instances        runs of one model at the same time. threads: threads of one run; None: the cores of this process over instances.
     queue            requests of one model that may wait; the next is answered with 429 or RESOURCE_EXHAUSTED.
     timeout          seconds that a request may wait for its run, then 504 or DEADLINE_EXCEEDED.
-    body_timeout     seconds that a body may take to arrive, then 408.
-    max_request      bytes of one request. max_pending: bytes of all bodies and messages that are held at once.
-    max_connections  open HTTP connections, gRPC connections, and gRPC calls at once.
+    body_timeout     seconds that the head of a request, a body or a message may take to arrive, each, then 408 or DEADLINE_EXCEEDED; and that a client may
+                     take to read (64 kB of) an answer, then its connection or call ends.
+    idle_timeout     seconds that a connection may be without a request, and a stream between two messages.
+    stream_timeout   seconds that a stream may last. stream_messages: messages that it may have.
+    max_request      bytes of one request. max_pending: bytes held for clients at once: bodies, messages, what is decompressed and decoded from them, and answers
+                     that were not read yet.
+    max_connections  open HTTP connections, gRPC connections, and gRPC calls at once. Of more, the one that has waited longest for its client makes room.
     grace            seconds that requests get to finish when the server is told to stop.
     device, effort, timing_cache   as for octavo.build.
-    repository_api   whether clients may load and unload models.
+    max_shapes       shapes of the inputs of one model version, where other dimensions than the first are open, that are built and kept at once.
+    tls_cert, tls_key  files in PEM: a certificate with its chain, and its key; both or none. With them both ports speak TLS alone.
+    token_file       a file of bearer tokens, one a line, one of which every request but those for the server's health needs; None: none is needed.
+    repository_token_file  the same for loading and unloading models; None: clients may not. These tokens are good for everything else too.
+    allow_host       names in the Host header that are the server's, beside addresses in digits, localhost, `host` and this machine's name; "*": all.
+                     With token_file no name is looked at.
+    allow_origin     origins ("https://app.example") whose pages may ask by a browser.
     """
     host: str = "127.0.0.1"
     port: int = 8000
@@ -34,6 +44,9 @@ class Settings:
     queue: int = 256
     timeout: float = 30.0
     body_timeout: float = 30.0
+    idle_timeout: float = 120.0
+    stream_timeout: float = 3600.0
+    stream_messages: int = 1_000_000
     max_request: int = 64 << 20
     max_pending: int = 1 << 30
     max_connections: int = 1024
@@ -41,7 +54,13 @@ class Settings:
     device: str = "cpu"
     effort: Optional[int] = None
     timing_cache: Optional[str] = None
-    repository_api: bool = True
+    max_shapes: int = 16
+    tls_cert: Optional[str] = None
+    tls_key: Optional[str] = None
+    token_file: Optional[str] = None
+    repository_token_file: Optional[str] = None
+    allow_host: Tuple[str, ...] = ()
+    allow_origin: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         def need(ok: bool, name: str, rule: str) -> None:
@@ -56,8 +75,15 @@ class Settings:
             need(1 <= getattr(self, name) <= 1 << 20, name, "must be 1 to 1048576")
         need(self.threads is None or self.threads >= 1, "threads", "must be at least 1")
         need(0 <= self.delay <= 60, "delay", "must be 0 to 60 seconds")
-        for name in ("timeout", "body_timeout", "grace"):
+        for name in ("timeout", "body_timeout", "idle_timeout", "stream_timeout", "grace"):
             need(0 < getattr(self, name) <= 86400, name, "must be above 0 and at most 86400 seconds")
+        need(self.stream_messages >= 1, "stream_messages", "must be at least 1")
+        need(1 <= self.max_shapes <= 4096, "max_shapes", "must be 1 to 4096")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UsageError("tls_cert and tls_key (--tls-cert and --tls-key) go together: a certificate and its key")
+        for name in ("allow_host", "allow_origin"):
+            need(not isinstance(getattr(self, name), str), name, "is a sequence of names")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         need(1 <= self.max_request <= (2 << 30) - 1, "max_request", "must be 1 to 2147483647 bytes")
         need(self.max_pending >= self.max_request, "max_pending", f"must be at least max_request ({self.max_request})")
 

@@ -89,6 +89,6 @@ def _known(name: str, datatype: str) -> Any:
 
 
 def describe(infos: Sequence[Any], batched: bool) -> List[Dict[str, Any]]:
-    """Inputs or outputs of an engine as the protocol's metadata; -1 for the batch."""
+    """Inputs or outputs of an engine as the protocol's metadata; -1 for the batch and for what is open."""
     return [{"name": t["name"], "datatype": datatype_of(t["dtype"]),
-             "shape": [-1 if batched and i == 0 else int(d) for i, d in enumerate(t["shape"])]} for t in infos]
+             "shape": [-1 if d is None or (batched and i == 0) else int(d) for i, d in enumerate(t["shape"])]} for t in infos]

@@ -1,0 +1,139 @@
+#include "api/load.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "api/late.h"
+#include "base/write_file.h"
+#include "engine/part_plan.h"
+#include "engine/set.h"
+#include "engine/signature.h"
+#include "engine/version.h"
+
+namespace octavo::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder for the external data of one model, gone with this object.
+class Folder {
+ public:
+  static Result<std::unique_ptr<Folder>> create() {
+    std::error_code ignored;
+    const fs::path parent = fs::temp_directory_path(ignored);
+    std::string path = ((parent.empty() ? fs::path("/tmp") : parent) / "octavo-model-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr)
+      return fail(ErrorKind::io,
+                  fmt::format("no temporary folder \"{}\" for a model's external data: {}", path, std::strerror(errno)));
+    return std::unique_ptr<Folder>(new Folder(std::move(path)));
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// Names are the file's: they must not lead out.
+  Status add(const std::string& name, std::span<const std::byte> bytes) const {
+    const fs::path relative(name);
+    bool inside = !name.empty() && name.find('\0') == std::string::npos && relative.is_relative();
+    for (const fs::path& part : relative) inside = inside && part != "..";
+    if (!inside || relative.filename().empty())
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("external data \"{}\" of the model in the engine leads out of its folder", name.c_str()));
+    std::error_code error;
+    const fs::path full = fs::path(path_) / relative;
+    fs::create_directories(full.parent_path(), error);
+    return write_file(full.string(), bytes, "external data");
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+/// The engines of a file whose GPU kernels are made anew. What is in the file is then data: a plan that is verified, and constants.
+Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFile>& opened, const LoadRequest& request) {
+  const engine::EngineFile& file = *opened;
+  OCTAVO_TRY(const std::vector<engine::Part> parts, file.parts());
+  const std::shared_ptr<const engine::ModelSource> model = file.model();
+  engine::Engines out;
+  for (const engine::Part& part : parts) {
+    OCTAVO_TRY(region::Plan plan, engine::plan_with_constants(part, file.name()));
+    if (plan.devices.size() == 1) return engine::Engine::load_all(opened, all_providers(), devices(request.device));  // no code
+    if (const Status remade = remake_code(plan, request.device); !remade) {
+      Error error = remade.error();
+      error.message = fmt::format("engine \"{}\", its kernels compiled anew: {}", file.name(), error.message);
+      return tl::unexpected<Error>(std::move(error));
+    }
+    const auto text = [](std::span<const std::byte> bytes) {
+      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text(part.graph), devices(request.device),
+                                                   nullptr, {model, text(part.build), part.notes(), part.about()}));
+    out.push_back(std::move(engine));
+  }
+  if (const std::string why = engine::why_no_set(out); !why.empty())
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": its plans do not belong together: {}", file.name(), why));
+  return out;
+}
+
+}  // namespace
+
+Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request) {
+  const std::shared_ptr<const engine::ModelSource> source = file->model();
+  const std::vector<engine::Part> builds = file->builds();
+  if (source == nullptr || builds.empty() || builds.size() > engine::kMostPlans) {
+    return fail(ErrorKind::usage,
+                fmt::format("engine \"{}\": it does not hold its model, so it cannot be rebuilt\n  build it again from the "
+                            "ONNX file (without --no-model, which leaves the model out)",
+                            file->name()));
+  }
+  OCTAVO_TRY(const engine::ModelBytes model, source->read());
+  std::unique_ptr<Folder> folder;
+  if (!model.files.empty()) {
+    OCTAVO_TRY(folder, Folder::create());
+    for (const auto& [name, bytes] : model.files) OCTAVO_CHECK(folder->add(name, bytes));
+  }
+  engine::Engines out;
+  for (const engine::Part& part : builds) {
+    OCTAVO_TRY(ReadBuild read, read_build({reinterpret_cast<const char*>(part.build.data()), part.build.size()}, file->name()));
+    read.options.import.display_name = fmt::format("the model in \"{}\"", file->name());
+    read.options.timing.cache = request.timing_cache;
+    read.options.progress = request.progress;
+    read.options.source = source;
+    read.options.notes = part.notes();
+    OCTAVO_TRY(Built built, build_bytes(model.model, read.options, folder ? folder->path() : std::string(), read.late));
+    out.push_back(std::move(built.engine));
+  }
+  if (const std::string why = engine::why_no_set(out); !why.empty())
+    return fail(ErrorKind::bad_engine, fmt::format("engine \"{}\": its plans do not belong together: {}", file->name(), why));
+  return out;
+}
+
+Result<engine::Engines> load_engines(const std::string& path, const LoadRequest& request) {
+  std::string key;
+  if (!request.public_key.empty()) {
+    OCTAVO_TRY(key, engine::read_key(request.public_key));
+  }
+  OCTAVO_TRY(const auto file, engine::EngineFile::open(path, key));
+  const bool anew = request.rebuild_code && file->made_by().outdated().empty();
+  auto all = anew ? load_remade(file, request) : engine::Engine::load_all(file, all_providers(), devices(request.device));
+  if (all || !engine::Engine::is_outdated(*file, all.error())) return all;
+  if (!request.upgrade || file->model() == nullptr) return all;
+  if (request.warn) {
+    request.warn(fmt::format(
+        "engine \"{}\" was built by Octavo {} (file format {}) with kernels that this Octavo {} does not have: it is built "
+        "again from the model it holds, at each load; octavo rebuild {} does it once",
+        path, file->made_by().version(), file->made_by().format, engine::kVersion, path));
+  }
+  return rebuild(file, request);
+}
+
+}  // namespace octavo::api

@@ -1,0 +1,47 @@
+// Engine files into engines, for the command, the C++ and the Python interface: verified where that is asked for, built again where the file
+// is of an earlier version.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api/pipeline.h"
+#include "base/task.h"
+#include "engine/engine.h"
+#include "onnx/import/late_values.h"
+
+namespace octavo::api {
+
+struct LoadRequest {
+  std::string device = "cuda";  ///< which GPU "cuda" is
+  std::string public_key;       ///< PEM, or a file's name: only what its owner signed is loaded; empty: anybody's
+  bool upgrade = true;          ///< files of an earlier version are built again, from the model that they hold; false: refused
+  /// GPU kernels are compiled anew from the plan; machine code and launches of the file are not used (cuda/rebuild.h).
+  bool rebuild_code = false;
+  std::string timing_cache;                               ///< of such a build (PipelineOptions::Timing::cache)
+  TaskWatcher progress;                                   ///< of such a build
+  std::function<void(const std::string& sentence)> warn;  ///< told before such a build begins; may be empty
+};
+
+/// Errors: as EngineFile::open and Engine::load_all; for a file of an earlier version those of a build.
+[[nodiscard]] Result<engine::Engines> load_engines(const std::string& path, const LoadRequest& request = {});
+
+/// Builds the plans of a file again, by the options that it was built with, from the model that it holds. They have its notes. Errors: usage where
+/// it holds no model; bad_engine where that is damaged; those of a build.
+[[nodiscard]] Result<engine::Engines> rebuild(const std::shared_ptr<const engine::EngineFile>& file, const LoadRequest& request);
+
+/// cuda::remake_kernels for the GPU that `device` names. A plan without regions for a GPU stays as it is.
+[[nodiscard]] Status remake_code(region::Plan& plan, std::string_view device);
+
+/// The options of a build as JSON, for Origin::build: all that decides what the engine computes and on what, and its number of threads. Not
+/// where times come from, which is the machine's.
+[[nodiscard]] std::string build_text(const PipelineOptions& options, const onnx::LateValues& late);
+struct ReadBuild {
+  PipelineOptions options;
+  onnx::LateValues late;
+};
+/// Errors: bad_engine for what build_text does not write.
+[[nodiscard]] Result<ReadBuild> read_build(std::string_view text, std::string_view engine);
+
+}  // namespace octavo::api

@@ -1,0 +1,31 @@
+// Weights that a plan does not hold any more, since every reader has packed them: what stands in their place where kernels are made anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "region/region.h"
+
+namespace octavo::cuda {
+
+/// What the texts of a region depend on beside the region and its tactic, kept with its launches. It is data: a wrong one makes a wrong result,
+/// or none, and no access out of bounds.
+struct TextFacts {
+  std::vector<std::int64_t>
+      sums;           ///< by stage: the largest sum of |weight less its zero point| over a channel of s8 weights; 0: none
+  std::string texts;  ///< hash of the texts, which are to come out the same
+};
+[[nodiscard]] std::vector<std::int64_t> weight_sums(const region::Region& region, const region::Plan& plan);
+
+/// Puts the facts into Region::launch, and reads them. Error: bad_engine.
+[[nodiscard]] std::string with_facts(const std::string& launch, const TextFacts& facts);
+[[nodiscard]] Result<TextFacts> read_facts(std::string_view launch);
+
+/// Gives the region's weights without bytes some in `plan`, with these sums, so that the families say what they would read. What is packed of them is not
+/// used. Errors: bad_engine for weights that are not about as large as the packed constants, or sums that they cannot have.
+[[nodiscard]] Status give_weights(const region::Region& region, region::Plan& plan, const std::vector<std::int64_t>& sums);
+
+}  // namespace octavo::cuda

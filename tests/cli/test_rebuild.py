@@ -1,0 +1,181 @@
+"""octavo rebuild, signatures, and engine files of other versions, as their user sees them."""
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OCTAVO = pathlib.Path(os.environ.get("OCTAVO_BUILD", ROOT / "build/release")) / "bin/octavo"
+QDQ = ROOT / "examples/digits/digits_qdq.onnx"
+PICTURE = sorted((ROOT / "examples/digits/images").glob("*.png"))[0]
+FAST = ("--effort", "0", "--threads", "1")
+
+
+def octavo(*args, code=0):
+    """stdout and stderr of a run that must end with `code`."""
+    done = subprocess.run([OCTAVO, *map(str, args)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == code, f"octavo {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout, done.stderr
+
+
+def xxh3(data):
+    """XXH3-64 of 33 to 64 bytes, seed 0: the checksum of an engine file's header."""
+    secret = bytes.fromhex("b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c")
+    low = (1 << 64) - 1
+
+    def fold(at, key):
+        a, b = struct.unpack_from("<QQ", data, at)
+        c, d = struct.unpack_from("<QQ", secret, key)
+        product = (a ^ c) * (b ^ d)
+        return (product & low) ^ (product >> 64)
+    n = len(data)
+    h = n * 0x9E3779B185EBCA87 + fold(16, 32) + fold(n - 32, 48) + fold(0, 0) + fold(n - 16, 16)
+    h &= low
+    h ^= h >> 37
+    h = h * 0x165667919E3779F9 & low
+    return h ^ h >> 32
+
+
+def written_by(path, major, minor, patch, fmt=None):
+    """The file as another version of Octavo would have written it."""
+    data = bytearray(path.read_bytes())
+    assert struct.unpack_from("<Q", data, 56)[0] == xxh3(bytes(data[:56])), "the header's checksum is not what this test takes it for"
+    struct.pack_into("<III", data, 12, major, minor, patch)
+    if fmt is not None:
+        struct.pack_into("<I", data, 8, fmt)
+    struct.pack_into("<Q", data, 56, xxh3(bytes(data[:56])))
+    path.write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    path = tmp_path_factory.mktemp("built") / "digits.octavo"
+    octavo("build", QDQ, "-o", path, *FAST)
+    return path
+
+
+@pytest.fixture
+def old(built, tmp_path):
+    path = tmp_path / "old.octavo"
+    shutil.copy(built, path)
+    written_by(path, 0, 0, 9)
+    return path
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl command to make keys with")
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("mine", "other"):
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", folder / f"{name}.pem"], check=True, capture_output=True)
+        subprocess.run(["openssl", "pkey", "-in", folder / f"{name}.pem", "-pubout", "-out", folder / f"{name}.pub"], check=True, capture_output=True)
+    return folder
+
+
+def test_an_old_file_runs_with_a_warning_and_is_left_as_it_is(built, old):
+    before = old.read_bytes()
+    want, _ = octavo("run", built, "--input", PICTURE)
+    got, said = octavo("run", old, "--input", PICTURE)
+    assert got == want
+    assert said.count("warning: ") == 1 and "built by Octavo 0.0.9 (file format 4)" in said and f"octavo rebuild {old} does it once" in said
+    assert old.read_bytes() == before
+    _, said = octavo("run", old, "--no-upgrade", "--input", PICTURE, code=6)
+    assert "it was built by Octavo 0.0.9" in said and "octavo rebuild" in said
+
+
+def test_a_fleet_is_rebuilt(built, old, tmp_path):
+    fleet = tmp_path / "fleet"
+    (fleet / "below").mkdir(parents=True)
+    shutil.copy(built, fleet / "current.octavo")
+    for place in (fleet / "a.octavo", fleet / "below" / "b.engine", fleet / "damaged.octavo"):
+        shutil.copy(old, place)
+    damaged = bytearray((fleet / "damaged.octavo").read_bytes())
+    at = bytes(damaged).find(QDQ.read_bytes()[:64])
+    assert at > 0, "the model is in the file"
+    damaged[at + 1000] ^= 1
+    (fleet / "damaged.octavo").write_bytes(damaged)
+    (fleet / "notes.txt").write_text("no engine")
+    current = (fleet / "current.octavo").read_bytes()
+
+    out, _ = octavo("rebuild", "--dry-run", fleet)
+    assert out.count("would be rebuilt") == 3 and (fleet / "a.octavo").read_bytes() == old.read_bytes()
+    out, said = octavo("rebuild", fleet, code=6)
+    assert "2 rebuilt, 1 left as they are, 1 failed" in out and "damaged.octavo" in said and "damaged: section" in said
+    assert (fleet / "damaged.octavo").read_bytes() == damaged, "what fails stays"
+    assert (fleet / "current.octavo").read_bytes() == current
+    assert (fleet / "a.octavo").read_bytes() == built.read_bytes(), "the same model, options and version: the same bytes"
+    for path in (fleet / "a.octavo", fleet / "below" / "b.engine"):
+        _, said = octavo("run", path, "--input", PICTURE)
+        assert "warning" not in said
+    _, said = octavo("rebuild", tmp_path / "keys-not-here", code=7)
+    (tmp_path / "empty").mkdir()
+    _, said = octavo("rebuild", tmp_path / "empty", code=2)
+    assert "holds no engine file" in said
+
+
+def test_a_later_file_is_refused_by_version(built, tmp_path):
+    path = tmp_path / "later.octavo"
+    for version in ((9, 0, 0), (0, 99, 0, 4), (0, 1, 0, 77)):
+        shutil.copy(built, path)
+        written_by(path, *version)
+        _, said = octavo("run", path, "--input", PICTURE, code=6)
+        assert f"it was built by Octavo {'.'.join(map(str, version[:3]))}" in said and "is later than this Octavo" in said
+        _, said = octavo("rebuild", path, code=6)
+        assert "is later than this Octavo" in said
+
+
+def test_without_its_model(tmp_path, built):
+    path = tmp_path / "small.octavo"
+    octavo("build", QDQ, "-o", path, "--no-model", *FAST)
+    assert path.stat().st_size + QDQ.stat().st_size <= built.stat().st_size <= path.stat().st_size + QDQ.stat().st_size + 2048
+    out, _ = octavo("explain", path)
+    assert "without its model" in out and "not signed" in out
+    written_by(path, 0, 0, 9)
+    for command in (("run", path, "--input", PICTURE), ("rebuild", path)):
+        _, said = octavo(*command, code=2 if command[0] == "rebuild" else 6)
+        assert "build it again" in said
+
+
+def test_explain_says_who_built_it(built):
+    out, _ = octavo("explain", built)
+    assert "engine file: built by Octavo " in out and "holds its model (" in out
+    out, _ = octavo("explain", built, "--json")
+    version = octavo("--version")[0].split()[1]
+    assert f'"built_by": "{version}"' in out
+    _, said = octavo("run", QDQ, "--verify", "x", "--input", PICTURE, code=2)
+    assert "about engine files" in said
+
+
+def test_signatures(keys, tmp_path, built):
+    path = tmp_path / "signed.octavo"
+    octavo("build", QDQ, "-o", path, "--sign", keys / "mine.pem", *FAST)
+    want, _ = octavo("run", built, "--input", PICTURE)
+    assert octavo("run", path, "--verify", keys / "mine.pub", "--input", PICTURE)[0] == want
+    assert octavo("run", path, "--input", PICTURE)[0] == want, "nobody has to verify"
+    assert "; signed" in octavo("explain", path)[0]
+    for file, key, part in ((path, "other.pub", "was signed by the key"), (built, "mine.pub", "is not signed"), (path, "mine.pem", "a private one")):
+        _, said = octavo("run", file, "--verify", keys / key, "--input", PICTURE, code=2 if key == "mine.pem" else 6)
+        assert part in said
+    changed = bytearray(path.read_bytes())
+    at = bytes(changed).find(QDQ.read_bytes()[:64])
+    changed[at + 1000] ^= 1  # in the model, which a load does not read: the signature covers it too
+    path.write_bytes(changed)
+    octavo("run", path, "--input", PICTURE)
+    _, said = octavo("run", path, "--verify", keys / "mine.pub", "--input", PICTURE, code=6)
+    assert "changed after it was signed" in said
+    _, said = octavo("build", QDQ, "-o", tmp_path / "none", "--sign", keys / "mine.pub", *FAST, code=2)
+    assert "private key is a public one" in said and not (tmp_path / "none").exists(), "before the build"
+
+
+def test_signed_files_are_not_rebuilt_unsigned(keys, tmp_path):
+    path = tmp_path / "signed.octavo"
+    octavo("build", QDQ, "-o", path, "--sign", keys / "mine.pem", *FAST)
+    before = path.read_bytes()
+    _, said = octavo("rebuild", "--all", path, code=2)
+    assert "it is signed" in said and path.read_bytes() == before
+    octavo("rebuild", "--all", "--verify", keys / "mine.pub", "--sign", keys / "mine.pem", path)
+    octavo("run", path, "--verify", keys / "mine.pub", "--input", PICTURE)
