@@ -104,6 +104,15 @@ struct TensorInfo {
   /// Of a bound input or output, as "uint8:hwc"; its shape is then that of its memory. "=3,1": shapes depend on the elements of this
   /// input, and the engine was built for these.
   std::string format;
+  /// The model's name of each dimension ("batch"), "" where it has none, whatever the engine was built for; empty: it names none.
+  std::vector<std::string> symbols = {};
+};
+
+/// What a model file says of itself. Engine files keep it.
+struct ModelInfo {
+  std::string producer_name, graph_name, domain, description, graph_description;
+  std::int64_t version = 0;
+  std::map<std::string, std::string> metadata;  ///< metadata_props, by key
 };
 
 /// Version of the fields of LayerInfo and of all JSON about plans (docs/schema.md).
@@ -282,6 +291,8 @@ class OCTAVO_API Engine {
   [[nodiscard]] std::string built_by() const;
   /// What `octavo build` stored beside the plan: "preprocess", how pictures become inputs, as JSON (docs/running.md). Empty for a model.
   [[nodiscard]] std::map<std::string, std::string> notes() const;
+  /// What the model says of itself: producer, version, metadata. Of an engine file, what the model said that it was built from.
+  [[nodiscard]] ModelInfo model() const;
   /// The plan as `octavo explain` prints it: a line a layer, or JSON. Errors: usage while open.
   [[nodiscard]] std::string explain(bool json = false) const;
   /// Gives back the memory and threads of contexts that run() keeps for its next call. Any thread may run meanwhile.
@@ -295,6 +306,14 @@ class OCTAVO_API Engine {
   /// BuildOptions::most_engines are kept. Of a loaded file the shapes and values that it holds; inputs need not be named that are the same in
   /// all. Errors: bad_input when a shape does not fit or a value lacks, and those of build.
   [[nodiscard]] Engine at(const std::map<std::string, Shape>& shapes, const std::map<std::string, ConstView>& values = {}) const;
+
+  /// An open model that also has these engines, what bytes() gave in another process or before: they are taken for the shapes and values that
+  /// they were built for, others are built. Errors: usage for an engine that is not an open model; those of load.
+  [[nodiscard]] Engine with_engines(std::span<const std::byte> engines) const;
+  /// Engines that an open model has built so far; 0 for others.
+  [[nodiscard]] std::uint64_t builds() const;
+  /// The bytes of an open model, valid as long as this handle; empty for others.
+  [[nodiscard]] std::span<const std::byte> model_bytes() const;
 
   [[nodiscard]] std::vector<TensorInfo> inputs() const;   ///< in the model's order
   [[nodiscard]] std::vector<TensorInfo> outputs() const;  ///< while open: as the file declares them

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "api/host_view.h"
+#include "api/ties.h"
+#include "ir/grid.h"
 #include "ir/quantizer.h"
 #include "reference/evaluate.h"
 #include "region/stage_graph.h"
@@ -90,20 +92,38 @@ std::int32_t code_of(const ir::Quantizer& q, double value, const ir::Shape& shap
   return ir::quantize_one(static_cast<float>(value), q.scale_at(channel), q.zero_at(channel), q.lo(), q.hi(), q.arith);
 }
 
+double value_of(const ir::Quantizer& q, std::int32_t code, const ir::Shape& shape, std::int64_t flat) {
+  const std::int64_t channel = q.per_tensor() ? 0 : unflatten(flat, shape)[static_cast<std::size_t>(q.axis)];
+  return static_cast<double>(ir::dequantize_one(code, q.scale_at(channel), q.zero_at(channel), q.arith));
+}
+
 /// The type that a stored value was rounded to last: its own, or of floats that a cast widened, the narrower one before.
 ir::DType rounded_type(const ir::Graph& graph, ir::ValueId v) {
   const ir::Node& n = graph.producer(v);
   return n.op == ir::Op::cast && graph.type(v).dtype == ir::DType::f32 ? graph.type(n.inputs[0]).dtype : graph.type(v).dtype;
 }
 
-void compare(const ir::Tensor& engine, const ir::Tensor& reference, const TensorRef& ref, bool float_accumulation,
-             ir::DType rounded, const CheckOptions& options, RegionCheck& out) {
+bool is_code(ir::DType type) {
+  return ir::is_int8(type) || type == ir::DType::s16 || type == ir::DType::u16;
+}
+
+/// One tensor of a region, and what is known of it.
+struct Compared {
+  const ir::Tensor &engine, &reference;
+  std::string name;
+  const ir::Quantizer* quantizer = nullptr;  ///< of values on a grid, however they are stored
+  ir::DType rounded = ir::DType::f32;        ///< floats: the type they were rounded to last
+  bool behind_float_sum = false;
+  std::function<Result<AtTies>()> ties;  ///< asked when codes differ behind a float sum
+};
+
+void compare(const Compared& c, const CheckOptions& options, RegionCheck& out) {
+  const auto& [engine, reference, name, quantizer, rounded, float_accumulation, ask_ties] = c;
   const ir::Shape& shape = reference.shape();
-  const bool codes = ir::is_int8(ref.dtype) && ref.quantizer.has_value();
-  // Codes of 16 bits are the integers that a cast behind a rounding leaves.
-  const bool typed_codes =
-      ir::is_int8(reference.dtype()) || reference.dtype() == ir::DType::s16 || reference.dtype() == ir::DType::u16;
+  const bool codes = quantizer != nullptr;
+  const bool typed_codes = is_code(reference.dtype());
   const bool exact = codes || !ir::is_float(reference.dtype());
+  std::optional<AtTies> ties;
   double largest = 0;
   if (!exact) {
     for (std::int64_t i = 0; i < reference.size(); ++i) {
@@ -117,16 +137,25 @@ void compare(const ir::Tensor& engine, const ir::Tensor& reference, const Tensor
     std::optional<std::int32_t> engine_code, reference_code;
     if (exact) {
       if (codes && !typed_codes) {
-        engine_code = code_of(*ref.quantizer, e, shape, i);
-        reference_code = code_of(*ref.quantizer, r, shape, i);
+        engine_code = code_of(*quantizer, e, shape, i);
+        reference_code = code_of(*quantizer, r, shape, i);
       } else if (typed_codes) {
         engine_code = static_cast<std::int32_t>(e);
         reference_code = static_cast<std::int32_t>(r);
       }
+      if (codes && e == r) continue;  // the signs of zeros
       const bool one = engine_code && std::abs(*engine_code - *reference_code) == 1;
-      if (one && float_accumulation) {
-        ++out.allowed;
-        continue;
+      const bool on_grid = !codes || typed_codes || e == value_of(*quantizer, *engine_code, shape, i);
+      if (engine_code && float_accumulation && on_grid) {
+        if (!ties) {
+          auto asked = ask_ties();
+          if (!asked) out.skipped = "the reference cannot say which codes lie at ties: " + asked.error().message;
+          ties = asked ? std::move(*asked) : AtTies();
+        }
+        if (ties->decided ? e >= ties->between.least.at(i) && e <= ties->between.most.at(i) : one) {
+          ++out.allowed;
+          continue;
+        }
       }
       out.off_by_one += one;
     } else {
@@ -141,7 +170,7 @@ void compare(const ir::Tensor& engine, const ir::Tensor& reference, const Tensor
       }
     }
     ++out.different;
-    if (!out.first) out.first = Divergence{ref.value, unflatten(i, shape), e, r, engine_code, reference_code};
+    if (!out.first) out.first = Divergence{name, unflatten(i, shape), e, r, engine_code, reference_code};
   }
 }
 
@@ -179,37 +208,107 @@ std::vector<const TensorRef*> refs_of(const std::vector<Crossing>& crossings) {
   return out;
 }
 
-/// Judges one region: `known` was read before it ran, `memory` is what it left.
-void judge(const ir::Graph& graph, const Region& r, const Border& border, const std::map<ir::ValueId, ir::Tensor>& known,
-           const region::Memory& memory, const CheckOptions& options, RegionCheck& out) {
+/// The grid that the values of a tensor lie on; null: none of 8 or 16 bits.
+const ir::Quantizer* quantizer_of(const ir::Graph& graph, const ir::Grids& grids, ir::ValueId v, const TensorRef* ref) {
+  if (ref != nullptr && ref->quantizer && ir::is_int8(ref->dtype)) return &*ref->quantizer;
+  if (!ir::is_float(graph.type(v).dtype)) return nullptr;
+  const ir::Node& n = graph.producer(v);
+  if (n.op == ir::Op::view && is_code(n.quantizer->type)) return &*n.quantizer;
+  const ir::Quantizer* grid = grids.get(v);
+  return grid != nullptr && is_code(grid->type) ? grid : nullptr;
+}
+
+/// Judges what one region stored, `results`, values of `graph`: `known` was read before it ran, or stored earlier, `memory` is what it left.
+/// `floats`: the results are behind float sums.
+void judge(const ir::Graph& graph, const ir::Grids& grids, const Region& r, const std::vector<Crossing>& results,
+           const std::map<ir::ValueId, ir::Tensor>& known, const region::Memory& memory, bool floats, Loose loose,
+           const CheckOptions& options, RegionCheck& out) {
   std::vector<ir::ValueId> wanted;
-  for (const Crossing& c : border.out) wanted.push_back(c.value);
-  auto expected = reference::evaluate_between(graph, known, wanted);
+  for (const Crossing& c : results) wanted.push_back(c.value);
+  auto expected = reference::evaluate_between(graph, grids, known, wanted);
   if (!expected) {
     out.skipped = "the reference cannot evaluate it: " + expected.error().message;
     return;
   }
-  const bool floats =
-      std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none() && !s.anchor.integer; });
   const bool rounded = r.precision == "tf32";
-  for (std::size_t i = 0; i < border.out.size(); ++i) {
-    const auto got = read_value(memory, *border.out[i].ref, graph.type(wanted[i]));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const TensorRef& ref = *results[i].ref;
+    const auto got = read_value(memory, ref, graph.type(wanted[i]));
     if (!got) {
-      out.skipped = fmt::format("tensor \"{}\" is stored as {} of {}", border.out[i].ref->value,
-                                ir::to_string(border.out[i].ref->dims), ir::to_string(graph.type(wanted[i])));
+      out.skipped = fmt::format("tensor \"{}\" is stored as {} of {}", ref.value, ir::to_string(ref.dims),
+                                ir::to_string(graph.type(wanted[i])));
       continue;
     }
     CheckOptions with = options;
     if (rounded) with.float_tolerance = std::max(with.float_tolerance, kTf32Tolerance);
     if (rounds_within(r)) with.float_tolerance = std::max(with.float_tolerance, kRoundedWithinTolerance);
-    compare(*got, (*expected)[i], *border.out[i].ref, floats, rounded_type(graph, wanted[i]), with, out);
+    const double sums = rounded || rounds_within(r) ? with.float_tolerance : kSumTolerance;
+    compare({*got, (*expected)[i], ref.value, quantizer_of(graph, grids, wanted[i], &ref), rounded_type(graph, wanted[i]), floats,
+             [&] { return at_ties(graph, grids, known, wanted[i], sums, loose); }},
+            with, out);
   }
 }
+
+/// The model as imported, beside the plan's graph: their values that are one by name and type.
+class AsImported {
+ public:
+  AsImported(const ir::Graph& model, const ir::Graph& normalized) : graph(model), grids(ir::find_grids(model)) {
+    std::map<std::string, ir::ValueId> by_name;
+    for (const ir::NodeId id : model.order()) {
+      for (const ir::ValueId v : model.node(id).outputs) {
+        const auto [at, fresh] = by_name.emplace(model.value(v).name, v);
+        if (!fresh) at->second = ir::kNone;  // two of one name
+      }
+    }
+    to_model_.assign(static_cast<std::size_t>(normalized.value_capacity()), ir::kNone);
+    for (ir::ValueId v = 0; v < normalized.value_capacity(); ++v) {
+      const auto at = normalized.value(v).name.empty() ? by_name.end() : by_name.find(normalized.value(v).name);
+      if (at != by_name.end() && at->second != ir::kNone && model.type(at->second) == normalized.type(v))
+        to_model_[static_cast<std::size_t>(v)] = at->second;
+    }
+  }
+
+  [[nodiscard]] ir::ValueId of(ir::ValueId v) const { return v == ir::kNone ? v : to_model_[static_cast<std::size_t>(v)]; }
+  /// The results that the model has, under its own ids.
+  [[nodiscard]] std::vector<Crossing> of(const std::vector<Crossing>& results) const {
+    std::vector<Crossing> out;
+    for (const Crossing& c : results) {
+      if (of(c.value) != ir::kNone) out.push_back({c.ref, of(c.value)});
+    }
+    return out;
+  }
+  /// Every output, computed from what the regions have stored last before it. Reported with the last region.
+  void judge_outputs(const std::vector<ir::Tensor>& outputs, const CheckOptions& options, CheckReport& report) const {
+    RegionCheck& out = report.regions.back();
+    auto expected = reference::evaluate_between(graph, grids, stored, graph.outputs);
+    if (!expected) {
+      out.skipped = "the reference cannot evaluate the outputs: " + expected.error().message;
+      return;
+    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const ir::ValueId v = graph.outputs[k];
+      compare({outputs[k], (*expected)[k], graph.output_names[k], quantizer_of(graph, grids, v, nullptr), rounded_type(graph, v),
+               true, [&] { return at_ties(graph, grids, stored, v, kSumTolerance, Loose::all); }},
+              options, out);
+    }
+  }
+
+  const ir::Graph& graph;
+  const ir::Grids grids;
+  std::map<ir::ValueId, ir::Tensor> stored;  ///< what regions have stored, and the network's inputs
+
+ private:
+  std::vector<ir::ValueId> to_model_;
+};
 
 }  // namespace
 
 bool CheckReport::ok() const {
   return std::all_of(regions.begin(), regions.end(), [](const RegionCheck& r) { return r.ok(); });
+}
+
+bool CheckReport::complete() const {
+  return std::all_of(regions.begin(), regions.end(), [](const RegionCheck& r) { return r.skipped.empty(); });
 }
 
 std::string CheckReport::first_divergence() const {
@@ -261,6 +360,17 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
     r.skipped = borders.back().problem;
     report.regions.push_back(std::move(r));
   }
+  const ir::Grids grids = ir::find_grids(graph);
+  std::optional<AsImported> model;
+  if (options.model != nullptr) model.emplace(*options.model, graph);
+  if (model && plan.images > 1) {
+    return fail(
+        ErrorKind::unsupported,
+        fmt::format(
+            "check from the model: the engine runs {} images one by one, and the model has them as one batch\n  give shapes "
+            "with a batch of 1",
+            plan.images));
+  }
   std::map<ir::ValueId, ir::Tensor> known;                // what the current region reads
   std::map<ir::ValueId, ir::Tensor> stored;               // what regions have stored, and the network's inputs
   std::vector<std::map<ir::ValueId, ir::Tensor>> finals;  // by image: what it left
@@ -274,6 +384,7 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
       for (std::size_t k = 0; k < inputs.size() && k < graph.inputs.size(); ++k) {
         stored[graph.inputs[k]] =
             plan.images == 1 ? inputs[k] : part_of(inputs[k], static_cast<std::int64_t>(finals.size()), plan.images);
+        if (model && k < model->graph.inputs.size()) model->stored[model->graph.inputs[k]] = inputs[k];
       }
     }
     RegionCheck& out = report.regions[i];
@@ -292,13 +403,29 @@ Result<CheckReport> check(const std::shared_ptr<const engine::Engine>& engine, c
   };
   observer.after = [&](std::size_t i, const region::Memory& device_memory) {
     const region::Memory memory = view.of(device_memory, refs_of(borders[i].out));
-    if (report.regions[i].skipped.empty()) judge(graph, plan.regions[i], borders[i], known, memory, options, report.regions[i]);
+    const Region& r = plan.regions[i];
+    RegionCheck& out = report.regions[i];
+    const bool floats =
+        std::any_of(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none() && !s.anchor.integer; });
+    if (out.skipped.empty()) {
+      if (model) {  // rules may have changed the order of float operations anywhere
+        const auto results = model->of(borders[i].out);
+        if (!results.empty()) judge(model->graph, model->grids, r, results, model->stored, memory, true, Loose::all, options, out);
+      } else {
+        judge(graph, grids, r, borders[i].out, known, memory, floats, Loose::sums, options, out);
+      }
+    }
+    for (const Crossing& c : model ? model->of(borders[i].out) : std::vector<Crossing>()) {
+      if (auto value = read_value(memory, *c.ref, model->graph.type(c.value)))
+        model->stored.insert_or_assign(c.value, std::move(*value));
+    }
     for (const Crossing& c : borders[i].out) {
       if (auto value = read_value(memory, *c.ref, graph.type(c.value))) stored.insert_or_assign(c.value, std::move(*value));
     }
     if (i + 1 == borders.size()) finals.push_back(std::move(stored));
   };
   OCTAVO_TRY(report.outputs, run(*context, inputs, &observer));
+  if (model && !report.regions.empty()) model->judge_outputs(report.outputs, options, report);
   for (std::size_t image = 0; image < finals.size(); ++image) {
     std::vector<ir::Tensor> parts;
     for (const ir::Tensor& t : report.outputs)

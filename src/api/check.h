@@ -18,6 +18,10 @@ struct CheckOptions {
   /// Float results: |engine - reference| <= float_tolerance * (largest finite |reference| of the tensor). Summation order is free
   /// for floats; where they are stored as bfloat16 or float16, one step of that type more.
   double float_tolerance = 1e-4;
+  /// The model as imported, with the inputs of the plan's graph: results are then judged against it, without laws and rewrites, each computed
+  /// from what the engine has stored before under the names that the model knows. A region whose results the model does not have is judged with
+  /// those that read it.
+  const ir::Graph* model = nullptr;
   std::function<void(std::size_t region, std::size_t count)> progress;  ///< called before each region is judged
 };
 
@@ -36,7 +40,8 @@ struct RegionCheck {
   std::int64_t elements = 0;    ///< compared
   std::int64_t different = 0;   ///< codes that differ, or floats outside the tolerance
   std::int64_t off_by_one = 0;  ///< of `different`: codes that differ by 1
-  /// Codes off by 1, bfloat16 and float16 off by one step behind a float accumulation, whose order is free: not in `different`.
+  /// Behind a float accumulation, whose order is free: codes that a value next to a rounding tie may take (api/ties.h), bfloat16 and float16 off
+  /// by one step: not in `different`.
   std::int64_t allowed = 0;
   double worst = 0;  ///< largest |engine - reference| / largest |reference| among floats
   std::optional<Divergence> first;
@@ -48,6 +53,8 @@ struct CheckReport {
   std::vector<RegionCheck> regions;  ///< in execution order
   std::vector<ir::Tensor> outputs;   ///< of the engine
   [[nodiscard]] bool ok() const;
+  /// Everything was compared: no region is `skipped`.
+  [[nodiscard]] bool complete() const;
   /// "region 3 "conv1 + relu1" (cpu.conv...): tensor "y" at [0,1,2,3]: engine code 17 (0.34), reference 18 (0.36)"; empty when ok.
   [[nodiscard]] std::string first_divergence() const;
 };

@@ -14,6 +14,7 @@
 
 #include "api/build_options.h"
 #include "api/convert.h"
+#include "api/description.h"
 #include "api/load.h"
 #include "api/model_source.h"
 #include "api/nonfinite.h"
@@ -108,9 +109,10 @@ std::vector<engine::Address> addresses(std::span<const Memory> memory) {
 /// One engine; or a model with open dimensions and the engines built from it (as handles, with their idle contexts); or a file of several.
 struct __attribute__((visibility("hidden"))) Engine::Impl {
   std::shared_ptr<const engine::Engine> engine;
-  std::unique_ptr<const api::OpenModel> model;
-  engine::Engines loaded;  ///< of a file with several; empty otherwise
-  TaskWatcher progress;    ///< of builds for new shapes
+  std::shared_ptr<const api::OpenModel> model;
+  engine::Engines loaded;  ///< of a file with several, or handed to an open model (Engine::with_engines); empty otherwise
+  api::Described about;
+  TaskWatcher progress;  ///< of builds for new shapes
   int threads = 1;
   std::string device = "cpu";
 
@@ -124,6 +126,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     auto impl = std::make_shared<Impl>();
     impl->threads = threads > 0 ? threads : region::threads_of(e->plan());
     impl->device = api::device_of(e->plan());
+    impl->about = api::described(e->about());
     impl->engine = std::move(e);
     return impl;
   }
@@ -145,6 +148,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
     }
     auto impl = std::make_shared<Impl>();
+    impl->about = api::described(model->description());
     impl->model = std::move(model);
     impl->progress = options.progress;
     impl->threads = options.threads > 0 ? options.threads : engine::available_cores();
@@ -159,7 +163,24 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   [[nodiscard]] bool open() const { return engine == nullptr; }
 
   /// Every engine that there is: this one, those of the file, those built so far.
-  [[nodiscard]] engine::Engines all() const { return engine ? engine::Engines{engine} : model ? model->all() : loaded; }
+  [[nodiscard]] engine::Engines all() const {
+    if (engine) return {engine};
+    engine::Engines all = loaded;
+    for (auto& made : model ? model->all() : engine::Engines()) all.push_back(std::move(made));
+    return all;
+  }
+  [[nodiscard]] bool was_loaded(const engine::Engine* e) const {
+    return std::any_of(loaded.begin(), loaded.end(), [&](const auto& l) { return l.get() == e; });
+  }
+
+  /// Bindings with the model's names of their dimensions.
+  [[nodiscard]] std::vector<TensorInfo> named(std::vector<TensorInfo> tensors) const {
+    for (TensorInfo& t : tensors) {
+      const auto symbols = about.symbols.find(t.name);
+      if (symbols != about.symbols.end() && symbols->second.size() == t.shape.size()) t.symbols = symbols->second;
+    }
+    return tensors;
+  }
 
   /// The engine that introspection is about: this one, or the only one built so far.
   std::shared_ptr<const engine::Engine> only(std::string_view what) const {
@@ -168,8 +189,7 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
       raise(ErrorKind::usage, fmt::format("{}: the file holds engines for {} sets of shapes, take one by Engine::at:\n  {}", what,
                                           loaded.size(), engine::shapes_text(loaded)));
     }
-    auto e = model->only();
-    if (e) return e;
+    if (const engine::Engines there = all(); there.size() == 1) return there.front();
     std::vector<std::string> shapes;
     for (const onnx::InputInfo& in : model->inputs()) shapes.push_back(fmt::format("\"{}\" {}", in.name, in.shape_text()));
     const std::set<std::string> late = model->late();
@@ -197,7 +217,8 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
   /// The handle for an engine built from the open model: one for each, so that idle contexts are kept.
   std::shared_ptr<const Impl> handle(const std::shared_ptr<const engine::Engine>& e) const {
     const std::lock_guard lock(fork_safe_mutex());
-    if (model) std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first); });
+    if (model)
+      std::erase_if(built, [&](const auto& b) { return b.first != e.get() && !model->keeps(b.first) && !was_loaded(b.first); });
     auto& h = built[e.get()];
     if (!h) h = of(e, threads);
     return h;
@@ -267,6 +288,7 @@ Engine Engine::load(const std::string& path, const LoadOptions& options) {
   auto impl = std::make_shared<Impl>();
   impl->threads = wanted;
   impl->device = api::device_of(loaded.front()->plan());
+  impl->about = api::described(loaded.front()->about());
   impl->loaded = std::move(loaded);
   return Engine(std::move(impl));
 }
@@ -322,6 +344,28 @@ std::map<std::string, std::string> Engine::notes() const {
   return all.empty() ? std::map<std::string, std::string>() : all.front()->notes();
 }
 
+ModelInfo Engine::model() const {
+  return impl_->about.info;
+}
+
+Engine Engine::with_engines(std::span<const std::byte> engines) const {
+  if (!impl_->model) raise(ErrorKind::usage, "with_engines: engines belong to a model with open dimensions, and this one has none");
+  auto impl = std::make_shared<Impl>();
+  impl->model = impl_->model, impl->progress = impl_->progress, impl->threads = impl_->threads;
+  impl->device = impl_->device, impl->about = impl_->about;
+  impl->loaded = load(engines, impl_->threads).impl_->all();
+  return Engine(std::move(impl));
+}
+
+std::uint64_t Engine::builds() const {
+  return impl_->model ? impl_->model->builds() : 0;
+}
+
+std::span<const std::byte> Engine::model_bytes() const {
+  if (!impl_->model) return {};
+  return impl_->model->bytes();
+}
+
 std::string Engine::explain(bool json) const {
   const auto engine = impl_->only("explain");
   if (!json) return report::table(engine->plan());
@@ -353,6 +397,10 @@ Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std
       return api::to_tensor(given->second);
     };
     if (!impl_->model) return Engine(impl_->handle(take(engine::choose(impl_->loaded, {shapes, value_of}))));
+    if (!impl_->loaded.empty()) {
+      if (const auto fit = engine::fitting(impl_->loaded, {shapes, value_of}); fit && fit->size() == 1)
+        return Engine(impl_->handle(fit->front()));
+    }
     return watched(impl_->progress, [&] { return Engine(impl_->handle(take(impl_->model->at(shapes, value_of)))); });
   }
   for (const auto& [name, shape] : shapes) {
@@ -369,10 +417,10 @@ Engine Engine::at(const std::map<std::string, Shape>& shapes, const std::map<std
 
 std::vector<TensorInfo> Engine::inputs() const {
   std::vector<TensorInfo> out;
-  if (!impl_->model) return common_bindings(impl_->all(), &region::Plan::inputs);
+  if (!impl_->model) return impl_->named(common_bindings(impl_->all(), &region::Plan::inputs));
   for (const onnx::InputInfo& in : impl_->model->inputs())
     out.push_back({in.name, api::to_public(in.dtype), in.dims, std::nullopt, {}});
-  return out;
+  return impl_->named(std::move(out));
 }
 
 std::vector<TensorInfo> Engine::outputs() const {
@@ -380,11 +428,11 @@ std::vector<TensorInfo> Engine::outputs() const {
   if (impl_->model && !impl_->model->outputs().empty()) {
     for (const onnx::InputInfo& o : impl_->model->outputs())
       out.push_back({o.name, api::to_public(o.dtype), o.dims, std::nullopt, {}});
-    return out;
+    return impl_->named(std::move(out));
   }
-  if (!impl_->model) return common_bindings(impl_->all(), &region::Plan::outputs);
+  if (!impl_->model) return impl_->named(common_bindings(impl_->all(), &region::Plan::outputs));
   for (const region::Binding& b : impl_->only("outputs")->plan().outputs) out.push_back(api::to_public(b));
-  return out;
+  return impl_->named(std::move(out));
 }
 
 std::vector<LayerInfo> Engine::layers() const {

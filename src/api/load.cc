@@ -76,7 +76,7 @@ Result<engine::Engines> load_remade(const std::shared_ptr<const engine::EngineFi
       return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     };
     OCTAVO_TRY(auto engine, engine::Engine::create(std::move(plan), all_providers(), text(part.graph), devices(request.device),
-                                                   nullptr, {model, text(part.build), part.notes()}));
+                                                   nullptr, {model, text(part.build), part.notes(), part.about()}));
     out.push_back(std::move(engine));
   }
   if (const std::string why = engine::why_no_set(out); !why.empty())

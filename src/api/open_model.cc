@@ -119,6 +119,7 @@ Result<std::unique_ptr<OpenModel>> OpenModel::create(std::shared_ptr<const std::
   m->values_ = std::move(values);
   m->most_ = std::max<std::size_t>(most, 1);
   OCTAVO_TRY(m->inputs_, onnx::inputs_of(model));
+  OCTAVO_TRY(m->description_, onnx::description_of(model));
   if (auto outputs = onnx::outputs_of(model)) m->outputs_ = std::move(*outputs);  // files need not declare them well
   for (const auto& [name, shape] : options.import.shapes) {
     const auto found =
@@ -233,6 +234,7 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
     entry.done->notify_all();
     if (built) {
       entry.building = false;
+      ++builds_;
       entry.engine = built->engine;
       drop_oldest();
       return built->engine;
@@ -243,6 +245,11 @@ Result<std::shared_ptr<const engine::Engine>> OpenModel::at(const Shapes& shapes
         std::all_of(given.needed.begin(), given.needed.end(), [&](const auto& n) { return given.given.contains(n); });
     if (known || !value_of) return tl::unexpected<Error>(std::move(built).error());
   }
+}
+
+std::uint64_t OpenModel::builds() const {
+  const std::lock_guard lock(fork_safe_mutex());
+  return builds_;
 }
 
 Shapes OpenModel::opt() const {
@@ -258,11 +265,6 @@ engine::Engines OpenModel::all() const {
     if (!entry.building) out.push_back(entry.engine);
   }
   return out;
-}
-
-std::shared_ptr<const engine::Engine> OpenModel::only() const {
-  const engine::Engines built = all();
-  return built.size() == 1 ? built.front() : nullptr;
 }
 
 }  // namespace octavo::api

@@ -53,6 +53,13 @@ class OpenModel {
   /// As declared; empty when the file does not say enough.
   [[nodiscard]] const std::vector<onnx::InputInfo>& outputs() const { return outputs_; }
 
+  /// What the model says of itself.
+  [[nodiscard]] const onnx::Description& description() const { return description_; }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *model_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  /// Engines built so far, those among them that are no longer kept.
+  [[nodiscard]] std::uint64_t builds() const;
+
   /// The engine for these shapes (every open input must be named) and values, built by the first caller while others that ask for the
   /// same wait. At most `most` are kept: the one that was not asked for longest goes. A failed build is not remembered. Thread-safe;
   /// different shapes build at the same time.
@@ -61,8 +68,6 @@ class OpenModel {
   [[nodiscard]] bool keeps(const engine::Engine* engine) const;
   /// The opt shapes of the ranges; empty when there are none.
   [[nodiscard]] Shapes opt() const;
-  /// The only engine built so far; null when there is none or more than one.
-  [[nodiscard]] std::shared_ptr<const engine::Engine> only() const;
   /// Those that are kept and built, in the order of their shapes and values.
   [[nodiscard]] engine::Engines all() const;
 
@@ -85,6 +90,7 @@ class OpenModel {
   std::shared_ptr<const std::vector<std::byte>> model_;
   PipelineOptions options_;
   std::string folder_;
+  onnx::Description description_;
   std::vector<onnx::InputInfo> inputs_, outputs_;
   ShapeRanges ranges_;
   std::map<std::string, ir::Tensor> values_;  ///< of inputs, given once for all engines
@@ -93,7 +99,7 @@ class OpenModel {
   // Under fork_safe_mutex():
   mutable std::map<Key, Entry> built_;
   mutable std::set<std::string> late_;
-  mutable std::uint64_t clock_ = 0;
+  mutable std::uint64_t clock_ = 0, builds_ = 0;
 };
 
 }  // namespace octavo::api

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/description.h"
 #include "api/late.h"
 #include "api/load.h"
 #include "api/model_source.h"
@@ -58,7 +59,7 @@ Result<Built> finish(onnx::Model model, const PipelineOptions& options, const on
   ir::PrintOptions text;
   text.full_constants = false;
   Built built;
-  engine::Origin origin{options.keep_model ? options.source : nullptr, {}, options.notes};
+  engine::Origin origin{options.keep_model ? options.source : nullptr, {}, options.notes, to_json(model.description)};
   if (origin.model != nullptr) {
     PipelineOptions said = options;
     said.plan.threads = p.threads;

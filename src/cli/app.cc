@@ -39,7 +39,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 success, 1 check found a difference or doctor an error, 2 usage, 3 damaged model, 4 unsupported model, 5 bad "
     "input, 6 bad engine "
     "file,\n"
-    "7 file cannot be read or written, 70 internal error (a bug in Octavo).";
+    "7 file cannot be read or written, 8 check could not judge everything, 70 internal error (a bug in Octavo).";
 
 /// `octavo serve` is written in Python: the Python package's command `octavo` takes it before this one sees it.
 Command add_serve(CLI::App& app) {
@@ -89,7 +89,8 @@ int run_command(const std::vector<std::string>& arguments) {
       {"profile", "Time each region of the plan; write the files that trtexec writes", add_profile},
       {"explain", "Show what runs: each region with its ONNX nodes, precision, tactic and reason", add_explain},
       {"view", "Write a page that shows the plan as a graph, with times, memory and the ONNX graph", add_view},
-      {"check", "Judge each region of a model against the reference, bit for bit", add_check},
+      {"check", "Judge each region of a model against the reference, bit for bit; or compare two models, or one with ONNX Runtime",
+       add_check},
       {"serve", "Answer requests over HTTP and gRPC (the Python package's command)", add_serve},
       {"doctor",
        "Find scales, biases and ranges that are probably wrong, and say where each node runs; --system: describe this machine",

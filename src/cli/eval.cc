@@ -13,6 +13,8 @@
 #include "cli/labels.h"
 #include "cli/metric.h"
 #include "cli/model.h"
+#include "cli/pairing.h"
+#include "cli/print.h"
 
 namespace octavo::cli {
 namespace {
@@ -30,6 +32,7 @@ struct Entry {
   std::string name;
   Loaded loaded;
   std::unique_ptr<engine::Context> context;
+  Pairing inputs, outputs;       ///< with those of the first entry
   double signal = 0, noise = 0;  ///< against the first entry
   std::int64_t top1 = 0, top5 = 0, agree = 0;
   double seconds = 0;
@@ -73,17 +76,29 @@ bool classifies(const region::Plan& plan) {
   return s.size() >= 2 && s[0] == 1 && s[1] > 1 && ir::count(s) == s[1];
 }
 
-Status same_interface(const Entry& first, const Entry& other) {
+/// Says where names differ.
+Status match(const Entry& first, Entry& other) {
   const region::Plan &a = first.loaded.engine->plan(), &b = other.loaded.engine->plan();
-  const auto types = [](const std::vector<region::Binding>& bindings) {
-    std::string text;
-    for (const auto& x : bindings) text += fmt::format(" \"{}\" {}", x.name, ir::to_string(x.type));
-    return text;
-  };
-  if (types(a.inputs) == types(b.inputs) && types(a.outputs) == types(b.outputs)) return {};
-  return fail(ErrorKind::usage,
-              fmt::format("eval compares networks with the same inputs and outputs\n  {}:{} ->{}\n  {}:{} ->{}", first.name,
-                          types(a.inputs), types(a.outputs), other.name, types(b.inputs), types(b.outputs)));
+  OCTAVO_TRY(other.inputs, pair_up("input", a.inputs, first.name, b.inputs, other.name));
+  OCTAVO_TRY(other.outputs, pair_up("output", a.outputs, first.name, b.outputs, other.name));
+  for (const std::string& text :
+       {said("input", other.inputs, a.inputs, b.inputs), said("output", other.outputs, a.outputs, b.outputs)}) {
+    if (!text.empty()) say("{}: {}\n", other.name, text);
+  }
+  return {};
+}
+
+/// In the order of `pairing`: the other's tensors for each of the first.
+std::vector<ir::Tensor> to_first(const Pairing& pairing, const std::vector<ir::Tensor>& others) {
+  std::vector<ir::Tensor> out;
+  for (const std::size_t i : pairing.to) out.push_back(others[i]);
+  return out;
+}
+
+std::vector<ir::Tensor> to_other(const Pairing& pairing, const std::vector<ir::Tensor>& firsts) {
+  std::vector<ir::Tensor> out(firsts.size());
+  for (std::size_t i = 0; i < firsts.size(); ++i) out[pairing.to[i]] = firsts[i];
+  return out;
 }
 
 std::string percent(std::int64_t part, std::size_t whole) {
@@ -142,7 +157,7 @@ Result<int> eval(const Options& o) {
   for (const std::string& path : o.others) {
     OCTAVO_TRY(entries.emplace_back(), open(o, path, "", *progress));
   }
-  for (const Entry& e : entries) OCTAVO_CHECK(same_interface(entries[0], e));
+  for (Entry& e : entries) OCTAVO_CHECK(match(entries[0], e));
   const region::Plan& plan = entries[0].loaded.engine->plan();
   OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(plan)));
   for (const std::string& w : data->warnings()) fmt::print(stderr, "warning: {}\n", w);
@@ -176,8 +191,9 @@ Result<int> eval(const Options& o) {
     for (std::size_t k = 0; k < entries.size(); ++k) {
       Entry& e = entries[k];
       const auto begun = std::chrono::steady_clock::now();
-      OCTAVO_TRY(const auto out, api::run(*e.context, sample.inputs));
+      OCTAVO_TRY(const auto given, api::run(*e.context, to_other(e.inputs, sample.inputs)));
       e.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      const auto out = to_first(e.outputs, given);
       if (k == 0) exact = out;
       for (const Column& c : columns) OCTAVO_CHECK(c.metric->add(k, i, out));
       for (std::size_t t = 0; t < out.size(); ++t) {

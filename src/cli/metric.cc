@@ -84,7 +84,7 @@ class Map50 final : public Metric {
       return fail(ErrorKind::usage,
                   "--metric map50: boxes of cropped pictures cannot be compared with whole ones\n  use --letterbox, or no --crop");
     OCTAVO_TRY(Annotations labels, read_coco(r.labels));
-    const std::int64_t classes = r.outputs[0].type.shape[2] - (out->head_ == quantize::Head::yolox ? 5 : 0);
+    const std::int64_t classes = quantize::classes_of(out->head_, r.outputs);
     if (classes > static_cast<std::int64_t>(labels.categories.size())) {
       return fail(ErrorKind::bad_input, fmt::format("--labels {}: {} categories, and the network knows {} classes", r.labels,
                                                     labels.categories.size(), classes));

@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string time_left(double seconds) {
+  if (seconds < 1) return "less than a second more";
   return seconds < 90 ? fmt::format("about {:.0f} s more", seconds) : fmt::format("about {:.0f} min more", seconds / 60);
 }
 
@@ -96,7 +97,8 @@ std::function<void(const std::string&, std::size_t, std::size_t)> quantize_watch
     if (verbose && done != count) return;
     const double spent = std::chrono::duration<double>(Clock::now() - begun).count();
     const double left = spent / static_cast<double>(done) * static_cast<double>(count - done);
-    progress.step(fmt::format("{}, {} of {} done, {}", step, done, count, time_left(left)));
+    progress.step(done == count ? fmt::format("{}: all {} done", step, count)
+                                : fmt::format("{}: {} of {} done, {}", step, done, count, time_left(left)));
   };
 }
 
@@ -128,6 +130,8 @@ std::string outcome_text(const quantize::Outcome& out, bool symmetric) {
   std::string text = fmt::format("{} samples; ranges of {} tensors{} ({})\n{} layers int8, {}{} float\n", out.samples,
                                  out.tensors.size(), symmetric ? "" : " with zero points", names, int8,
                                  small > 0 ? fmt::format("{} bfloat16, ", small) : "", out.layers.size() - int8 - small);
+  if (out.raised_from != 0)
+    text += fmt::format("the model's opset {} became 13, the first with a scale for each channel\n", out.raised_from);
   if (out.scores) text += scores_text(*out.scores);
   if (!after.empty()) {
     text += fmt::format(

@@ -179,7 +179,7 @@ Result<Engines> Engine::load_parts(const std::shared_ptr<const EngineFile>& file
     std::shared_ptr<Engine> e(new Engine);
     e->file_ = file;
     e->made_by_ = file->made_by();
-    e->origin_ = {model, std::string(as_text(parts[k].build)), parts[k].notes()};
+    e->origin_ = {model, std::string(as_text(parts[k].build)), parts[k].notes(), parts[k].about()};
     OCTAVO_CHECK(e->read(parts[k], path));
     const std::string who = parts.size() == 1 ? fmt::format("engine \"{}\"", path) : fmt::format("engine \"{}\", plan {}", path, k);
     OCTAVO_CHECK(e->find_devices(devices, who));
@@ -346,6 +346,7 @@ std::string Engine::summary(const Notes& more) const {
   Notes notes = more;
   notes.insert(origin_.notes.begin(), origin_.notes.end());
   if (!notes.empty()) summary["notes"] = notes;
+  if (!origin_.about.empty()) summary["model"] = nlohmann::json::parse(origin_.about, nullptr, /*allow_exceptions=*/false);
   return summary.dump();
 }
 

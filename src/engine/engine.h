@@ -80,6 +80,8 @@ class Engine {
   [[nodiscard]] const std::string& graph_text() const { return graph_text_; }
   /// What whoever built the engine file wrote down for whoever runs it ("preprocess"); nothing here reads it.
   [[nodiscard]] const Notes& notes() const { return origin_.notes; }
+  /// What the model says of itself, as JSON (api/description.h); empty: unknown. Kept in the file's summary section; nothing here reads it.
+  [[nodiscard]] const std::string& about() const { return origin_.about; }
   [[nodiscard]] const region::Kernel& kernel(std::size_t region) const { return *kernels_[region]; }
   /// Null for a region of another device.
   [[nodiscard]] const region::HostKernel* host_kernel(std::size_t region) const { return host_kernels_[region]; }

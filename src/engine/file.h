@@ -46,7 +46,7 @@ inline constexpr std::uint32_t kOldestReadable = 4;
 namespace section {
 inline constexpr std::string_view kSet = "set";            ///< JSON: which constants are whose, in a file of several plans
 inline constexpr std::string_view kPlan = "plan";          ///< region::to_json
-inline constexpr std::string_view kSummary = "summary";    ///< JSON: what the processor must have, notes
+inline constexpr std::string_view kSummary = "summary";    ///< JSON: what the processor must have, notes, what the model says of itself
 inline constexpr std::string_view kGraph = "graph";        ///< the normalized graph as text, without large constants; optional
 inline constexpr std::string_view kConstant = "constant";  ///< a constant buffer of the plan, raw; its id is its BufferId
 inline constexpr std::string_view kBuild = "build";        ///< JSON: the options of the build; optional

@@ -67,6 +67,11 @@ Notes Part::notes() const {
   return out;
 }
 
+std::string Part::about() const {
+  const auto read = json::parse(summary.begin(), summary.end(), nullptr, /*allow_exceptions=*/false);
+  return read.is_object() && read.contains("model") && read["model"].is_object() ? read["model"].dump() : std::string();
+}
+
 Result<std::shared_ptr<const EngineFile>> EngineFile::open(const std::string& path, const std::string& public_key) {
   std::shared_ptr<EngineFile> e(new EngineFile);
   e->name_ = path;

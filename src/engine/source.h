@@ -39,6 +39,7 @@ struct Origin {
   std::shared_ptr<const ModelSource> model;  ///< null: not kept
   std::string build;                         ///< JSON: the options (api/rebuild.h)
   Notes notes;                               ///< Engine::notes
+  std::string about;                         ///< Engine::about
 };
 
 /// The sections of one plan of a file.
@@ -46,6 +47,7 @@ struct Part {
   std::span<const std::byte> plan, summary, graph, build;
   std::vector<std::pair<std::uint32_t, std::span<const std::byte>>> constants;  ///< by BufferId
   [[nodiscard]] Notes notes() const;                                            ///< of the summary
+  [[nodiscard]] std::string about() const;                                      ///< of the summary: Engine::about
 };
 
 /// An engine file that is open: mapped, its container checked. Says who built it, and gives the model back, whatever its version.

@@ -140,4 +140,42 @@ struct Made {
   }
 };
 
+/// An array of the caller that the engine writes into.
+struct Lent {
+  nb::object array;
+  Py_buffer buffer{};
+  bool have = false;
+
+  Lent() = default;
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (have) PyBuffer_Release(&buffer);
+  }
+
+  /// Errors: bad_input for one that is not C-contiguous, writable, aligned, or not what the model has there.
+  void take(const nb::object& numpy, const octavo::TensorInfo& info, const nb::object& value) {
+    array = numpy.attr("asarray")(value);  // of memory that it can share no copy
+    const std::string type = nb::cast<std::string>(array.attr("dtype").attr("name"));
+    const auto shape = nb::cast<octavo::Shape>(array.attr("shape"));
+    if (type != numpy_name(info.dtype) && !(needs_ml_dtypes(info.dtype) && type == bits_of(info.dtype))) {
+      bad_input("run: output \"" + info.name + "\" is " + numpy_name(info.dtype) + ", the array given for it " + type);
+    }
+    if (shape != info.shape) {
+      bad_input("run: output \"" + info.name + "\" has shape " + shape_text(info.shape) + ", the array given for it " +
+                shape_text(shape));
+    }
+    const bool shared = nb::cast<bool>(numpy.attr("may_share_memory")(array, value));
+    if (!shared || !nb::cast<bool>(array.attr("flags").attr("carray"))) {
+      bad_input("run: the array given for output \"" + info.name +
+                "\" cannot be written where it is: it must be a C-contiguous, aligned, "
+                "writable array in the memory of the host");
+    }
+    const nb::object raw = needs_ml_dtypes(info.dtype) ? nb::object(array.attr("view")(bits_of(info.dtype))) : array;
+    if (PyObject_GetBuffer(raw.ptr(), &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) throw nb::python_error();
+    have = true;
+    array = value;
+  }
+};
+
 }  // namespace octavo::python

@@ -8,6 +8,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "api/convert.h"
+#include "api/description.h"
 #include "octavo/octavo.h"
 #include "python/arrays.h"
 #include "python/gpu_arrays.h"
@@ -77,6 +79,34 @@ using octavo::DType;
 using octavo::Engine;
 using octavo::Exception;
 
+/// Every name is an output's.
+void check_places(const nb::dict& places, const std::vector<octavo::TensorInfo>& results) {
+  for (const auto& [key, value] : places) {
+    const std::string name = nb::cast<std::string>(nb::str(key));
+    if (std::none_of(results.begin(), results.end(), [&](const octavo::TensorInfo& r) { return r.name == name; }))
+      bad_input("run: an array is given for output \"" + name + "\", and the model has none of that name");
+  }
+}
+
+/// What the engine writes overlaps nothing.
+void check_apart(const std::vector<octavo::TensorInfo>& inputs, const std::vector<Held>& held,
+                 const std::vector<octavo::TensorInfo>& results, const std::vector<Lent>& lent) {
+  const auto check = [](const Py_buffer& a, const std::string& name, const Py_buffer& b, const std::string& other) {
+    const auto* a0 = static_cast<const char*>(a.buf);
+    const auto* b0 = static_cast<const char*>(b.buf);
+    if (a.len > 0 && b.len > 0 && a0 < b0 + b.len && b0 < a0 + a.len)
+      bad_input("run: the array given for output \"" + name + "\" overlaps that of " + other);
+  };
+  for (std::size_t i = 0; i < lent.size(); ++i) {
+    if (!lent[i].have) continue;
+    for (std::size_t k = 0; k < held.size(); ++k)
+      check(lent[i].buffer, results[i].name, held[k].buffer, "input \"" + inputs[k].name + "\"");
+    for (std::size_t k = 0; k < i; ++k) {
+      if (lent[k].have) check(lent[i].buffer, results[i].name, lent[k].buffer, "output \"" + results[k].name + "\"");
+    }
+  }
+}
+
 nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& outputs, const nb::object& stream) {
   const nb::object numpy = nb::module_::import_("numpy");
   const std::vector<octavo::TensorInfo> wanted = engine.inputs();
@@ -84,7 +114,6 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   bool gpu = !outputs.is_none();
   for (const auto& [name, value] : given) gpu = gpu || octavo::python::on_gpu(value);
   if (gpu && engine.device() == "cuda") return run_on_gpu(engine, given, outputs, stream);
-  if (!outputs.is_none()) bad_input("run: outputs are for engines of a GPU; this one's device is " + engine.device());
   std::vector<Held> held(wanted.size());
   std::map<std::string, octavo::Shape> shapes;
   std::map<std::string, octavo::ConstView> values;
@@ -118,14 +147,23 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   std::optional<Engine> bound;
   bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;  // building takes seconds
   const std::vector<octavo::TensorInfo> results = bound->outputs();
+  const nb::dict places = outputs.is_none() ? nb::dict() : by_name(outputs, results, "outputs");
   std::vector<Made> made(results.size());
+  std::vector<Lent> lent(results.size());
   std::vector<void*> out;
   nb::dict answer;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    made[i].make(numpy, results[i]);
-    out.push_back(made[i].buffer.buf);
-    answer[results[i].name.c_str()] = made[i].array;
+    const char* name = results[i].name.c_str();
+    if (places.contains(name)) {
+      lent[i].take(numpy, results[i], places[name]);
+    } else {
+      made[i].make(numpy, results[i]);
+    }
+    out.push_back(lent[i].have ? lent[i].buffer.buf : made[i].buffer.buf);
+    answer[name] = lent[i].have ? lent[i].array : made[i].array;
   }
+  check_places(places, results);
+  check_apart(wanted, held, results, lent);
   {
     const nb::gil_scoped_release release;
     bound->run(in, out);
@@ -212,6 +250,33 @@ nb::dict describe(const octavo::TensorInfo& t) {
   return d;
 }
 
+nb::dict describe(const octavo::ModelInfo& m) {
+  nb::dict d, metadata;
+  for (const auto& [key, value] : m.metadata) metadata[text_of(key)] = text_of(value);
+  d["producer_name"] = text_of(m.producer_name);
+  d["graph_name"] = text_of(m.graph_name);
+  d["domain"] = text_of(m.domain);
+  d["description"] = text_of(m.description);
+  d["graph_description"] = text_of(m.graph_description);
+  d["version"] = m.version;
+  d["metadata"] = metadata;
+  return d;
+}
+
+/// Inputs or outputs of an engine: with "symbols", the model's names of their dimensions.
+nb::list describe_bindings(const std::vector<octavo::TensorInfo>& tensors) {
+  nb::list out;
+  for (const octavo::TensorInfo& t : tensors) {
+    nb::list symbols;
+    for (std::size_t i = 0; i < t.shape.size(); ++i)
+      symbols.append(i < t.symbols.size() && !t.symbols[i].empty() ? nb::object(text_of(t.symbols[i])) : nb::none());
+    nb::dict d = describe(t);
+    d["symbols"] = nb::tuple(symbols);
+    out.append(d);
+  }
+  return out;
+}
+
 nb::list describe(const std::vector<octavo::TensorInfo>& tensors) {
   nb::list out;
   for (const octavo::TensorInfo& t : tensors) out.append(describe(t));
@@ -267,10 +332,15 @@ Engine build_file(const std::string& path, const nb::dict& given) {
   return Watch(given["progress"]).over([&] { return Engine::build(path, options); });
 }
 
-Engine build_bytes(const nb::bytes& model, const nb::dict& given) {
+Engine build_bytes(const nb::bytes& model, const nb::dict& given, const std::string& folder) {
   const octavo::BuildOptions options = options_of(given);
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
-  return Watch(given["progress"]).over([&] { return Engine::build(bytes, options); });
+  return Watch(given["progress"]).over([&] { return Engine::build(bytes, options, folder); });
+}
+
+nb::dict model_info(const nb::bytes& model) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(model.c_str()), model.size());
+  return describe(octavo::api::described(octavo::api::take(octavo::onnx::description_of(bytes))).info);
 }
 
 nb::list findings(const std::vector<octavo::Finding>& found) {
@@ -383,7 +453,7 @@ NB_MODULE(_octavo, m) {
       errors.release().ptr());
 
   nb::class_<Engine>(
-      m, "Engine",
+      m, "Engine", nb::dynamic_attr(),
       "A compiled model. Immutable: any number of Python threads may run it at once.\n\nMake one with octavo.build or octavo.load.")
       .def("run", &run, "inputs"_a, nb::kw_only(), "outputs"_a = nb::none(), "stream"_a = nb::none(),
            "Runs the model: {input name: array} -> {output name: numpy.ndarray}.\n\n"
@@ -397,6 +467,9 @@ NB_MODULE(_octavo, m) {
            "set of shapes is\n"
            "          built first (seconds, once). So it is with values of inputs that decide shapes (a Slice's starts, TopK's k, "
            "...).\n"
+           "outputs   {name: array} for some or all outputs: C-contiguous, writable arrays of the right shape and dtype that "
+           "overlap nothing\n"
+           "          else; the engine writes there, without a copy.\n"
            "GPU       with device=\"cuda\", arrays in the GPU's memory (DLPack or __cuda_array_interface__: PyTorch, CuPy, JAX) "
            "are read "
            "there\n"
@@ -454,12 +527,13 @@ NB_MODULE(_octavo, m) {
       .def_prop_ro("open", &Engine::open,
                    "True while input dimensions, or values that decide shapes, are bound only by the arrays of a run.")
       .def_prop_ro(
-          "inputs", [](const Engine& e) { return describe(e.inputs()); },
-          "List of dicts: name, dtype (NumPy's name), shape (None where open), scale, zero_point, axis when the elements are "
+          "inputs", [](const Engine& e) { return describe_bindings(e.inputs()); },
+          "List of dicts: name, dtype (NumPy's name), shape (None where open), symbols (the model's name of each dimension, or "
+          "None), scale, zero_point, axis when the elements are "
           "codes, and "
           "format: \"uint8:hwc\" of a bound one; \"=3,1\" where shapes depend on the elements, and the engine was built for these.")
       .def_prop_ro(
-          "outputs", [](const Engine& e) { return describe(e.outputs()); },
+          "outputs", [](const Engine& e) { return describe_bindings(e.outputs()); },
           "As inputs; while dimensions are open, as the model file declares them.")
       .def_prop_ro("layers", &layers,
                    "The plan, one dict a layer in order of execution: name, kind, onnx_nodes, inputs and outputs (name, dtype, "
@@ -473,6 +547,23 @@ NB_MODULE(_octavo, m) {
       .def_prop_ro("built_by", &Engine::built_by, "The version of octavo that built the engine.")
       .def_prop_ro("notes", &Engine::notes,
                    "What `octavo build` stored beside the plan, {str: str}: \"preprocess\" is how pictures become inputs, as JSON.")
+      .def_prop_ro(
+          "model", [](const Engine& e) { return describe(e.model()); },
+          "What the model file says of itself, a dict: producer_name, graph_name, domain, description, graph_description, version, "
+          "and\n"
+          "metadata, {str: str}. Engine files keep it.")
+      .def_prop_ro("_builds", &Engine::builds)
+      .def("_with_engines",
+           [](const Engine& e, const nb::bytes& engines) {
+             const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(engines.c_str()), engines.size());
+             const nb::gil_scoped_release release;
+             return e.with_engines(bytes);
+           })
+      .def("_model_bytes",
+           [](const Engine& e) {
+             const auto bytes = e.model_bytes();
+             return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+           })
       .def("explain", &Engine::explain, "json"_a = false, "The plan as `octavo explain` prints it: a line a layer, or JSON.")
       .def(
           "tobytes",
@@ -493,8 +584,9 @@ NB_MODULE(_octavo, m) {
           "__exit__", [](const Engine& e, const nb::object&, const nb::object&, const nb::object&) { e.trim(); },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def("__reduce__",
-           [](nb::object self) {  // pickled as the engine's bytes
+           [](nb::object self) {  // pickled as the engine's bytes, or as the open model that it can build for other shapes
              const int threads = nb::cast<const Engine&>(self).threads();
+             if (nb::hasattr(self, "_source")) return nb::cast<nb::tuple>(nb::module_::import_("octavo").attr("_reduced")(self));
              return nb::make_tuple(nb::module_::import_("octavo").attr("_unpickled"),
                                    nb::make_tuple(self.attr("tobytes")(), threads));
            })
@@ -508,7 +600,8 @@ NB_MODULE(_octavo, m) {
   m.def("load", &load, "path"_a, "threads"_a = nb::none(), nb::kw_only(), "verify"_a = nb::none(), "code"_a = "file",
         "upgrade"_a = true, kLoadDoc);
   m.def("_build_file", &build_file);
-  m.def("_build_bytes", &build_bytes);
+  m.def("_build_bytes", &build_bytes, "model"_a, "options"_a, "folder"_a = "");
+  m.def("_model_info", &model_info);
   m.def("_doctor_file", &doctor_file);
   m.def("_doctor_bytes", &doctor_bytes);
   add_tools(m);

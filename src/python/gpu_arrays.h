@@ -22,7 +22,7 @@ inline bool on_gpu(const nb::handle& value) {
 }
 
 /// An array of another library, held for the length of a run.
-struct Lent {
+struct LentGpu {
   nb::object object;
   nb::ndarray<nb::ro> exchanged;  ///< where DLPack gives it
   octavo::Memory memory;

@@ -19,21 +19,22 @@ inline std::size_t bytes_of(const octavo::TensorInfo& t) {
 }
 
 /// Inputs by name: a mapping; a list or tuple in the order of the model's inputs; or the array of the only one.
-inline nb::dict by_name(const nb::object& inputs, const std::vector<octavo::TensorInfo>& wanted) {
+inline nb::dict by_name(const nb::object& inputs, const std::vector<octavo::TensorInfo>& wanted, const char* what = "inputs") {
   if (nb::hasattr(inputs, "keys")) return nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(inputs));
   const bool several = nb::isinstance<nb::list>(inputs) || nb::isinstance<nb::tuple>(inputs);
   const std::size_t count = several ? nb::len(inputs) : 1;
   const bool array = nb::hasattr(inputs, "__array__") || nb::hasattr(inputs, "__dlpack__") ||
                      nb::hasattr(inputs, "__array_interface__") || nb::hasattr(inputs, "__cuda_array_interface__");
   if (!several && !array) {
-    bad_input("run: inputs are {name: array}, a list of arrays in the model's order, or one array; this is a " +
+    bad_input("run: " + std::string(what) + " are {name: array}, a list of arrays in the model's order, or one array; this is a " +
               nb::cast<std::string>(inputs.type().attr("__name__")));
   }
   if (count != wanted.size()) {
     std::string names;
     for (const auto& w : wanted) names += (names.empty() ? "\"" : "\", \"") + w.name;
     bad_input("run: " + std::to_string(count) + (count == 1 ? " array" : " arrays") + " given, the model has " +
-              std::to_string(wanted.size()) + (wanted.size() == 1 ? " input: " : " inputs: ") + names + "\"");
+              std::to_string(wanted.size()) +
+              (" " + std::string(what).substr(0, std::string(what).size() - (wanted.size() == 1 ? 1 : 0)) + ": ") + names + "\"");
   }
   nb::dict given;
   for (std::size_t i = 0; i < count; ++i) given[wanted[i].name.c_str()] = several ? nb::object(inputs[i]) : inputs;
@@ -46,7 +47,7 @@ inline nb::dict run_on_gpu(const octavo::Engine& engine, const nb::dict& given, 
   std::map<std::string, octavo::Shape> shapes;
   std::map<std::string, octavo::ConstView> values;
   const std::vector<octavo::TensorInfo> wanted = engine.inputs();
-  std::vector<Lent> lent(wanted.size());
+  std::vector<LentGpu> lent(wanted.size());
   std::vector<octavo::Memory> in;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const std::string what = "input \"" + wanted[i].name + "\"";
@@ -63,7 +64,7 @@ inline nb::dict run_on_gpu(const octavo::Engine& engine, const nb::dict& given, 
   bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;
   const std::vector<octavo::TensorInfo> results = bound->outputs();
   const nb::dict places = outputs.is_none() ? nb::dict() : by_name(outputs, results);
-  std::vector<Lent> kept(results.size());
+  std::vector<LentGpu> kept(results.size());
   std::vector<octavo::Memory> out;
   nb::dict answer;
   for (std::size_t i = 0; i < results.size(); ++i) {

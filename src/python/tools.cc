@@ -128,6 +128,7 @@ nb::dict profile(const Engine& engine, const nb::dict& given, int runs, int thre
 nb::dict describe(const api::CheckReport& report) {
   nb::dict d;
   d["ok"] = report.ok();
+  d["complete"] = report.complete();
   d["first_divergence"] = report.ok() ? nb::none() : nb::object(nb::str(report.first_divergence().c_str()));
   nb::list regions;
   for (const api::RegionCheck& r : report.regions) {
@@ -148,7 +149,8 @@ nb::dict describe(const api::CheckReport& report) {
 }
 
 /// `model`: a path or bytes. `given`: arrays by input name, or None for random ones from `seed`.
-nb::dict check(const nb::object& model, const nb::dict& given_options, const nb::object& given, std::uint64_t seed) {
+nb::dict check(const nb::object& model, const nb::dict& given_options, const nb::object& given, std::uint64_t seed,
+               bool from_model) {
   const BuildOptions options = options_of(given_options);
   const bool is_bytes = nb::isinstance<nb::bytes>(model);
   const std::string path = is_bytes ? "" : path_of(model);
@@ -179,6 +181,7 @@ nb::dict check(const nb::object& model, const nb::dict& given_options, const nb:
   }
   api::CheckOptions judged;
   judged.threads = options.threads;
+  if (from_model) judged.model = &built.model.graph;
   return describe(watch.over([&] { return take(api::check(built.engine, built.graph, inputs, judged)); }));
 }
 
@@ -270,10 +273,18 @@ nb::object preprocess(const nb::object& picture, const std::string& what, const 
 void add_tools(nb::module_& m) {
   m.def("_bench", &bench);
   m.def("_profile", &profile);
-  m.def("_check", &check, nb::arg("model"), nb::arg("options"), nb::arg("inputs").none(), nb::arg("seed"));
+  m.def("_check", &check, nb::arg("model"), nb::arg("options"), nb::arg("inputs").none(), nb::arg("seed"), nb::arg("from_model"));
   m.def("_view_document", &view_document);
   m.def("_view_page", &view_page);
   m.def("_preprocess", &preprocess);
+  m.def("_devices", [] {
+    std::vector<std::string> names;
+    {
+      const nb::gil_scoped_release release;
+      for (const api::DeviceHere& device : api::devices_here()) names.push_back(device.name);
+    }
+    return names;
+  });
   m.def("_main", [](const std::vector<std::string>& arguments) {
     std::vector<const char*> argv{"octavo"};
     for (const std::string& a : arguments) argv.push_back(a.c_str());

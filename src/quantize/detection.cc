@@ -71,6 +71,7 @@ std::int64_t cells(std::int64_t height, std::int64_t width, int stride) {
 }
 
 constexpr std::array<int, 4> kStrides{8, 16, 32, 64};
+constexpr std::int64_t kAnchors = 3;  // of a cell in YOLOv5
 
 std::pair<std::int64_t, std::int64_t> size_of(const region::Binding& input) {
   const ir::Shape& s = input.type.shape;
@@ -165,6 +166,31 @@ std::vector<Detection> nanodet(const region::Binding& input, std::span<const ir:
   return out;
 }
 
+/// One box for each class of a row that scores enough, as Ultralytics evaluates: columns center, size, (objectness,) classes, in pixels.
+std::vector<Detection> ultralytics(const ir::Tensor& output, Head head) {
+  constexpr double kLeastScore = 0.001;
+  constexpr std::size_t kMost = 300;
+  const bool v8 = head == Head::yolov8;
+  const std::int64_t rows = output.shape()[v8 ? 2 : 1], columns = output.shape()[v8 ? 1 : 2], first = v8 ? 4 : 5;
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return output.at(v8 ? column * rows + row : row * columns + column);
+  };
+  std::vector<Detection> out;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const double object = v8 ? 1 : at(row, 4);
+    if (!(object > kLeastScore)) continue;
+    const double x = at(row, 0), y = at(row, 1), w = at(row, 2), h = at(row, 3);
+    if (!std::isfinite(x + y + w + h)) continue;
+    for (std::int64_t c = first; c < columns; ++c) {
+      const double score = object * at(row, c);
+      if (score > kLeastScore) out.push_back({0, c - first, score, {x - w / 2, y - h / 2, w, h}});
+    }
+  }
+  out = suppress(std::move(out), v8 ? 0.7 : 0.6);
+  if (out.size() > kMost) out.resize(kMost);
+  return out;
+}
+
 }  // namespace
 
 double overlap(const Box& a, const Box& b, bool crowd) {
@@ -215,6 +241,11 @@ Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vect
   if (inputs.size() == 1 && outputs.size() == 1 && rows(outputs[0]) > 0 && outputs[0].type.shape[2] > 5 &&
       levels_with(inputs[0], rows(outputs[0])) > 0)
     return Head::yolox;
+  if (inputs.size() == 1 && outputs.size() == 1 && rows(outputs[0]) > 0) {
+    const ir::Shape& s = outputs[0].type.shape;
+    if (s[1] > 4 && levels_with(inputs[0], s[2]) > 0) return Head::yolov8;
+    if (s[1] % kAnchors == 0 && s[2] > 5 && levels_with(inputs[0], s[1] / kAnchors) > 0) return Head::yolov5;
+  }
   std::map<std::int64_t, std::vector<std::int64_t>> levels;  // cells -> columns of the outputs, in their order
   for (const region::Binding& b : outputs) levels[rows(b)].push_back(rows(b) > 0 ? b.type.shape[2] : 0);
   if (inputs.size() == 1 && std::all_of(levels.begin(), levels.end(), [&](const auto& l) {
@@ -223,12 +254,23 @@ Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vect
     return Head::nanodet;
   std::string text;
   for (const region::Binding& b : outputs) text += fmt::format(" \"{}\" {}", b.name, ir::to_string(b.type));
-  return fail(
-      ErrorKind::usage,
-      fmt::format("map50: no head that is known has the outputs{}\n  known are YOLOX ([1, cells, 5 + classes]) and NanoDet (for "
-                  "each level [1, cells, classes] and [1, cells, 4 x bins])\n  measure others with a file of your own: "
-                  "--metric FILE.py",
-                  text));
+  return fail(ErrorKind::usage, fmt::format("map50: no head that is known has the outputs{}\n  known are YOLOX ([1, cells, 5 + "
+                                            "classes]), YOLOv5 ([1, 3 x cells, 5 + classes]), YOLOv8 and YOLO11 ([1, 4 + "
+                                            "classes, cells]) and NanoDet (for each level [1, cells, classes] and [1, cells, 4 x "
+                                            "bins])\n  measure others with a file of your own: "
+                                            "--metric FILE.py",
+                                            text));
+}
+
+std::int64_t classes_of(Head head, const std::vector<region::Binding>& outputs) {
+  const ir::Shape& s = outputs[0].type.shape;
+  switch (head) {
+    case Head::yolox:
+    case Head::yolov5: return s[2] - 5;
+    case Head::yolov8: return s[1] - 4;
+    case Head::nanodet: return s[2];
+  }
+  return 0;
 }
 
 Result<Head> head_of(const ir::Graph& graph) {
@@ -274,7 +316,13 @@ ScoreChange score_change(Head head, std::span<const ir::Tensor> exact, std::span
 }
 
 std::vector<Detection> decode(Head head, const region::Binding& input, std::span<const ir::Tensor> outputs) {
-  return head == Head::yolox ? yolox(input, outputs[0]) : nanodet(input, outputs);
+  switch (head) {
+    case Head::yolox: return yolox(input, outputs[0]);
+    case Head::nanodet: return nanodet(input, outputs);
+    case Head::yolov5:
+    case Head::yolov8: return ultralytics(outputs[0], head);
+  }
+  return {};
 }
 
 }  // namespace octavo::quantize

@@ -1,4 +1,4 @@
-// Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX and NanoDet.
+// Accuracy of detectors: COCO's average precision, and boxes out of the heads of YOLOX, NanoDet, YOLOv5, YOLOv8 and YOLO11.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,14 @@ struct GroundTruth {
 [[nodiscard]] std::vector<Detection> suppress(std::vector<Detection> found, double threshold);
 
 /// How a detector's outputs become boxes.
-enum class Head { yolox, nanodet };
+enum class Head { yolox, nanodet, yolov5, yolov8 };
 
 /// Reads the head from the shapes of a network's inputs and outputs: one [1, cells, 5 + classes] (YOLOX: center, log size, objectness,
 /// classes), or pairs [1, cells, classes] and [1, cells, 4 * bins] (NanoDet: scores; distributions of the distances to four sides), with
-/// a cell for each 8, 16, 32 (and 64) pixels of the input. `usage` for others, naming what is there.
+/// a cell for each 8, 16, 32 (and 64) pixels of the input; one [1, 3 * cells, 5 + classes] (YOLOv5) or [1, 4 + classes, cells] (YOLOv8 and YOLO11), whose
+/// boxes and scores are ready (Ultralytics' export). `usage` for others, naming what is there.
 [[nodiscard]] Result<Head> head_of(const std::vector<region::Binding>& inputs, const std::vector<region::Binding>& outputs);
+[[nodiscard]] std::int64_t classes_of(Head head, const std::vector<region::Binding>& outputs);
 [[nodiscard]] Result<Head> head_of(const ir::Graph& graph);  ///< the same of its inputs and outputs
 
 /// A cell of a detector whose likeliest class scores more than this in float is an object.
@@ -60,7 +62,7 @@ struct ScoreChange {
 };
 /// One sample's outputs of the float network and of another one with the same head. A cell's score is objectness times the largest of
 /// its classes (YOLOX), or the largest of its classes (NanoDet); the other network's is that of the same cell and class. A score that
-/// is not a number counts as 0. Boxes do not count.
+/// is not a number counts as 0. Boxes do not count. For these two heads.
 [[nodiscard]] ScoreChange score_change(Head head, std::span<const ir::Tensor> exact, std::span<const ir::Tensor> other);
 
 /// Boxes in pixels of the network's input; categories are indices of classes; those of low score left out, doubles suppressed.

@@ -63,7 +63,7 @@ Result<PrecisionSearch> search_layers(const Searched& s) {
   };
   std::size_t done = 0;
   lab.noise = [&](const WideLayers& wide) -> Result<double> {
-    report("sensitivity", done++, lab.layers.size() + lab.may_bfloat16.size());
+    report("measuring layers one by one", done++, lab.layers.size() + lab.may_bfloat16.size());
     OCTAVO_TRY(const Made made, make(wide));
     return compared(made, few, {});
   };
@@ -72,7 +72,8 @@ Result<PrecisionSearch> search_layers(const Searched& s) {
     CurvePoint p;
     p.wide = wide;
     Progress progress;
-    if (s.progress) progress = [&](std::size_t n, std::size_t count) { report("search: compare", n, count); };
+    if (s.progress)
+      progress = [&](std::size_t n, std::size_t count) { report("searching types of layers, comparing samples", n, count); };
     OCTAVO_TRY(p.sqnr, compared(made, s.data, progress));
     if (s.bound.max_drop) {
       OCTAVO_TRY(p.score, s.score(made.network));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "onnx/edit/raise_opset.h"
 #include "quantize/best_range.h"
 #include "quantize/detection.h"
 #include "quantize/gains.h"
@@ -49,18 +50,26 @@ class Run {
       : bytes_(bytes), folder_(folder), data_(data), options_(options), corrects_(options.pairs || options.float_model) {}
 
   Result<Outcome> run() {
-    report("import", 0, 0);
+    report("reading the model", 0, 0);
     OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
     OCTAVO_CHECK(is_float());
     OCTAVO_CHECK(find_bfloat16());
+    if (options_.pairs && model_.opset < onnx::kOpsetOfPairs) {  // layers and tensors below are those of the raised model
+      OCTAVO_TRY(const auto editor, open());
+      OCTAVO_CHECK(onnx::raise_opset(*editor));
+      OCTAVO_TRY(raised_, onnx::model_bytes(*editor));
+      bytes_ = raised_;
+      made_.out.raised_from = model_.opset;
+      OCTAVO_TRY(model_, onnx::import_bytes(bytes_, options_.import, folder_));
+    }
     if (options_.pairs) {  // what forbids pairs is said before the data are run, not after
       OCTAVO_TRY(const auto trial, open());
       if (auto possible = onnx::put_pairs(*trial, {}, options_.placement); !possible)
         return tl::unexpected<Error>(std::move(possible).error());
     }
     if (corrects_ && options_.equalize) {
-      OCTAVO_TRY(auto equalized,
-                 equalize(bytes_, folder_, model_, data_, options_.threads, options_.equalization, samples("channels")));
+      OCTAVO_TRY(auto equalized, equalize(bytes_, folder_, model_, data_, options_.threads, options_.equalization,
+                                          samples("balancing channels over samples")));
       if (!equalized.model.empty()) {
         equalized_ = std::move(equalized.model);
         bytes_ = equalized_;
@@ -78,8 +87,8 @@ class Run {
                               "nothing to quantize",
                               name()));
     const bool rows = corrects_ || options_.method == Method::best || options_.least_layer_sqnr > 0;
-    OCTAVO_TRY(auto statistics,
-               collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0, samples("statistics")));
+    OCTAVO_TRY(auto statistics, collect(model_, observed_, inputs_, data_, options_.threads, rows ? options_.rows_bytes : 0,
+                                        samples("collecting statistics of samples")));
     made_.out.warnings.insert(made_.out.warnings.end(), statistics.warnings.begin(), statistics.warnings.end());
     rows_ = std::move(statistics.rows);
     made_.out.samples = data_.size();
@@ -91,7 +100,7 @@ class Run {
     if (searches) OCTAVO_CHECK(search());
     if (options_.pairs) OCTAVO_CHECK(note_float_layers());
     if (options_.measure && (searches || !made_.out.scores)) {  // otherwise measured beside the scores
-      OCTAVO_TRY(made_.out.outputs, measure("compare"));
+      OCTAVO_TRY(made_.out.outputs, measure("comparing samples with the float network"));
     }
     return std::move(made_.out);
   }
@@ -154,9 +163,10 @@ class Run {
   /// before the first choice of ranges.
   Status try_minmax(const std::vector<Histogram>& histograms, const Outcome& before) {
     const auto head = head_of(reference().graph);
-    if (!head || options_.method == Method::minmax) return {};
+    if (!head || (*head != Head::yolox && *head != Head::nanodet) || options_.method == Method::minmax) return {};
     ScoreChange first, second;
-    OCTAVO_TRY(made_.out.outputs, measure("compare", [&](const Visit& v) { return add_scores(*head, v, first); }));
+    OCTAVO_TRY(made_.out.outputs,
+               measure("comparing samples with the float network", [&](const Visit& v) { return add_scores(*head, v, first); }));
     ScoreChoice choice{options_.method, options_.method, first.objects, first.mean(), {}};
     if (first.objects > 0) {
       Made kept = std::move(made_);
@@ -164,7 +174,8 @@ class Run {
       made_.out = before;
       prefix_ = "min-max: ";
       OCTAVO_CHECK(make(histograms, Method::minmax));
-      OCTAVO_TRY(made_.out.outputs, measure("compare", [&](const Visit& v) { return add_scores(*head, v, second); }));
+      OCTAVO_TRY(made_.out.outputs,
+                 measure("comparing samples with the float network", [&](const Visit& v) { return add_scores(*head, v, second); }));
       prefix_.clear();
       choice.minmax = second.mean();
       if (second.mean() < first.mean()) {
@@ -194,7 +205,7 @@ class Run {
     std::vector<std::optional<TensorRange>> chosen(count);
     const bool centered = corrects_ && options_.fit.correct_bias;
     std::size_t done = 0;
-    report("ranges", 0, count);
+    report("choosing ranges of tensors", 0, count);
     parallel(count, options_.threads, [&](std::size_t i) {
       const Histogram& h = histograms[i];
       std::optional<std::pair<Method, Interval>> range;
@@ -217,7 +228,7 @@ class Run {
       made_.quantizers[observed_[i].name] = chosen[i]->quantizer;
       made_.out.tensors.push_back(std::move(*chosen[i]));
     }
-    report("ranges", done, count);
+    report("choosing ranges of tensors", done, count);
   }
 
   /// The float model with the fits so far: weights on their codes, biases corrected.
@@ -282,7 +293,7 @@ class Run {
     made_.fits.resize(inputs_.layers.size());
     OCTAVO_TRY(auto put, write());  // says which layers get pairs
     if (options_.measure) {
-      OCTAVO_TRY(made_.out.nearest, measure("compare before fitting"));
+      OCTAVO_TRY(made_.out.nearest, measure("comparing samples before layers are fitted"));
     }
     if (put.quantized.empty())
       return fail(ErrorKind::usage,
@@ -321,9 +332,10 @@ class Run {
         given.push_back(rows_[l]);
       }
       OCTAVO_TRY(const Network network, Network::create(now, wanted));
-      const std::string step = fmt::format("stage {} of {}", s + 1, stages);
-      OCTAVO_CHECK(collect_rows(network, inputs_, found, data_, options_.threads, given, samples(step)));
-      fit(found, given, step + ", layers");
+      const std::string step = stages > 1 ? fmt::format("stage {} of {}, ", s + 1, stages) : std::string();
+      OCTAVO_CHECK(collect_rows(network, inputs_, found, data_, options_.threads, given,
+                                samples(step + "running samples through the layers before")));
+      fit(found, given, step + "fitting layers");
       OCTAVO_TRY(put, write());
     }
     OCTAVO_CHECK(find_lossy());
@@ -386,7 +398,7 @@ class Run {
     const Part some(data_, kTrialSamples);
     OCTAVO_TRY(double now, trial_sqnr(some));
     for (std::size_t i = 0; i < tried.size(); ++i) {
-      report("layers that lose much", i, tried.size());
+      report("trying layers that lose much in float", i, tried.size());
       const auto [kept, l] = tried[i];
       const std::string& node = inputs_.layers[l].node;
       made_.keep_float.insert(node);
@@ -545,8 +557,8 @@ class Run {
   const Options& options_;
   const bool corrects_;  ///< a model is written, with or without pairs
   onnx::Model model_;
-  std::optional<onnx::Model> exact_;  ///< model_ before its channels were equalized
-  std::vector<std::byte> equalized_;  ///< what bytes_ refers to then
+  std::optional<onnx::Model> exact_;           ///< model_ before its channels were equalized
+  std::vector<std::byte> raised_, equalized_;  ///< what bytes_ refers to then
   std::vector<Observable> observed_;
   LayerInputs inputs_;
   std::vector<Rows> rows_;                   ///< of the float network, by layer

@@ -113,6 +113,7 @@ struct Outcome {
   std::optional<PrecisionSearch> search;  ///< with a bound
   std::vector<Gain> gains;                ///< the first is without any correction; when asked for
   std::size_t samples = 0;
+  std::int64_t raised_from = 0;  ///< the model's opset where it had to become 13; 0: it stayed
   [[nodiscard]] ir::Ranges ranges() const;
   /// Nodes that the search gave to bfloat16. The model does not say so: `rules_for` them makes the rules that a build needs.
   [[nodiscard]] std::set<std::string> bfloat16() const;

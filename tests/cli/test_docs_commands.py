@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_commands_of(page, found, folder):
     script = ["set -eo pipefail", f'octavo() {{ "{OCTAVO}" "$@"; }}']
     script += [CHANGED.get(command, command) for command in found]
     done = subprocess.run(["bash", "-c", "\n".join(script)], cwd=folder, capture_output=True, text=True, timeout=600, check=False,
-                          env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")})
+                          env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "OCTAVO_PYTHON": sys.executable})
     assert done.returncode == 0, "\n".join(script) + "\n" + done.stdout[-2000:] + done.stderr[-2000:]
     for path in folder.rglob("*.json"):
         json.loads(path.read_text())

@@ -99,3 +99,29 @@ def test_what_is_wrong_is_said():
         octavo.quantize(MODEL, "folder")
     with pytest.raises(octavo.UsageError, match="right classes"):
         octavo.quantize(MODEL, samples(2), max_drop=0.01)
+
+
+def test_bad_data_are_named_by_what_was_passed():
+    spent = (s for s in samples())
+    list(spent)
+    with pytest.raises(octavo.InputError, match=r"data, a generator, gave no sample \(an iterator gives its samples once"):
+        octavo.quantize(MODEL, spent)
+    with pytest.raises(octavo.InputError, match="data, a list, gave no sample$"):
+        octavo.quantize(MODEL, [])
+    bad = samples()
+    bad[7]["image"][0, 0, 3, 2] = np.nan
+    with pytest.raises(octavo.InputError, match=r"sample 7, 'image' holds nan at \[0, 0, 3, 2\] \(1 of 256 elements"):
+        octavo.quantize(MODEL, bad)
+    with pytest.raises(octavo.InputError, match=r"sample 2 holds inf at"):
+        octavo.quantize(MODEL, [s["image"] / (np.arange(len(samples())) != 2)[i] for i, s in enumerate(samples())])
+    wrong = samples()
+    wrong[5]["image"] = wrong[5]["image"][..., :8]
+    with pytest.raises(octavo.InputError, match=r"sample 5\b") as caught:
+        octavo.quantize(MODEL, wrong)
+    assert ".np" not in str(caught.value) and "/tmp" not in str(caught.value)
+
+
+def test_warnings_of_the_report_are_python_warnings(recwarn):
+    made = octavo.quantize(MODEL, samples(3), threads=1, measure=False)
+    said = [str(w.message) for w in recwarn if str(w.message).startswith("quantize: ")]
+    assert made.report["warnings"] and said == [f"quantize: {text}" for text in made.report["warnings"]]

@@ -1,14 +1,21 @@
 // A file of an older opset as one of opset 13, which has scales for each channel.
 #pragma once
 
+#include <cstdint>
+
 #include "base/result.h"
-#include "onnx/edit/edit.h"
 
 namespace octavo::onnx {
 
-/// Attributes that became inputs between opsets 9 and 13 are rewritten (Clip, Pad, Slice, Squeeze, Unsqueeze, ReduceSum, Split, Dropout);
-/// a file of opset 13 or newer stays as it is. Errors: `unsupported` below opset 9, and for operators whose meaning changed (Softmax
-/// without an axis of the last dimension, Upsample, Resize of opset 10, Scatter), naming the node and the way out.
+class Editor;
+
+/// The first opset whose QuantizeLinear has scales for each channel.
+inline constexpr std::int64_t kOpsetOfPairs = 13;
+
+/// Every node computes what it did. Attributes that became inputs between opsets 7 and 13 are rewritten (Clip, Pad, Slice, Squeeze, Unsqueeze,
+/// ReduceSum, Split, Dropout, TopK), Upsample and Resize of opset 10 are Resize with coordinates from the origin, Scatter is ScatterElements, and
+/// Softmax, LogSoftmax and Hardmax over several dimensions get a Flatten and a Reshape; a file of opset 13 or newer stays as it is. Errors: `unsupported` below
+/// opset 7, for models with subgraphs (If, Loop, Scan), and for what later opsets cannot say, naming the node and the way out.
 [[nodiscard]] Status raise_opset(Editor& model);
 
 }  // namespace octavo::onnx

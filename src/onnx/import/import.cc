@@ -157,4 +157,32 @@ Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes) {
   return declared_inputs(outputs);
 }
 
+Description describe(const pb::ModelProto& model) {
+  Description d{model.producer_name(),
+                model.graph().name(),
+                model.domain(),
+                model.doc_string(),
+                model.graph().doc_string(),
+                model.model_version(),
+                {},
+                {}};
+  for (const auto& entry : model.metadata_props()) d.metadata.emplace(entry.key(), entry.value());
+  for (const auto* list : {&model.graph().input(), &model.graph().output()}) {
+    for (const pb::ValueInfoProto& tensor : *list) {
+      std::vector<std::string> symbols;
+      for (const auto& dim : tensor.type().tensor_type().shape().dim())
+        symbols.push_back(dim.has_dim_value() && dim.dim_value() > 0 ? "" : dim.dim_param());
+      if (std::any_of(symbols.begin(), symbols.end(), [](const std::string& s) { return !s.empty(); }))
+        d.symbols.emplace(tensor.name(), std::move(symbols));
+    }
+  }
+  return d;
+}
+
+Result<Description> description_of(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, "the model", model));
+  return describe(model);
+}
+
 }  // namespace octavo::onnx

@@ -39,6 +39,15 @@ struct ImportOptions {
   bool round_to_scale_type = true;
 };
 
+/// What the file says of itself: nothing here changes what is computed.
+struct Description {
+  std::string producer, graph_name, domain, description, graph_description;
+  std::int64_t version = 0;                     ///< model_version
+  std::map<std::string, std::string> metadata;  ///< metadata_props, by key
+  /// By name of an input or output with symbolic dimensions: the symbol of each dimension, "" when fixed or unnamed.
+  std::map<std::string, std::vector<std::string>> symbols;
+};
+
 struct Model {
   ir::Graph graph;  ///< verified; inputs and outputs in the model's order, under their ONNX names and types
   std::int64_t ir_version = 0;
@@ -46,8 +55,9 @@ struct Model {
   std::map<std::string, std::int64_t> opsets;  ///< by domain; "" is the default one
   std::string producer, producer_version;
   std::map<std::string, std::string> metadata;  ///< metadata_props: what the model says of itself, by key
-  int node_count = 0;                           ///< ONNX nodes in the file
-  std::vector<InputInfo> inputs;                ///< as declared
+  Description description;
+  int node_count = 0;             ///< ONNX nodes in the file
+  std::vector<InputInfo> inputs;  ///< as declared
   /// Decisions the user may want to know: substituted scales, a bound batch, skipped casts. In the order of the nodes.
   std::vector<std::string> notes;
   /// ONNX nodes that no IR node stands for, and why ("folded into a constant", "no effect at inference", "reaches no output").
@@ -86,6 +96,9 @@ struct Model {
 [[nodiscard]] Result<std::vector<InputInfo>> inputs_of_file(const std::string& path);
 /// The same for the outputs, as far as the file declares their types.
 [[nodiscard]] Result<std::vector<InputInfo>> outputs_of(std::span<const std::byte> bytes);
+
+/// What the file says of itself, without lowering anything.
+[[nodiscard]] Result<Description> description_of(std::span<const std::byte> bytes);
 
 /// The oldest and newest opset of the default domain that import accepts.
 inline constexpr std::int64_t kOldestOpset = 1;

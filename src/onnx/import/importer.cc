@@ -50,6 +50,7 @@ Status Importer::read_header() {
   out_.producer = model_.producer_name();
   out_.producer_version = model_.producer_version();
   for (const auto& entry : model_.metadata_props()) out_.metadata.emplace(entry.key(), entry.value());
+  out_.description = describe(model_);
   out_.graph.name = model_.graph().name();
   out_.node_count = model_.graph().node_size();
   for (const auto& set : model_.opset_import()) out_.opsets[set.domain() == "ai.onnx" ? "" : set.domain()] = set.version();

@@ -111,6 +111,7 @@ class Importer {
 /// Shapes of the inputs after binding symbols (options, equal symbols, default batch); parallel to `inputs`. Kind usage on error.
 [[nodiscard]] Result<std::vector<Shape>> bind_shapes(const std::vector<InputInfo>& inputs, const ImportOptions& options);
 /// The inputs that are not initializers.
+[[nodiscard]] Description describe(const pb::ModelProto& model);
 [[nodiscard]] Result<std::vector<InputInfo>> declared_inputs(const pb::GraphProto& graph);
 /// The message in these bytes, with a graph and an opset; `name`: how errors call the model.
 [[nodiscard]] Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out);

@@ -16,14 +16,14 @@ from ._errors import (CancelledError, EngineFileError, Error, FileError, InputEr
 from ._octavo import (SCHEMA, Engine, __version__, _bench, _build_bytes, _build_file, _check, _doctor_bytes, _doctor_file, _preprocess, _profile,
                       load)
 from ._quantize import Quantized, quantize
-from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ProfileResult, RegionCheck, TensorInfo
+from ._types import Alternative, BenchResult, CheckReport, Finding, Layer, LayerTime, ModelInfo, ProfileResult, RegionCheck, TensorInfo
 from ._view import Page, view
 from .onnxruntime import (ExecutionMode, GraphOptimizationLevel, InferenceSession, OrtValue, RunOptions, SessionOptions,
                           get_available_providers, get_device)
 
 __all__ = ["Engine", "build", "load", "check", "bench", "profile", "explain", "view", "preprocess", "doctor", "quantize", "Quantized",
            "Error", "UsageError", "ModelError", "UnsupportedError", "InputError", "EngineFileError", "FileError", "InternalError", "CancelledError",
-           "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "Page", "ProfileResult", "RegionCheck", "TensorInfo",
+           "Alternative", "BenchResult", "CheckReport", "Finding", "Layer", "LayerTime", "ModelInfo", "Page", "ProfileResult", "RegionCheck", "TensorInfo",
            "InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "GraphOptimizationLevel", "ExecutionMode", "get_available_providers",
            "get_device", "SCHEMA", "__version__"]
 
@@ -77,9 +77,13 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
 
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
-    return cast(Engine, _with(model, _build_file, _build_bytes)(_build_options(
-        device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision, allowed,
-        max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)))
+    options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
+                             allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)
+    engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
+    if engine.open:  # what pickle needs to build for other shapes
+        in_file = isinstance(model, (str, _os.PathLike))
+        engine._source = {**options, "progress": None}, _os.path.dirname(_os.path.abspath(model)) if in_file else ""
+    return engine
 
 
 def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Path] = None) -> List[Finding]:
@@ -97,21 +101,22 @@ def doctor(model: Any, calibration: Optional[_Path] = None, minmax: Optional[_Pa
     return cast(List[Finding], found)
 
 
-def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1, **options: Any) -> CheckReport:
+def check(model: Any, inputs: Optional[Mapping[str, Any]] = None, seed: int = 1, from_model: bool = False, **options: Any) -> CheckReport:
     """Builds a model and judges every layer against the reference, fed with the engine's own inputs: 8-bit results must be equal.
 
     model     as for build; engines hold no graph to compare with.
     inputs    {name: array}; None: random ones from `seed`.
+    from_model  judge against the graph as imported, without laws and rewrites, not against the graph that the plan was made from.
     options   those of build. An open batch becomes 1.
-    returns   {"ok", "first_divergence": text or None, "regions": one dict each}. Seconds to minutes: the reference is slow.
+    returns   {"ok", "complete", "first_divergence": text or None, "regions": one dict each}. Seconds to minutes: the reference is slow.
 
     Raises what build raises; InputError.
     """
     made = _build_options(**{**_DEFAULTS, **_known(options)})
     if not isinstance(model, (bytes, bytearray, memoryview)) and not hasattr(model, "SerializeToString"):
-        return cast(CheckReport, _check(_os.fspath(model), made, None if inputs is None else dict(inputs), seed))
+        return cast(CheckReport, _check(_os.fspath(model), made, None if inputs is None else dict(inputs), seed, bool(from_model)))
     data = model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
-    return cast(CheckReport, _check(data, made, None if inputs is None else dict(inputs), seed))
+    return cast(CheckReport, _check(data, made, None if inputs is None else dict(inputs), seed, bool(from_model)))
 
 
 def bench(engine: Engine, seconds: float = 1.0, inputs: Optional[Mapping[str, Any]] = None, threads: Optional[int] = None) -> BenchResult:
@@ -190,6 +195,24 @@ def preprocess(picture: Any, engine: Optional[Engine] = None, *, input: Optional
 def _unpickled(engine: bytes, threads: int) -> Engine:
     """What Engine.__reduce__ names: functions of the compiled module cannot be pickled."""
     return load(engine, threads)
+
+
+def _reduced(engine: Engine) -> Tuple[Any, ...]:
+    """An open model: it, and the engines that it keeps by now, which need not be built again."""
+    options, folder = engine._source
+    try:
+        built = engine.tobytes()
+    except UsageError:  # none
+        built = b""
+    return _rebuilt, (engine._model_bytes(), options, folder, built)
+
+
+def _rebuilt(model: bytes, options: Dict[str, Any], folder: str, built: bytes) -> Engine:
+    engine = _build_bytes(model, options, folder)
+    if built and engine.open:
+        engine = engine._with_engines(built)
+    engine._source = options, folder
+    return engine
 
 
 def _build_options(device: str, shapes: Optional[Mapping[str, _Shape]], threads: Optional[int], default_batch: int, profiles: Any, disable: Any,

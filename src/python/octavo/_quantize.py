@@ -1,6 +1,8 @@
 """octavo.quantize: from a float model and data to an int8 model, as the command `octavo quantize` does it."""
 import json
 import os
+import re
+import warnings
 import pathlib
 import subprocess
 import sys
@@ -87,7 +89,7 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
     measure   compare the outputs with the float network's (report["sqnr_db"]).
 
     Takes seconds to minutes, in a process of its own (Ctrl-C ends it). Raises UsageError, ModelError, UnsupportedError, FileError;
-    InputError for data that does not fit the model, holds NaN, or is empty.
+    InputError for data that does not fit the model, holds NaN, or is empty. What report["warnings"] lists are Python warnings, too.
     """
     options: List[str] = ["--percentile", str(percentile), "--weights", weights, "--rounding", rounding, "--placement",
                           placement]
@@ -107,8 +109,12 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
     with tempfile.TemporaryDirectory(prefix="octavo-quantize-") as scratch:
         folder = pathlib.Path(scratch)
         (folder / "data").mkdir()
-        for i, sample in enumerate(data):
-            _write(folder / "data" / f"{i:08}", sample, i)
+        count = 0
+        for count, sample in enumerate(data, 1):
+            _write(folder / "data" / f"{count - 1:08}", sample, count - 1)
+        if count == 0:
+            spent = " (an iterator gives its samples once: make a new one, or pass a list)" if iter(data) is data else ""
+            raise InputError(f"quantize: data, a {type(data).__name__}, gave no sample{spent}")
         if isinstance(model, (str, os.PathLike)):
             path = os.fspath(model)
         else:
@@ -120,7 +126,10 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
             options += ["--labels", str(folder / "labels.txt")]
         _run(["quantize", path, "--data", str(folder / "data"), *options, "--report", str(folder / "report.json"), "-o",
               str(folder / "quantized.onnx")], scratch)
-        return Quantized((folder / "quantized.onnx").read_bytes(), json.loads((folder / "report.json").read_text()))
+        report = json.loads((folder / "report.json").read_text())
+        for warning in report["warnings"]:
+            warnings.warn(f"quantize: {warning}", UserWarning, stacklevel=2)
+        return Quantized((folder / "quantized.onnx").read_bytes(), report)
 
 
 def _write(path: pathlib.Path, sample: Any, index: int) -> None:
@@ -137,9 +146,25 @@ def _write(path: pathlib.Path, sample: Any, index: int) -> None:
         return made
 
     if hasattr(sample, "items"):
-        numpy.savez(f"{path}.npz", **{str(name): array(value) for name, value in sample.items()})
+        arrays = {str(name): array(value) for name, value in sample.items()}
+        for name, value in arrays.items():
+            _finite(value, f"sample {index}, {name!r}")
+        numpy.savez(f"{path}.npz", **arrays)
     else:
-        numpy.save(f"{path}.npy", array(sample))
+        value = array(sample)
+        _finite(value, f"sample {index}")
+        numpy.save(f"{path}.npy", value)
+
+
+def _finite(array: Any, what: str) -> None:
+    """Before the command runs, which would name a file that the caller has never seen."""
+    import numpy
+    if array.dtype.kind != "f" or numpy.isfinite(array).all():
+        return
+    at = numpy.argwhere(~numpy.isfinite(array))
+    index = tuple(int(i) for i in at[0])
+    raise InputError(f"quantize: {what} holds {array[index]} at {list(index)} ({len(at)} of {array.size} elements are not finite); calibration data must be "
+                     "finite numbers: leave this sample out")
 
 
 def _run(arguments: List[str], scratch: str) -> None:
@@ -150,5 +175,5 @@ def _run(arguments: List[str], scratch: str) -> None:
     if done.returncode == 0:
         return
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    text = "\n".join(lines).replace(f"{scratch}{os.sep}data{os.sep}", "sample ")
+    text = re.sub(re.escape(f"{scratch}{os.sep}data{os.sep}") + r"(\d{8})\.np[yz]", lambda found: f"sample {int(found[1])}", "\n".join(lines))
     raise _BY_EXIT_CODE.get(done.returncode, InternalError)(text.split("octavo: ", 1)[-1] if "octavo: " in text else text)

@@ -10,10 +10,22 @@ class TensorInfo(TypedDict):
     name: str
     dtype: str  # NumPy's name
     shape: Tuple[Optional[int], ...]  # None where open
+    symbols: Tuple[Optional[str], ...]  # of an engine's input or output: the model's name of each dimension
     format: Optional[str]  # of a bound input or output, as "uint8:hwc"
     scale: Union[float, List[float], None]  # when the elements are codes; a list: per axis
     zero_point: Union[int, List[int], None]
     axis: Optional[int]
+
+
+class ModelInfo(TypedDict):
+    """What a model file says of itself."""
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    metadata: Dict[str, str]
 
 
 class Alternative(TypedDict):
@@ -77,7 +89,7 @@ class RegionCheck(TypedDict):
     elements: int  # compared
     different: int
     off_by_one: int  # of `different`
-    allowed: int  # off by one step behind a float sum, whose order is free
+    allowed: int  # codes at rounding ties behind a float sum, whose order is free; 16-bit floats a step away
     worst: float  # largest difference of floats, as a part of the largest magnitude
     skipped: Optional[str]  # why not everything was compared
     ok: bool
@@ -85,5 +97,6 @@ class RegionCheck(TypedDict):
 
 class CheckReport(TypedDict):
     ok: bool
+    complete: bool  # nothing was left out ("skipped" of the regions)
     first_divergence: Optional[str]
     regions: List[RegionCheck]

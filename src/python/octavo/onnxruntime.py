@@ -8,20 +8,20 @@ counterpart is either without effect (docs/from-onnxruntime.md lists which optio
 change results.
 """
 import enum
+import errno
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+import threading
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from ._errors import InputError, UnsupportedError, UsageError
+from . import capi as capi
+from ._errors import Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 from ._files import is_engine
-from ._octavo import Engine, __version__, load
-from ._types import TensorInfo
+from ._octavo import Engine, __version__, _devices, _model_info, load
+from ._ort_values import IOBinding as IOBinding, ModelMetadata as ModelMetadata, NodeArg as NodeArg, OrtValue as OrtValue
+from .capi.onnxruntime_pybind11_state import EPFail, named
 
-_PROVIDER = "CPUExecutionProvider"
-
-_ONNX_TYPES = {
-    "float32": "tensor(float)", "float64": "tensor(double)", "float16": "tensor(float16)", "bfloat16": "tensor(bfloat16)", "bool": "tensor(bool)",
-    "int8": "tensor(int8)", "uint8": "tensor(uint8)", "int16": "tensor(int16)", "uint16": "tensor(uint16)", "int32": "tensor(int32)",
-    "uint32": "tensor(uint32)", "int64": "tensor(int64)", "uint64": "tensor(uint64)"}
+_DEVICES = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 
 
 class GraphOptimizationLevel(enum.IntEnum):
@@ -41,7 +41,7 @@ class ExecutionMode(enum.IntEnum):
 
 class SessionOptions:
     """ONNX Runtime's attributes; those with an effect are intra_op_num_threads, graph_optimization_level, optimized_model_filepath (the
-    engine is saved there), enable_profiling (end_profiling writes the time of each layer), add_free_dimension_override_by_name, and the
+    engine is saved there, of a model with open dimensions after each run that built one), enable_profiling (end_profiling writes the time of each layer), add_free_dimension_override_by_name, and the
     configuration entries "octavo.effort", "octavo.timing_cache" and "octavo.calibration"."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class SessionOptions:
         return key in self._entries
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
-        """The dimension that the model calls `name`. It must be the batch, the first dimension: shapes= of octavo.build takes the others."""
+        """Inputs' dimensions that the model calls `name` have this size."""
         self._free[name] = int(value)
 
     def register_custom_ops_library(self, path: str) -> None:
@@ -95,147 +95,83 @@ class RunOptions:
         pass
 
 
-class NodeArg:
-    """Name, type ("tensor(float)") and shape (None where open) of an input or output."""
-
-    def __init__(self, info: TensorInfo) -> None:
-        self.name = info["name"]
-        self.type = _ONNX_TYPES.get(info["dtype"], f"tensor({info['dtype']})")
-        self.shape: List[Optional[int]] = list(info["shape"])
-
-    def __repr__(self) -> str:
-        return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
-
-
-class ModelMetadata:
-    """Of what the model file says of itself an engine keeps nothing."""
-
-    def __init__(self) -> None:
-        self.producer_name = self.graph_name = self.domain = self.description = self.graph_description = ""
-        self.version = 0
-        self.custom_metadata_map: Dict[str, str] = {}
-
-
-class OrtValue:
-    """An array in host memory."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    @staticmethod
-    def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> "OrtValue":
-        _cpu_only(device_type)
-        return OrtValue(array)
-
-    @staticmethod
-    def ortvalue_from_shape_and_type(shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0) -> "OrtValue":
-        import numpy
-        _cpu_only(device_type)
-        return OrtValue(numpy.empty(shape, element_type))
-
-    def numpy(self) -> Any:
-        return self._array
-
-    def shape(self) -> List[int]:
-        return list(self._array.shape)
-
-    def data_type(self) -> str:
-        return _ONNX_TYPES.get(str(self._array.dtype), f"tensor({self._array.dtype})")
-
-    def device_name(self) -> str:
-        return "cpu"
-
-    def is_tensor(self) -> bool:
-        return True
-
-    def has_value(self) -> bool:
-        return self._array is not None
-
-
-class IOBinding:
-    """Inputs and outputs by name, kept for run_with_iobinding. Bound output arrays are written to."""
-
-    def __init__(self, session: "InferenceSession") -> None:
-        self._session = session
-        self._inputs: Dict[str, Any] = {}
-        self._outputs: Dict[str, Optional[Any]] = {}
-        self._results: List[Any] = []
-
-    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        self._inputs[name] = arr_on_cpu
-
-    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        self._inputs[name] = ortvalue.numpy()
-
-    def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None, shape: Any = None,
-                    buffer_ptr: Any = None) -> None:
-        _cpu_only(device_type)
-        if buffer_ptr is not None:
-            raise UnsupportedError("bind_output: addresses are not taken; bind_ortvalue_output binds an array")
-        self._outputs[name] = None
-
-    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        self._outputs[name] = ortvalue.numpy()
-
-    def synchronize_inputs(self) -> None:
-        pass
-
-    def synchronize_outputs(self) -> None:
-        pass
-
-    def clear_binding_inputs(self) -> None:
-        self._inputs.clear()
-
-    def clear_binding_outputs(self) -> None:
-        self._outputs.clear()
-
-    def get_outputs(self) -> List[OrtValue]:
-        return [OrtValue(a) for a in self._results]
-
-    def copy_outputs_to_cpu(self) -> List[Any]:
-        return list(self._results)
-
-    def _run(self) -> None:
-        names = list(self._outputs) or [o.name for o in self._session.get_outputs()]
-        results = self._session.run(names, self._inputs)
-        for i, name in enumerate(names):
-            room = self._outputs.get(name)
-            if room is not None:
-                if room.shape != results[i].shape or room.dtype != results[i].dtype:
-                    raise InputError(f"output {name!r} is {results[i].dtype}{results[i].shape}, the array bound to it {room.dtype}{room.shape}")
-                room[...] = results[i]
-                results[i] = room
-        self._results = results
-
-
 class InferenceSession:
-    """A model, an engine file, or the bytes of either, ready to run."""
+    """A model, an engine file, or the bytes of either, ready to run. Can be pickled (an open model with the engines that it has built by then):
+    the file need not be there where it is unpickled. What it raises has ONNX Runtime's names (octavo.capi.onnxruntime_pybind11_state)."""
 
     def __init__(self, path_or_bytes: Union[str, bytes, "os.PathLike[str]"], sess_options: Optional[SessionOptions] = None,
                  providers: Optional[Sequence[Any]] = None, provider_options: Optional[Sequence[Mapping[str, Any]]] = None, **kwargs: Any) -> None:
-        from . import build
         self._options = sess_options or SessionOptions()
-        names = [p if isinstance(p, str) else p[0] for p in providers or [_PROVIDER]]
-        if _PROVIDER not in names:
-            raise UsageError(f"providers {names}: the only one here is {_PROVIDER}")
+        self._last: Optional[Mapping[str, Any]] = None
+        self._saved = 0  # engines that optimized_model_filepath holds
+        try:
+            self._check_optimized()
+            self._engine = self._made(path_or_bytes, _wanted(providers, provider_options))
+            self._save_optimized()
+        except Error as e:
+            raise named(e, not isinstance(e, ModelError) or _parses(path_or_bytes)) from e
+
+    def _made(self, source: Union[str, bytes, "os.PathLike[str]"], devices: List[str]) -> Engine:
         threads = self._options.intra_op_num_threads or None
-        data = path_or_bytes if isinstance(path_or_bytes, bytes) else b""
-        if not data:
-            with open(path_or_bytes, "rb") as file:
-                data = file.read(8)
+        data: Any = source
+        if not isinstance(source, (bytes, bytearray, memoryview)):
+            try:
+                with open(source, "rb") as file:
+                    data = file.read(8)
+            except OSError as e:
+                raise FileError(e.errno, f"cannot read the model: {e.strerror}", os.fspath(source)) from e
         if is_engine(data):
-            self._engine = load(path_or_bytes, threads)
-        else:
-            entries = self._options._entries
-            effort = int(entries.get("octavo.effort", "0" if self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL else "2"))
-            free = list(self._options._free.values())
-            if len(set(free)) > 1:
-                raise UnsupportedError("add_free_dimension_override_by_name: one dimension, the batch; octavo.build takes shapes= for others")
-            self._engine = build(path_or_bytes, threads=threads, effort=effort, timing_cache=entries.get("octavo.timing_cache"),
-                                 calibration=entries.get("octavo.calibration"), default_batch=free[0] if free else 0)
-        if self._options.optimized_model_filepath:
-            self._engine.save(self._options.optimized_model_filepath)
-        self._last: Optional[Dict[str, Any]] = None
+            return load(source, threads)
+        for device in devices[:-1]:
+            try:
+                return self._built(source, device, threads)
+            except UnsupportedError as e:
+                warnings.warn(f"{device} does not run this model, {devices[-1]} does: {e}", RuntimeWarning, stacklevel=4)
+        return self._built(source, devices[-1], threads)
+
+    def _built(self, source: Any, device: str, threads: Optional[int]) -> Engine:
+        from . import build
+        entries = self._options._entries
+        effort = int(entries.get("octavo.effort", "0" if self._options.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL else "2"))
+        shapes = self._overridden(source) if self._options._free else None
+        return build(source, device, shapes, threads, effort=effort, timing_cache=entries.get("octavo.timing_cache"),
+                     calibration=entries.get("octavo.calibration"))
+
+    def _overridden(self, source: Any) -> Dict[str, List[int]]:
+        """Shapes of the inputs with dimensions that add_free_dimension_override_by_name names; -1 where a dimension stays open."""
+        from . import build
+        free = self._options._free
+        shapes: Dict[str, List[int]] = {}
+        symbols: Set[str] = set()
+        for info in build(source, effort=0, device="cpu").inputs:
+            symbols.update(s for s in info["symbols"] if s)
+            if any(s in free for s in info["symbols"]):
+                shapes[info["name"]] = [free.get(s or "", -1 if d is None else d) for d, s in zip(info["shape"], info["symbols"])]
+        for name in free:
+            if name not in symbols:
+                raise UsageError(f"add_free_dimension_override_by_name: the inputs have no dimension {name!r}; "
+                                 f"{'their dimensions are ' + ', '.join(sorted(map(repr, symbols))) if symbols else 'they name none'}")
+        return shapes
+
+    def _check_optimized(self) -> None:
+        """Before long work: can the file be written?"""
+        path = self._options.optimized_model_filepath
+        folder = os.path.dirname(os.path.abspath(path)) if path else ""
+        if path and not os.path.isdir(folder):
+            raise FileError(errno.ENOENT, "optimized_model_filepath: there is no such folder", folder)
+
+    def _save_optimized(self) -> None:
+        """An open model's engines are built by its runs: the file is written again when there is a new one."""
+        path = self._options.optimized_model_filepath
+        if not path:
+            return
+        built = self._engine._builds if self._engine.open else 1
+        if built > self._saved:
+            self._engine.save(path)
+            self._saved = built
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _unpickled, (type(self), self._engine, self._options)
 
     @property
     def engine(self) -> Engine:
@@ -244,22 +180,58 @@ class InferenceSession:
 
     def run(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], run_options: Optional[RunOptions] = None) -> List[Any]:
         """The named outputs (None: all) as a list of arrays."""
-        feed = {name: value.numpy() if isinstance(value, OrtValue) else value for name, value in input_feed.items()}
-        results = self._engine.run(feed)
-        if self._options.enable_profiling:
-            self._last = feed
-        wanted = list(output_names) if output_names else list(results)
-        for name in wanted:
-            if name not in results:
-                raise InputError(f"no output {name!r}; the outputs are {', '.join(map(repr, results))}")
+        feed = {name: value._array if isinstance(value, OrtValue) else value for name, value in input_feed.items()}
+        try:
+            if output_names and not self._engine.open:
+                self._check_outputs(output_names, [o["name"] for o in self._engine.outputs])
+            results = self._engine.run(feed)
+            self._was_run(feed)
+            wanted = list(output_names) if output_names else list(results)
+            self._check_outputs(wanted, list(results))
+        except Error as e:
+            raise named(e) from e
         return [results[name] for name in wanted]
+
+    @staticmethod
+    def _check_outputs(wanted: Sequence[str], names: Sequence[str]) -> None:
+        for name in wanted:
+            if name not in names:
+                raise InputError(f"no output {name!r}; the outputs are {', '.join(map(repr, names))}")
+
+    def _was_run(self, feed: Mapping[str, Any]) -> None:
+        if self._options.enable_profiling:
+            self._last = dict(feed)
+        if self._options.optimized_model_filepath:
+            self._save_optimized()
+
+    def run_async(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], callback: Callable[[List[Any], Any, str], Any],
+                  user_data: Any, run_options: Optional[RunOptions] = None) -> None:
+        """Returns at once; callback(results, user_data, error) is called in another thread when the run is done, with an empty list and the
+        error's text where it failed, else with the text "". Missing inputs are raised here."""
+        if not callable(callback):
+            raise TypeError("run_async: callback is a function of results, user_data and an error's text")
+        missing = [i["name"] for i in self._engine.inputs if i["name"] not in input_feed]
+        if missing:
+            raise named(InputError(f"run_async: inputs {missing} are missing"))
+
+        def work() -> None:
+            results, error = [], ""
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except Exception as e:  # whatever it is, the caller waits for it
+                error = str(e) or type(e).__name__
+            callback(results, user_data, error)
+        threading.Thread(target=work, name="octavo-run-async").start()
 
     def run_with_ort_values(self, output_names: Optional[Sequence[str]], input_dict_ort_values: Mapping[str, OrtValue],
                             run_options: Optional[RunOptions] = None) -> List[OrtValue]:
         return [OrtValue(a) for a in self.run(output_names, input_dict_ort_values, run_options)]
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Optional[RunOptions] = None) -> None:
-        iobinding._run()
+        try:
+            iobinding._run()
+        except Error as e:
+            raise named(e) from e
 
     def io_binding(self) -> IOBinding:
         return IOBinding(self)
@@ -274,21 +246,20 @@ class InferenceSession:
         return []
 
     def get_providers(self) -> List[str]:
-        return [_PROVIDER]
+        return [name for name, device in _DEVICES.items() if device == self._engine.device] or [next(iter(_DEVICES))]
 
     def get_provider_options(self) -> Dict[str, Dict[str, str]]:
-        return {_PROVIDER: {}}
+        return {name: {} for name in self.get_providers()}
 
     def set_providers(self, providers: Optional[Sequence[Any]] = None, provider_options: Any = None) -> None:
-        names = [p if isinstance(p, str) else p[0] for p in providers or [_PROVIDER]]
-        if _PROVIDER not in names:
-            raise UsageError(f"providers {names}: the only one here is {_PROVIDER}")
+        if _wanted(providers, provider_options)[0].split(":")[0] != self._engine.device:
+            raise named(UsageError(f"set_providers: the session runs on {self._engine.device!r}; make another for another device"))
 
     def get_session_options(self) -> SessionOptions:
         return self._options
 
     def get_modelmeta(self) -> ModelMetadata:
-        return ModelMetadata()
+        return ModelMetadata(self._engine.model)
 
     def disable_fallback(self) -> None:
         pass
@@ -310,7 +281,7 @@ class InferenceSession:
         for layer in measured["layers"]:
             micros = layer["median_ms"] * 1e3
             events.append({"cat": "Node", "pid": os.getpid(), "tid": 0, "dur": micros, "ts": at, "ph": "X", "name": layer["name"],
-                           "args": {"provider": _PROVIDER, "op_name": layer["precision"], "tactic": layer["tactic"]}})
+                           "args": {"provider": self.get_providers()[0], "op_name": layer["precision"], "tactic": layer["tactic"]}})
             at += micros
         name = f"{self._options.profile_file_prefix}.json"
         with open(name, "w", encoding="utf-8") as file:
@@ -319,21 +290,59 @@ class InferenceSession:
 
 
 def get_available_providers() -> List[str]:
-    return [_PROVIDER]
+    """The GPU's, where there is one, and the CPU's."""
+    here = [name.split(":")[0] for name in _devices()]
+    return [name for name, device in reversed(list(_DEVICES.items())) if device in here]
 
 
 def get_all_providers() -> List[str]:
-    return [_PROVIDER]
+    return list(reversed(list(_DEVICES)))
 
 
 def get_device() -> str:
-    return "CPU"
+    return "GPU" if "CUDAExecutionProvider" in get_available_providers() else "CPU"
 
 
 def set_default_logger_severity(severity: int) -> None:
     """Without effect: octavo logs nothing by itself."""
 
 
-def _cpu_only(device_type: str) -> None:
-    if device_type not in ("cpu", "Cpu", "CPU"):
-        raise UnsupportedError(f"device {device_type!r}: memory is the host's here")
+def _wanted(providers: Optional[Sequence[Any]], provider_options: Optional[Sequence[Mapping[str, Any]]]) -> List[str]:
+    """Devices in the order of the list, as build takes them; a later one is for models that the earlier cannot run."""
+    if not providers:
+        return ["cpu"]
+    names = [p if isinstance(p, str) else p[0] for p in providers]
+    options = list(provider_options or []) or [{} if isinstance(p, str) else dict(p[1]) for p in providers]
+    known = [(name, option) for name, option in zip(names, options) if name in _DEVICES]
+    if not known:
+        raise named(UsageError(f"providers {names}: known are {' and '.join(_DEVICES)}"))
+    there = get_available_providers() if any(name == "CUDAExecutionProvider" for name, _ in known) else ["CPUExecutionProvider"]
+    devices = []
+    for name, option in known:
+        if name in there:
+            number = int(option.get("device_id", 0)) if name == "CUDAExecutionProvider" else 0
+            devices.append(f"cuda:{number}" if number else _DEVICES[name])
+    if not devices:
+        raise EPFail(f"providers {names}: there is no NVIDIA GPU here that can be opened; available are {', '.join(there)}")
+    if "CUDAExecutionProvider" in names and "CUDAExecutionProvider" not in there:
+        warnings.warn(f"providers {names}: there is no NVIDIA GPU here that can be opened, {devices[0]} is taken", UserWarning, stacklevel=4)
+    return devices
+
+
+def _parses(model: Any) -> bool:
+    """Whether it is an ONNX model at all."""
+    try:
+        if not isinstance(model, (bytes, bytearray, memoryview)):
+            with open(model, "rb") as file:
+                model = file.read()
+        _model_info(bytes(model))
+        return True
+    except (Error, OSError):
+        return False
+
+
+def _unpickled(kind: Any, engine: Engine, options: SessionOptions) -> Any:
+    session = kind.__new__(kind)
+    session._engine, session._options, session._last = engine, options, None
+    session._saved = engine._builds if engine.open else 1
+    return session
