@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/foreign_file.h"
 #include "base/hash.h"
 #include "base/write_file.h"
 #include "engine/aligned.h"
@@ -78,13 +79,11 @@ bool all_zero(std::span<const std::byte> bytes) {
 }
 
 /// What a file that is not ours looks like, to help the user who passed the wrong one.
-std::string_view guess(std::span<const std::byte> file) {
+std::string guess(std::span<const std::byte> file) {
   const std::string_view head(reinterpret_cast<const char*>(file.data()), std::min<std::size_t>(file.size(), 8));
   if (head.starts_with("\x08") && head.size() > 2) return " It looks like an ONNX model: build an engine from it first.";
-  if (head.starts_with("ptrt") || head.starts_with("ftrt")) return " It looks like a TensorRT engine.";
-  if (head.starts_with("PK\x03\x04")) return " It looks like a zip archive.";
-  if (head.starts_with("\x89PNG") || head.starts_with("\xff\xd8")) return " It looks like an image.";
-  return "";
+  const auto foreign = foreign_file(file);
+  return foreign ? fmt::format(" It is {}: {}.", foreign->name, foreign->help) : std::string();
 }
 
 std::string printable(std::span<const std::byte> bytes) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <new>
 
+#include "base/foreign_file.h"
 #include "onnx/import/functions.h"
 #include "onnx/import/importer.h"
 
@@ -39,6 +40,11 @@ Status parse(google::protobuf::io::ZeroCopyInputStream& raw, std::size_t size, c
   return {};
 }
 
+/// What bytes that are no ONNX model are, where that is known.
+tl::unexpected<Error> no_model(const std::string& name, const ForeignFile& file) {
+  return fail(ErrorKind::bad_model, fmt::format("reading {}: it is {}, not an ONNX model\n  {}", name, file.name, file.help));
+}
+
 /// Opens the file and says how long it is.
 Result<std::size_t> open_model_file(const std::string& path, std::ifstream& in) {
   std::error_code code;
@@ -50,6 +56,7 @@ Result<std::size_t> open_model_file(const std::string& path, std::ifstream& in) 
   const std::streamoff size = in.tellg();
   if (size < 0) return fail(ErrorKind::io, fmt::format("reading {}: not a regular file", path));
   if (static_cast<std::uint64_t>(size) > kMostBytes) {
+    if (const auto foreign = foreign_file(path)) return no_model(path, *foreign);
     return fail(ErrorKind::bad_model,
                 fmt::format("reading {}: {} bytes, but one ONNX file holds at most 2 GiB; save it with external data", path, size));
   }
@@ -61,7 +68,10 @@ Result<std::size_t> open_model_file(const std::string& path, std::ifstream& in) 
 
 Status parse_model(std::span<const std::byte> bytes, const std::string& name, pb::ModelProto& out) {
   google::protobuf::io::ArrayInputStream raw(bytes.data(), static_cast<int>(std::min(bytes.size(), kMostBytes)));
-  return parse(raw, bytes.size(), name, out);
+  const Status parsed = parse(raw, bytes.size(), name, out);
+  if (parsed) return parsed;
+  if (const auto foreign = foreign_file(bytes)) return no_model(name, *foreign);
+  return parsed;
 }
 
 Status parse_model_file(const std::string& path, const std::string& name, pb::ModelProto& out) {
@@ -71,6 +81,8 @@ Status parse_model_file(const std::string& path, const std::string& name, pb::Mo
   google::protobuf::io::IstreamInputStream raw(&in, kBlock);
   const Status parsed = parse(raw, size, name, out);
   if (in.bad()) return fail(ErrorKind::io, fmt::format("reading {}: the read failed", path));
+  if (parsed) return parsed;
+  if (const auto foreign = foreign_file(path)) return no_model(name, *foreign);
   return parsed;
 }
 
