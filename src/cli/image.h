@@ -40,7 +40,7 @@ struct Preprocess {
   std::string layout;  ///< "nchw", "nhwc" or empty: whichever has 1 or 3 channels
 };
 
-/// Fills `p` with a named recipe: torch, tf, caffe, cifar, yolox. `size` is the input's {H, W}. Fails with `usage` on other names.
+/// Fills `p` with a named recipe: torch (also imagenet), tf, caffe, cifar, yolox. `size` is the input's {H, W}. Fails with `usage` on other names.
 [[nodiscard]] Result<Preprocess> preset(std::string_view name, std::array<int, 2> size);
 /// The {H, W, C} of an input shape of rank 4 (or 3: no batch), by layout. Fails with `bad_input` if it is not that of a picture.
 [[nodiscard]] Result<std::array<int, 3>> picture_shape(const ir::Shape& shape, const std::string& layout, bool& channels_last);

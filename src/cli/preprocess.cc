@@ -130,11 +130,11 @@ Result<Preprocess> preset(std::string_view name, std::array<int, 2> size) {
     p.resize = {(std::min(size[0], size[1]) * 256 + 112) / 224, 0};
     p.crop = size;
   };
-  if (name == "torch" || name == "cifar") {
+  if (name == "torch" || name == "imagenet" || name == "cifar") {
     p.scale = 1.0F / 255.0F;
     p.mean = {0.485F, 0.456F, 0.406F};
     p.std = {0.229F, 0.224F, 0.225F};
-    if (name == "torch") imagenet_crop();
+    if (name != "cifar") imagenet_crop();
   } else if (name == "tf") {
     p.scale = 1.0F / 127.5F;
     p.mean = {1.0F};

@@ -13,7 +13,7 @@ void add_recipe_options(CLI::App& app, RecipeOptions& o) {
   const auto add = [&](const char* name, std::string& value, const char* help, const char* type) {
     return app.add_option(name, value, help)->group(group)->type_name(type);
   };
-  add("--preset", o.preset, "Preprocessing recipe: torch, tf, caffe, cifar or yolox; the options below change it", "NAME");
+  add("--preset", o.preset, "Preprocessing recipe: torch (the same as imagenet), tf, caffe, cifar or yolox; the options below change it", "NAME");
   add("--resize", o.resize, "Resize to HxW, or the short side to S (default: the input's size)", "SIZE");
   add("--crop", o.crop, "After resizing, crop the centre to HxW or SxS", "SIZE");
   add("--letterbox", o.letterbox,

@@ -76,7 +76,7 @@ def test_inputs(tmp_path):
     early("run", QDQ, "--input", x, code=5, says='input "image" takes f32, the array holds s64')
     np.save(x, np.zeros((1, 1, 16, 15), np.float32))
     early("run", QDQ, "--input", x, code=5, says='the array is f32[1,1,16,15]')
-    early("run", QDQ, "--input", PICTURE, "--preset", "imagenet", code=2, says="not one of torch, tf")
+    early("run", QDQ, "--input", PICTURE, "--preset", "keras", code=2, says="not one of torch, tf")
     early("run", QDQ, "--input", PICTURE, "--scale", "1/0", code=2, says="--scale")
     early("check", QDQ, "--input", x, code=5, says="the array is")
 

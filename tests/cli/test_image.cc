@@ -140,6 +140,10 @@ TEST(ToTensor, PresetsDoTheirArithmetic) {
   EXPECT_FLOAT_EQ(at(run("tf"), 1, 0, 0), 20.0F / 127.5F - 1.0F);
   EXPECT_FLOAT_EQ(at(run("caffe"), 0, 0, 0), 30.0F - 104.0F) << "blue first";
   EXPECT_FLOAT_EQ(at(run("yolox"), 2, 0, 0), 10.0F);
+  const auto torch = preset("torch", {224, 224}), imagenet = preset("imagenet", {224, 224});
+  ASSERT_TRUE(torch && imagenet);
+  EXPECT_EQ(std::tie(torch->scale, torch->mean, torch->std, torch->resize, torch->crop),
+            std::tie(imagenet->scale, imagenet->mean, imagenet->std, imagenet->resize, imagenet->crop));
   EXPECT_EQ(preset("keras", {4, 4}).error().message, "--preset keras: not one of torch, tf, caffe, cifar, yolox");
 }
 

@@ -192,7 +192,7 @@ def test_preprocessing_stored_in_the_engine(folder, want, tmp_path):
     octavo("build", QDQ, "-o", plain, "--effort", "0", "--threads", "1", "--shapes", "image:1x1x16x16")
     hashes = [json.loads(octavo("explain", e, "--json").stdout)["plan_hash"] for e in (stored, plain)]
     assert hashes[0] == hashes[1]  # what pictures become is no part of the plan
-    assert b"not one of torch" in octavo("build", QDQ, "-o", stored, "--preset", "imagenet", code=2).stderr
+    assert b"not one of torch" in octavo("build", QDQ, "-o", stored, "--preset", "keras", code=2).stderr
 
 
 def test_outputs_of_other_models(tmp_path):

@@ -184,7 +184,7 @@ def test_preprocess_is_what_the_command_does(tmp_path):
     engine = octavo.build(model, effort=0)
     assert octavo.preprocess(picture, engine, preset="tf").shape == (1, 3, 24, 24)
     with pytest.raises(octavo.UsageError, match="not one of torch"):
-        octavo.preprocess(picture, engine, preset="imagenet")
+        octavo.preprocess(picture, engine, preset="keras")
     with pytest.raises(octavo.InputError, match="pixels are uint8"):
         octavo.preprocess(pixels.astype(np.float32), engine)
     with pytest.raises(octavo.InputError, match="ends early|decoding"):
