@@ -232,8 +232,10 @@ void ThreadPool::wait_for_job(std::uint32_t seen) {
   const auto moved = [&] { return job_.number.load(std::memory_order_acquire).job != seen; };
   if (moved() || (may_spin() && spin(moved))) return;
   while (!moved()) {
-    sleepers_.fetch_add(1);
+    // The bell first: whoever counts this thread out rings after that, so the wait ends. Read later, it could be the bell that has rung
+    // already, and the thread would sleep without being counted.
     const std::uint32_t rung = bell_.load();
+    sleepers_.fetch_add(1);
     if (job_.number.load().job != seen) return;
     bell_.wait(rung);
   }

@@ -73,6 +73,23 @@ TEST(ThreadPool, ListsRunInOrderWithEveryTaskOnce) {
   }
 }
 
+// Pools that may not spin sleep and wake at every job: nobody may sleep through the end of a list.
+TEST(ThreadPool, NobodySleepsThroughAJob) {
+  const auto load = std::make_shared<CoreLoad>(1);
+  for (const int threads : {2, 3, 5}) {
+    const auto pool = pool_of(threads, load);
+    ASSERT_TRUE(load->crowded());
+    std::atomic<int> done{0};
+    int all = 0;
+    for (int round = 0; round < 3000; ++round) {
+      const auto tasks = [&](int job) { return 1 + (job + round) % 4; };
+      for (int job = 0; job < 6; ++job) all += tasks(job);
+      pool->run_all(6, tasks, [&](int, int begin, int end, int) { done += end - begin; });
+    }
+    EXPECT_EQ(done, all);
+  }
+}
+
 TEST(ThreadPool, BodiesOfAllSizes) {
   const auto pool = pool_of(3);
   std::vector<int> hits(100, 0);
