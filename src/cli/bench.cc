@@ -237,7 +237,7 @@ Result<int> bench(const Options& o) {
   }
   const double other_cores = others.cores();
   progress.reset();
-  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
+  if (const std::string text = others.warning(other_cores); !text.empty()) say("warning: {}\n", text);
 
   const double median = times.quantile(0.5), p99 = times.quantile(0.99), least = times.sorted.front();
   const double mean = std::accumulate(times.sorted.begin(), times.sorted.end(), 0.0) / static_cast<double>(times.sorted.size());

@@ -70,11 +70,11 @@ double OtherLoad::cores() const {
   return std::max(0.0, others / wall);
 }
 
-std::string OtherLoad::warning() const {
-  const double used = cores();
+std::string OtherLoad::warning(double used) const {
   if (used < kWorthSaying) return {};
   return fmt::format(
-      "other processes used {:.1f} of {} cores during the measurement. Times are longer than on idle cores, those of single regions "
+      "other processes used {:.1f} of {} cores during the measurement. Times are longer than on idle cores, those of single "
+      "regions "
       "most",
       used, cpus_.size());
 }

@@ -21,8 +21,8 @@ class OtherLoad {
   OtherLoad();
   /// Cores, on average since then, that other processes used of those this process may run on; with those that the host took.
   [[nodiscard]] double cores() const;
-  /// "other processes used 0.9 of 2 cores meanwhile: ..."; empty below a quarter of a core.
-  [[nodiscard]] std::string warning() const;
+  /// "other processes used 0.9 of 2 cores ..." of what `cores` gave; empty below a quarter of a core.
+  [[nodiscard]] std::string warning(double cores) const;
 
  private:
   std::vector<int> cpus_;  ///< that this process may run on

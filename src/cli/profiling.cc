@@ -126,7 +126,7 @@ Result<int> run_profile(const ProfileOptions& o, const Loaded& loaded, const std
     layers.push_back({s[s.size() / 2], std::accumulate(s.begin(), s.end(), 0.0) / static_cast<double>(s.size())});
   }
 
-  if (const std::string text = others.warning(); !text.empty()) say("warning: {}\n", text);
+  if (const std::string text = others.warning(others.cores()); !text.empty()) say("warning: {}\n", text);
   OCTAVO_CHECK(export_layers(o, plan));
   std::vector<report::LayerTimes> whole = layers;  // of a run: a plan for one image runs its regions once an image
   for (auto& l : whole) l.median *= static_cast<double>(plan.images), l.mean *= static_cast<double>(plan.images);

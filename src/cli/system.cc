@@ -63,7 +63,7 @@ void add_processor(SystemFacts& f) {
   cpu_set_t set;
   CPU_ZERO(&set);
   f.affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : f.processors;
-  f.quota = line_of("/sys/fs/cgroup/cpu.max");
+  f.quota = engine::quota_cores();
   f.threads = engine::available_cores();
   f.memory_bytes = number_of(line_of("/proc/meminfo", "MemTotal")) << 10;
   f.memory_limit_bytes = number_of(line_of("/sys/fs/cgroup/memory.max"));  // "max": no limit
@@ -135,7 +135,7 @@ std::string text_of(const SystemFacts& f) {
   line("caches", fmt::format("L1 {}, L2 {}, L3 {}", size_text(f.machine.l1_bytes), size_text(f.machine.l2_bytes),
                              size_text(f.machine.l3_bytes)));
   line("threads", fmt::format("{} by default: {} processors, {} allowed by affinity, cgroup quota {}", f.threads, f.processors,
-                              f.affinity, f.quota.empty() ? "none" : f.quota));
+                              f.affinity, f.quota == 0 ? "none" : fmt::format("{} cores", f.quota)));
   line("memory",
        size_text(f.memory_bytes) +
            (f.memory_limit_bytes > 0 ? fmt::format(", limited to {} by the cgroup", size_text(f.memory_limit_bytes)) : ""));
@@ -188,7 +188,10 @@ std::string json_of(const SystemFacts& f) {
         {"l2_bytes", f.machine.l2_bytes},
         {"l3_bytes", f.machine.l3_bytes}}},
       {"threads",
-       {{"default", f.threads}, {"processors", f.processors}, {"affinity", f.affinity}, {"cgroup_quota", or_null(f.quota)}}},
+       {{"default", f.threads},
+        {"processors", f.processors},
+        {"affinity", f.affinity},
+        {"cgroup_quota", f.quota > 0 ? json(f.quota) : json(nullptr)}}},
       {"memory",
        {{"bytes", f.memory_bytes}, {"cgroup_limit_bytes", f.memory_limit_bytes > 0 ? json(f.memory_limit_bytes) : json(nullptr)}}},
       {"cuda",

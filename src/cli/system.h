@@ -20,7 +20,7 @@ struct SystemFacts {
   MachineModel machine;                                   ///< caches of one core, clock
   int processors = 0;                                     ///< that are online
   int affinity = 0;                                       ///< that this process may run on
-  std::string quota;                                      ///< the line of cgroup 2's cpu.max; empty: there is none
+  int quota = 0;                                          ///< cores that its control groups grant; 0: no limit
   int threads = 0;                                        ///< what engines use by default
   std::int64_t memory_bytes = 0, memory_limit_bytes = 0;  ///< of the machine; of the cgroup, 0: none
 

@@ -62,15 +62,19 @@ int cores_of_groups(const std::string& root, std::string_view membership) {
   return least;
 }
 
+int quota_cores() {
+  std::ostringstream membership;
+  membership << std::ifstream("/proc/self/cgroup").rdbuf();
+  return cores_of_groups("/sys/fs/cgroup", membership.str());
+}
+
 int available_cores() {
   int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);  // fails with more than 1024 processors
   // More threads than a quota has cores would be stopped in turns.
-  std::ostringstream membership;
-  membership << std::ifstream("/proc/self/cgroup").rdbuf();
-  if (const int quota = cores_of_groups("/sys/fs/cgroup", membership.str()); quota > 0) cores = std::min(cores, quota);
+  if (const int quota = quota_cores(); quota > 0) cores = std::min(cores, quota);
   return std::max(1, cores);
 }
 

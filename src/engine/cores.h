@@ -10,6 +10,9 @@ namespace octavo::engine {
 /// Reads a few small files.
 [[nodiscard]] int available_cores();
 
+/// What the quotas of this process's control groups grant, in cores, rounded up; 0: none has a limit.
+[[nodiscard]] int quota_cores();
+
 /// Cores that a line of cgroup 2's cpu.max grants ("150000 100000": 2); 0 for no limit ("max 100000") or another text.
 [[nodiscard]] int cores_of_quota(std::string_view cpu_max);
 

@@ -6,48 +6,13 @@
 #include <cstring>
 
 #include "api/pipeline.h"
-#include "region/host_kernel.h"
+#include "support/planted.h"
 
 namespace octavo::api {
 namespace {
 
 const std::string kFloat = std::string(OCTAVO_SOURCE_DIR) + "/examples/digits/digits_fp32.onnx";
 const std::string kQdq = std::string(OCTAVO_SOURCE_DIR) + "/examples/digits/digits_qdq.onnx";
-
-/// Passes everything on to a provider; after one region has run, changes the last byte of the first element of `victim`.
-class Saboteur final : public region::Provider {
- public:
-  Saboteur(const region::Provider& real, std::string region, region::TensorRef victim)
-      : real_(real), region_(std::move(region)), victim_(std::move(victim)) {}
-  std::string_view name() const override { return real_.name(); }
-  bool knows(const region::Tactic& t) const override { return real_.knows(t); }
-  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override { return real_.offers(r, p); }
-  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
-    return real_.compile(r, p, t);
-  }
-  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
-                                               const region::ArtifactView& artifact) const override {
-    OCTAVO_TRY(auto kernel, region::as_host_kernel(real_.load(r, p, artifact)));
-    if (r.name != region_) return kernel;
-    return std::make_unique<Kernel>(std::move(kernel), victim_);
-  }
-
- private:
-  struct Kernel final : region::HostKernel {
-    Kernel(std::unique_ptr<region::HostKernel> k, const region::TensorRef& v) : real(std::move(k)), victim(v) {}
-    std::size_t scratch_bytes() const override { return real->scratch_bytes(); }
-    void run(const region::Memory& m, int, int, const region::Worker& w) const override {
-      real->run(m, 0, real->tasks(), w);
-      std::byte* at = m.at(victim) + static_cast<std::ptrdiff_t>(ir::size_of(victim.dtype)) - 1;
-      *at = *at == std::byte{7} ? std::byte{9} : std::byte{7};
-    }
-    std::unique_ptr<region::HostKernel> real;
-    const region::TensorRef& victim;
-  };
-  const region::Provider& real_;
-  std::string region_;
-  region::TensorRef victim_;
-};
 
 Result<Built> built(const std::string& path, std::int64_t batch = 1) {
   PipelineOptions o;
@@ -78,7 +43,7 @@ TEST(Check, AcceptsTheDigitsEngines) {
   }
 }
 
-class CheckSabotaged : public testing::Test {
+class CheckSabotaged : public ::testing::Test {
  protected:
   void SetUp() override {
     PipelineOptions o;
@@ -88,13 +53,23 @@ class CheckSabotaged : public testing::Test {
     auto b = build_file(kQdq, o);
     ASSERT_TRUE(b) << b.error().message;
     built_ = std::move(*b);
-    file_ = testing::TempDir() + "octavo_check_engine_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    file_ = ::testing::TempDir() + "octavo_check_engine_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
     ASSERT_TRUE(built_.engine->save(file_));
   }
   void TearDown() override { std::remove(file_.c_str()); }
   const region::Plan& plan() const { return built_.engine->plan(); }
   CheckReport sabotaged(std::size_t region, const region::TensorRef& victim) const {
-    const Saboteur saboteur(*providers("reference")->front(), plan().regions[region].name, victim);
+    const std::string& name = plan().regions[region].name;
+    const testing::Planted saboteur(
+        *providers("reference")->front(),
+        [&](const region::Region& r, std::unique_ptr<region::HostKernel> kernel) -> std::unique_ptr<region::HostKernel> {
+          if (r.name != name) return kernel;
+          return std::make_unique<testing::Then>(
+              std::move(kernel), [&](const region::Memory& m) {  // the last byte of its first element
+                std::byte* at = m.at(victim) + static_cast<std::ptrdiff_t>(ir::size_of(victim.dtype)) - 1;
+                *at = *at == std::byte{7} ? std::byte{9} : std::byte{7};
+              });
+        });
     const auto engine = engine::Engine::load(file_, {&saboteur});
     EXPECT_TRUE(engine) << engine.error().message;
     auto report = check(*engine, built_.graph, random_inputs(plan(), 1));

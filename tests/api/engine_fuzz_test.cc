@@ -2,7 +2,6 @@
 // and the same bits from a run with other threads.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -11,17 +10,13 @@
 #include "engine/memory_check.h"
 #include "support/costs.h"
 #include "support/feeds.h"
+#include "support/fuzz_setting.h"
 #include "support/wide_network.h"
 
 namespace octavo::api {
 namespace {
 
 // OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it.
-std::uint64_t setting(const char* name, std::uint64_t fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : fallback;
-}
-
 std::string tactics_of(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic.name() + "]\n";
@@ -48,8 +43,8 @@ std::string faults_of(const std::shared_ptr<const engine::Engine>& engine, int t
 constexpr std::uint64_t kLarge = 100;  // one network of so many has a product that is large in all three extents
 
 TEST(EngineFuzz, WideNetworksOnAnyThreadsGiveTheReferencesBits) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
-                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
+                      first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   std::map<std::string, int> families;
   for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
     const testing::WideOptions wide{.products = seed % 10 == 0 ? 600e3 : 60e3, .least_columns = seed % kLarge == 0 ? 16384 : 1};

@@ -14,6 +14,7 @@
 #include "reference/evaluate.h"
 #include "report/sentences.h"
 #include "support/feeds.h"
+#include "support/fuzz_setting.h"
 #include "support/run_plan.h"
 #include "support/tier.h"
 
@@ -26,11 +27,6 @@ constexpr std::uint64_t kPlacements = 5;
 
 // OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
 // share (scripts/fuzz_placements.sh: 100000 graphs).
-std::uint64_t setting(const char* name, std::uint64_t fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : fallback;
-}
-
 std::string listing(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions)
@@ -122,8 +118,8 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
 }
 
 TEST(Placement, SamePlanAndSameBits) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
-                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
+                      first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   Coverage coverage;
   testing::PlacementCounts moves;
   int loose = 0, changed_hash = 0, same_table = 0, float_sums = 0, summed_codes = 0, unavailable = 0, searched = 0;
@@ -236,8 +232,8 @@ TEST(Placement, SamePlanAndSameBits) {
 // Different meaning, different hash, over all graphs of one run and one changed counterpart of each. Only equal tables may hide a change:
 // then both graphs compute the same bits, which is looked at.
 TEST(Placement, NoTwoMeaningsShareAHash) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
-                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
+                      first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   const std::vector<const region::Provider*> providers{&testing::tier_provider(Tier::portable)};
   const auto network = [](std::uint64_t seed, bool changed) {
     const ir::Graph graph = testing::random_network(seed, {.shuffles = seed % 2 == 0});

@@ -13,6 +13,7 @@
 #include "region/key.h"
 #include "support/costs.h"
 #include "support/feeds.h"
+#include "support/fuzz_setting.h"
 #include "support/placement.h"
 #include "support/run_plan.h"
 
@@ -21,16 +22,11 @@ namespace {
 
 using testing::ArbitraryCosts;
 
-std::uint64_t setting(const char* name, std::uint64_t fallback) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : fallback;
-}
-
 using testing::has_float_sum;
 
 TEST(Search, ArbitraryCostsNeverChangeTheBits) {
-  const std::uint64_t graphs = setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 5000 : 300),
-                      first = setting("OCTAVO_FUZZ_SEED", 1);
+  const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 5000 : 300),
+                      first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
   std::map<std::string, int> chosen;
   for (std::uint64_t seed = first; seed < first + graphs && !HasFatalFailure(); ++seed) {
     const std::string where = "seed " + std::to_string(seed) +

@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "api/pipeline.h"
 #include "ir/text.h"
-#include "region/host_kernel.h"
+#include "support/planted.h"
 
 namespace octavo::api {
 namespace {
@@ -59,37 +59,16 @@ TEST(Ties, WhatIsSummedAgainIsNotDecided) {
 }
 
 /// Adds one to the first code that the region of a float product stores.
-class OneMore final : public region::Provider {
- public:
-  explicit OneMore(const region::Provider& real) : real_(real) {}
-  std::string_view name() const override { return real_.name(); }
-  bool knows(const region::Tactic& t) const override { return real_.knows(t); }
-  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override { return real_.offers(r, p); }
-  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
-    return real_.compile(r, p, t);
-  }
-  Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
-                                               const region::ArtifactView& artifact) const override {
-    OCTAVO_TRY(auto kernel, region::as_host_kernel(real_.load(r, p, artifact)));
-    const bool product = r.stages[0].anchor.op == ir::Op::matmul;
-    if (!product) return kernel;
-    return std::make_unique<Kernel>(std::move(kernel), r.stages.back().stores[0]);
-  }
-
- private:
-  struct Kernel final : region::HostKernel {
-    Kernel(std::unique_ptr<region::HostKernel> k, const region::TensorRef& v) : real(std::move(k)), victim(v) {}
-    std::size_t scratch_bytes() const override { return real->scratch_bytes(); }
-    void run(const region::Memory& m, int, int, const region::Worker& w) const override {
-      real->run(m, 0, real->tasks(), w);
-      std::byte* at = m.at(victim);
-      *at = static_cast<std::byte>(static_cast<int>(*at) + 1);
-    }
-    std::unique_ptr<region::HostKernel> real;
-    const region::TensorRef& victim;
-  };
-  const region::Provider& real_;
-};
+testing::Planted with_one_more(const region::Provider& real) {
+  return {real, [](const region::Region& r, std::unique_ptr<region::HostKernel> kernel) -> std::unique_ptr<region::HostKernel> {
+            if (r.stages[0].anchor.op != ir::Op::matmul) return kernel;
+            return std::make_unique<testing::Then>(std::move(kernel),
+                                                   [&victim = r.stages.back().stores[0]](const region::Memory& m) {
+                                                     std::byte* at = m.at(victim);
+                                                     *at = static_cast<std::byte>(static_cast<int>(*at) + 1);
+                                                   });
+          }};
+}
 
 /// The report about an engine whose product of floats stores one code too much first; `x`: what is rounded to it.
 CheckReport one_more(float x) {
@@ -101,9 +80,9 @@ CheckReport one_more(float x) {
   o.device = "reference";
   auto built = build_graph(*ir::parse(text), o);
   EXPECT_TRUE(built) << built.error().message;
-  const std::string file = testing::TempDir() + "octavo_ties_engine";
+  const std::string file = ::testing::TempDir() + "octavo_ties_engine";
   EXPECT_TRUE(built->engine->save(file));
-  const OneMore spoiled(*providers("reference")->front());
+  const testing::Planted spoiled = with_one_more(*providers("reference")->front());
   const auto engine = engine::Engine::load(file, {&spoiled});
   std::remove(file.c_str());
   EXPECT_TRUE(engine) << engine.error().message;

@@ -24,7 +24,10 @@ TEST(OtherLoad, TimesOfTheProcessorsThatCount) {
 }
 
 TEST(OtherLoad, NothingIsSaidOfNoTime) {
-  EXPECT_EQ(OtherLoad().warning(), "");
+  const OtherLoad load;
+  EXPECT_EQ(load.cores(), 0);
+  EXPECT_EQ(load.warning(0.2), "");
+  EXPECT_TRUE(load.warning(0.9).starts_with("other processes used 0.9 of ")) << load.warning(0.9);
 }
 
 }  // namespace

@@ -4,45 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
+#include <memory>
 
+#include "support/planted.h"
 #include "toy.h"
 
 namespace octavo::engine {
 namespace {
 
-/// The toy provider, whose region "mul" runs `instead` behind what it computes, on tasks up to `tasks`.
-class Faulty final : public region::Provider {
- public:
-  Faulty(int tasks, std::function<void(const region::Memory&)> then) : tasks_(tasks), then_(std::move(then)) {}
-  std::string_view name() const override { return "toy"; }
-  std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override { return real_.offers(r, p); }
-  Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic& t) const override {
-    return real_.compile(r, p, t);
-  }
-  Result<std::unique_ptr<region::Kernel>> load(const region::Region& region, const region::Plan& plan,
-                                               const region::ArtifactView& artifact) const override {
-    OCTAVO_TRY(auto kernel, region::as_host_kernel(real_.load(region, plan, artifact)));
-    if (region.name != "mul") return kernel;
-    return std::make_unique<Kernel>(std::move(kernel), *this);
-  }
-
- private:
-  struct Kernel final : region::HostKernel {
-    Kernel(std::unique_ptr<region::HostKernel> k, const Faulty& p) : real(std::move(k)), provider(p) {}
-    int tasks() const override { return provider.tasks_; }
-    std::size_t scratch_bytes() const override { return real->scratch_bytes(); }
-    void run(const region::Memory& m, int begin, int end, const region::Worker& w) const override {
-      real->run(m, begin, end, w);
-      if (provider.then_) provider.then_(m);
-    }
-    std::unique_ptr<region::HostKernel> real;
-    const Faulty& provider;
-  };
-  toy::OracleProvider real_;
-  int tasks_;
-  std::function<void(const region::Memory&)> then_;
-};
+/// The toy provider, whose region "mul" runs the first `tasks` tasks, each followed by `then`.
+testing::Planted faulty(int tasks, const testing::Then::After& then) {
+  static const toy::OracleProvider real;
+  return {real, [=](const region::Region& r, std::unique_ptr<region::HostKernel> kernel) -> std::unique_ptr<region::HostKernel> {
+            if (r.name != "mul") return kernel;
+            return std::make_unique<testing::Then>(std::move(kernel), then, tasks);
+          }};
+}
 
 struct Outcome {
   std::vector<std::string> faults;
@@ -83,7 +60,7 @@ TEST(MemoryCheck, ResultsThatEqualThePatternAreNoFaults) {
 }
 
 TEST(MemoryCheck, NamesWhatWasNotWritten) {
-  const Faulty provider(static_cast<int>(toy::kRows) - 1, nullptr);
+  const testing::Planted provider = faulty(static_cast<int>(toy::kRows) - 1, nullptr);
   EXPECT_EQ(check({&provider}, toy::input()).faults,
             std::vector<std::string>{
                 R"(region 0 "mul" (toy.oracle): 5 of 30 elements of its result "out" were not written, the first is [5, 0])"});
@@ -91,14 +68,15 @@ TEST(MemoryCheck, NamesWhatWasNotWritten) {
 
 TEST(MemoryCheck, NamesWhatWasWrittenElsewhere) {
   // The result begins at byte 64 of the arena and has 120; 64 on each side are its own.
-  const Faulty provider(static_cast<int>(toy::kRows), [](const region::Memory& m) { *(m.base[2] + 120 + 64 + 3) = std::byte{1}; });
+  const testing::Planted provider =
+      faulty(static_cast<int>(toy::kRows), [](const region::Memory& m) { *(m.base[2] + 120 + 64 + 3) = std::byte{1}; });
   EXPECT_EQ(check({&provider}, toy::input()).faults,
             std::vector<std::string>{
                 R"(region 0 "mul" (toy.oracle): 1 bytes outside of its results were written, the first is byte 251 of the arena)"});
 }
 
 TEST(MemoryCheck, AKernelWithoutTasksIsRefused) {
-  const Faulty provider(0, nullptr);
+  const testing::Planted provider = faulty(0, nullptr);
   const auto engine = Engine::create(toy::plan(), {&provider});
   ASSERT_FALSE(engine);
   EXPECT_NE(engine.error().message.find("divides its work into no tasks"), std::string::npos) << engine.error().message;

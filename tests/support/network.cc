@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <random>
 #include <vector>
 
-#include "ir/grid.h"
 #include "quant/codes.h"
+#include "support/graph_maker.h"
 #include "support/placement.h"
 
 namespace octavo::testing {
@@ -24,10 +22,9 @@ using ir::Tensor;
 using ir::ValueId;
 using Ints = std::vector<std::int64_t>;
 
-class Network {
+class Network : GraphMaker {
  public:
-  Network(std::uint64_t seed, const NetworkOptions& options)
-      : seed_(seed), random_(seed * 0x9e3779b97f4a7c15ULL + 7), options_(options) {}
+  Network(std::uint64_t seed, const NetworkOptions& options) : GraphMaker("random_network", seed, 7), options_(options) {}
 
   ir::Graph build() {
     g_.name = "random";
@@ -41,29 +38,6 @@ class Network {
   }
 
  private:
-  int below(std::int64_t n) { return n <= 1 ? 0 : static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
-  bool chance(int percent) { return below(100) < percent; }
-  template <class T>
-  T one_of(std::initializer_list<T> list) {
-    return *(list.begin() + below(static_cast<std::int64_t>(list.size())));
-  }
-
-  const Shape& shape(ValueId v) const { return g_.type(v).shape; }
-  std::set<std::string> origin() { return {"node_" + std::to_string(next_++)}; }
-  std::string name() { return "v" + std::to_string(next_); }
-  ValueId op(Op o, std::vector<ValueId> in, Attrs attrs = {}) {
-    ir::Node n;
-    n.op = o;
-    n.inputs = std::move(in);
-    n.attrs = std::move(attrs);
-    n.origin = origin();
-    const auto types = ir::infer(g_, n);
-    if (!types) {  // a mistake of the generator, not of what is tested
-      fmt::print(stderr, "random_network({}): {}\n", seed_, types.error().message);
-      std::abort();
-    }
-    return g_.node(g_.add_node(std::move(n), *types, {name()})).outputs[0];
-  }
   ValueId keep(ValueId v) {
     if (ir::count(shape(v)) > 0 && ir::count(shape(v)) <= 240) pool_.push_back(v);
     return v;
@@ -454,14 +428,10 @@ class Network {
     ValueId value;
     Quantizer q;
   };
-  std::uint64_t seed_;
-  std::mt19937_64 random_;
   const NetworkOptions& options_;
-  ir::Graph g_;
   std::vector<ValueId> pool_;
   std::vector<Codes> codes_;  ///< 8-bit inputs that leave the network as codes too
   DType arith_ = DType::f32;
-  int next_ = 0;
 };
 
 }  // namespace

@@ -1,14 +1,10 @@
 #include "support/wide_network.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <random>
 #include <vector>
 
-#include "ir/grid.h"
+#include "support/graph_maker.h"
 
 namespace octavo::testing {
 namespace {
@@ -22,10 +18,9 @@ using ir::Tensor;
 using ir::ValueId;
 using Ints = std::vector<std::int64_t>;
 
-class Wide {
+class Wide : GraphMaker {
  public:
-  Wide(std::uint64_t seed, const WideOptions& options)
-      : seed_(seed), random_(seed * 0x9e3779b97f4a7c15ULL + 11), options_(options) {}
+  Wide(std::uint64_t seed, const WideOptions& options) : GraphMaker("wide_network", seed, 11), options_(options) {}
 
   ir::Graph build() {
     g_.name = "wide";
@@ -39,31 +34,12 @@ class Wide {
   }
 
  private:
-  int below(std::int64_t n) { return n <= 1 ? 0 : static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
-  bool chance(int percent) { return below(100) < percent; }
   /// 1 to `most`, each magnitude as likely as another, multiples of vectors and their neighbours more often.
   std::int64_t extent(double most) {
     const double unit = static_cast<double>(below(1 << 20)) / (1 << 20);
     auto n = static_cast<std::int64_t>(std::exp(unit * std::log(std::max(1.0, most))));
     if (n > 8 && chance(50)) n = n / 8 * 8 + below(3) - 1;
     return std::clamp<std::int64_t>(n, 1, static_cast<std::int64_t>(std::max(1.0, most)));
-  }
-
-  const Shape& shape(ValueId v) const { return g_.type(v).shape; }
-  std::set<std::string> origin() { return {"node_" + std::to_string(next_++)}; }
-  std::string name() { return "v" + std::to_string(next_); }
-  ValueId op(Op o, std::vector<ValueId> in, Attrs attrs = {}) {
-    ir::Node n;
-    n.op = o;
-    n.inputs = std::move(in);
-    n.attrs = std::move(attrs);
-    n.origin = origin();
-    const auto types = ir::infer(g_, n);
-    if (!types) {  // a mistake of the generator, not of what is tested
-      fmt::print(stderr, "wide_network({}): {}\n", seed_, types.error().message);
-      std::abort();
-    }
-    return g_.node(g_.add_node(std::move(n), *types, {name()})).outputs[0];
   }
 
   float scale() { return std::ldexp(0.5F + static_cast<float>(below(1 << 20)) * 0x1p-21F, below(4) - 6); }
@@ -210,12 +186,8 @@ class Wide {
     }
   }
 
-  std::uint64_t seed_;
-  std::mt19937_64 random_;
   const WideOptions& options_;
-  ir::Graph g_;
   std::vector<ValueId> pool_, outputs_;
-  int next_ = 0;
 };
 
 }  // namespace
