@@ -16,7 +16,6 @@
 namespace octavo::api {
 namespace {
 
-// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it.
 std::string tactics_of(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions) out += "  " + r.name + " [" + r.tactic.name() + "]\n";
@@ -42,6 +41,7 @@ std::string faults_of(const std::shared_ptr<const engine::Engine>& engine, int t
 
 constexpr std::uint64_t kLarge = 100;  // one network of so many has a product that is large in all three extents
 
+// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it.
 TEST(EngineFuzz, WideNetworksOnAnyThreadsGiveTheReferencesBits) {
   const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 100000 : 2000),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);

@@ -25,8 +25,6 @@ using testing::Tier;
 
 constexpr std::uint64_t kPlacements = 5;
 
-// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
-// share (scripts/fuzz_placements.sh: 100000 graphs).
 std::string listing(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions)
@@ -117,6 +115,8 @@ int search_too(const ir::Graph& original, std::uint64_t seed, const std::vector<
   return 1;
 }
 
+// OCTAVO_LONG (make test-long) widens the run; OCTAVO_FUZZ_GRAPHS and OCTAVO_FUZZ_SEED repeat a part of it, or give each core a
+// share (scripts/fuzz_placements.sh: 100000 graphs).
 TEST(Placement, SamePlanAndSameBits) {
   const std::uint64_t graphs = testing::fuzz_setting("OCTAVO_FUZZ_GRAPHS", std::getenv("OCTAVO_LONG") ? 20000 : 2000),
                       first = testing::fuzz_setting("OCTAVO_FUZZ_SEED", 1);
