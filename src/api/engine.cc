@@ -283,7 +283,7 @@ Engine Engine::load(const std::string& path, const LoadOptions& options) {
   request.rebuild_code = options.rebuild_code;
   request.warn = options.warn;
   auto loaded = take(api::load_engines(path, request));
-  const int wanted = threads > 0 ? threads : std::min(region::threads_of(loaded.front()->plan()), engine::available_cores());
+  const int wanted = threads > 0 ? threads : engine::threads_here(loaded.front()->plan());
   if (loaded.size() == 1) return Engine(Impl::of(std::move(loaded.front()), wanted));
   auto impl = std::make_shared<Impl>();
   impl->threads = wanted;

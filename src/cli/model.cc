@@ -339,6 +339,7 @@ Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shape
     } else {
       loaded.engine = all.front();
     }
+    if (loaded.threads == 0) loaded.threads = engine::threads_here(loaded.engine->plan());
     loaded.seconds = options.last->seconds;
     return loaded;
   }

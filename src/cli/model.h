@@ -72,7 +72,7 @@ struct Declared {
 struct Loaded {
   std::shared_ptr<const engine::Engine> engine;
   std::optional<api::Built> built;  ///< absent when an engine file was loaded
-  int threads = 0;                  ///< to run with; 0: the engine's
+  int threads = 0;                  ///< to run with; 0: the plan's
   double seconds = 0;               ///< that it took, whichever it was: with checks, kernels ready
 };
 /// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` > 0 binds an

@@ -59,6 +59,10 @@ Status fits_value(const region::Binding& b, const Address& given, const std::str
 
 }  // namespace
 
+int threads_here(const region::Plan& plan) {
+  return std::min(region::threads_of(plan), available_cores());
+}
+
 Result<std::unique_ptr<Context>> Context::create(std::shared_ptr<const Engine> engine, int threads, SharedMemory* shared) {
   std::unique_ptr<Context> c(new Context);
   c->engine_ = std::move(engine);

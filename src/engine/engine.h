@@ -144,6 +144,10 @@ struct Address {
   region::DeviceId space = region::kHost;
 };
 
+/// Threads for a context of a loaded engine where nobody says how many: those that it was planned for, but not more than
+/// available_cores().
+[[nodiscard]] int threads_here(const region::Plan& plan);
+
 /// What one thread needs to run an engine: arenas, and an executor for each device. Not for two threads at once; keeps its engine
 /// alive.
 class Context {

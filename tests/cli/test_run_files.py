@@ -226,3 +226,19 @@ def test_nonfinite_numbers_are_counted(tmp_path):
     assert b"no NaN and no infinity" in good.stderr and json.loads(good.stdout)
     lines = [line for line in octavo("run", *model, "--input", tmp_path / "bad.npy", "--count-nonfinite").stderr.decode().splitlines() if line.startswith("tensor ")]
     assert lines[0] == 'tensor "image" (input): 1 NaN, 1 infinite of 256 elements' and len(lines) > 1, lines
+
+
+def test_engines_run_on_no_more_threads_than_cores(tmp_path):
+    """An engine for two threads on one core: the affinity decides where --threads does not."""
+    octavo("build", QDQ, "-o", tmp_path / "two.octavo", "--threads", "2", "--effort", "0")
+    here = sorted(os.sched_getaffinity(0))
+
+    def threads(cores, *more):
+        done = subprocess.run(["taskset", "-c", ",".join(map(str, cores)), OCTAVO, "bench", tmp_path / "two.octavo", "--seconds", "0.01", "--json", *more],
+                              capture_output=True, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[0])["threads"]
+
+    assert threads(here[:1]) == 1
+    assert threads(here[:1], "--threads", "2") == 2
+    if len(here) > 1:
+        assert threads(here[:2]) == 2
