@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
+.PHONY: all build setup run test replay replay-list test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -28,6 +28,12 @@ test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX f
 
 test-serving: build   ## every test of octavo serve, the long ones too, with what octavo[serve] asks for alone (in build/serving-venv)
 	@scripts/test_serving.sh build/release
+
+replay: build         ## what commit BASE and this tree make of the same networks: plans, tactics, constants, generated code, GPU texts
+	@$(PYTHON) scripts/replay.py --base $(or $(BASE),$(error say which commit to compare with: make replay BASE=COMMIT)) --jobs $(JOBS)
+
+replay-list: build    ## write tests/replay.txt anew, after a change of plans or kernels that is intended
+	@$(PYTHON) scripts/replay.py --list tests/replay.txt --write
 
 asan ubsan: setup     ## the C++ tests under a sanitizer
 	@scripts/build.sh $@ $(JOBS)

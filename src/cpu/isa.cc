@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "cpu/assumed.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -68,12 +70,25 @@ Features detect() {
   return f;
 }
 
-const Features& features() {
+thread_local const Processor* assumed = nullptr;
+
+Features features() {
+  if (assumed != nullptr) return {assumed->isa, assumed->vbmi, assumed->bf16, assumed->slow_division};
   static const Features f = detect();  // CPUID traps under virtual machines: ask once
   return f;
 }
 
 }  // namespace
+
+AssumeProcessor::AssumeProcessor(const Processor& processor) : now_(processor), outer_(assumed) {
+  assumed = &now_;
+}
+AssumeProcessor::~AssumeProcessor() {
+  assumed = outer_;
+}
+bool assumes_processor() {
+  return assumed != nullptr;
+}
 
 std::string_view name_of(Isa isa) {
   return kNames[static_cast<std::size_t>(isa)];

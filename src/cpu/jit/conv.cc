@@ -209,7 +209,7 @@ class ConvKernel final : public region::HostKernel {
       }
     }
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& ph = plan_.phases[i];

@@ -133,7 +133,7 @@ class DepthwiseKernel final : public region::HostKernel {
       if (table.empty()) table = make_table(rows, t, b.vectors);
     });
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t n) {
       auto& list = code_of_[static_cast<std::size_t>(rows)][i];

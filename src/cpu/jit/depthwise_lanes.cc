@@ -88,7 +88,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
     }
     make_table();
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (const auto& of_range : planned) {
       auto& to = runs_.emplace_back();

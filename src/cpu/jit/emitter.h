@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cpu/jit/lower.h"
+#include "cpu/jit/recorded.h"
 
 namespace octavo::cpu::jit {
 
@@ -39,6 +40,11 @@ using TileFn = void (*)(TileArgs*);
 class Code : public Xbyak::CodeGenerator {
  public:
   Code() : CodeGenerator(1 << 16, Xbyak::AutoGrow) {}
+  /// The code is finished: it gets its final addresses, and its pages become executable and read only.
+  void finish() {
+    ready(Xbyak::CodeArray::PROTECT_RE);
+    RecordCode::finished(reinterpret_cast<const std::byte*>(getCode()), getSize());
+  }
 };
 
 /// Register i of vectors of 16 lanes, or of 8.

@@ -38,7 +38,7 @@ class SumsEpilogue final : public GeneratedEpilogue {
       }
     }
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     for (const Start& s : starts) {
       Functions& f = functions_[s.cols];
       const auto function = reinterpret_cast<TileFn>(const_cast<std::uint8_t*>(code_.getCode()) + s.at);

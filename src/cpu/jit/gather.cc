@@ -21,7 +21,7 @@ class GatherKernel final : public region::HostKernel {
     ConstantPool pool(code_);
     const std::size_t at = emit_gather(code_, pool, p_);
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     run_ = reinterpret_cast<GatherFn>(reinterpret_cast<std::uintptr_t>(code_.getCode()) + at);
     const std::int64_t rows = p_.rows();
     tasks_ = static_cast<int>(std::clamp<std::int64_t>(rows * p_.row_bytes / 32768, 1, std::clamp<std::int64_t>(rows, 1, 256)));

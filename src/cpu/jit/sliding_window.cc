@@ -68,7 +68,7 @@ class SlidingWindowKernel final : public region::HostKernel {
       }
     }
     pool.emit();
-    code_.ready(Xbyak::CodeArray::PROTECT_RE);
+    code_.finish();
     const auto base = reinterpret_cast<std::uintptr_t>(code_.getCode());
     for (std::int64_t rows = 1; rows <= d_.rows; ++rows) {
       for (const Block& b : d_.blocks)
