@@ -161,16 +161,17 @@ def base_binary(commit, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", help="the commit to compare with")
+    parser.add_argument("--old", type=pathlib.Path, help="octavo_replay of the version to compare with, where it is built already")
     parser.add_argument("--list", type=pathlib.Path, help="the list to compare with")
     parser.add_argument("--write", action="store_true", help="write the list")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "build/release/tests/octavo_replay", help="of this version")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    if (args.base is None) == (args.list is None):
-        parser.error("give either --base or --list")
+    if sum(a is not None for a in (args.base, args.old, args.list)) != 1:
+        parser.error("give one of --base, --old and --list")
     if args.list:
         sys.exit(check_list(args.binary, args.list, args.write))
-    base = base_binary(args.base, args.jobs)
+    base = args.old or base_binary(args.base, args.jobs)
     words = [*RANDOM, *networks(ROOT / "build/replay/models")]
     old, new = run(base, words), run(args.binary, words)
     found = differences(old, new)

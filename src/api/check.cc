@@ -230,7 +230,7 @@ void judge(const ir::Graph& graph, const ir::Grids& grids, const Region& r, cons
     out.skipped = "the reference cannot evaluate it: " + expected.error().message;
     return;
   }
-  const bool rounded = r.precision == "tf32";
+  const bool rounded = r.precision == region::Work::tf32;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const TensorRef& ref = *results[i].ref;
     const auto got = read_value(memory, ref, graph.type(wanted[i]));

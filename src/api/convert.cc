@@ -70,7 +70,7 @@ std::string kind_of(const region::Region& r) {
     kind += (kind.empty() ? "" : "+") + std::string(ir::name_of(s.anchor.op));
   }
   if (!kind.empty()) return kind;
-  return r.precision == "move" ? "move" : "pointwise";
+  return r.precision == region::Work::move ? "move" : "pointwise";
 }
 
 std::vector<LayerInfo> layers_of(const region::Plan& plan) {
@@ -81,7 +81,7 @@ std::vector<LayerInfo> layers_of(const region::Plan& plan) {
     layer.kind = kind_of(r);
     layer.onnx_nodes = r.onnx_nodes;
     layer.tactic = r.tactic.name();
-    layer.precision = r.precision;
+    layer.precision = to_string(r.precision);
     layer.reason = report::sentences(r.reasons);
     layer.reasons = to_public(r.reasons);
     for (const region::TensorRef* t : region::reads_of(r)) {

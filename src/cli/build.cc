@@ -184,7 +184,7 @@ Result<int> build(const Options& o) {
   const auto& regions = loaded.engine->plan().regions;
   if (quantized) fmt::print("{}", outcome_text(*quantized, false));
   if (!quantized && o.model.calibration.empty() &&
-      std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.find("int8") != std::string::npos; })) {
+      std::none_of(regions.begin(), regions.end(), [](const auto& r) { return r.precision.has_codes(); })) {
     fmt::print(
         "nothing is int8: the model has no Q/DQ pairs, and no ranges were given\n"
         "  give --data FOLDER with pictures or arrays, or look closer with octavo quantize MODEL --data FOLDER -o model.q.onnx\n");

@@ -53,8 +53,8 @@ Place place_of(const api::Built& built, const std::set<std::string>& pointwise, 
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const region::Region& r = regions[i];
     if (!r.onnx_nodes.contains(node)) continue;
-    const bool epilogue = r.precision == "int8" && pointwise.contains(node);
-    return {api::device_of(built.engine->plan()), epilogue ? "float32" : r.precision,
+    const bool epilogue = r.precision == region::Work::int8 && pointwise.contains(node);
+    return {api::device_of(built.engine->plan()), to_string(epilogue ? region::Precision(ir::DType::f32) : r.precision),
             r.tactic.name() + (r.tactic.reference ? " (reference code: slow)" : ""), static_cast<int>(i)};
   }
   return {"-", "", "part of other nodes' layers", -1};

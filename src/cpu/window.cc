@@ -41,16 +41,7 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
                           "1 to 3 spatial dimensions");
   }
   const std::size_t spatial = rank - 2;
-  const auto list = [&](const char* key, std::size_t size, std::int64_t fallback) {
-    auto v = ir::get_ints(a.attrs, key);
-    if (v.empty()) v.assign(size, fallback);
-    return v;
-  };
-  const auto strides = list("strides", spatial, 1), dilations = list("dilations", spatial, 1), pads = list("pads", 2 * spatial, 0);
-  if (strides.size() != spatial || dilations.size() != spatial || pads.size() != 2 * spatial) {
-    return fail(ErrorKind::bad_engine,
-                fmt::format("{}: strides, dilations or pads do not have {} spatial dimensions", ir::name_of(a.op), spatial));
-  }
+  const auto& window = a.as<ir::Window>();
   Image im;
   im.n = 0;
   im.c = 1;
@@ -63,8 +54,13 @@ Result<Image> Image::of(const region::Stage& stage, const std::vector<std::int64
   std::int64_t* const steps[] = {&im.xd, &im.xh, &im.xw};
   for (std::size_t k = 0; k < spatial; ++k) {
     const std::size_t slot = 3 - spatial + k;
-    *windows[slot] = {
-        x.dims[2 + k], stage.space[2 + k], kernel[k], strides[k], dilations[k], pads[k], a.op == ir::Op::conv_transpose};
+    *windows[slot] = {x.dims[2 + k],
+                      stage.space[2 + k],
+                      kernel[k],
+                      window.strides[k],
+                      window.dilations[k],
+                      window.pads[k],
+                      a.op == ir::Op::conv_transpose};
     *dims[slot] = static_cast<int>(2 + k);
     *steps[slot] = x.strides[2 + k] * size;
   }

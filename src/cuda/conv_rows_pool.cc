@@ -50,16 +50,10 @@ Reasons read_pooling(const region::Stage& s, const region::Stage& conv, const re
   for (const region::Operand& o : conv.operands) {
     if (!is_channel_constant(o, conv, plan)) return unmet("operands of the convolution", "a tensor", "constants of its channels");
   }
-  const auto ints = [&](const char* name, std::size_t count, std::int64_t otherwise) {
-    auto v = ir::get_ints(s.anchor.attrs, name);
-    return v.empty() ? std::vector<std::int64_t>(count, otherwise) : v;
-  };
-  const auto kernel = ints("kernel", 0, 1), strides = ints("strides", 2, 1), pads = ints("pads", 4, 0),
-             dilations = ints("dilations", 2, 1);
-  if (kernel.size() != 2 || strides.size() != 2 || pads.size() != 4 || dilations.size() != 2)
-    return unmet("dimensions of the window", kernel.size(), "2");
-  p = {s.space[2], s.space[3], kernel[0], kernel[1], strides[0], strides[1], dilations[0], dilations[1], pads[0], pads[1]};
-  if (pads[0] < 0 || pads[1] < 0) return unmet("padding", fmt::format("{}, {}", pads[0], pads[1]), "0 or more");
+  const auto& w = s.anchor.as<ir::Window>();
+  p = {s.space[2],   s.space[3],     w.kernel[0],    w.kernel[1], w.strides[0],
+       w.strides[1], w.dilations[0], w.dilations[1], w.pads[0],   w.pads[1]};
+  if (w.pads[0] < 0 || w.pads[1] < 0) return unmet("padding", fmt::format("{}, {}", w.pads[0], w.pads[1]), "0 or more");
   return {};
 }
 

@@ -11,11 +11,6 @@
 namespace octavo::cuda {
 namespace {
 
-std::vector<std::int64_t> ints(const ir::Attrs& attrs, const char* name, std::vector<std::int64_t> otherwise) {
-  auto v = ir::get_ints(attrs, name);
-  return v.empty() ? otherwise : v;
-}
-
 std::int64_t weight_zero(const region::Anchor& a, std::int64_t channel) {
   const auto& z = a.weight_zero;
   return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
@@ -89,7 +84,7 @@ std::optional<ConvType> conv_type(const region::Stage& s) {
   const ir::DType x = a.inputs[0].dtype, w = a.weights->dtype;
   if (x == ir::DType::bf16 && w == ir::DType::bf16) return ConvType::bf16;
   if (x == ir::DType::f32 && w == ir::DType::f32)
-    return ir::get_text(a.attrs, "compute") == "tf32" ? ConvType::tf32 : ConvType::f32;
+    return a.as<ir::Window>().arithmetic == ir::Arithmetic::tf32 ? ConvType::tf32 : ConvType::f32;
   return std::nullopt;
 }
 
@@ -113,16 +108,15 @@ Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvSh
   if (plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data.empty())
     return unmet("weights", "computed at run time", "constant");
   if (ir::count(s.space) == 0) return unmet("elements", 0, "some");
-  const auto strides = ints(a.attrs, "strides", {1, 1}), pads = ints(a.attrs, "pads", {0, 0, 0, 0}),
-             dilations = ints(a.attrs, "dilations", {1, 1});
+  const auto& window = a.as<ir::Window>();
   shape.batch = x.dims[0], shape.in_h = x.dims[2], shape.in_w = x.dims[3];
-  shape.groups = ir::get_int(a.attrs, "group", 1);
+  shape.groups = window.group;
   shape.channels = a.weights->dims[1] * size;
   shape.out_channels = s.space[1], shape.out_h = s.space[2], shape.out_w = s.space[3];
   shape.kernel_h = a.weights->dims[2], shape.kernel_w = a.weights->dims[3];
-  shape.stride_h = strides[0], shape.stride_w = strides[1];
-  shape.dilation_h = dilations[0], shape.dilation_w = dilations[1];
-  shape.pad_top = pads[0], shape.pad_left = pads[1];
+  shape.stride_h = window.strides[0], shape.stride_w = window.strides[1];
+  shape.dilation_h = window.dilations[0], shape.dilation_w = window.dilations[1];
+  shape.pad_top = window.pads[0], shape.pad_left = window.pads[1];
   shape.image = x.strides[0] * size, shape.row = x.strides[2] * size, shape.pixel = x.strides[3] * size;
   // Strides of dimensions with one element say nothing.
   if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;

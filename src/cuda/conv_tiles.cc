@@ -19,7 +19,7 @@ bool is_windowed(const region::Region& region) {
   const region::Anchor& a = region.stages[0].anchor;
   if (a.op != ir::Op::conv || !a.integer || !a.weights) return false;
   const ir::Shape& w = a.weights->dims;
-  return w.size() == 4 && w[2] * w[3] > 1 && ir::get_int(a.attrs, "group", 1) == 1;
+  return w.size() == 4 && w[2] * w[3] > 1 && a.as<ir::Window>().group == 1;
 }
 
 Reasons why_not_windowed(const ConvShape& s, std::int64_t most_steps) {

@@ -56,7 +56,7 @@ class Depthwise final : public Family {
   [[nodiscard]] std::string_view name() const override { return "conv.u8s8.depthwise"; }
   [[nodiscard]] bool about(const region::Region& r) const override {
     return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer &&
-           ir::get_int(r.stages[0].anchor.attrs, "group", 1) > 1;
+           r.stages[0].anchor.as<ir::Window>().group > 1;
   }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
     ConvShape s;

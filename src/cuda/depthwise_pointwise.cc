@@ -147,7 +147,7 @@ class DepthwisePointwise final : public Family {
     const region::Stage &first = r.stages[0], &second = r.stages[1];
     const region::BufferId between = first.stores[0].buffer;
     const auto reads = [&](const region::Operand& o) { return o.ref.buffer == between; };  // codes are not in memory
-    return ir::get_int(first.anchor.attrs, "group", 1) > 1 && second.anchor.inputs[0].buffer == between &&
+    return first.anchor.as<ir::Window>().group > 1 && second.anchor.inputs[0].buffer == between &&
            std::none_of(second.operands.begin(), second.operands.end(), reads);
   }
   [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {

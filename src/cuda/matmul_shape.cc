@@ -111,7 +111,7 @@ std::optional<ProductType> product_type(const region::Stage& s) {
   switch (a.inputs[0].dtype) {
     case DType::bf16: return ProductType::bf16;
     case DType::f16: return ProductType::f16;
-    case DType::f32: return ir::get_text(a.attrs, "compute") == "tf32" ? ProductType::tf32 : ProductType::f32;
+    case DType::f32: return a.as<ir::Product>().arithmetic == ir::Arithmetic::tf32 ? ProductType::tf32 : ProductType::f32;
     default: return std::nullopt;
   }
 }

@@ -115,24 +115,24 @@ void explain_precision(region::Plan& plan, const PermitReport& report) {
       r.reasons = std::move(why);
     };
     for (const std::string& node : r.onnx_nodes) {
-      if (report.permitted.contains(node) && r.precision.starts_with("int8")) {
+      if (report.permitted.contains(node) && r.precision == region::Work::int8) {
         say_first({because<Cause::int8_permitted>()});
         break;
       }
-      if (report.demanded.contains(node) && r.precision.starts_with("int8")) {
+      if (report.demanded.contains(node) && r.precision == region::Work::int8) {
         say_first({because<Cause::int8_demanded>()});
         break;
       }
       const auto not_int8 = report.why_float.find(node);
       const auto small = report.bfloat16.find(node);
-      if (small != report.bfloat16.end() && r.precision == "bfloat16") {
+      if (small != report.bfloat16.end() && r.precision == ir::DType::bf16) {
         Reasons why{small->second};
         const bool by_rule = small->second.cause == Cause::asked_for_by_rule;
         if (not_int8 != report.why_float.end() && not_int8->second != small->second && !by_rule) why.push_back(not_int8->second);
         say_first(std::move(why));
         break;
       }
-      if (not_int8 != report.why_float.end() && r.precision.starts_with("float32")) {
+      if (not_int8 != report.why_float.end() && r.precision.from_float32()) {
         say_first({not_int8->second});
         break;
       }

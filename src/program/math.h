@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ir/facts.h"
 #include "program/program.h"
 
 namespace octavo::program {
@@ -105,7 +106,7 @@ struct ProgramOps {
 // Functions are in math.inc: exp, log, sigmoid, tanh, erf, gelu, mish, softplus, hard_sigmoid, hard_swish, ... Each:
 //   template <class M> typename M::F exp(M& m, typename M::F x);
 // and one generic entry used by both sides, so a unary IR op has one definition:
-//   template <class M> typename M::F unary(M& m, ir::Op op, const ir::Attrs& attrs, typename M::F x);   (every unary pointwise
+//   template <class M> typename M::F unary(M& m, ir::Op op, const ir::Facts& facts, typename M::F x);   (every unary pointwise
 //   float op) template <class M> typename M::F binary(M& m, ir::Op op, typename M::F a, typename M::F b);         (add, sub, mul,
 //   div, max, min, prelu, pow)
 

@@ -43,7 +43,7 @@ std::set<std::string> refused_nodes(const plan::Planned& planned, const plan::Pl
   plan::Memo memo;
   std::set<std::string> out;
   for (const region::Region& r : planned.plan.regions) {
-    if (r.precision != "bfloat16") continue;
+    if (r.precision != ir::DType::bf16) continue;
     const Reasons refused = plan::refusals_of(r, planned.plan, {providers, options, estimates, memo});
     if (refused.empty()) continue;
     if (out.empty() && why != nullptr) *why = why_none(refused);

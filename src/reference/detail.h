@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ir/facts.h"
 #include "ir/graph.h"
 #include "ir/grid.h"
 
@@ -30,18 +31,19 @@ struct Args {
   const ir::Grids& grids;
   ir::NodeId id;
   const ir::Node& n;
+  const ir::Facts& facts;
   const Tensors& in;
 
+  /// The facts of an operator of this kind.
+  template <class F>
+  [[nodiscard]] const F& as() const {
+    return std::get<F>(facts);
+  }
   [[nodiscard]] const TensorType& out(std::size_t i = 0) const { return g.type(n.outputs[i]); }
   [[nodiscard]] const Shape& shape(std::size_t i) const { return in[i].shape(); }
   [[nodiscard]] bool has(std::size_t i) const { return i < in.size() && !in[i].empty(); }
   /// The 8-bit quantizer that input i is known to lie on, or nullptr.
   [[nodiscard]] const ir::Quantizer* grid(std::size_t i) const { return i < n.inputs.size() ? grids.get(n.inputs[i]) : nullptr; }
-  /// Attribute with one entry a dimension, or `fallback` in each of `size` when absent.
-  [[nodiscard]] Ints ints(std::string_view key, std::size_t size, std::int64_t fallback) const {
-    Ints v = ir::get_ints(n.attrs, key);
-    return v.empty() ? Ints(size, fallback) : v;
-  }
   template <class... T>
   [[nodiscard]] tl::unexpected<Error> error(ErrorKind kind, fmt::format_string<T...> text, T&&... args) const {
     return fail(

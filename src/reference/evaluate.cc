@@ -137,7 +137,9 @@ Status check_type(const ir::Graph& g, ir::ValueId v, const Tensor& t) {
 }  // namespace
 
 Result<Tensors> evaluate_node(const ir::Graph& g, const ir::Grids& grids, ir::NodeId node, const Tensors& inputs) {
-  return dispatch(Args{g, grids, node, g.node(node), inputs});
+  const ir::Node& n = g.node(node);
+  OCTAVO_TRY(const ir::Facts facts, ir::facts_of(g, n));
+  return dispatch(Args{g, grids, node, n, facts, inputs});
 }
 
 Result<Tensors> evaluate(const ir::Graph& g, const Tensors& feeds) {

@@ -14,7 +14,7 @@ Result<std::int64_t> resolved(const Args& a, std::int64_t i, std::int64_t extent
 
 Result<Tensors> gather(const Args& a, const Ints& ids) {
   const Shape& x = a.shape(0);
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis"));
+  const std::size_t axis = idx(a.as<ir::Gather>().axis);
   const std::size_t inner = idx(ir::dense_strides(x)[axis]) * ir::size_of(a.out().dtype);
   const std::int64_t outer = ir::count(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(axis)));
   Tensor y(a.out());
@@ -30,7 +30,7 @@ Result<Tensors> gather(const Args& a, const Ints& ids) {
 }
 
 Result<Tensors> gather_elements(const Args& a, const Ints& ids) {
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), bytes = ir::size_of(a.out().dtype);
+  const std::size_t axis = idx(a.as<ir::Gather>().axis), bytes = ir::size_of(a.out().dtype);
   const Shape dense = ir::dense_strides(a.shape(0));
   Ints strides(dense.begin(), dense.end());
   strides[axis] = 0;
@@ -51,7 +51,7 @@ Result<Tensors> gather_elements(const Args& a, const Ints& ids) {
 
 Result<Tensors> gather_nd(const Args& a, const Ints& ids) {
   const Shape& x = a.shape(0);
-  const std::size_t batch = idx(ir::get_int(a.n.attrs, "batch_dims")), length = idx(a.shape(1).back());
+  const std::size_t batch = idx(a.as<ir::Gather>().batch_dims), length = idx(a.shape(1).back());
   const Shape dense = ir::dense_strides(x);
   const std::int64_t batches = ir::count(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(batch)));
   const std::size_t last = batch + length;

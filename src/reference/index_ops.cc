@@ -33,12 +33,14 @@ auto with_integers(DType t, Fn fn) {
 }
 
 template <class T>
-T reduced(std::string_view how, T old, T update) {
-  if (how == "add") return static_cast<T>(old + update);
-  if (how == "mul") return static_cast<T>(old * update);
-  if (how == "max") return old < update ? update : old;
-  if (how == "min") return update < old ? update : old;
-  return update;
+T reduced(ir::Combine how, T old, T update) {
+  switch (how) {
+    case ir::Combine::add: return static_cast<T>(old + update);
+    case ir::Combine::mul: return static_cast<T>(old * update);
+    case ir::Combine::max: return old < update ? update : old;
+    case ir::Combine::min: return update < old ? update : old;
+    default: return update;
+  }
 }
 
 /// Where each updated element goes: (element of the data) for each element of the updates.
@@ -52,8 +54,8 @@ Result<Ints> targets(const Args& a) {
     if (k >= 0 && k < extent) return k;
     return a.error(ErrorKind::bad_input, "index {} is outside a dimension of {} elements", i, extent);
   };
-  if (ir::get_text(a.n.attrs, "kind") == "elements") {
-    const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis"));
+  if (a.as<ir::Scatter>().kind == ir::ScatterKind::elements) {
+    const std::size_t axis = idx(a.as<ir::Scatter>().axis);
     Ints strides = dense;
     strides[axis] = 0;
     Status status;
@@ -80,9 +82,9 @@ Result<Ints> targets(const Args& a) {
 
 Result<Tensors> scatter(const Args& a) {
   OCTAVO_TRY(const Ints to, targets(a));
-  const std::string how = ir::get_text(a.n.attrs, "reduction", "none");
+  const ir::Combine how = a.as<ir::Scatter>().combine;
   const std::size_t bytes = ir::size_of(a.out().dtype);
-  if (how == "none") {
+  if (how == ir::Combine::none) {
     Tensor y = a.in[0].clone();
     for (std::size_t i = 0; i < to.size(); ++i)
       std::memcpy(y.mutable_bytes().data() + idx(to[i]) * bytes, a.in[2].bytes().data() + i * bytes, bytes);
@@ -98,7 +100,7 @@ Result<Tensors> scatter(const Args& a) {
   const auto u = integers(a.in[2]);
   for (std::size_t i = 0; i < to.size(); ++i) {
     const auto old = static_cast<std::uint64_t>(y[idx(to[i])]), update = static_cast<std::uint64_t>(u[i]);
-    const bool arithmetic = how == "add" || how == "mul" || a.out().dtype == DType::u64;
+    const bool arithmetic = how == ir::Combine::add || how == ir::Combine::mul || a.out().dtype == DType::u64;
     y[idx(to[i])] = arithmetic ? static_cast<std::int64_t>(reduced(how, old, update)) : reduced(how, y[idx(to[i])], u[i]);
   }
   return Tensors{from_integers(y, a.out())};
@@ -118,8 +120,8 @@ void best(const std::vector<T>& x, std::vector<std::size_t>& order, std::size_t 
 
 Tensors top_k(const Args& a) {
   const Shape& x = a.shape(0);
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), k = idx(a.out().shape[axis]), n = idx(x[axis]);
-  const bool largest = ir::get_int(a.n.attrs, "largest", 1) != 0;
+  const std::size_t axis = idx(a.as<ir::TopK>().axis), k = idx(a.out().shape[axis]), n = idx(x[axis]);
+  const bool largest = a.as<ir::TopK>().largest;
   const std::size_t inner = idx(ir::dense_strides(x)[axis]), bytes = ir::size_of(a.out().dtype);
   const std::size_t outer = n == 0 ? 0 : idx(a.in[0].size()) / n / std::max<std::size_t>(inner, 1);
   Tensor values(a.out(0)), indices(a.out(1));
@@ -147,10 +149,9 @@ Tensors top_k(const Args& a) {
 
 template <class T>
 std::vector<T> accumulated(const Args& a, const std::vector<T>& x) {
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis")), n = idx(a.shape(0)[axis]),
-                    inner = idx(ir::dense_strides(a.shape(0))[axis]);
-  const bool product = ir::get_text(a.n.attrs, "function", "sum") == "prod", exclusive = ir::get_int(a.n.attrs, "exclusive") != 0,
-             reverse = ir::get_int(a.n.attrs, "reverse") != 0;
+  const auto& facts = a.as<ir::Cumulate>();
+  const std::size_t axis = idx(facts.axis), n = idx(a.shape(0)[axis]), inner = idx(ir::dense_strides(a.shape(0))[axis]);
+  const bool product = facts.function == ir::Accumulation::prod, exclusive = facts.exclusive, reverse = facts.reverse;
   std::vector<T> y(x.size());
   for (std::size_t base = 0; base < x.size(); ++base) {
     if (n == 0 || base / inner % n != 0) continue;
@@ -173,22 +174,22 @@ Tensors cumulate(const Args& a) {
 }
 
 Result<Tensors> bitwise(const Args& a) {
-  const std::string how = ir::get_text(a.n.attrs, "function");
+  const ir::BitFunction how = a.as<ir::Bitwise>().function;
   const Shape& out = a.out().shape;
   return with_integers(a.out().dtype, [&]<class T>(T) -> Result<Tensors> {
     Tensor y(a.out());
     const auto to = y.mutable_data<T>();
     const auto x = a.in[0].data<T>();
-    if (how == "not") {
+    if (how == ir::BitFunction::bit_not) {
       std::transform(x.begin(), x.end(), to.begin(), element::bit_not<T>);
       return Tensors{y};
     }
     T (*const f)
-    (T, T) = how == "and"    ? element::bit_and<T>
-             : how == "or"   ? element::bit_or<T>
-             : how == "xor"  ? element::bit_xor<T>
-             : how == "left" ? element::shift_left<T>
-                             : element::shift_right<T>;
+    (T, T) = how == ir::BitFunction::bit_and   ? element::bit_and<T>
+             : how == ir::BitFunction::bit_or  ? element::bit_or<T>
+             : how == ir::BitFunction::bit_xor ? element::bit_xor<T>
+             : how == ir::BitFunction::left    ? element::shift_left<T>
+                                               : element::shift_right<T>;
     const auto z = a.in[1].data<T>();
     for_each_element(out, {broadcast_strides(a.shape(0), out), broadcast_strides(a.shape(1), out)},
                      [&](std::int64_t i, const Ints& at) { to[idx(i)] = f(x[idx(at[0])], z[idx(at[1])]); });
@@ -197,17 +198,17 @@ Result<Tensors> bitwise(const Args& a) {
 }
 
 Tensors math(const Args& a) {
-  const std::string f = ir::get_text(a.n.attrs, "function");
+  const ir::MathFunction f = a.as<ir::Math>().function;
   using Function = double (*)(double);
-  const Function fn = f == "tan"     ? static_cast<Function>(std::tan)
-                      : f == "asin"  ? static_cast<Function>(std::asin)
-                      : f == "acos"  ? static_cast<Function>(std::acos)
-                      : f == "atan"  ? static_cast<Function>(std::atan)
-                      : f == "sinh"  ? static_cast<Function>(std::sinh)
-                      : f == "cosh"  ? static_cast<Function>(std::cosh)
-                      : f == "asinh" ? static_cast<Function>(std::asinh)
-                      : f == "acosh" ? static_cast<Function>(std::acosh)
-                                     : static_cast<Function>(std::atanh);
+  const Function fn = f == ir::MathFunction::tan     ? static_cast<Function>(std::tan)
+                      : f == ir::MathFunction::asin  ? static_cast<Function>(std::asin)
+                      : f == ir::MathFunction::acos  ? static_cast<Function>(std::acos)
+                      : f == ir::MathFunction::atan  ? static_cast<Function>(std::atan)
+                      : f == ir::MathFunction::sinh  ? static_cast<Function>(std::sinh)
+                      : f == ir::MathFunction::cosh  ? static_cast<Function>(std::cosh)
+                      : f == ir::MathFunction::asinh ? static_cast<Function>(std::asinh)
+                      : f == ir::MathFunction::acosh ? static_cast<Function>(std::acosh)
+                                                     : static_cast<Function>(std::atanh);
   auto x = floats(a.in[0]);
   for (float& v : x) v = static_cast<float>(fn(static_cast<double>(v)));
   return {from_floats(x, a.out())};

@@ -48,7 +48,7 @@ Tensor transpose(const Tensor& x, const Ints& perm) {
 
 Tensor concat(const Args& a) {
   Tensor y(a.out());
-  const std::size_t axis = idx(ir::get_int(a.n.attrs, "axis"));
+  const std::size_t axis = idx(a.as<ir::Along>().axis);
   const std::size_t bytes = ir::size_of(a.out().dtype);
   const std::size_t inner = idx(ir::dense_strides(a.out().shape)[axis]) * bytes;
   std::size_t offset = 0;
@@ -65,18 +65,17 @@ Tensor concat(const Args& a) {
 
 /// The padding value as bytes of the element type.
 Tensor fill_value(const Args& a) {
-  const double v = ir::get_float(a.n.attrs, "value", 0);
+  const double v = a.as<ir::Pad>().value;
   const TensorType type{a.out().dtype, {}};
   return ir::is_float(type.dtype) ? from_floats({static_cast<float>(v)}, type)
                                   : from_integers({static_cast<std::int64_t>(v)}, type);
 }
 
 /// Source of padded coordinate i (counted from the first element, so possibly outside 0..extent-1).
-std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t extent) {
+std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent) {
   if (i >= 0 && i < extent) return i;
-  if (mode == "edge") return i < 0 ? 0 : extent - 1;
-  if (mode == "wrap") return (i % extent + extent) % extent;
-  if (mode != "reflect") return -1;
+  if (mode == ir::PadMode::edge) return i < 0 ? 0 : extent - 1;
+  if (mode != ir::PadMode::reflect) return -1;
   if (extent == 1) return 0;
   const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
   return m < extent ? m : period - m;
@@ -85,20 +84,16 @@ std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t ex
 std::vector<Ints> maps_of(const Args& a) {
   const Shape& x = a.shape(0);
   const Shape& y = a.out().shape;
+  if (a.n.op == Op::resize_nearest) return a.as<ir::ResizeNearest>().index;
   std::vector<Ints> maps(y.size());
-  const Ints starts = ir::get_ints(a.n.attrs, "starts"), steps = a.ints("steps", y.size(), 1),
-             pads = a.ints("pads", 2 * y.size(), 0);
-  const std::string mode = ir::get_text(a.n.attrs, "mode", "constant");
+  const auto* slice = std::get_if<ir::Slice>(&a.facts);
+  const auto* pad = std::get_if<ir::Pad>(&a.facts);
   for (std::size_t d = 0; d < y.size(); ++d) {
-    if (a.n.op == Op::resize_nearest) {
-      maps[d] = ir::get_ints(a.n.attrs, "index" + std::to_string(d));
-      continue;
-    }
     for (std::int64_t i = 0; i < y[d]; ++i) {
       switch (a.n.op) {
-        case Op::slice: maps[d].push_back(starts[d] + i * steps[d]); break;
+        case Op::slice: maps[d].push_back(slice->starts[d] + i * slice->steps[d]); break;
         case Op::tile: maps[d].push_back(i % x[d]); break;
-        default: maps[d].push_back(pad_source(mode, i - pads[d], x[d]));  // pad
+        default: maps[d].push_back(pad_source(pad->mode, i - pad->pads[d], x[d]));  // pad
       }
     }
   }
@@ -118,13 +113,13 @@ Tensor expand(const Args& a) {
 
 Tensor blocks(const Args& a) {
   const Shape& x = a.shape(0);
-  const std::int64_t b = ir::get_int(a.n.attrs, "blocksize");
+  const std::int64_t b = a.as<ir::Blocks>().blocksize;
   if (a.n.op == Op::space_to_depth) {
     const Tensor split = a.in[0].reshaped({x[0], x[1], x[2] / b, b, x[3] / b, b});
     return transpose(split, {0, 3, 5, 1, 2, 4}).reshaped(a.out().shape);
   }
   const std::int64_t c = x[1] / (b * b);
-  if (ir::get_text(a.n.attrs, "mode", "DCR") == "CRD") {
+  if (a.as<ir::Blocks>().mode == ir::BlockOrder::column_row_depth) {
     return transpose(a.in[0].reshaped({x[0], c, b, b, x[2], x[3]}), {0, 1, 4, 2, 5, 3}).reshaped(a.out().shape);
   }
   return transpose(a.in[0].reshaped({x[0], b, b, c, x[2], x[3]}), {0, 3, 4, 1, 5, 2}).reshaped(a.out().shape);
@@ -148,7 +143,7 @@ Tensor where(const Args& a) {
 
 Result<Tensors> eval_move(const Args& a) {
   switch (a.n.op) {
-    case Op::transpose: return Tensors{transpose(a.in[0], ir::get_ints(a.n.attrs, "perm"))};
+    case Op::transpose: return Tensors{transpose(a.in[0], a.as<ir::Transpose>().perm)};
     case Op::reshape: return Tensors{a.in[0].reshaped(a.out().shape)};
     case Op::concat: return Tensors{concat(a)};
     case Op::expand: return Tensors{expand(a)};

@@ -23,7 +23,8 @@ Statistics statistics(const float* x, std::int64_t n, float epsilon) {
   return {mean, 1.0F / std::sqrt(squares / static_cast<float>(n) + epsilon)};
 }
 
-std::vector<float> instance_norm(const Args& a, const std::vector<float>& x, float epsilon) {
+std::vector<float> instance_norm(const Args& a, const std::vector<float>& x) {
+  const auto epsilon = static_cast<float>(a.as<ir::InstanceNorm>().epsilon);
   const auto scale = floats(a.in[1]), bias = floats(a.in[2]);
   const std::int64_t channels = a.shape(0)[1], n = channels == 0 ? 0 : ir::dense_strides(a.shape(0))[1];
   std::vector<float> y(x.size());
@@ -37,9 +38,10 @@ std::vector<float> instance_norm(const Args& a, const std::vector<float>& x, flo
   return y;
 }
 
-std::vector<float> layer_norm(const Args& a, const std::vector<float>& x, float epsilon) {
+std::vector<float> layer_norm(const Args& a, const std::vector<float>& x) {
+  const auto epsilon = static_cast<float>(a.as<ir::LayerNorm>().epsilon);
   const Shape& shape = a.shape(0);
-  const std::int64_t axis = ir::get_int(a.n.attrs, "axis", static_cast<std::int64_t>(shape.size()) - 1);
+  const std::int64_t axis = a.as<ir::LayerNorm>().axis;
   const Shape inner(shape.begin() + axis, shape.end());
   const std::int64_t n = ir::count(inner);
   const auto scale = floats(a.in[1]);
@@ -59,9 +61,10 @@ std::vector<float> layer_norm(const Args& a, const std::vector<float>& x, float 
 
 std::vector<float> lrn(const Args& a, const std::vector<float>& x) {
   program::FloatOps m;
-  const auto attr = [&](const char* key, double fallback) { return static_cast<float>(ir::get_float(a.n.attrs, key, fallback)); };
-  const std::int64_t size = ir::get_int(a.n.attrs, "size"), channels = a.shape(0)[1];
-  const float factor = attr("alpha", 1e-4) / static_cast<float>(size), base = attr("bias", 1.0), beta = attr("beta", 0.75);
+  const auto& facts = a.as<ir::LocalResponse>();
+  const std::int64_t size = facts.size, channels = a.shape(0)[1];
+  const float factor = static_cast<float>(facts.alpha) / static_cast<float>(size), base = static_cast<float>(facts.bias),
+              beta = static_cast<float>(facts.beta);
   const std::int64_t inner = ir::dense_strides(a.shape(0))[1], before = (size - 1) / 2, after = size - 1 - before;
   std::vector<float> y(x.size());
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(x.size()); ++i) {
@@ -81,7 +84,7 @@ std::vector<float> lrn(const Args& a, const std::vector<float>& x) {
 Result<Tensors> eval_softmax(const Args& a) {
   program::FloatOps m;
   const Shape& shape = a.shape(0);
-  const std::int64_t axis = ir::get_int(a.n.attrs, "axis", static_cast<std::int64_t>(shape.size()) - 1), extent = shape[idx(axis)];
+  const std::int64_t axis = a.as<ir::Along>().axis, extent = shape[idx(axis)];
   const std::int64_t inner = ir::dense_strides(shape)[idx(axis)], total = ir::count(shape);
   const auto x = floats(a.in[0]);
   std::vector<float> y(x.size());
@@ -104,10 +107,9 @@ Result<Tensors> eval_softmax(const Args& a) {
 
 Result<Tensors> eval_norm(const Args& a) {
   const auto x = floats(a.in[0]);
-  const auto epsilon = static_cast<float>(ir::get_float(a.n.attrs, "epsilon", 1e-5));
   switch (a.n.op) {
-    case Op::instance_norm: return Tensors{from_floats(instance_norm(a, x, epsilon), a.out())};
-    case Op::layer_norm: return Tensors{from_floats(layer_norm(a, x, epsilon), a.out())};
+    case Op::instance_norm: return Tensors{from_floats(instance_norm(a, x), a.out())};
+    case Op::layer_norm: return Tensors{from_floats(layer_norm(a, x), a.out())};
     default: return Tensors{from_floats(lrn(a, x), a.out())};
   }
 }

@@ -185,7 +185,7 @@ class Oracle final : public region::HostKernel {
     ir::Graph g;
     ir::Node n;
     n.op = s.anchor.op;
-    n.attrs = s.anchor.attrs;
+    n.attrs = region::attributes_of(s.anchor);
     for (const ir::Tensor& t : inputs) n.inputs.push_back(g.add_constant(t));
     const auto types = ir::infer(g, n);
     if (!types) return {};
@@ -194,27 +194,13 @@ class Oracle final : public region::HostKernel {
     return result ? std::move(*result) : std::vector<ir::Tensor>{};
   }
 
-  struct Window {
-    std::vector<std::int64_t> strides, pads, dilations;
-    std::int64_t group;
-    explicit Window(const ir::Attrs& a)
-        : strides(ir::get_ints(a, "strides")),
-          pads(ir::get_ints(a, "pads")),
-          dilations(ir::get_ints(a, "dilations")),
-          group(ir::get_int(a, "group", 1)) {
-      if (strides.empty()) strides = {1, 1};
-      if (pads.empty()) pads = {0, 0, 0, 0};
-      if (dilations.empty()) dilations = {1, 1};
-    }
-  };
-
   static std::int32_t weight_zero(const Stage& s, std::int64_t channel) {
     const auto& z = s.anchor.weight_zero;
     return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel) % z.size()];
   }
 
   static std::int32_t conv(const Memory& m, const Stage& s, const ir::Shape& o) {
-    const Window w(s.anchor.attrs);
+    const auto& w = s.anchor.as<ir::Window>();
     const TensorRef& x = s.anchor.inputs[0];
     const TensorRef& k = *s.anchor.weights;
     const std::int32_t zx = x.quantizer->zero_point[0], zw = weight_zero(s, o[1]);
@@ -254,7 +240,7 @@ class Oracle final : public region::HostKernel {
   }
 
   static std::int32_t deconv(const Memory& m, const Stage& s, const ir::Shape& o) {
-    const Window w(s.anchor.attrs);
+    const auto& w = s.anchor.as<ir::Window>();
     const TensorRef& x = s.anchor.inputs[0];
     const TensorRef& k = *s.anchor.weights;
     const std::int64_t per_group = x.dims[1] / w.group, g = o[1] / k.dims[1], oc = o[1] % k.dims[1];
@@ -275,12 +261,11 @@ class Oracle final : public region::HostKernel {
   }
 
   static std::int32_t window_sum(const Memory& m, const Stage& s, const ir::Shape& o) {
-    const Window w(s.anchor.attrs);
-    const auto kernel = ir::get_ints(s.anchor.attrs, "kernel");
+    const auto& w = s.anchor.as<ir::Window>();
     const TensorRef& x = s.anchor.inputs[0];
     std::int32_t sum = 0;
-    for (std::int64_t i = 0; i < kernel[0]; ++i) {
-      for (std::int64_t j = 0; j < kernel[1]; ++j) {
+    for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
+      for (std::int64_t j = 0; j < w.kernel[1]; ++j) {
         const std::int64_t y = o[2] * w.strides[0] - w.pads[0] + i * w.dilations[0],
                            z = o[3] * w.strides[1] - w.pads[1] + j * w.dilations[1];
         if (y < 0 || y >= x.dims[2] || z < 0 || z >= x.dims[3]) continue;
@@ -293,8 +278,7 @@ class Oracle final : public region::HostKernel {
   // Reductions with keepdims 0 or 1: the kept dimensions follow in order.
   static std::int32_t axis_sum(const Memory& m, const Stage& s, const ir::Shape& o) {
     const TensorRef& x = s.anchor.inputs[0];
-    const auto axes = ir::get_ints(s.anchor.attrs, "axes");
-    const bool keep = ir::get_int(s.anchor.attrs, "keepdims", 1) != 0;
+    const auto& [axes, keep] = s.anchor.as<ir::Reduction>();
     ir::Shape index(x.dims.size(), 0), extent(x.dims.size(), 1), base(x.dims.size(), 0);
     std::size_t out = 0;
     for (std::size_t d = 0; d < x.dims.size(); ++d) {

@@ -79,8 +79,8 @@ T whole(Op op, bool fmod, T a, T b) {
 }
 
 template <class T>
-T whole(const ir::Node& n, T a) {
-  switch (n.op) {
+T whole(Op op, const ir::Facts& facts, T a) {
+  switch (op) {
     case Op::logical_not: return static_cast<T>(element::logical_not(a));
     case Op::relu: return element::relu(a);
     case Op::abs: return element::abs(a);
@@ -92,9 +92,8 @@ T whole(const ir::Node& n, T a) {
       const auto bound = [&](double v) {
         return v <= kLeast ? std::numeric_limits<T>::min() : v >= kMost ? std::numeric_limits<T>::max() : static_cast<T>(v);
       };
-      constexpr double kInf = std::numeric_limits<double>::infinity();
-      return element::clip(a, bound(std::ceil(ir::get_float(n.attrs, "min", -kInf))),
-                           bound(std::floor(ir::get_float(n.attrs, "max", kInf))));
+      const auto& clip = std::get<ir::Clip>(facts);
+      return element::clip(a, bound(std::ceil(clip.min)), bound(std::floor(clip.max)));
     }
   }
 }
@@ -175,20 +174,20 @@ Result<Tensors> eval_unary(const Args& a) {
   if (a.n.op == Op::logical_not || !ir::is_float(a.out().dtype)) {
     return with_whole(a.out().dtype, [&]<class T>(T) {
       auto x = typed<T>(a.in[0]);
-      for (T& v : x) v = whole(a.n, v);
+      for (T& v : x) v = whole(a.n.op, a.facts, v);
       return Tensors{of_type(x, a.out())};
     });
   }
   program::FloatOps m;
   auto x = floats(a.in[0]);
-  for (float& v : x) v = program::unary(m, a.n.op, a.n.attrs, v);
+  for (float& v : x) v = program::unary(m, a.n.op, a.facts, v);
   return Tensors{from_floats(x, a.out())};
 }
 
 Result<Tensors> eval_binary(const Args& a) {
   const Op op = a.n.op;
   const DType t = a.in[0].dtype();
-  const bool fmod = ir::get_int(a.n.attrs, "fmod") != 0;
+  const bool fmod = op == Op::mod && a.as<ir::Remainder>().fmod;
   if (is_predicate(op)) {
     const auto test = [op](auto x, auto y) { return compare(op, x, y); };
     if (t == DType::f64) return Tensors{of_type(combine<std::uint8_t>(a, doubles(a.in[0]), doubles(a.in[1]), test), a.out())};
@@ -228,14 +227,14 @@ Result<Tensors> eval_affine(const Args& a) {
 Result<Tensors> eval_cast(const Args& a) {
   const DType from = a.in[0].dtype(), to = a.out().dtype;
   if (ir::is_small_float(to)) {
-    const bool saturate = ir::get_int(a.n.attrs, "saturate", 1) != 0;
-    const std::string mode = ir::get_text(a.n.attrs, "round_mode", "up");
-    const auto power = mode == "down"      ? ir::PowerRounding::down
-                       : mode == "nearest" ? ir::PowerRounding::nearest
-                                           : ir::PowerRounding::up;
+    const auto& facts = a.as<ir::Cast>();
+    const auto power = facts.round_mode == ir::ScaleRounding::down      ? ir::PowerRounding::down
+                       : facts.round_mode == ir::ScaleRounding::nearest ? ir::PowerRounding::nearest
+                                                                        : ir::PowerRounding::up;
     Tensor y(a.out());
     const auto x = floats(a.in[0]);
-    for (std::size_t i = 0; i < x.size(); ++i) y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], saturate, power);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      y.mutable_data<std::uint8_t>()[i] = ir::f32_to_small(to, x[i], facts.saturate, power);
     return Tensors{y};
   }
   if (ir::is_small_float(from) && !ir::is_float(to)) {

@@ -21,8 +21,7 @@ std::vector<Window> windows_of(const Args& a) {
   const Shape& x = a.shape(0);
   const Shape& y = a.out().shape;
   const std::size_t spatial = x.size() - 2;
-  const Ints kernel = ir::get_ints(a.n.attrs, "kernel"), strides = a.ints("strides", spatial, 1),
-             dilations = a.ints("dilations", spatial, 1), pads = a.ints("pads", 2 * spatial, 0);
+  const auto& facts = a.as<ir::Window>();
   std::vector<Window> out{Window{{0}, 1}};
   for (std::size_t d = 0; d < spatial; ++d) {  // the product of one-dimensional windows, dimension by dimension
     std::vector<Window> wider;
@@ -31,9 +30,9 @@ std::vector<Window> windows_of(const Args& a) {
         Window w;
         std::int64_t padded = 0;
         std::vector<std::int64_t> sources;
-        for (std::int64_t k = 0; k < kernel[d]; ++k) {
-          const std::int64_t i = o * strides[d] - pads[d] + k * dilations[d];
-          padded += i >= -pads[d] && i < x[d + 2] + pads[d + spatial];
+        for (std::int64_t k = 0; k < facts.kernel[d]; ++k) {
+          const std::int64_t i = o * facts.strides[d] - facts.before(d) + k * facts.dilations[d];
+          padded += i >= -facts.before(d) && i < x[d + 2] + facts.after(d);
           if (i >= 0 && i < x[d + 2]) sources.push_back(i);
         }
         for (const std::int64_t at : before.inside) {
@@ -76,7 +75,7 @@ std::int64_t lowest(DType t) {
 /// Position of the first largest element of each window (of a NaN-free one; 0 for a window wholly in padding), in the whole tensor;
 /// column_major counts the first spatial dimension fastest.
 Tensors positions_of_max(const Args& a) {
-  const bool real = ir::is_float(a.in[0].dtype()), column_major = ir::get_int(a.n.attrs, "column_major") != 0;
+  const bool real = ir::is_float(a.in[0].dtype()), column_major = a.as<ir::Window>().column_major;
   const auto f = real ? floats(a.in[0]) : std::vector<float>{};
   const auto w = real ? Ints{} : integers(a.in[0]);
   const Shape& x = a.shape(0);
@@ -129,7 +128,7 @@ Result<Tensors> eval_pool(const Args& a) {
                                              }),
                                a.out())};
   }
-  const bool include_pad = ir::get_int(a.n.attrs, "count_include_pad") != 0;
+  const bool include_pad = a.as<ir::Window>().count_include_pad;
   const auto count = [include_pad](const Window& w) {
     return static_cast<float>(include_pad ? w.padded : static_cast<std::int64_t>(w.inside.size()));
   };

@@ -43,7 +43,7 @@ ir::Quantizer runtime_quantizer(const Args& a, DType codes) {
   q.scale = floats(a.in[1]);
   q.zero_point.clear();
   for (const std::int64_t z : integers(a.in[2])) q.zero_point.push_back(static_cast<std::int32_t>(z));
-  q.axis = q.scale.size() == 1 ? -1 : static_cast<int>(ir::get_int(a.n.attrs, "axis", 1));
+  q.axis = q.scale.size() == 1 ? -1 : static_cast<int>(a.as<ir::Along>().axis);
   const DType t = a.in[1].dtype();
   q.arith = t == DType::f16 || t == DType::bf16 ? t : DType::f32;
   return q;

@@ -11,44 +11,19 @@ namespace {
 
 using Row = std::vector<float>;
 
-struct Activation {
-  std::string name;
-  float alpha = 0, beta = 0;
-
+struct Activation : ir::CellActivation {
   [[nodiscard]] float operator()(float x) const {
     program::FloatOps m;
-    const ir::Attrs attrs{{"alpha", static_cast<double>(alpha)}, {"beta", static_cast<double>(beta)}};
-    if (name == "Tanh") return program::unary(m, Op::tanh, attrs, x);
-    if (name == "Sigmoid") return program::unary(m, Op::sigmoid, attrs, x);
-    if (name == "Relu") return program::unary(m, Op::relu, attrs, x);
-    if (name == "Softsign") return program::unary(m, Op::softsign, attrs, x);
-    if (name == "Softplus") return program::unary(m, Op::softplus, attrs, x);
-    if (name == "Elu") return program::unary(m, Op::elu, attrs, x);
-    if (name == "LeakyRelu") return program::unary(m, Op::leaky_relu, attrs, x);
-    if (name == "HardSigmoid") return program::unary(m, Op::hard_sigmoid, attrs, x);
-    if (name == "ScaledTanh") return alpha * program::unary(m, Op::tanh, attrs, beta * x);
-    if (name == "ThresholdedRelu") return x > alpha ? x : 0.0F;
-    return std::fma(alpha, x, beta);  // Affine
+    if (const auto unary = ir::unary_of(*this)) return program::unary(m, unary->first, unary->second, x);
+    if (function == ir::CellFunction::scaled_tanh) return alpha * program::unary(m, Op::tanh, {}, beta * x);
+    if (function == ir::CellFunction::thresholded_relu) return x > alpha ? x : 0.0F;
+    return std::fma(alpha, x, beta);  // affine
   }
 };
 
-std::vector<Activation> activations(const Args& a) {
-  std::vector<Activation> out;
-  const std::string names = ir::get_text(a.n.attrs, "activations");
-  const auto alpha = ir::get_floats(a.n.attrs, "alpha"), beta = ir::get_floats(a.n.attrs, "beta");
-  for (std::size_t from = 0; from <= names.size();) {
-    const std::size_t to = std::min(names.find(',', from), names.size());
-    const std::size_t i = out.size();
-    out.push_back({names.substr(from, to - from), i < alpha.size() ? static_cast<float>(alpha[i]) : 0,
-                   i < beta.size() ? static_cast<float>(beta[i]) : 0});
-    from = to + 1;
-  }
-  return out;
-}
-
 /// One direction of one sequence.
 struct Cell {
-  std::string kind;
+  ir::CellKind kind;
   std::size_t hidden, inputs;
   const float *w, *r, *b, *p;  ///< of this direction
   const Activation* act;
@@ -60,7 +35,7 @@ struct Cell {
     return sum;
   }
   [[nodiscard]] float clipped(float x) const { return clip > 0 ? std::min(std::max(x, -clip), clip) : x; }
-  [[nodiscard]] std::size_t gates() const { return kind == "lstm" ? 4 : kind == "gru" ? 3 : 1; }
+  [[nodiscard]] std::size_t gates() const { return kind == ir::CellKind::lstm ? 4 : kind == ir::CellKind::gru ? 3 : 1; }
   /// W x + R h + both biases, of row `row`.
   [[nodiscard]] float sum(std::size_t row, const float* x, const Row& h) const {
     const float s = product(r, row, h.data(), hidden, product(w, row, x, inputs, 0));
@@ -69,9 +44,9 @@ struct Cell {
 
   void step(const float* x, Row& h, Row& c) const {
     Row next(hidden);
-    if (kind == "rnn") {
+    if (kind == ir::CellKind::rnn) {
       for (std::size_t j = 0; j < hidden; ++j) next[j] = act[0](clipped(sum(j, x, h)));
-    } else if (kind == "gru") {
+    } else if (kind == ir::CellKind::gru) {
       gru(x, h, next);
     } else {
       lstm(x, h, c, next);
@@ -116,14 +91,17 @@ struct Cell {
 }  // namespace
 
 Result<Tensors> eval_recurrent(const Args& a) {
-  const bool batch_first = ir::get_int(a.n.attrs, "layout") != 0;
-  const std::string direction = ir::get_text(a.n.attrs, "direction", "forward"), kind = ir::get_text(a.n.attrs, "cell");
+  const auto& facts = a.as<ir::Recurrent>();
+  const bool batch_first = facts.layout;
+  const ir::CellKind kind = facts.cell;
   const std::size_t steps = idx(a.shape(0)[batch_first ? 1 : 0]), batch = idx(a.shape(0)[batch_first ? 0 : 1]);
-  const std::size_t inputs = idx(a.shape(0)[2]), hidden = idx(a.shape(2)[2]), directions = direction == "bidirectional" ? 2 : 1;
+  const std::size_t inputs = idx(a.shape(0)[2]), hidden = idx(a.shape(2)[2]),
+                    directions = facts.direction == ir::Direction::bidirectional ? 2 : 1;
   const auto x = floats(a.in[0]), w = floats(a.in[1]), r = floats(a.in[2]), b = floats(a.in[3]), h0 = floats(a.in[5]),
              c0 = floats(a.in[6]), p = floats(a.in[7]);
   const Ints lens = integers(a.in[4]);
-  const std::vector<Activation> act = activations(a);
+  std::vector<Activation> act;
+  for (const ir::CellActivation& f : ir::activations_of(facts)) act.push_back({f});
   Row y(directions * steps * batch * hidden, 0), last_h(directions * batch * hidden, 0), last_c(last_h);
   for (std::size_t d = 0; d < directions; ++d) {
     Cell cell{kind,
@@ -134,17 +112,17 @@ Result<Tensors> eval_recurrent(const Args& a) {
               nullptr,
               nullptr,
               nullptr,
-              static_cast<float>(ir::get_float(a.n.attrs, "clip")),
-              ir::get_int(a.n.attrs, "linear_before_reset") != 0,
-              ir::get_int(a.n.attrs, "input_forget") != 0};
-    const std::size_t rows = cell.gates() * hidden, functions = kind == "lstm" ? 3 : kind == "gru" ? 2 : 1;
+              static_cast<float>(facts.clip),
+              facts.linear_before_reset,
+              facts.input_forget};
+    const std::size_t rows = cell.gates() * hidden, functions = kind == ir::CellKind::lstm ? 3 : kind == ir::CellKind::gru ? 2 : 1;
     cell.w = w.data() + d * rows * inputs;
     cell.r = r.data() + d * rows * hidden;
     cell.b = b.data() + d * 2 * rows;
     cell.p = p.data() + d * 3 * hidden;
     if (act.size() < functions * directions) return a.error(ErrorKind::bad_model, "{} activations", act.size());
     cell.act = act.data() + d * functions;
-    const bool back = direction == "reverse" || d == 1;
+    const bool back = facts.direction == ir::Direction::reverse || d == 1;
     for (std::size_t n = 0; n < batch; ++n) {
       const std::size_t state = (batch_first ? n * directions + d : d * batch + n) * hidden;
       const auto row = [&](const Row& from) {
@@ -165,7 +143,7 @@ Result<Tensors> eval_recurrent(const Args& a) {
     }
   }
   Tensors out{from_floats(y, a.out(0)), from_floats(last_h, a.out(1))};
-  if (kind == "lstm") out.push_back(from_floats(last_c, a.out(2)));
+  if (kind == ir::CellKind::lstm) out.push_back(from_floats(last_c, a.out(2)));
   return out;
 }
 

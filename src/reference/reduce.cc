@@ -117,8 +117,8 @@ std::vector<std::int64_t> whole(const Args& a, const Reduction& r) {
 template <class T>
 std::vector<std::int64_t> arg_max(const Args& a, const std::vector<T>& x) {
   const Shape& shape = a.shape(0);
-  const std::int64_t axis = ir::get_int(a.n.attrs, "axis"), extent = shape[idx(axis)];
-  const bool last = ir::get_int(a.n.attrs, "select_last_index") != 0;
+  const std::int64_t axis = a.as<ir::ArgMax>().axis, extent = shape[idx(axis)];
+  const bool last = a.as<ir::ArgMax>().select_last_index;
   const std::int64_t inner = ir::dense_strides(shape)[idx(axis)], outer = extent == 0 ? 0 : ir::count(shape) / (extent * inner);
   std::vector<std::int64_t> y;
   for (std::int64_t o = 0; o < outer; ++o) {
@@ -141,7 +141,7 @@ Result<Tensors> eval_reduce(const Args& a) {
   if (a.n.op == Op::arg_max) {
     return Tensors{from_integers(ir::is_float(t) ? arg_max(a, floats(a.in[0])) : arg_max(a, integers(a.in[0])), a.out())};
   }
-  const Reduction r = reduction_of(a, ir::get_ints(a.n.attrs, "axes"));
+  const Reduction r = reduction_of(a, a.as<ir::Reduction>().axes);
   const ir::Quantizer* q = a.grid(0);
   if ((a.n.op == Op::reduce_mean || a.n.op == Op::reduce_sum) && q && q->per_tensor() && ir::is_int8(q->type) &&
       ir::injective(*q) && r.spatial) {

@@ -16,20 +16,18 @@ struct Tap {
   std::vector<float> weight;
 };
 
-Result<double> source(const Args& a, std::string_view mode, double o, double in, double out, double scale) {
-  if (mode == "half_pixel") return (o + 0.5) / scale - 0.5;
-  if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-  if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-  if (mode == "asymmetric") return o / scale;
-  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / scale;
-  if (mode == "half_pixel_symmetric") {  // as half_pixel, centred when the output extent was rounded
-    const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-    return offset + (o + 0.5) / scale - 0.5;
+double source(ir::Coordinates mode, double o, double in, double out, double scale) {
+  switch (mode) {
+    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
+    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
+    case ir::Coordinates::asymmetric: return o / scale;
+    case ir::Coordinates::tf_half_pixel_for_nn: return (o + 0.5) / scale;
+    case ir::Coordinates::half_pixel_symmetric: {  // as half_pixel, centred when the output extent was rounded
+      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
+      return offset + (o + 0.5) / scale - 0.5;
+    }
+    default: return (o + 0.5) / scale - 0.5;  // half_pixel
   }
-  return a.error(ErrorKind::unsupported,
-                 "coordinate mode \"{}\" is not defined here (half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, "
-                 "asymmetric are)",
-                 mode);
 }
 
 Tap linear(double x, std::int64_t extent) {
@@ -62,20 +60,17 @@ Tap cubic(double x, std::int64_t extent, double coefficient, bool exclude_outsid
 Result<Tensors> eval_resize(const Args& a) {
   const Shape& x = a.shape(0);
   const Shape& y = a.out().shape;
-  const std::string mode = ir::get_text(a.n.attrs, "coordinate_mode", "half_pixel");
-  const std::vector<double> scales = ir::get_floats(a.n.attrs, "scales");
-  const double coefficient = ir::get_float(a.n.attrs, "cubic_coeff_a", -0.75);
-  const bool exclude = ir::get_int(a.n.attrs, "exclude_outside") != 0;
+  const auto& facts = a.as<ir::Resize>();
   std::vector<float> data = floats(a.in[0]);
   Shape now = x;
   for (std::size_t d = x.size(); d-- > 0;) {
     const double in = static_cast<double>(x[d]), out = static_cast<double>(y[d]);
-    const double scale = scales.empty() ? out / in : scales[d];
+    const double scale = facts.scales.empty() ? out / in : facts.scales[d];
     if (x[d] == y[d] && scale == 1) continue;
     std::vector<Tap> taps;
     for (std::int64_t o = 0; o < y[d]; ++o) {
-      OCTAVO_TRY(const double at, source(a, mode, static_cast<double>(o), in, out, scale));
-      taps.push_back(a.n.op == Op::resize_linear ? linear(at, x[d]) : cubic(at, x[d], coefficient, exclude));
+      const double at = source(facts.coordinates, static_cast<double>(o), in, out, scale);
+      taps.push_back(a.n.op == Op::resize_linear ? linear(at, x[d]) : cubic(at, x[d], facts.cubic_coeff_a, facts.exclude_outside));
     }
     const std::int64_t inner = ir::dense_strides(now)[d], outer = ir::count(now) / (inner * now[d]);
     now[d] = y[d];

@@ -28,7 +28,8 @@ struct Taps {
 };
 
 struct GridSampler {
-  std::string mode, padding;
+  ir::Interpolation mode;
+  ir::Outside padding;
   bool align;
 
   [[nodiscard]] Taps taps(float normal, std::int64_t extent) const {
@@ -36,23 +37,23 @@ struct GridSampler {
     float x = align ? (normal + 1) / 2 * (length - 1) : ((normal + 1) * length - 1) / 2;
     if (std::isnan(x)) x = -1;
     x = std::min(std::max(x, -1.0e9F), 1.0e9F);  // far outside is outside
-    if (mode == "nearest") x = std::nearbyint(x);
+    if (mode == ir::Interpolation::nearest) x = std::nearbyint(x);
     const float lo = align ? 0.0F : -0.5F, hi = align ? length - 1 : length - 0.5F;
     if (x < lo || x > hi) {
       // A cubic's taps are clamped one by one (PyTorch, ONNX Runtime): its position stays.
-      if (padding == "border" && mode != "cubic") x = std::min(std::max(x, 0.0F), length - 1);
-      if (padding == "reflection") x = reflected(x, lo, hi);
+      if (padding == ir::Outside::border && mode != ir::Interpolation::cubic) x = std::min(std::max(x, 0.0F), length - 1);
+      if (padding == ir::Outside::reflection) x = reflected(x, lo, hi);
     }
     const auto source = [&](std::int64_t i) -> std::int64_t {
       if (i >= 0 && i < extent) return i;
-      if (padding == "zeros") return -1;
-      if (padding == "border") return std::clamp<std::int64_t>(i, 0, extent - 1);
+      if (padding == ir::Outside::zeros) return -1;
+      if (padding == ir::Outside::border) return std::clamp<std::int64_t>(i, 0, extent - 1);
       return std::clamp<std::int64_t>(static_cast<std::int64_t>(reflected(static_cast<float>(i), lo, hi)), 0, extent - 1);
     };
-    if (mode == "nearest") return {{source(static_cast<std::int64_t>(std::trunc(x)))}, {1.0F}};
+    if (mode == ir::Interpolation::nearest) return {{source(static_cast<std::int64_t>(std::trunc(x)))}, {1.0F}};
     const auto base = static_cast<std::int64_t>(std::floor(x));
     const float t = x - static_cast<float>(base);
-    if (mode == "linear") return {{source(base), source(base + 1)}, {1 - t, t}};
+    if (mode == ir::Interpolation::linear) return {{source(base), source(base + 1)}, {1 - t, t}};
     constexpr float kA = -0.75F;
     const auto outer = [](float d) { return ((kA * d - 5 * kA) * d + 8 * kA) * d - 4 * kA; };
     const auto inner = [](float d) { return ((kA + 2) * d - (kA + 3)) * d * d + 1; };
@@ -64,8 +65,8 @@ struct GridSampler {
 Tensors grid_sample(const Args& a) {
   const Shape& x = a.shape(0);
   const std::size_t spatial = x.size() - 2;
-  const GridSampler sampler{ir::get_text(a.n.attrs, "mode", "linear"), ir::get_text(a.n.attrs, "padding_mode", "zeros"),
-                            ir::get_int(a.n.attrs, "align_corners") != 0};
+  const auto& facts = a.as<ir::GridSample>();
+  const GridSampler sampler{facts.mode, facts.padding, facts.align_corners};
   const auto data = floats(a.in[0]), grid = floats(a.in[1]);
   const std::int64_t plane = ir::count(Shape(x.begin() + 2, x.end())), channels = x[1];
   const Shape& out = a.out().shape;
@@ -132,9 +133,10 @@ Result<Tensors> roi_align(const Args& a) {
   const Shape &x = a.shape(0), &out = a.out().shape;
   const auto data = floats(a.in[0]), rois = floats(a.in[1]);
   const Ints batches = integers(a.in[2]);
-  const auto scale = static_cast<float>(ir::get_float(a.n.attrs, "spatial_scale", 1));
-  const bool half = ir::get_int(a.n.attrs, "half_pixel", 1) != 0, largest = ir::get_text(a.n.attrs, "mode", "avg") == "max";
-  const std::int64_t ratio = ir::get_int(a.n.attrs, "sampling_ratio");
+  const auto& facts = a.as<ir::RoiAlign>();
+  const auto scale = static_cast<float>(facts.spatial_scale);
+  const bool half = facts.half_pixel, largest = facts.mode == ir::RoiPooling::max;
+  const std::int64_t ratio = facts.sampling_ratio;
   std::vector<float> y(idx(ir::count(out)));
   for (std::int64_t r = 0; r < out[0]; ++r) {
     const std::int64_t batch = batches[idx(r)];
@@ -195,8 +197,9 @@ Tensors deform_conv(const Args& a) {
   const Shape &x = a.shape(0), &w = a.shape(1), &out = a.out().shape;
   const auto data = floats(a.in[0]), weights = floats(a.in[1]), offset = floats(a.in[2]), bias = floats(a.in[3]),
              mask = floats(a.in[4]);
-  const Ints strides = a.ints("strides", 2, 1), dilations = a.ints("dilations", 2, 1), pads = a.ints("pads", 4, 0);
-  const std::int64_t group = ir::get_int(a.n.attrs, "group", 1), offsets = ir::get_int(a.n.attrs, "offset_group", 1);
+  const auto& facts = a.as<ir::Window>();
+  const Shape &strides = facts.strides, &dilations = facts.dilations, &pads = facts.pads;
+  const std::int64_t group = facts.group, offsets = facts.offset_group;
   const std::int64_t taps = w[2] * w[3], area = out[2] * out[3], per_offset = x[1] / offsets;
   std::vector<float> y(idx(ir::count(out)));
   for (std::int64_t n = 0; n < out[0]; ++n) {
@@ -238,7 +241,7 @@ bool overlap(const Box& p, const Box& q, float threshold) {
 /// Boxes by falling score (equal scores: the lower index first); each that overlaps none of the selected is selected.
 Tensors non_max_suppression(const Args& a) {
   const std::int64_t batches = a.shape(0)[0], boxes = a.shape(0)[1], classes = a.shape(1)[1];
-  const bool centre = ir::get_int(a.n.attrs, "center_point_box") != 0;
+  const bool centre = a.as<ir::Suppression>().center_point_box;
   const auto corners = floats(a.in[0]), scores = floats(a.in[1]);
   const float iou = floats(a.in[2])[0], least = floats(a.in[3])[0];
   Tensor y(a.out());

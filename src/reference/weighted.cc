@@ -60,14 +60,14 @@ Geometry geometry_of(const Args& a) {
     geo.reads = {{{0, 0}}};
     return geo;
   }
-  geo.group = ir::get_int(a.n.attrs, "group", 1);
+  const auto& facts = a.as<ir::Window>();
+  geo.group = facts.group;
   const std::size_t spatial = x.size() - 2;
-  const Ints strides = a.ints("strides", spatial, 1), dilations = a.ints("dilations", spatial, 1),
-             pads = a.ints("pads", 2 * spatial, 0);
   std::vector<Dimension> dims;
   Ints out_extent, tap_extent;
   for (std::size_t d = 0; d < spatial; ++d) {
-    dims.push_back({x[d + 2], y[d + 2], w[d + 2], strides[d], dilations[d], pads[d], a.n.op == Op::conv_transpose});
+    dims.push_back(
+        {x[d + 2], y[d + 2], w[d + 2], facts.strides[d], facts.dilations[d], facts.before(d), a.n.op == Op::conv_transpose});
     geo.in_positions *= x[d + 2];
     geo.out_positions *= y[d + 2];
     geo.taps *= w[d + 2];

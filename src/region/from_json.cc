@@ -9,6 +9,7 @@
 #include "region/json.h"
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
+#include "region/store_results.h"
 
 namespace octavo::region {
 namespace {
@@ -169,10 +170,12 @@ class Reader {
     a.op = *found;
     const json* attrs = field(j, "attrs");
     if (attrs != nullptr && !attrs->is_object()) return complain("\"attrs\" is not an object"), a;
+    ir::Attrs said;
     if (attrs != nullptr) {
-      for (const auto& [key, value] : attrs->items()) a.attrs.emplace(key, attr(value));
+      for (const auto& [key, value] : attrs->items()) said.emplace(key, attr(value));
     }
     each(j, "inputs", [&](const json& e) { a.inputs.push_back(tensor(e)); });
+    if (const Status facts = set_attributes(a, said); !facts) complain(facts.error().message);
     if (has(j, "weights")) a.weights = tensor(j["weights"]);
     if (has(j, "weight_zero")) a.weight_zero = integers<std::int32_t>(j, "weight_zero", -128, 255);
     a.integer = boolean(j, "integer");
@@ -271,7 +274,12 @@ class Reader {
     r.required = texts(j, "required");
     each(j, "onnx_nodes",
          [&](const json& e) { e.is_string() ? void(r.onnx_nodes.insert(e.get<std::string>())) : complain("not a text"); });
-    r.precision = text(j, "precision");
+    const std::string precision = text(j, "precision");
+    if (const auto found = find_precision(precision)) {
+      r.precision = *found;
+    } else {
+      complain(fmt::format("\"{}\" is not a precision", precision));
+    }
     r.reasons = reasons(j, "reasons");
     each(j, "alternatives", [&](const json& e) {
       Alternative a;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "region/key.h"
+#include "region/store_results.h"
 #include "region/unread.h"
 
 namespace octavo::region {
@@ -121,7 +122,8 @@ class Reader {
     if (arrow == std::string_view::npos)
       return bad(fmt::format("\"{}\" is not OPERATOR TENSORS : PROGRAM, OPERANDS > STORES", text.substr(0, 200)));
     Stage s;
-    OCTAVO_TRY(const auto x, anchor(text.substr(0, colon), s));
+    ir::Attrs attributes;
+    OCTAVO_TRY(const auto x, anchor(text.substr(0, colon), s, attributes));
     auto middle = split(text.substr(colon + 2, arrow - colon - 2), ", ");
     for (std::size_t i = 0; i < middle.size(); ++i) {  // " :, a" leaves a comma
       while (!middle[i].empty() && (middle[i].front() == ' ' || middle[i].front() == ',')) middle[i].remove_prefix(1);
@@ -146,6 +148,7 @@ class Reader {
       if (t.dtype == ir::DType::u8 && !s.anchor.none()) t.quantizer = ir::per_tensor(ir::DType::u8, 1.0F, 128);
       s.anchor.inputs.push_back(std::move(t));
     }
+    if (const Status facts = set_attributes(s.anchor, attributes); !facts) return bad(facts.error().message);
     for (std::size_t i = 1; i < middle.size(); ++i) {
       OCTAVO_TRY(s.operands.emplace_back(), operand(middle[i], before));
     }
@@ -157,7 +160,7 @@ class Reader {
   }
 
   /// The spelled anchor; returns the spelled inputs.
-  Result<std::vector<std::string_view>> anchor(std::string_view text, Stage& s) {
+  Result<std::vector<std::string_view>> anchor(std::string_view text, Stage& s, ir::Attrs& attributes) {
     const auto parts = words(text);
     if (parts.empty()) return bad("a stage without an operator");
     std::vector<std::string_view> inputs;
@@ -172,7 +175,7 @@ class Reader {
       if (p == "float") {
         s.anchor.integer = false;
       } else if (const auto equals = p.find('='); equals != std::string_view::npos) {
-        s.anchor.attrs[std::string(p.substr(0, equals))] = attribute(p.substr(equals + 1));
+        attributes[std::string(p.substr(0, equals))] = attribute(p.substr(equals + 1));
       } else if (p == "w" && i + 1 < parts.size()) {
         OCTAVO_TRY(s.anchor.weights, tensor(parts[++i], BufferKind::constant));
       } else if (taken(p, "zero")) {

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "ir/canonical.h"
 #include "region/region.h"
+#include "region/store_results.h"
 
 namespace octavo::region {
 namespace {
@@ -40,7 +41,7 @@ class Digest {
   }
   void stage(const Stage& s) {
     word(ir::name_of(s.anchor.op));
-    number(static_cast<std::int64_t>(ir::hash_attrs(ir::without_defaults(s.anchor.op, s.anchor.attrs))));
+    number(static_cast<std::int64_t>(ir::hash_attrs(ir::without_defaults(s.anchor.op, attributes_of(s.anchor)))));
     tensors(s.anchor.inputs);
     number(s.anchor.weights ? 1 : 0);
     if (s.anchor.weights) tensor(*s.anchor.weights);

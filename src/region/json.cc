@@ -7,6 +7,7 @@
 
 #include "region/reason_json.h"
 #include "region/stage_graph.h"
+#include "region/store_results.h"
 
 namespace octavo::region {
 namespace {
@@ -44,7 +45,7 @@ json tensors(const std::vector<TensorRef>& refs) {
 
 json anchor(const Anchor& a) {
   json attrs = json::object();
-  for (const auto& [key, value] : a.attrs) attrs[key] = attr(value);
+  for (const auto& [key, value] : attributes_of(a)) attrs[key] = attr(value);
   json out{{"op", ir::name_of(a.op)}, {"attrs", attrs}, {"inputs", tensors(a.inputs)}, {"integer", a.integer}};
   if (a.weights) out["weights"] = tensor(*a.weights);
   if (!a.weight_zero.empty()) out["weight_zero"] = a.weight_zero;
@@ -101,7 +102,7 @@ json region(const Region& r) {
           {"required", r.required},
           {"reasons", to_json(r.reasons)},
           {"onnx_nodes", r.onnx_nodes},
-          {"precision", r.precision},
+          {"precision", to_string(r.precision)},
           {"alternatives", alternatives},
           {"independent", r.independent},
           {"seconds", real(r.seconds)},

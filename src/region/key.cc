@@ -7,6 +7,7 @@
 
 #include "ir/canonical.h"
 #include "region/stage_graph.h"
+#include "region/store_results.h"
 #include "region/unread.h"
 
 namespace octavo::region {
@@ -57,7 +58,8 @@ std::string value_text(const ir::Attr& value) {
 
 std::string attributes(const Anchor& a) {
   std::string out;
-  for (const auto& [name, value] : ir::without_defaults(a.op, a.attrs)) out += fmt::format(" {}={}", name, value_text(value));
+  for (const auto& [name, value] : ir::without_defaults(a.op, attributes_of(a)))
+    out += fmt::format(" {}={}", name, value_text(value));
   return out;
 }
 

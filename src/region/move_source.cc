@@ -16,11 +16,10 @@ auto mismatch(const Stage& s) {
                                                  ir::to_string(s.anchor.inputs[0].dims), ir::to_string(s.space)));
 }
 
-std::int64_t pad_source(const std::string& mode, std::int64_t i, std::int64_t extent) {
+std::int64_t pad_source(ir::PadMode mode, std::int64_t i, std::int64_t extent) {
   if (i >= 0 && i < extent) return i;
-  if (mode == "edge") return i < 0 ? 0 : extent - 1;
-  if (mode == "wrap") return (i % extent + extent) % extent;
-  if (mode != "reflect") return kFill;
+  if (mode == ir::PadMode::edge) return i < 0 ? 0 : extent - 1;
+  if (mode == ir::PadMode::constant) return kFill;
   if (extent == 1) return 0;
   const std::int64_t period = 2 * (extent - 1), m = (i % period + period) % period;
   return m < extent ? m : period - m;
@@ -31,7 +30,7 @@ Result<MoveSource> gather_source(const Stage& s) {
   const TensorRef &x = s.anchor.inputs[0], &indices = s.anchor.inputs[1];
   MoveSource t;
   t.gathered = indices.dims.size();
-  t.axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
+  t.axis = static_cast<std::size_t>(s.anchor.as<ir::Gather>().axis);
   if (t.axis >= x.dims.size() || s.space.size() != x.dims.size() - 1 + t.gathered)
     return fail(ErrorKind::bad_engine,
                 fmt::format("gather along {} of {} does not give {}", t.axis, ir::to_string(x.dims), ir::to_string(s.space)));
@@ -53,9 +52,10 @@ Result<MoveSource> gather_source(const Stage& s) {
 
 Result<MoveSource> block_source(const Stage& s) {
   const TensorRef& x = s.anchor.inputs[0];
-  const std::int64_t b = ir::get_int(s.anchor.attrs, "blocksize");
+  const auto& blocks = s.anchor.as<ir::Blocks>();
+  const std::int64_t b = blocks.blocksize;
   if (s.space.size() != 4 || x.dims.size() != 4 || b < 1 || ir::count(s.space) != ir::count(x.dims)) return mismatch(s);
-  const bool deep = s.anchor.op == Op::space_to_depth, crd = ir::get_text(s.anchor.attrs, "mode", "DCR") == "CRD";
+  const bool deep = s.anchor.op == Op::space_to_depth, crd = blocks.mode == ir::BlockOrder::column_row_depth;
   if (s.space[1] * (deep ? 1 : b * b) != x.dims[1] * (deep ? b * b : 1) || s.space[0] != x.dims[0]) return mismatch(s);
   const std::int64_t sc = x.strides[1], sh = x.strides[2], sw = x.strides[3];
   // A channel of the deep tensor stands for (block row, block column, shallow channel).
@@ -87,32 +87,31 @@ Result<MoveSource> move_source(const Stage& s) {
     default: return fail(ErrorKind::unsupported, fmt::format("{} does not only move elements", ir::name_of(s.anchor.op)));
   }
   const TensorRef& x = s.anchor.inputs[0];
-  const auto& attrs = s.anchor.attrs;
   const std::size_t rank = s.space.size();
-  const Ints pads = ir::get_ints(attrs, "pads"), starts = ir::get_ints(attrs, "starts"), perm = ir::get_ints(attrs, "perm");
-  Ints steps = ir::get_ints(attrs, "steps");
-  if (steps.empty()) steps.assign(rank, 1);
-  if (x.dims.size() != rank || (s.anchor.op == Op::pad && pads.size() != 2 * rank) ||
-      (s.anchor.op == Op::slice && (starts.size() != rank || steps.size() != rank)) ||
-      (s.anchor.op == Op::transpose && perm.size() != rank))
+  const auto* pad = std::get_if<ir::Pad>(&s.anchor.facts);
+  const auto* slice = std::get_if<ir::Slice>(&s.anchor.facts);
+  const auto* transpose = std::get_if<ir::Transpose>(&s.anchor.facts);
+  const auto* nearest = std::get_if<ir::ResizeNearest>(&s.anchor.facts);
+  if (x.dims.size() != rank || (pad && pad->pads.size() != 2 * rank) ||
+      (slice && (slice->starts.size() != rank || slice->steps.size() != rank)) || (transpose && transpose->perm.size() != rank) ||
+      (nearest && nearest->index.size() != rank))
     return mismatch(s);
-  const std::string mode = ir::get_text(attrs, "mode", "constant");
   MoveSource t;
   for (std::size_t k = 0; k < rank; ++k) {
-    const Ints index = s.anchor.op == Op::resize_nearest ? ir::get_ints(attrs, "index" + std::to_string(k)) : Ints{};
-    const std::size_t from = s.anchor.op == Op::transpose ? static_cast<std::size_t>(perm[k]) : k;
-    const bool whole = s.anchor.op == Op::transpose || s.anchor.op == Op::reshape;
+    const Ints index = nearest ? nearest->index[k] : Ints{};
+    const std::size_t from = transpose ? static_cast<std::size_t>(transpose->perm[k]) : k;
+    const bool whole = transpose || s.anchor.op == Op::reshape;
     if (from >= rank || (whole && x.dims[from] != s.space[k]) ||
         (!index.empty() && static_cast<std::int64_t>(index.size()) != s.space[k]))
       return mismatch(s);
     t.of.emplace_back();
     for (std::int64_t i = 0; i < s.space[k]; ++i) {
       std::int64_t at = i;
-      if (s.anchor.op == Op::pad) at = x.dims[k] == 0 && mode != "constant" ? -2 : pad_source(mode, i - pads[k], x.dims[k]);
+      if (pad) at = x.dims[k] == 0 && pad->mode != ir::PadMode::constant ? -2 : pad_source(pad->mode, i - pad->pads[k], x.dims[k]);
       if (s.anchor.op == Op::tile) at = x.dims[k] == 0 ? kFill : i % x.dims[k];
-      if (s.anchor.op == Op::slice) at = starts[k] + i * steps[k];
+      if (slice) at = slice->starts[k] + i * slice->steps[k];
       if (!index.empty()) at = index[static_cast<std::size_t>(i)];
-      const bool fill = at == kFill && (s.anchor.op == Op::pad || s.anchor.op == Op::tile);
+      const bool fill = at == kFill && (pad || s.anchor.op == Op::tile);
       if (!fill && (at < 0 || at >= x.dims[from])) return mismatch(s);
       t.of[k].push_back(fill ? kFill : at * x.strides[from]);
     }

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "ir/facts.h"
 #include "ir/graph.h"
 #include "ir/quantizer.h"
 #include "ir/tensor.h"
 #include "program/program.h"
+#include "region/precision.h"
 #include "region/tactic.h"
 
 namespace octavo::region {
@@ -60,7 +62,7 @@ struct Operand {
 };
 
 /// The heavy operation of a stage. op == ir::Op::input means "none": the program reads operands only.
-///   conv, conv_transpose: inputs[0] = x; attributes as in the IR (2-D: four pads). gemm is given as conv 1x1 on [M,K,1,1].
+///   conv, conv_transpose: inputs[0] = x; a window of ir/facts.h (2-D: four pads). gemm is given as conv 1x1 on [M,K,1,1].
 ///     integer: x is u8 with per-tensor quantizer; `weights` is a constant buffer s8 [O, C/g, kh, kw] (conv_transpose: [C, O/g, kh, kw]);
 ///     accumulator acc_i = sum((x - zx) * (w - w_zero[o])) with padding contributing 0.
 ///     float: x f32, weights f32, accumulator acc_f (summation order free).
@@ -68,16 +70,26 @@ struct Operand {
 ///     window (the program divides); f32 -> acc_f = the operation's result. Windows at borders: `count` operand made by the planner.
 ///   Results that a program cannot hold (s64, bool, several outputs): program.outputs is empty and the anchor writes its results to the
 ///     stores itself, in order. op == reshape with an empty program is a plain copy of inputs[0] (any dtype) to stores[0].
-///   pad on u8 codes: attribute "value_code" holds the code to fill with. gather: "indices" where they are constant.
+///   pad on u8 codes: Pad::value_code is the code to fill with. gather: Gather::indices where they are constant.
 ///   anything else: inputs in `inputs` (dense or strided f32 / s64 ...), result acc_f or acc_i by dtype, computed by the reference or a library.
 struct Anchor {
   ir::Op op = ir::Op::input;
-  ir::Attrs attrs;
+  ir::Facts facts;  ///< of the operator (ir::fit): what its attributes say
   std::vector<TensorRef> inputs;
   std::optional<TensorRef> weights;       ///< constant
   std::vector<std::int32_t> weight_zero;  ///< empty: all 0; else one entry or one an output channel
   bool integer = false;
+  std::vector<std::int64_t> store_results;  ///< of several results: which of them each store takes; empty: store i takes result i
   [[nodiscard]] bool none() const { return op == ir::Op::input; }
+  /// The facts of an operator of this kind.
+  template <class F>
+  [[nodiscard]] const F& as() const {
+    return std::get<F>(facts);
+  }
+  template <class F>
+  [[nodiscard]] F& as() {
+    return std::get<F>(facts);
+  }
 };
 
 /// prologue · anchor · epilogue. `space` is the logical shape of the anchor's result (or of the stores when there is no anchor).
@@ -110,7 +122,7 @@ struct Region {
   std::string launch;                 ///< Artifact::launch
   std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
   std::set<std::string> onnx_nodes;   ///< provenance
-  std::string precision;              ///< "int8", "float32", "int8->float32", "move", ...
+  Precision precision;
   Reasons reasons;                    ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
   bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)

@@ -40,9 +40,8 @@ class Finder {
       case ir::Op::slice:
       case ir::Op::reshape: return only_input(s);
       case ir::Op::gather:  // columns
-        return s.anchor.inputs.size() == 2 && ir::get_int(s.anchor.attrs, "axis", 0) != 0 && hands_on(s.program)
-                   ? &s.anchor.inputs[0]
-                   : nullptr;
+        return s.anchor.inputs.size() == 2 && s.anchor.as<ir::Gather>().axis != 0 && hands_on(s.program) ? &s.anchor.inputs[0]
+                                                                                                         : nullptr;
       default: return nullptr;
     }
   }

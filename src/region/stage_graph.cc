@@ -19,13 +19,11 @@ Halo halo_of(const Stage& s, std::size_t input) {
   const bool window = s.anchor.op == ir::Op::conv || s.anchor.op == ir::Op::max_pool || s.anchor.op == ir::Op::avg_pool;
   const TensorRef& x = s.anchor.inputs[input];
   if (!window || input != 0 || x.dims.size() != 4) return {};
-  const auto first = [&](const char* key, std::int64_t fallback) {
-    const auto v = ir::get_ints(s.anchor.attrs, key);
-    return v.empty() ? fallback : v[0];
-  };
-  std::int64_t kernel = first("kernel", 1);
+  const auto* w = std::get_if<ir::Window>(&s.anchor.facts);
+  if (w == nullptr || w->strides.empty()) return {};
+  std::int64_t kernel = w->kernel.empty() ? 1 : w->kernel[0];
   if (s.anchor.weights) kernel = s.anchor.weights->dims.size() == 4 ? s.anchor.weights->dims[2] : 0;
-  const std::int64_t step = first("strides", 1), before = first("pads", 0), dilation = first("dilations", 1);
+  const std::int64_t step = w->strides[0], before = w->pads[0], dilation = w->dilations[0];
   constexpr std::int64_t kMost = std::int64_t{1} << 31;  // from a file that nothing has checked yet
   for (const std::int64_t v : {kernel, step, dilation}) {
     if (v < 1 || v > kMost) return {};

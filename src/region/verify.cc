@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/canonical.h"
 #include "ir/infer.h"
 #include "region/in_place.h"
 #include "region/region.h"
@@ -282,6 +283,7 @@ class Verifier {
       return {};
     }
     for (std::size_t i = 0; i < a.inputs.size(); ++i) OCTAVO_CHECK(tensor(a.inputs[i], fmt::format("anchor input {}", i)));
+    OCTAVO_CHECK(facts(a));
     if (a.weights) {
       OCTAVO_CHECK(weights(*a.weights));
       if (plan_.buffers[static_cast<std::size_t>(a.weights->buffer)].kind != BufferKind::constant)
@@ -311,18 +313,34 @@ class Verifier {
     return shapes(s);
   }
 
+  /// Kernels read facts without looking: they are those of the operator, and every list has an entry for each dimension.
+  static Status facts(const Anchor& a) {
+    const ir::Attrs said = ir::attrs_of(a.facts);
+    const auto whole = ir::facts_of(a.op, said, a.inputs.empty() ? 0 : a.inputs[0].dims.size());
+    if (!whole) return bad(whole.error().message);
+    if (!ir::fit(a.op, a.facts) || ir::hash_attrs(ir::attrs_of(*whole)) != ir::hash_attrs(said))
+      return bad(fmt::format("the facts of {} are not complete", ir::name_of(a.op)));
+    return {};
+  }
+
   /// Kernels compute offsets inside the padded input in 64 bits: it stays as small as tensors must be.
   static Status window(const Anchor& a) {
     if (a.inputs.empty() || a.inputs[0].dims.size() < 3) return {};
     ir::Shape padded = a.inputs[0].dims;
-    const auto pads = ir::get_ints(a.attrs, "pads");
-    for (const char* key : {"pads", "strides", "dilations", "kernel"}) {
-      for (const std::int64_t v : ir::get_ints(a.attrs, key)) {
-        if (v < -kMaxWindow || v > kMaxWindow) return bad(fmt::format("attribute {} is {}, at most {}", key, v, kMaxWindow));
+    if (const auto* w = std::get_if<ir::Window>(&a.facts)) {
+      const std::pair<const char*, const ir::Shape*> lists[] = {
+          {"pads", &w->pads}, {"strides", &w->strides}, {"dilations", &w->dilations}, {"kernel", &w->kernel}};
+      for (const auto& [name, list] : lists) {
+        for (const std::int64_t v : *list) {
+          if (v < -kMaxWindow || v > kMaxWindow) return bad(fmt::format("attribute {} is {}, at most {}", name, v, kMaxWindow));
+        }
+      }
+      for (std::size_t k = 0; k + 2 < padded.size(); ++k) padded[k + 2] += w->before(k) + w->after(k);
+    } else if (const auto* p = std::get_if<ir::Pad>(&a.facts)) {
+      for (const std::int64_t v : p->pads) {
+        if (v < -kMaxWindow || v > kMaxWindow) return bad(fmt::format("attribute pads is {}, at most {}", v, kMaxWindow));
       }
     }
-    const std::size_t spatial = padded.size() - 2;
-    for (std::size_t k = 0; k < spatial && pads.size() == 2 * spatial; ++k) padded[k + 2] += pads[k] + pads[k + spatial];
     return check_shape(padded, "the padded input");
   }
 
@@ -340,7 +358,7 @@ class Verifier {
     ir::Graph g;
     ir::Node n;
     n.op = a.op;
-    n.attrs = a.attrs;
+    n.attrs = attributes_of(a);
     const auto add = [&](const TensorRef& r) {
       const bool coded = r.quantizer && r.dtype == ir::DType::u8;  // codes stand for floats
       n.inputs.push_back(g.add_input("", {coded ? ir::DType::f32 : r.dtype, r.dims}));

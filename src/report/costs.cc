@@ -67,8 +67,8 @@ Totals totals_of(const region::Plan& plan) {
     const Costs c = costs_of(region);
     const bool vector = region.tactic.vector;
     ++t.regions;
-    t.int8_regions += region.precision.starts_with("int8") ? 1 : 0;
-    t.float_regions += region.precision.starts_with("float") || region.precision.starts_with("bfloat") ? 1 : 0;
+    t.int8_regions += region.precision == region::Work::int8 ? 1 : 0;
+    t.float_regions += region.precision.from_float32() || region.precision.has_bfloat16() ? 1 : 0;
     (c.integer ? t.int8_macs : t.float_macs) += c.macs;
     t.bytes += c.bytes;
     if (vector) {

@@ -24,13 +24,13 @@ std::string price(double seconds) {
 }
 
 bool int8(const Region& r) {
-  return r.precision.starts_with("int8");
+  return r.precision == region::Work::int8;
 }
 
 /// No heavy operator, and only 8-bit data on both sides or one: a change of type or scale that has a pass of its own.
 bool requantizes(const Region& r) {
   const bool none = std::all_of(r.stages.begin(), r.stages.end(), [](const region::Stage& s) { return s.anchor.none(); });
-  return none && r.precision != "move" && r.precision.find("int8") != std::string::npos;
+  return none && r.precision.has_codes();
 }
 
 /// A pass that only rounds: of one that computes something, the data and the result have different meanings and so different scales.
@@ -123,7 +123,7 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
 }
 
 std::string way_out(const Region& r) {
-  if (r.precision == "move") {
+  if (r.precision == region::Work::move) {
     if (has(r.reasons, Cause::reader_needs_channels_last) || has(r.reasons, Cause::store_needs_channels_last))
       return "a reader or a network output needs another order of dimensions: take the output in NHWC (--bind), or drop the "
              "Transpose or "
@@ -135,12 +135,12 @@ std::string way_out(const Region& r) {
   if (requantizes(r) && !only_rounds(r))
     return "no change of scales removes this pass; it disappears when the reason above no longer holds";
   if (requantizes(r)) {
-    return r.precision == "float32->int8"
+    return r.precision == region::Work::quantize
                ? "pass the network input as int8 codes (--bind), or place the Q/DQ pair directly behind the operator that computes "
                  "the tensor"
                : "give both sides the same scale, or drop the second QuantizeLinear/DequantizeLinear pair";
   }
-  if (r.precision.starts_with("float32")) {
+  if (r.precision.from_float32()) {
     if (has(r.reasons, Cause::input_on_two_grids))
       return "give both parts the same scale, the larger one, or build with --effort 2 or more, which also tries int8 part by part";
     if (has(r.reasons, Cause::kept_for_max_error) || has(r.reasons, Cause::kept_with_neighbours_for_max_error))
@@ -160,9 +160,9 @@ std::string way_out(const Region& r) {
 }
 
 std::string_view kind_of(const Region& r, const Plan& plan) {
-  if (r.precision == "move") return "copy";
+  if (r.precision == region::Work::move) return "copy";
   if (requantizes(r)) return "requantize";
-  return r.precision.starts_with("float32") && std::any_of(plan.regions.begin(), plan.regions.end(), int8) ? "float" : "";
+  return r.precision.from_float32() && std::any_of(plan.regions.begin(), plan.regions.end(), int8) ? "float" : "";
 }
 
 std::string extras(const Plan& plan) {
@@ -198,8 +198,8 @@ Result<std::string> tensor(const Plan& plan, const std::string& name) {
       const std::string as =
           t.quantizer ? fmt::format("codes of {}", ir::to_string(*t.quantizer)) : std::string(ir::name_of(t.dtype));
       out += fmt::format("  {} by region {} ({}{}) as {}, in {}\n", stored ? "made" : "read", i,
-                         r.precision == "move" ? "a copy: " : "", r.precision == "move" ? sentences(r.reasons) : r.name, as,
-                         place_of(t, plan));
+                         r.precision == region::Work::move ? "a copy: " : "",
+                         r.precision == region::Work::move ? sentences(r.reasons) : r.name, as, place_of(t, plan));
     });
   }
   if (out.empty()) {

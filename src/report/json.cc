@@ -149,7 +149,7 @@ json document(const region::Plan& plan, const std::string& plan_hash, const std:
     json j = {{"index", i},
               {"name", r.name},
               {"onnx_nodes", r.onnx_nodes},
-              {"precision", r.precision},
+              {"precision", to_string(r.precision)},
               {"tactic", r.tactic.name()},
               {"key", r.key},
               {"reason", sentences(r.reasons)},

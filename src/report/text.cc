@@ -88,7 +88,7 @@ std::string table(const region::Plan& plan) {
     if (cell <= widest) column = std::max(column, cell);
   };
   for (const auto& r : plan.regions) {
-    widen(precision, r.precision.size());
+    widen(precision, to_string(r.precision).size());
     widen(tactic, r.tactic.name().size());
     widen(nodes, nodes_of(r).size());
   }
@@ -96,8 +96,8 @@ std::string table(const region::Plan& plan) {
                                 nodes, "reason");
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const auto& r = plan.regions[i];
-    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, r.precision, precision, r.tactic.name(), tactic, nodes_of(r),
-                       nodes, sentences(r.reasons));
+    out += fmt::format("{:>4}  {:<{}}  {:<{}}  {:<{}}  {}\n", i, to_string(r.precision), precision, r.tactic.name(), tactic,
+                       nodes_of(r), nodes, sentences(r.reasons));
   }
   return out + summary(plan);
 }
@@ -109,7 +109,7 @@ std::string details(const region::Plan& plan, const std::vector<std::size_t>& re
     const Costs costs = costs_of(r);
     if (!out.empty()) out += '\n';
     out += fmt::format("region {}: {}\n", i, r.name);
-    line(out, "precision", r.precision);
+    line(out, "precision", to_string(r.precision));
     line(out, "tactic", fmt::format("{} ({})", r.tactic.name(), r.tactic.vector ? "vector kernel" : "portable code"));
     if (r.seconds >= 0)
       line(out, "time", fmt::format("{:.4g} us, {}", r.seconds * 1e6, plan.cost_source == "measured" ? "measured" : "an estimate"));

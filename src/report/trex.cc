@@ -90,26 +90,23 @@ std::vector<std::string> layer_names(const Plan& plan) {
   return out;
 }
 
-ir::Shape pair_of(const region::Anchor& a, const char* key, std::int64_t fallback) {
-  auto v = ir::get_ints(a.attrs, key);
-  if (v.empty()) v.assign(2, fallback);
-  return v;
+void padding(json& j, const ir::Window& w, const std::string& prefix) {
+  const auto half = static_cast<std::ptrdiff_t>(w.pads.size() / 2);
+  j[prefix + "PrePadding"] = ir::Shape(w.pads.begin(), w.pads.begin() + half);
+  j[prefix + "PostPadding"] = ir::Shape(w.pads.begin() + half, w.pads.end());
 }
 
 void convolution(json& j, const Stage& s, const Plan& plan, const std::string& prefix) {
   const region::Anchor& a = s.anchor;
   const TensorRef& w = *a.weights;
-  auto pads = ir::get_ints(a.attrs, "pads");
-  if (pads.empty()) pads.assign(4, 0);
-  const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
+  const auto& window = a.as<ir::Window>();
   j[prefix + "Kernel"] = ir::Shape(w.dims.begin() + 2, w.dims.end());
   j[prefix + "PaddingMode"] = "kEXPLICIT_ROUND_DOWN";
-  j[prefix + "PrePadding"] = ir::Shape(pads.begin(), pads.begin() + half);
-  j[prefix + "PostPadding"] = ir::Shape(pads.begin() + half, pads.end());
-  j[prefix + "Stride"] = pair_of(a, "strides", 1);
-  j[prefix + "Dilation"] = pair_of(a, "dilations", 1);
+  padding(j, window, prefix);
+  j[prefix + "Stride"] = window.strides;
+  j[prefix + "Dilation"] = window.dilations;
   j[prefix + "OutMaps"] = s.space[1];
-  j[prefix + "Groups"] = ir::get_int(a.attrs, "group", 1);
+  j[prefix + "Groups"] = window.group;
   j["Weights"] = {{"Type", a.integer ? "Int8" : "Float"}, {"Count", ir::count(w.dims)}};
   const Epilogue e = epilogue_of(s, plan);
   j["Bias"] = {{"Type", "Float"}, {"Count", e.bias}};
@@ -121,23 +118,21 @@ void convolution(json& j, const Stage& s, const Plan& plan, const std::string& p
 
 /// Each output channel reads one input channel of its own.
 bool depthwise(const Stage& s) {
-  const auto groups = ir::get_int(s.anchor.attrs, "group", 1);
-  return s.anchor.op == ir::Op::conv && groups > 1 && s.anchor.weights->dims[1] == 1 && groups == s.anchor.inputs[0].dims[1];
+  if (s.anchor.op != ir::Op::conv) return false;
+  const auto groups = s.anchor.as<ir::Window>().group;
+  return groups > 1 && s.anchor.weights->dims[1] == 1 && groups == s.anchor.inputs[0].dims[1];
 }
 
 void pooling(json& j, const Stage& s, const std::string& prefix) {
   const region::Anchor& a = s.anchor;
-  auto pads = ir::get_ints(a.attrs, "pads");
-  if (pads.empty()) pads.assign(4, 0);
-  const auto half = static_cast<std::ptrdiff_t>(pads.size() / 2);
+  const auto& window = a.as<ir::Window>();
   j[prefix + "PoolingType"] = a.op == ir::Op::max_pool ? "MAX" : "AVERAGE";
-  j[prefix + "WindowSize"] = pair_of(a, "kernel", 1);
+  j[prefix + "WindowSize"] = window.kernel;
   j[prefix + "PaddingMode"] = "kEXPLICIT_ROUND_DOWN";
-  j[prefix + "PrePadding"] = ir::Shape(pads.begin(), pads.begin() + half);
-  j[prefix + "PostPadding"] = ir::Shape(pads.begin() + half, pads.end());
-  j[prefix + "Stride"] = pair_of(a, "strides", 1);
+  padding(j, window, prefix);
+  j[prefix + "Stride"] = window.strides;
   j[prefix + "BlendFactor"] = 0;
-  j[prefix + "AverageCountExcludesPadding"] = ir::get_int(a.attrs, "count_include_pad", 0) == 0 ? 1 : 0;
+  j[prefix + "AverageCountExcludesPadding"] = window.count_include_pad ? 0 : 1;
 }
 
 void describe(json& j, const Region& r, const Plan& plan) {
@@ -146,13 +141,13 @@ void describe(json& j, const Region& r, const Plan& plan) {
     j["ParameterType"] = parameter;
   };
   const auto anchored = std::find_if(r.stages.begin(), r.stages.end(), [](const Stage& s) { return !s.anchor.none(); });
-  if (anchored == r.stages.end() || (anchored->anchor.op == ir::Op::reshape && r.precision == "move")) {
-    const bool recodes = r.precision == "int8" || r.precision == "float32->int8";
+  if (anchored == r.stages.end() || (anchored->anchor.op == ir::Op::reshape && r.precision == region::Work::move)) {
+    const bool recodes = r.precision.has_codes();
     const ReasonValue view = std::vector<std::string>{"view"};
     const bool pure = recodes && std::any_of(r.reasons.begin(), r.reasons.end(), [&](const Reason& why) {
                         return why.cause == Cause::pointwise_pass && why.values[0] == view;
                       });
-    if (r.precision == "move" || pure) {
+    if (r.precision == region::Work::move || pure) {
       kind("Reformat", "Reformat");
       j["Origin"] = pure ? "QDQ" : "REFORMAT";
       return;
@@ -213,7 +208,7 @@ json layer(const Region& r, const Plan& plan, const std::string& name) {
             {"Outputs", json::array()},
             {"TacticName", r.tactic.name()},
             {"TacticValue", fmt::format("0x{:016x}", hash64(r.tactic.name()))},
-            {"OctavoPrecision", r.precision},
+            {"OctavoPrecision", to_string(r.precision)},
             {"OctavoReason", sentences(r.reasons)},
             {"OctavoReasons", region::to_json(r.reasons)},
             {"OctavoKey", r.key}};
@@ -345,8 +340,8 @@ std::string profile_metadata(const Plan& plan, const std::vector<RunTime>& runs,
 std::string build_metadata(const Plan& plan, const BuildOptions& o) {
   std::set<std::string> precisions;  // as trtexec lists them; FP32 is always possible
   for (const Region& r : plan.regions) {
-    if (r.precision.find("int8") != std::string::npos) precisions.insert("INT8");
-    if (r.precision.find("bfloat16") != std::string::npos) precisions.insert("BF16");
+    if (r.precision.has_codes()) precisions.insert("INT8");
+    if (r.precision.has_bfloat16()) precisions.insert("BF16");
   }
   std::string precision = "FP32";
   for (const std::string& p : precisions) precision += "+" + p;

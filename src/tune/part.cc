@@ -22,8 +22,8 @@ constexpr std::int64_t kUnit = 16;       // what is removed is a multiple of thi
 /// What the anchor reads less along dimension k for `removed` fewer results. Nothing: it may need all of it, or does not divide.
 std::optional<std::int64_t> read_less(const Stage& s, std::size_t k, std::int64_t removed) {
   const region::Anchor& a = s.anchor;
-  const auto strides = ir::get_ints(a.attrs, "strides");
-  const std::int64_t step = k < kRows || strides.size() <= k - kRows ? 1 : strides[k - kRows];
+  const auto* w = std::get_if<ir::Window>(&a.facts);
+  const std::int64_t step = w == nullptr || k < kRows || w->strides.size() <= k - kRows ? 1 : w->strides[k - kRows];
   switch (a.op) {
     case ir::Op::conv:
     case ir::Op::max_pool:

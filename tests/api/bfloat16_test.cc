@@ -39,7 +39,7 @@ PipelineOptions options(int effort = 0) {
 
 int regions(const Built& b, std::string_view precision) {
   int n = 0;
-  for (const region::Region& r : b.engine->plan().regions) n += r.precision == precision;
+  for (const region::Region& r : b.engine->plan().regions) n += to_string(r.precision) == precision;
   return n;
 }
 
@@ -101,7 +101,7 @@ TEST_P(Bfloat16Model, EveryLayerByRule) {
   EXPECT_GE(regions(*built, "bfloat16"), 10);
   EXPECT_EQ(built->permitted.float_layers, 0);
   for (const region::Region& r : built->engine->plan().regions) {
-    if (r.precision != "bfloat16") continue;
+    if (r.precision != ir::DType::bf16) continue;
     EXPECT_NE(r.tactic.name().find(".bf16."), std::string::npos) << r.name << ": " << r.tactic.name();
     const std::string why = report::sentences(r.reasons);
     EXPECT_TRUE(why.starts_with("asked for by the rule \"*=bfloat16\"; bfloat16: ")) << why;
@@ -148,7 +148,7 @@ TEST(Bfloat16, AllowedItIsTakenWhereItWasMeasuredFaster) {
     impossible += d.candidates[1].seconds < 0;
     for (const region::Region& r : built->engine->plan().regions) {
       if (r.onnx_nodes.contains(d.where) && r.stages.back().anchor.weights) {
-        EXPECT_EQ(r.precision, d.candidates[d.chosen].name) << d.where;
+        EXPECT_EQ(to_string(r.precision), d.candidates[d.chosen].name) << d.where;
       }
     }
     if (d.candidates[d.chosen].name == "bfloat16") {
@@ -228,7 +228,7 @@ TEST(Bfloat16, ArbitraryChoicesInArbitraryNetworks) {
     }
     ASSERT_TRUE(planned) << "seed " << seed << ": " << planned.error().message;
     ASSERT_TRUE(region::verify(planned->plan)) << "seed " << seed << ": " << region::verify(planned->plan).error().message;
-    for (const region::Region& r : planned->plan.regions) ++seen[r.precision];
+    for (const region::Region& r : planned->plan.regions) ++seen[to_string(r.precision)];
     const auto feeds = testing::seeded_feeds(planned->graph, seed);
     const auto want = reference::evaluate(planned->graph, feeds);
     ASSERT_TRUE(want) << "seed " << seed << ": " << want.error().message;
@@ -256,7 +256,7 @@ TEST(Bfloat16, EmulatedItIsTheSameInArbitraryNetworks) {
     const auto emulated = plan::make_plan(g, oracle, o);
     ASSERT_EQ(small.has_value(), emulated.has_value()) << "seed " << seed;
     if (!small) continue;  // no layer has weights, or some weights are computed
-    for (const region::Region& r : emulated->plan.regions) EXPECT_NE(r.precision, "bfloat16") << "seed " << seed;
+    for (const region::Region& r : emulated->plan.regions) EXPECT_NE(r.precision, ir::DType::bf16) << "seed " << seed;
     const auto feeds = testing::seeded_feeds(small->graph, seed);
     const auto want = reference::evaluate(small->graph, feeds);
     ASSERT_TRUE(want) << "seed " << seed;

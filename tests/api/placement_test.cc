@@ -77,7 +77,7 @@ struct Coverage {
     for (const region::Region& r : p.plan.regions) {
       for (const region::Stage& s : r.stages) {
         std::string kind(s.anchor.none() ? "none" : ir::name_of(s.anchor.op));
-        const auto group = ir::get_int(s.anchor.attrs, "group", 1);
+        const auto group = s.anchor.op == ir::Op::conv ? s.anchor.as<ir::Window>().group : 1;
         if (s.anchor.op == ir::Op::conv && group > 1)
           kind = group == s.anchor.inputs[0].dims[1] ? "conv depthwise" : "conv grouped";
         ++anchors[kind];

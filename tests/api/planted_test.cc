@@ -81,7 +81,7 @@ class WrongPadding final : public region::Provider {
     explicit Padded(const region::Stage& stage) : s(stage) {}
     void run(const region::Memory& m, int, int, const region::Worker&) const override {
       const region::TensorRef& x = s.anchor.inputs[0];
-      const auto pads = ir::get_ints(s.anchor.attrs, "pads");
+      const auto& pads = s.anchor.as<ir::Window>().pads;
       region::Plan plan;
       region::TensorRef wide = x;
       wide.dims[2] += pads[0] + pads[2];
@@ -108,7 +108,7 @@ class WrongPadding final : public region::Provider {
       wide.buffer = static_cast<region::BufferId>(memory.base.size());
       memory.base.push_back(copy.data());
       r.stages[0].anchor.inputs[0] = wide;
-      r.stages[0].anchor.attrs["pads"] = std::vector<std::int64_t>{0, 0, 0, 0};
+      r.stages[0].anchor.as<ir::Window>().pads = {0, 0, 0, 0};
       auto kernel = region::as_host_kernel(reference::oracle_provider().load(r, plan, {}));
       (*kernel)->run(memory, 0, 1, {});
     }
@@ -155,9 +155,10 @@ TEST(PlantedBugs, WrongZeroPointPaddingIsCaught) {
   const Verdict v = judge(wrong, [](region::Plan& plan) {
     for (const region::Region& r : plan.regions) {
       const region::Anchor& a = r.stages[0].anchor;
-      const auto pads = ir::get_ints(a.attrs, "pads");
+      if (a.op != ir::Op::conv) continue;
+      const auto& pads = a.as<ir::Window>().pads;
       const bool padded = std::any_of(pads.begin(), pads.end(), [](std::int64_t p) { return p > 0; });
-      if (a.op == ir::Op::conv && a.integer && padded && a.inputs[0].quantizer->zero_point[0] != 0) return true;
+      if (a.integer && padded && a.inputs[0].quantizer->zero_point[0] != 0) return true;
     }
     return false;
   });

@@ -15,7 +15,7 @@ bool is_edge(const region::Region& r, const region::Plan& plan) {
     return ref.buffer >= 0 && plan.buffers[static_cast<std::size_t>(ref.buffer)].kind == kind;
   };
   for (const region::Stage& s : r.stages) {
-    if (!s.anchor.none() && r.precision != "move") return false;
+    if (!s.anchor.none() && r.precision != region::Work::move) return false;
     for (const region::TensorRef& ref : s.anchor.inputs) {
       if (outside(ref, region::BufferKind::input)) return true;
     }
@@ -34,7 +34,7 @@ bool is_edge(const region::Region& r, const region::Plan& plan) {
 std::string reasons(const region::Plan& plan) {
   std::string out;
   for (const region::Region& r : plan.regions)
-    out += r.name + " [" + r.precision + ", " + r.tactic.name() + "] " + report::sentences(r.reasons) + "\n";
+    out += r.name + " [" + to_string(r.precision) + ", " + r.tactic.name() + "] " + report::sentences(r.reasons) + "\n";
   for (const region::Decision& d : plan.decisions) {
     out += d.choice + " at " + d.where + ": " + d.candidates[d.chosen].name + ", " + report::sentences(d.reasons) + "\n";
     for (const auto& c : d.candidates)
@@ -66,8 +66,8 @@ void count(const region::Plan& plan, Facts& f) {
       if (s.anchor.weights && !s.anchor.integer) ++f.floats;
     }
     ++f.layers;
-    f.copies += r.precision == "move";
-    f.loose += !anchored && r.precision != "move";
+    f.copies += r.precision == region::Work::move;
+    f.loose += !anchored && r.precision != region::Work::move;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -34,7 +35,8 @@ struct Case {
 void set_arg_max(Scene& s, const Case& c) {
   region::Stage& st = s.stage();
   st.anchor.op = ir::Op::arg_max;
-  st.anchor.attrs = {{"axis", c.axis}, {"keepdims", std::int64_t{c.keep}}, {"select_last_index", std::int64_t{c.last}}};
+  st.anchor.facts = testing::facts(
+      st.anchor.op, {{"axis", c.axis}, {"keepdims", std::int64_t{c.keep}}, {"select_last_index", std::int64_t{c.last}}});
   st.anchor.inputs = {s.tensor(c.type, c.x, BufferKind::arena, c.order, c.gap)};
   region::TensorRef& x = st.anchor.inputs[0];
   if (c.type == DType::u8) x.quantizer = ir::Quantizer{DType::u8, {0.25F}, {128}};
@@ -145,7 +147,7 @@ TEST_P(ArgMax, ScalarsVectorsAndTwoStores) {
   Scene two(2);
   set_arg_max(two, {.x = {4, 9, 30, 2}, .axis = 1});
   two.stage().stores.push_back(two.tensor(DType::s64, two.stage().space, BufferKind::arena, {2, 0, 1, 3}));
-  two.stage().anchor.attrs["store_results"] = std::vector<std::int64_t>{0, 0};
+  two.stage().anchor.store_results = {0, 0};
   EXPECT_RUNS(two.compare(cpu::cpu_provider(), tactic()));
 }
 

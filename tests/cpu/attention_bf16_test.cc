@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -81,7 +82,7 @@ void set(Scene& s, const Sizes& n, const Programs& programs, bool between, float
   scores.stores = {matrix(DType::f32, scores.space, plain)};
 
   softmax.anchor.op = ir::Op::softmax;
-  softmax.anchor.attrs = {{"axis", std::int64_t{3}}};
+  softmax.anchor.facts = testing::facts(softmax.anchor.op, {{"axis", std::int64_t{3}}});
   softmax.anchor.inputs = {scores.stores[0]};
   auto& q = softmax.program;
   int e = q.push(Op::acc_f);
@@ -195,7 +196,7 @@ TEST_P(AttentionBf16, Refusals) {
     return s.compare(cpu::cpu_provider(), tactic());
   };
   if (refused([](Scene&) {}).rfind("skip: ", 0) == 0) GTEST_SKIP() << "needs " << GetParam();
-  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.attrs["axis"] = std::int64_t{2}; }).find("axis of softmax"),
+  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.as<ir::Along>().axis = 2; }).find("axis of softmax"),
             std::string::npos);
   EXPECT_NE(refused([](Scene& s) {
               s.region().stages[2].anchor.inputs[1] = s.tensor(DType::f32, {1, 2, 24, 16});

@@ -8,6 +8,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -86,7 +87,7 @@ void set(Scene& s, const Sizes& n, const Forms& forms, bool between) {
   scores.stores = {s.tensor(DType::f32, scores.space)};
 
   softmax.anchor.op = ir::Op::softmax;
-  softmax.anchor.attrs = {{"axis", std::int64_t{3}}};
+  softmax.anchor.facts = testing::facts(softmax.anchor.op, {{"axis", std::int64_t{3}}});
   softmax.anchor.inputs = {scores.stores[0]};
   auto& q = softmax.program;
   int e = q.push(Op::acc_f);
@@ -199,7 +200,7 @@ TEST_P(AttentionCodes, Refusals) {
     return s.compare(cpu::cpu_provider(), tactic());
   };
   if (refused([](Scene&) {}).rfind("skip: ", 0) == 0) GTEST_SKIP() << "needs " << GetParam();
-  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.attrs["axis"] = std::int64_t{2}; }).find("axis of softmax"),
+  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.as<ir::Along>().axis = 2; }).find("axis of softmax"),
             std::string::npos);
   EXPECT_NE(refused([](Scene& s) { s.region().stages[0].anchor.inputs[0].quantizer.reset(); }).find("u8 codes with one scale"),
             std::string::npos);

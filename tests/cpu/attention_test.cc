@@ -9,6 +9,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -86,7 +87,7 @@ void set(Scene& s, const Sizes& n, const Programs& programs, bool between, float
   scores.stores = {matrix(scores.space, plain)};
 
   softmax.anchor.op = ir::Op::softmax;
-  softmax.anchor.attrs = {{"axis", std::int64_t{3}}};
+  softmax.anchor.facts = testing::facts(softmax.anchor.op, {{"axis", std::int64_t{3}}});
   softmax.anchor.inputs = {scores.stores[0]};
   auto& q = softmax.program;
   q.outputs = {{programs.rounds ? rounded(q, q.push(Op::acc_f), 1.0F / 255) : q.push(Op::acc_f), DType::f32}};
@@ -177,7 +178,7 @@ TEST_P(Attention, Refusals) {
   };
   if (refused([](Scene&) {}).rfind("skip: ", 0) == 0) GTEST_SKIP() << "needs " << GetParam();
   EXPECT_EQ(refused([](Scene&) {}), "");
-  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.attrs["axis"] = std::int64_t{2}; }).find("axis of softmax"),
+  EXPECT_NE(refused([](Scene& s) { s.region().stages[1].anchor.as<ir::Along>().axis = 2; }).find("axis of softmax"),
             std::string::npos);
   EXPECT_NE(refused([](Scene& s) {
               s.region().stages[2].anchor.inputs[0] = s.tensor(DType::f32, {1, 2, 20, 24});

@@ -4,6 +4,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -44,7 +45,7 @@ void set_up(Scene& s, const Case& c, bool integer, int gap = 0, DType real = DTy
   }
   auto& a = st.anchor;
   a.op = c.transposed ? ir::Op::conv_transpose : ir::Op::conv;
-  a.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.group}};
+  a.facts = testing::facts(a.op, {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.group}});
   a.integer = integer;
   a.inputs = {s.nhwc(integer ? DType::u8 : real, c.x, BufferKind::arena, gap)};
   if (integer) a.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s.pick(0, 255));

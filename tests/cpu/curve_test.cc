@@ -13,6 +13,7 @@
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -57,7 +58,7 @@ void build(Scene& s, const Case& k) {
   st.anchor.op = ir::Op::conv;
   st.anchor.integer = true;
   const std::int64_t pad = k.kernel / 2;
-  st.anchor.attrs = {{"pads", std::vector<std::int64_t>{pad, pad, pad, pad}}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"pads", std::vector<std::int64_t>{pad, pad, pad, pad}}});
   auto x = s.nhwc(DType::u8, {1, k.in, k.height, k.width});
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, 100);
   st.anchor.inputs = {x};
@@ -76,9 +77,8 @@ void build(Scene& s, const Case& k) {
   const int acc = p.push(Op::i2f, p.push(Op::acc_i));
   const int v = k.fused ? p.push(Op::fma, acc, p.load(Op::load_f, 0), p.load(Op::load_f, 1))
                         : p.push(Op::add, p.push(Op::mul, acc, p.load(Op::load_f, 0)), p.load(Op::load_f, 1));
-  ir::Attrs attrs;
-  if (*k.f.approximate != 0) attrs["approximate"] = std::string(k.f.approximate);
-  int y = program::unary(ops, k.f.op, attrs, v);
+  const ir::Facts facts = *k.f.approximate == 0 ? ir::default_facts(k.f.op) : ir::Facts(ir::Gelu{ir::GeluForm::tanh});
+  int y = program::unary(ops, k.f.op, facts, v);
   if (k.f.times_x) y = p.push(Op::mul, v, y);
   const int lo = -k.zero, hi = 255 - k.zero;
   const int q =

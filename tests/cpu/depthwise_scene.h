@@ -9,6 +9,7 @@
 
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 
@@ -31,7 +32,7 @@ inline void build(Scene& s, const Depthwise& k, region::BufferKind kind = region
   auto& a = st.anchor;
   a.op = ir::Op::conv;
   a.integer = true;
-  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.c}};
+  a.facts = testing::facts(a.op, {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.c}});
   auto x = s.nhwc(ir::DType::u8, {k.n, k.c, k.h, k.w}, kind, k.gap);
   x.quantizer = ir::per_tensor(ir::DType::u8, 0.02F, k.zero);
   a.inputs = {x};

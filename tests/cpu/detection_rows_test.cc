@@ -9,6 +9,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -42,11 +43,11 @@ void set_top_k(Scene& s, const Best& c) {
   region::Stage& st = s.stage();
   st.anchor.op = ir::Op::top_k;
   const std::int64_t largest = s.pick(0, 1);
-  st.anchor.attrs = {{"axis", c.axis},
-                     {"k", c.k},
-                     {"largest", largest},
-                     {"sorted", std::int64_t{1}},
-                     {"store_results", std::vector<std::int64_t>{0, 1}}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"axis", c.axis},
+                                                  {"k", c.k},
+                                                  {"largest", largest},
+                                                  {"sorted", std::int64_t{1}},
+                                                  {"store_results", std::vector<std::int64_t>{0, 1}}});
   st.anchor.inputs = {s.tensor(DType::f32, c.x, BufferKind::arena, c.order, s.pick(0, 2))};
   st.space = c.x;
   st.space[static_cast<std::size_t>(c.axis)] = c.k;
@@ -96,7 +97,7 @@ void set_boxes(Scene& s, const Boxes& c) {
   region::Stage& st = s.stage();
   st.anchor.op = ir::Op::non_max_suppression;
   const std::int64_t count = c.batches * c.classes * c.most;
-  st.anchor.attrs = {{"center_point_box", std::int64_t{s.pick(0, 1)}}, {"count", count}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"center_point_box", std::int64_t{s.pick(0, 1)}}, {"count", count}});
   st.anchor.inputs = {s.tensor(DType::f32, {c.batches, c.boxes, 4}, BufferKind::arena, c.order),
                       s.tensor(DType::f32, {c.batches, c.classes, c.boxes}, BufferKind::arena, c.score_order),
                       s.tensor(DType::f32, {1}), s.tensor(DType::f32, {1})};

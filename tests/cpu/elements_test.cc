@@ -12,6 +12,7 @@
 #include "cpu/isa.h"
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -85,7 +86,7 @@ struct Case {
 void set(Scene& s, const Case& c, const ir::Shape& space, const std::vector<ir::Shape>& dims, const std::vector<int>& order = {},
          const std::vector<int>& stored = {}, int gap = 0) {
   region::Stage& st = s.stage();
-  st.anchor.op = c.op, st.anchor.attrs = c.attrs, st.space = space;
+  st.anchor.op = c.op, st.anchor.facts = testing::facts(st.anchor.op, c.attrs), st.space = space;
   for (std::size_t i = 0; i < c.in.size(); ++i) {
     const bool ordered = dims[i].size() == order.size();
     st.anchor.inputs.push_back(s.tensor(c.in[i], dims[i], BufferKind::arena, ordered ? order : std::vector<int>{}, gap));

@@ -12,6 +12,7 @@
 #include "cpu/cap.h"
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -55,7 +56,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
   auto& a = st.anchor;
   a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
   a.integer = false;
-  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
+  a.facts = testing::facts(a.op, {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}});
   a.inputs = {s.nhwc(k.type, {k.n, k.c, k.h, k.w}, k.kind, k.gap)};
   const ir::Shape w = k.transposed ? ir::Shape{k.c, k.o / k.groups, k.kernel[0], k.kernel[1]}
                                    : ir::Shape{k.o, k.c / k.groups, k.kernel[0], k.kernel[1]};

@@ -6,6 +6,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -23,7 +24,8 @@ void set(Scene& s, const ir::Shape& x, const ir::Shape& points, const char* mode
          const std::vector<int>& order, bool more) {
   region::Stage& st = s.stage();
   st.anchor.op = ir::Op::grid_sample;
-  st.anchor.attrs = {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}, {"align_corners", std::int64_t{align}}};
+  st.anchor.facts = testing::facts(
+      st.anchor.op, {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}, {"align_corners", std::int64_t{align}}});
   ir::Shape grid{x[0]};
   grid.insert(grid.end(), points.begin(), points.end());
   grid.push_back(static_cast<std::int64_t>(x.size()) - 2);

@@ -4,6 +4,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -46,7 +47,7 @@ void set(Scene& s, const Case& c, DType type, DType indices, const std::vector<i
          const std::vector<int>& stored = {}) {
   region::Stage& st = s.stage();
   const bool scatter = c.op == Op::scatter;
-  st.anchor.op = c.op, st.anchor.attrs = c.attrs, st.space = scatter ? c.x : c.walked;
+  st.anchor.op = c.op, st.anchor.facts = testing::facts(st.anchor.op, c.attrs), st.space = scatter ? c.x : c.walked;
   const auto ordered = [&](const ir::Shape& dims, const std::vector<int>& o) {
     return o.size() == dims.size() ? o : std::vector<int>{};
   };

@@ -14,6 +14,7 @@
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -51,7 +52,7 @@ void build(Scene& s, const Conv& k) {
   auto& a = st.anchor;
   a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
   a.integer = true;
-  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
+  a.facts = testing::facts(a.op, {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}});
   auto x = s.nhwc(DType::u8, {k.n, k.c, k.h, k.w}, k.kind, k.gap);
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, k.zero);
   a.inputs = {x};
@@ -240,7 +241,7 @@ TEST_P(GeneratedConv, LongEpilogues) {
       p.operand_count = 2;
       program::ProgramOps ops{p};
       const int x = p.push(Op::fma, p.push(Op::i2f, p.push(Op::acc_i)), p.load(Op::load_f, 0), p.load(Op::load_f, 1));
-      const int y = p.push(Op::mul, x, program::unary(ops, ir::Op::sigmoid, ir::Attrs{}, x));
+      const int y = p.push(Op::mul, x, program::unary(ops, ir::Op::sigmoid, {}, x));
       const int q =
           p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, y, p.imm_f(0.05F)), p.imm_f(-128)), p.imm_f(127)));
       p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}};

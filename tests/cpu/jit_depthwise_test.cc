@@ -131,7 +131,7 @@ TEST_P(GeneratedDepthwise, RefusesOtherGroupings) {
   Depthwise k;
   Scene s(1);
   build(s, k);
-  s.stage().anchor.attrs["group"] = std::int64_t{32};
+  s.stage().anchor.as<ir::Window>().group = 32;
   s.stage().anchor.weights = s.tensor(DType::s8, {64, 2, 3, 3}, BufferKind::constant);
   const auto offers = cpu::jit_provider().offers(s.region(), s.plan());
   const auto refusal = [&](std::string_view family) -> Reasons {

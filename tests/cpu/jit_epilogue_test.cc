@@ -207,7 +207,7 @@ TEST_P(GeneratedEpilogue, TranscendentalFunctions) {
       auto& p = s.stage().program;
       program::ProgramOps ops{p};
       const int x = p.push(Op::mul, p.push(Op::i2f, p.push(Op::acc_i)), p.imm_f(1e-3F));
-      const int y = program::unary(ops, op, ir::Attrs{}, x);
+      const int y = program::unary(ops, op, ir::default_facts(op), x);
       const int q =
           p.push(Op::f2i, p.push(Op::min, p.push(Op::max, p.push(Op::div, y, p.imm_f(0.05F)), p.imm_f(-128)), p.imm_f(127)));
       p.outputs = {{p.push(Op::add_i, q, p.imm_i(128)), DType::u8}, {p.push(Op::nan0, y), DType::f32}};

@@ -12,6 +12,7 @@
 #include "cpu/jit/forms.h"
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -198,7 +199,8 @@ void build(Scene& s, const Layer& k) {
   a.op = ir::Op::conv;
   a.integer = true;
   const std::int64_t pad = k.kernel / 2;
-  a.attrs = {{"strides", std::vector<std::int64_t>{1, 1}}, {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}}};
+  a.facts =
+      testing::facts(a.op, {{"strides", std::vector<std::int64_t>{1, 1}}, {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}}});
   auto x = s.nhwc(DType::u8, {1, k.c, k.h, k.w});
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, k.x_zero);
   a.inputs = {x};

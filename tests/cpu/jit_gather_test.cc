@@ -8,6 +8,7 @@
 #include "cpu/jit/gather.h"
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -34,7 +35,7 @@ void build(Scene& s, const Gather& k, BufferKind kind = BufferKind::arena) {
   y[k.axis] = static_cast<std::int64_t>(k.indices.size());
   st.space = y;
   st.anchor.op = ir::Op::gather;
-  st.anchor.attrs = {{"axis", static_cast<std::int64_t>(k.axis)}, {"indices", k.indices}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"axis", static_cast<std::int64_t>(k.axis)}, {"indices", k.indices}});
   st.anchor.integer = k.type == DType::u8;
   const auto tensor = [&](const ir::Shape& dims, BufferKind where, int gap) {
     return k.rows ? s.tensor(k.type, dims, where, {}, gap) : s.nhwc(k.type, dims, where, gap);
@@ -117,7 +118,7 @@ TEST(Avx512Gather, AWrongIndexIsSeen) {
     Ints wrong = k.indices;
     const auto at = static_cast<std::size_t>(s.pick(0, 114));
     std::swap(wrong[at], wrong[at + 1]);
-    s.stage().anchor.attrs["indices"] = wrong;
+    s.stage().anchor.as<ir::Gather>().indices = wrong;
     const std::string difference = run(s);
     if (difference.rfind("skip: ", 0) == 0) GTEST_SKIP() << difference;
     EXPECT_NE(difference, "") << "seed " << seed;
@@ -135,15 +136,15 @@ TEST(Avx512Gather, RefusesWithAReason) {
     return cpu::jit::plan_gather(s.region(), plan);
   };
   EXPECT_EQ(spelled(why([](auto&, auto&) {})), "");
-  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.attrs.erase("indices"); }),
+  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.as<ir::Gather>().indices.clear(); }),
             region::unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension"));
   EXPECT_EQ(why([](region::Stage& s, const Gather& k) {
               Ints bad = k.indices;
               bad[5] = 64;
-              s.anchor.attrs["indices"] = bad;
+              s.anchor.as<ir::Gather>().indices = bad;
             }),
             region::unmet("index", 64, "0 to 63"));
-  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.attrs["indices"] = Ints{0}; }), region::unmet("indices", 1, "64"));
+  EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.as<ir::Gather>().indices = Ints{0}; }), region::unmet("indices", 1, "64"));
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.stores[0].strides = ir::dense_strides(s.space); }),
             region::unmet("stride of a store along the axis", 15, "1"));
   EXPECT_EQ(why([](region::Stage& s, auto&) { s.anchor.inputs[0].strides = ir::dense_strides(s.space); }),
@@ -156,7 +157,7 @@ TEST(Avx512Gather, RefusesWithAReason) {
   EXPECT_EQ(why([](region::Stage& s, auto&) {
               Ints far;
               for (std::int64_t i = 0; i < 64; ++i) far.push_back(i * 100);
-              s.anchor.attrs["indices"] = far;
+              s.anchor.as<ir::Gather>().indices = far;
               s.anchor.inputs[0].dims[1] = 6400;
             }),
             region::unmet("windows that 64 bytes come from", "more", "at most 8"));

@@ -9,6 +9,7 @@
 #include "cpu/jit/conv_plan.h"
 #include "cpu/jit/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -30,10 +31,10 @@ void build(Scene& s, const Layer& k, int threads, std::int64_t upsampled = 1) {
   const std::int64_t pad = k.transposed ? 0 : k.kernel / 2;
   a.op = k.transposed ? ir::Op::conv_transpose : ir::Op::conv;
   a.integer = true;
-  a.attrs = {{"strides", std::vector<std::int64_t>{k.stride, k.stride}},
-             {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}},
-             {"dilations", std::vector<std::int64_t>{1, 1}},
-             {"group", std::int64_t{1}}};
+  a.facts = testing::facts(a.op, {{"strides", std::vector<std::int64_t>{k.stride, k.stride}},
+                                  {"pads", std::vector<std::int64_t>{pad, pad, pad, pad}},
+                                  {"dilations", std::vector<std::int64_t>{1, 1}},
+                                  {"group", std::int64_t{1}}});
   auto x = s.nhwc(DType::u8, {1, k.c, k.h, k.w}, BufferKind::arena);
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, 7);
   a.inputs = {x};

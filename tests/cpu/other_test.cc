@@ -8,6 +8,7 @@
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "reference/oracle_provider.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -30,7 +31,7 @@ void set_move(Scene& s, ir::Op op, ir::Attrs attrs, const ir::Shape& x, const ir
   auto& st = s.stage();
   st.space = y;
   st.anchor.op = op;
-  st.anchor.attrs = std::move(attrs);
+  st.anchor.facts = testing::facts(st.anchor.op, attrs, x.size());
   st.anchor.integer = type == DType::u8;
   const bool planar = (variant & 1) != 0, epilogue = (variant & 2) != 0;
   const auto make = [&](DType t, const ir::Shape& dims) {
@@ -81,8 +82,8 @@ TEST(Move, ResizeByWholeFactorsCopiesEqualPixels) {
             for (std::int64_t i = 0; i < 5 * down; ++i) rows.push_back(i / down);
             for (std::int64_t i = 0; i < 9 * across; ++i) cols.push_back(i / across);
             Scene s(seed++);
-            set_move(s, ir::Op::resize_nearest, {{"index2", rows}, {"index3", cols}}, {2, c, 5, 9}, {2, c, 5 * down, 9 * across}, type,
-                     variant);
+            set_move(s, ir::Op::resize_nearest, {{"index2", rows}, {"index3", cols}}, {2, c, 5, 9}, {2, c, 5 * down, 9 * across},
+                     type, variant);
             EXPECT_SAME(s, "cpu.move.resize_nearest");
           }
         }
@@ -185,7 +186,7 @@ TEST_P(Depthwise, ShapesAndBorders) {
       auto& a = st.anchor;
       a.op = ir::Op::conv;
       a.integer = integer;
-      a.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.c}};
+      a.facts = testing::facts(a.op, {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.c}});
       a.inputs = {s.nhwc(integer ? DType::u8 : DType::f32, {2, c.c, c.h, c.w}, BufferKind::input, gap)};
       if (!integer) {
         a.weights = s.tensor(DType::f32, {c.c, 1, c.kernel[0], c.kernel[1]}, BufferKind::constant);
@@ -258,7 +259,7 @@ void float_anchor(Scene& s, ir::Op op, ir::Attrs attrs, region::TensorRef x, con
   auto& st = s.stage();
   st.space = y;
   st.anchor.op = op;
-  st.anchor.attrs = std::move(attrs);
+  st.anchor.facts = testing::facts(st.anchor.op, attrs, x.dims.size());
   st.anchor.inputs.push_back(std::move(x));
   auto& p = st.program;
   p.outputs = {{p.push(Op::mul, p.push(Op::acc_f), p.imm_f(3)), DType::f32}};
@@ -351,7 +352,7 @@ TEST(ByReference, TypedResults) {
   auto& st = s.stage();
   st.space = {3, 1};
   st.anchor.op = ir::Op::arg_max;
-  st.anchor.attrs = {{"axis", std::int64_t{1}}, {"keepdims", std::int64_t{1}}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"axis", std::int64_t{1}}, {"keepdims", std::int64_t{1}}});
   st.anchor.inputs = {s.tensor(DType::f32, {3, 50}, BufferKind::input)};
   st.stores = {s.tensor(DType::s64, {3, 1}, BufferKind::output)};
   EXPECT_REFERENCE(s, "cpu.reference.arg_max");

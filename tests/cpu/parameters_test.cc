@@ -15,6 +15,7 @@
 #include "cpu/isa.h"
 #include "cpu/jit/provider.h"
 #include "cpu/provider.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -36,8 +37,9 @@ void conv(Scene& s, const Shape& k, int threads, bool integer = true) {
   st.space = {n, k.o, k.h, k.w};
   st.anchor.op = ir::Op::conv;
   st.anchor.integer = integer;
-  st.anchor.attrs = {
-      {"strides", Ints{1, 1}}, {"pads", Ints{pad, pad, pad, pad}}, {"dilations", Ints{1, 1}}, {"group", std::int64_t{1}}};
+  st.anchor.facts = testing::facts(
+      st.anchor.op,
+      {{"strides", Ints{1, 1}}, {"pads", Ints{pad, pad, pad, pad}}, {"dilations", Ints{1, 1}}, {"group", std::int64_t{1}}});
   st.anchor.inputs = {s.nhwc(type, {n, k.c, k.h, k.w})};
   st.anchor.weights = s.tensor(integer ? DType::s8 : DType::f32, {k.o, k.c, k.kernel, k.kernel}, BufferKind::constant);
   s.plan().threads = threads;
@@ -62,7 +64,7 @@ void conv_of_floats(Scene& s, int threads) {
 
 void depthwise_of_floats(Scene& s, int threads) {
   conv(s, {1, 144, 13, 20, 3}, threads, false);
-  s.stage().anchor.attrs["group"] = std::int64_t{144};
+  s.stage().anchor.as<ir::Window>().group = 144;
   s.stage().anchor.inputs = {s.nhwc(DType::f32, {1, 144, 13, 20})};
 }
 

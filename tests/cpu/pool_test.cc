@@ -3,6 +3,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -81,11 +82,11 @@ TEST_P(Pool, MaximumAndAverage) {
           }
           st.anchor.op = max ? ir::Op::max_pool : ir::Op::avg_pool;
           st.anchor.integer = codes;
-          st.anchor.attrs = {{"kernel", c.kernel},
-                             {"strides", c.strides},
-                             {"pads", c.pads},
-                             {"dilations", c.dilations},
-                             {"count_include_pad", std::int64_t{kind >= 2}}};
+          st.anchor.facts = testing::facts(st.anchor.op, {{"kernel", c.kernel},
+                                                          {"strides", c.strides},
+                                                          {"pads", c.pads},
+                                                          {"dilations", c.dilations},
+                                                          {"count_include_pad", std::int64_t{kind >= 2}}});
           st.anchor.inputs = {s.nhwc(codes ? DType::u8 : DType::f32, c.x, BufferKind::input, kind)};
           if (codes) st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, s.pick(0, 255));
           finish(s, codes, (kind & 1) != 0, kind == 3);
@@ -113,7 +114,7 @@ TEST_P(Pool, ReductionsOverAnyAxes) {
             }
             st.anchor.op = op;
             st.anchor.integer = codes;
-            st.anchor.attrs = {{"axes", axes}, {"keepdims", std::int64_t{keep}}};
+            st.anchor.facts = testing::facts(st.anchor.op, {{"axes", axes}, {"keepdims", std::int64_t{keep}}}, 4);
             const DType t = codes ? DType::u8 : DType::f32;
             st.anchor.inputs = {planar ? s.tensor(t, x, BufferKind::input) : s.nhwc(t, x, BufferKind::input)};
             if (codes) st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, s.pick(0, 255));
@@ -142,7 +143,7 @@ TEST_P(Pool, LongSumsAreTakenInPairsOfBlocks) {
           for (const auto a : axes) over[static_cast<std::size_t>((a + 4) % 4)] = true;
           for (std::size_t k = 0; k < 4; ++k) st.space.push_back(over[k] ? 1 : x[k]);
           st.anchor.op = op;
-          st.anchor.attrs = {{"axes", axes}, {"keepdims", std::int64_t{1}}};
+          st.anchor.facts = testing::facts(st.anchor.op, {{"axes", axes}, {"keepdims", std::int64_t{1}}}, 4);
           st.anchor.inputs = {planar ? s.tensor(DType::f32, x, BufferKind::input) : s.nhwc(DType::f32, x, BufferKind::input)};
           finish(s, false, false, true);
           EXPECT_SAME(s, std::string("cpu.reduce.block.") + GetParam());

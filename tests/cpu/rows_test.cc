@@ -13,6 +13,7 @@
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "program/math.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -43,10 +44,9 @@ void set_norm(Scene& s, ir::Op op, const ir::Shape& x, const std::vector<int>& o
   region::Stage& st = s.stage();
   st.space = x;
   st.anchor.op = op;
-  st.anchor.attrs = {{"epsilon", 1e-3}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"epsilon", 1e-3}, {"axis", axis}}, x.size());
   const bool layer = op == ir::Op::layer_norm;
   const ir::Shape inner = layer ? ir::Shape(x.begin() + axis, x.end()) : ir::Shape{x[1]};
-  if (layer) st.anchor.attrs["axis"] = axis;
   st.anchor.inputs = {s.tensor(DType::f32, x, BufferKind::arena, order), s.tensor(DType::f32, inner, BufferKind::constant),
                       s.tensor(DType::f32, inner, BufferKind::constant)};
   add_epilogue(s, st.anchor.inputs[0], order);
@@ -241,15 +241,15 @@ void set_recurrent(Scene& s, const Layer& l) {
   const Ints y = l.batch_first ? Ints{l.batch, l.steps, d, l.hidden} : Ints{l.steps, d, l.batch, l.hidden};
   st.space = y;
   st.anchor.op = ir::Op::recurrent;
-  st.anchor.attrs = {{"cell", l.cell},
-                     {"direction", l.direction},
-                     {"layout", std::int64_t{l.batch_first}},
-                     {"linear_before_reset", std::int64_t{l.before_reset}},
-                     {"input_forget", std::int64_t{l.input_forget}},
-                     {"clip", l.clip},
-                     {"activations", functions},
-                     {"alpha", std::vector<double>(9, 0.3)},
-                     {"beta", std::vector<double>(9, 0.6)}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"cell", l.cell},
+                                                  {"direction", l.direction},
+                                                  {"layout", std::int64_t{l.batch_first}},
+                                                  {"linear_before_reset", std::int64_t{l.before_reset}},
+                                                  {"input_forget", std::int64_t{l.input_forget}},
+                                                  {"clip", l.clip},
+                                                  {"activations", functions},
+                                                  {"alpha", std::vector<double>(9, 0.3)},
+                                                  {"beta", std::vector<double>(9, 0.6)}});
   const auto constant = [&](const Ints& dims) { return s.tensor(DType::f32, dims, BufferKind::constant, {}, 0, 0.4F); };
   st.anchor.inputs = {
       s.tensor(DType::f32, x, BufferKind::arena, l.batch == 1 ? std::vector<int>{0, 2, 1} : std::vector<int>{}, 0, 1.0F),

@@ -97,18 +97,12 @@ void each_index(const ir::Shape& dims, Fn fn) {
   }
 }
 
-std::vector<std::int64_t> ints(const Stage& s, const char* key, std::size_t n, std::int64_t fallback) {
-  auto v = ir::get_ints(s.anchor.attrs, key);
-  if (v.empty()) v.assign(n, fallback);
-  return v;
-}
-
 program::Scalar conv(const Stage& s, const Memory& m, const Index& out) {
   const TensorRef &x = s.anchor.inputs[0], &w = *s.anchor.weights;
   const std::size_t spatial = out.size() - 2;
-  const auto strides = ints(s, "strides", spatial, 1), pads = ints(s, "pads", 2 * spatial, 0),
-             dilations = ints(s, "dilations", spatial, 1);
-  const std::int64_t group = ir::get_int(s.anchor.attrs, "group", 1);
+  const auto& window = s.anchor.as<ir::Window>();
+  const ir::Shape &strides = window.strides, &pads = window.pads, &dilations = window.dilations;
+  const std::int64_t group = window.group;
   const bool transposed = s.anchor.op == Op::conv_transpose;
   const std::int64_t per_group_in = x.dims[1] / group, per_group_out = s.space[1] / group, g = out[1] / per_group_out;
   const std::int32_t zx = x.quantizer ? x.quantizer->zero_point[0] : 0;
@@ -194,10 +188,9 @@ struct Fold {
 program::Scalar pool(const Stage& s, const Memory& m, const Index& out) {
   const TensorRef& x = s.anchor.inputs[0];
   const std::size_t spatial = out.size() - 2;
-  const auto kernel = ir::get_ints(s.anchor.attrs, "kernel");
-  const auto strides = ints(s, "strides", spatial, 1), pads = ints(s, "pads", 2 * spatial, 0),
-             dilations = ints(s, "dilations", spatial, 1);
-  const bool include = ir::get_int(s.anchor.attrs, "count_include_pad") != 0;
+  const auto& window = s.anchor.as<ir::Window>();
+  const ir::Shape &kernel = window.kernel, &strides = window.strides, &pads = window.pads, &dilations = window.dilations;
+  const bool include = window.count_include_pad;
   Fold fold{s, x};
   std::int64_t divisor = 0;
   each_index(kernel, [&](const Index& k) {
@@ -217,12 +210,10 @@ program::Scalar pool(const Stage& s, const Memory& m, const Index& out) {
 
 program::Scalar reduce(const Stage& s, const Memory& m, const Index& out) {
   const TensorRef& x = s.anchor.inputs[0];
-  auto axes = ir::get_ints(s.anchor.attrs, "axes");
-  const auto rank = static_cast<std::int64_t>(x.dims.size());
+  ir::Shape axes = s.anchor.as<ir::Reduction>().axes;
   if (axes.empty()) {
-    for (std::int64_t k = 0; k < rank; ++k) axes.push_back(k);
+    for (std::size_t k = 0; k < x.dims.size(); ++k) axes.push_back(static_cast<std::int64_t>(k));
   }
-  for (auto& a : axes) a = (a + rank) % rank;
   const bool keep = out.size() == x.dims.size();
   ir::Shape window(x.dims.size(), 1);
   Index base(x.dims.size(), 0);
@@ -244,25 +235,23 @@ program::Scalar reduce(const Stage& s, const Memory& m, const Index& out) {
 // Source index of an output element; false: the pad value.
 bool source_of(const Stage& s, const Memory& m, const Index& out, Index& in) {
   const TensorRef& x = s.anchor.inputs[0];
-  const auto& attrs = s.anchor.attrs;
   in = out;
   const auto d64 = [&](std::size_t k) { return x.dims[k]; };
   switch (s.anchor.op) {
     case Op::pad: {
-      const auto pads = ir::get_ints(attrs, "pads");
-      const auto mode = ir::get_text(attrs, "mode", "constant");
+      const auto& [pads, mode, value, code] = s.anchor.as<ir::Pad>();
       for (std::size_t k = 0; k < in.size(); ++k) {
         in[k] -= pads[k];
         if (in[k] >= 0 && in[k] < d64(k)) continue;
-        if (mode == "constant") return false;
-        if (mode == "edge") in[k] = std::clamp<std::int64_t>(in[k], 0, d64(k) - 1);
-        if (mode == "reflect") in[k] = in[k] < 0 ? -in[k] : 2 * (d64(k) - 1) - in[k];
+        if (mode == ir::PadMode::constant) return false;
+        if (mode == ir::PadMode::edge) in[k] = std::clamp<std::int64_t>(in[k], 0, d64(k) - 1);
+        if (mode == ir::PadMode::reflect) in[k] = in[k] < 0 ? -in[k] : 2 * (d64(k) - 1) - in[k];
       }
       return true;
     }
     case Op::resize_nearest:
       for (std::size_t k = 0; k < in.size(); ++k) {
-        const auto table = ir::get_ints(attrs, "index" + std::to_string(k));
+        const ir::Shape& table = s.anchor.as<ir::ResizeNearest>().index[k];
         if (!table.empty()) in[k] = table[static_cast<std::size_t>(in[k])];
       }
       return true;
@@ -270,12 +259,12 @@ bool source_of(const Stage& s, const Memory& m, const Index& out, Index& in) {
       for (std::size_t k = 0; k < in.size(); ++k) in[k] %= d64(k);
       return true;
     case Op::slice: {
-      const auto starts = ir::get_ints(attrs, "starts"), steps = ir::get_ints(attrs, "steps");
+      const auto& [starts, ends, steps] = s.anchor.as<ir::Slice>();
       for (std::size_t k = 0; k < in.size(); ++k) in[k] = starts[k] + in[k] * steps[k];
       return true;
     }
     case Op::gather: {
-      const auto axis = static_cast<std::size_t>(ir::get_int(attrs, "axis"));
+      const auto axis = static_cast<std::size_t>(s.anchor.as<ir::Gather>().axis);
       const TensorRef& indices = s.anchor.inputs[1];
       const auto at = static_cast<std::ptrdiff_t>(axis), n = static_cast<std::ptrdiff_t>(indices.dims.size());
       const Index which(out.begin() + at, out.begin() + at + n);
@@ -286,13 +275,13 @@ bool source_of(const Stage& s, const Memory& m, const Index& out, Index& in) {
       return true;
     }
     case Op::depth_to_space: {
-      const std::int64_t b = ir::get_int(attrs, "blocksize"), c = x.dims[1] / (b * b), y = out[2] % b, z = out[3] % b;
-      const bool crd = ir::get_text(attrs, "mode", "DCR") == "CRD";
+      const std::int64_t b = s.anchor.as<ir::Blocks>().blocksize, c = x.dims[1] / (b * b), y = out[2] % b, z = out[3] % b;
+      const bool crd = s.anchor.as<ir::Blocks>().mode == ir::BlockOrder::column_row_depth;
       in = {out[0], crd ? (out[1] * b + y) * b + z : (y * b + z) * c + out[1], out[2] / b, out[3] / b};
       return true;
     }
     case Op::space_to_depth: {
-      const std::int64_t b = ir::get_int(attrs, "blocksize"), c = x.dims[1], block = out[1] / c;
+      const std::int64_t b = s.anchor.as<ir::Blocks>().blocksize, c = x.dims[1], block = out[1] / c;
       in = {out[0], out[1] % c, out[2] * b + block / b, out[3] * b + block % b};
       return true;
     }
@@ -306,9 +295,9 @@ program::Scalar moved(const Stage& s, const Memory& m, const Index& out) {
   if (source_of(s, m, out, in)) return scalar(address(m, x, in), x.dtype);
   program::Scalar r{};
   if (ir::is_float(x.dtype)) {
-    r.f = static_cast<float>(ir::get_float(s.anchor.attrs, "value"));
+    r.f = static_cast<float>(s.anchor.op == Op::pad ? s.anchor.as<ir::Pad>().value : 0);
   } else {
-    r.i = static_cast<std::int32_t>(ir::get_int(s.anchor.attrs, "value_code"));
+    r.i = static_cast<std::int32_t>(s.anchor.op == Op::pad ? s.anchor.as<ir::Pad>().value_code.value_or(0) : 0);
   }
   return r;
 }

@@ -4,6 +4,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -20,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, ShortSoftmax, ::testing::Values("portable", "avx2"
 void set(Scene& s, const ir::Shape& x, const std::vector<int>& order, const std::vector<int>& stored, DType type, int gap) {
   region::Stage& st = s.stage();
   st.anchor.op = ir::Op::softmax;
-  st.anchor.attrs = {{"axis", std::int64_t{1}}};
+  st.anchor.facts = testing::facts(st.anchor.op, {{"axis", std::int64_t{1}}});
   st.anchor.inputs = {s.tensor(DType::f32, x, BufferKind::arena, order, gap, 30.0F)};
   st.space = x;
   st.stores = {s.tensor(type, x, BufferKind::arena, stored, gap)};

@@ -41,14 +41,15 @@ void set_anchor(Scene& s, region::Stage& stage, const Made& m, const ir::Shape& 
   stage.anchor.integer = true;
   stage.anchor.inputs = {s.nhwc(DType::u8, {space[0], in, extent(space[2]), extent(space[3])})};
   stage.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s.pick(0, 255));
-  stage.anchor.attrs = {{"strides", Ints{m.stride, m.stride}}, {"pads", Ints{pad, pad, pad, pad}}, {"dilations", Ints{1, 1}}};
+  stage.anchor.facts =
+      ir::Window{.strides = {m.stride, m.stride}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}, .group = whole ? 1 : space[1]};
   if (m.kind == Kind::max_pool) {
     stage.anchor.op = ir::Op::max_pool;
-    stage.anchor.attrs["kernel"] = Ints{m.kernel, m.kernel};
+    stage.anchor.as<ir::Window>().kernel = {m.kernel, m.kernel};
+    stage.anchor.as<ir::Window>().group = 1;
     return;
   }
   stage.anchor.op = ir::Op::conv;
-  stage.anchor.attrs["group"] = whole ? std::int64_t{1} : space[1];
   stage.anchor.weights = s.tensor(DType::s8, {space[1], whole ? in : 1, m.kernel, m.kernel}, BufferKind::constant);
 }
 

@@ -85,14 +85,14 @@ class Maker {
     s.anchor.integer = true;
     s.anchor.inputs = {x != nullptr ? *x : s_.nhwc(DType::u8, in)};
     s.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s_.pick(0, 255));
-    s.anchor.attrs = {{"strides", Ints{stride, stride}}, {"pads", pads}, {"dilations", Ints{1, 1}}};
+    s.anchor.facts = ir::Window{.strides = {stride, stride}, .dilations = {1, 1}, .pads = pads, .group = whole ? 1 : in[1]};
     if (kind == 7) {
       s.anchor.op = ir::Op::max_pool;
-      s.anchor.attrs["kernel"] = Ints{kernel, kernel};
+      s.anchor.as<ir::Window>().kernel = {kernel, kernel};
+      s.anchor.as<ir::Window>().group = 1;
       return;
     }
     s.anchor.op = ir::Op::conv;
-    s.anchor.attrs["group"] = whole ? std::int64_t{1} : in[1];
     s.anchor.weights = s_.tensor(DType::s8, {s.space[1], whole ? in[1] : 1, kernel, kernel}, BufferKind::constant);
   }
 

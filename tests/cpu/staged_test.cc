@@ -4,6 +4,7 @@
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
 #include "region/refusal.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -29,7 +30,8 @@ void set_up(Scene& s, const Case& c) {
                  extent(c.w, c.kernel[1], c.strides[1], c.pads[1] + c.pads[3])};
   first.anchor.op = ir::Op::conv;
   first.anchor.integer = true;
-  first.anchor.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", Ints{1, 1}}, {"group", std::int64_t{1}}};
+  first.anchor.facts = testing::facts(
+      first.anchor.op, {{"strides", c.strides}, {"pads", c.pads}, {"dilations", Ints{1, 1}}, {"group", std::int64_t{1}}});
   first.anchor.inputs = {s.nhwc(DType::u8, {c.n, c.c, c.h, c.w})};
   first.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, s.pick(0, 255));
   first.anchor.weights = s.tensor(DType::s8, {c.out, c.c, c.kernel[0], c.kernel[1]}, BufferKind::constant);
@@ -40,7 +42,8 @@ void set_up(Scene& s, const Case& c) {
                   extent(first.space[3], c.pool[1], c.pool_strides[1], c.pool_pads[1] + c.pool_pads[3])};
   second.anchor.op = ir::Op::max_pool;
   second.anchor.integer = true;
-  second.anchor.attrs = {{"kernel", c.pool}, {"strides", c.pool_strides}, {"pads", c.pool_pads}, {"dilations", Ints{1, 1}}};
+  second.anchor.facts = testing::facts(
+      second.anchor.op, {{"kernel", c.pool}, {"strides", c.pool_strides}, {"pads", c.pool_pads}, {"dilations", Ints{1, 1}}});
   second.anchor.inputs = {first.stores[0]};
   second.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.37F, 3);
   second.program.outputs = {{second.program.push(Op::acc_i), DType::u8}};

@@ -10,6 +10,7 @@
 
 #include "cpu/provider.h"
 #include "cpu/scalar_region.h"
+#include "support/facts.h"
 
 namespace octavo::testing {
 namespace {
@@ -35,7 +36,7 @@ void build(Scene& s, const Conv& k, Tail tail) {
   auto& a = st.anchor;
   a.op = ir::Op::conv;
   a.integer = false;
-  a.attrs = {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}};
+  a.facts = testing::facts(a.op, {{"strides", k.strides}, {"pads", k.pads}, {"dilations", k.dilations}, {"group", k.groups}});
   a.inputs = {s.nhwc(DType::f32, {k.n, k.c, k.h, k.w}, BufferKind::arena, k.gap)};
   a.weights = s.tensor(DType::f32, {k.o, k.c / k.groups, k.kernel[0], k.kernel[1]}, BufferKind::constant, {}, 0, 0.5F);
   const auto out = [&](std::size_t d) {

@@ -54,9 +54,10 @@ void build(Scene& s, const FloatCase& c) {
   const auto out = [&](std::int64_t v) { return (v + 2 * c.pad - c.k) / c.stride + 1; };
   st.space = {c.n, c.o, out(c.h), out(c.w)};
   st.anchor.op = ir::Op::conv;
-  st.anchor.attrs = {{"strides", std::vector<std::int64_t>{c.stride, c.stride}},
-                     {"pads", std::vector<std::int64_t>{c.pad, c.pad, c.pad, c.pad}}};
-  if (c.type == DType::f32 && !c.whole) st.anchor.attrs["compute"] = std::string("tf32");
+  st.anchor.facts = ir::Window{.strides = {c.stride, c.stride},
+                               .dilations = {1, 1},
+                               .pads = {c.pad, c.pad, c.pad, c.pad},
+                               .arithmetic = c.type == DType::f32 && !c.whole ? ir::Arithmetic::tf32 : ir::Arithmetic::exact};
   st.anchor.inputs = {s.nhwc(c.type, {c.n, c.c, c.h, c.w}, BufferKind::input)};
   st.anchor.weights = s.tensor(c.type, {c.o, c.c, c.k, c.k}, BufferKind::constant);
   auto& p = st.program;
@@ -221,15 +222,14 @@ TEST_F(ConvFloatEmulated, MistakesAreFound) {
 TEST(ConvFloat, RefusesWhatItCannot) {
   Scene s(3);
   build(s, {DType::f32, 1, 32, 7, 9, 32, 3, 1, 1});
-  s.stage().anchor.attrs.erase("compute");
+  s.stage().anchor.as<ir::Window>().arithmetic = ir::Arithmetic::exact;
   EXPECT_FALSE(cuda::conv_tf32_family().about(s.region())) << "float32 stays float32 unless tf32 is allowed";
-  s.stage().anchor.attrs["compute"] = std::string("tf32");
-  s.stage().anchor.attrs["group"] = std::int64_t{1};
+  s.stage().anchor.as<ir::Window>().arithmetic = ir::Arithmetic::tf32;
   EXPECT_TRUE(cuda::conv_tf32_family().about(s.region()));
   EXPECT_TRUE(cuda::conv_tf32_family().why_not(s.region(), s.plan(), kTarget).empty());
   EXPECT_FALSE(cuda::conv_tf32_family().why_not(s.region(), s.plan(), cuda::Target{"sm_75"}).empty());
   EXPECT_FALSE(cuda::conv_f32_family().about(s.region())) << "what may be rounded is rounded";
-  s.stage().anchor.attrs.erase("compute");
+  s.stage().anchor.as<ir::Window>().arithmetic = ir::Arithmetic::exact;
   EXPECT_TRUE(cuda::conv_f32_family().about(s.region()));
   EXPECT_TRUE(cuda::conv_f32_family().why_not(s.region(), s.plan(), kTarget).empty());
   each_float(s, s.stage().anchor.weights->buffer, [](float v, std::size_t i) { return i == 7 ? INFINITY : v; });

@@ -20,7 +20,6 @@ namespace {
 using ir::DType;
 using program::Op;
 using region::BufferKind;
-using Ints = std::vector<std::int64_t>;
 
 struct Window {
   std::int64_t high = 3, wide = 3, down = 2, right = 2, top = 1, left = 1, bottom = 1, behind = 1, apart = 1;
@@ -47,7 +46,7 @@ class Built {
     conv.space = {k.x[0], k.outputs, size(k.x[2], 2 * pad, k.kernel, k.stride), size(k.x[3], 2 * pad, k.kernel, k.stride)};
     conv.anchor.op = ir::Op::conv;
     conv.anchor.integer = true;
-    conv.anchor.attrs = {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}};
+    conv.anchor.facts = ir::Window{.strides = {k.stride, k.stride}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}};
     const region::TensorRef x = s.nhwc(DType::u8, k.x, k.planes ? BufferKind::arena : BufferKind::input);
     auto& memory = s.plan().buffers[static_cast<std::size_t>(x.buffer)];
     memory.bytes = (memory.bytes + 3) / 4 * 4;  // it comes in whole words
@@ -67,10 +66,10 @@ class Built {
     pool.anchor.integer = true;
     pool.anchor.inputs = {codes};
     pool.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.05F, 117);
-    pool.anchor.attrs = {{"kernel", Ints{w.high, w.wide}},
-                         {"strides", Ints{w.down, w.right}},
-                         {"pads", Ints{w.top, w.left, w.bottom, w.behind}},
-                         {"dilations", Ints{w.apart, w.apart}}};
+    pool.anchor.facts = ir::Window{.kernel = {w.high, w.wide},
+                                   .strides = {w.down, w.right},
+                                   .dilations = {w.apart, w.apart},
+                                   .pads = {w.top, w.left, w.bottom, w.behind}};
     auto& p = pool.program;
     const int acc = p.push(Op::acc_i);
     pool.stores = {s.nhwc(DType::u8, pool.space, BufferKind::output, k.gap)};
@@ -266,8 +265,8 @@ TEST_F(RowsPool, WhatIsNotTakenSaysWhy) {
   Built b({{1, 3, 9, 17}, 16, 3, 1, kUsual, 50});
   const auto why_not = [&] { return cuda::conv_rows_pool_family().why_not(b.scene.region(), b.scene.plan(), {}); };
   auto& pool = b.scene.region().stages[1];
-  pool.anchor.attrs["kernel"] = Ints{3};
-  EXPECT_EQ(why_not(), region::unmet("dimensions of the window", 1, "2"));
+  pool.anchor.as<ir::Window>().pads[0] = -1;
+  EXPECT_EQ(why_not(), region::unmet("padding", "-1, 1", "0 or more"));
   pool.anchor.op = ir::Op::avg_pool;
   EXPECT_FALSE(cuda::conv_rows_pool_family().about(b.scene.region()));
 }

@@ -43,10 +43,10 @@ class ConvScene {
     region::Stage& s = region.stages[0];
     s.space = {k.n, k.o, k.out_h(), k.out_w()};
     s.anchor.op = ir::Op::conv, s.anchor.integer = true;
-    s.anchor.attrs = {{"strides", std::vector<std::int64_t>{k.stride, k.stride}},
-                      {"pads", std::vector<std::int64_t>{k.pad, k.pad, k.pad, k.pad}},
-                      {"dilations", std::vector<std::int64_t>{k.dilation, k.dilation}},
-                      {"group", k.groups}};
+    s.anchor.facts = ir::Window{.strides = {k.stride, k.stride},
+                                .dilations = {k.dilation, k.dilation},
+                                .pads = {k.pad, k.pad, k.pad, k.pad},
+                                .group = k.groups};
     region::TensorRef x = nhwc(ir::DType::u8, {k.n, k.c, k.h, k.w}, k.gap);
     if (k.lead > 0) {  // a slice of rows: images lie farther apart, and begin anywhere
       x.offset += k.lead, x.strides[0] += k.lead;

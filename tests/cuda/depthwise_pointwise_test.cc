@@ -14,7 +14,6 @@ namespace {
 using ir::DType;
 using program::Op;
 using region::BufferKind;
-using Ints = std::vector<std::int64_t>;
 
 struct Pair {
   std::int64_t batch, channels, high, wide, outputs, kernel, stride;
@@ -31,8 +30,8 @@ class Block {
     first.space = {k.batch, k.channels, out(k.high, k.pads[0] + k.pads[2]), out(k.wide, k.pads[1] + k.pads[3])};
     first.anchor.op = second.anchor.op = ir::Op::conv;
     first.anchor.integer = second.anchor.integer = true;
-    first.anchor.attrs = {
-        {"strides", Ints{k.stride, k.stride}}, {"pads", Ints(k.pads.begin(), k.pads.end())}, {"group", k.channels}};
+    first.anchor.facts = ir::Window{
+        .strides = {k.stride, k.stride}, .dilations = {1, 1}, .pads = {k.pads.begin(), k.pads.end()}, .group = k.channels};
     first.anchor.inputs = {scene.nhwc(DType::u8, {k.batch, k.channels, k.high, k.wide}, BufferKind::input, 16)};
     first.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, k.zero);
     first.anchor.weights = scene.tensor(DType::s8, {k.channels, 1, k.kernel, k.kernel}, BufferKind::constant);
@@ -42,7 +41,7 @@ class Block {
     codes(first, affine(first, 0.002F), 0.05F, k.between_zero);
 
     second.space = {k.batch, k.outputs, first.space[2], first.space[3]};
-    second.anchor.attrs = {{"strides", Ints{1, 1}}, {"pads", Ints{0, 0, 0, 0}}};
+    second.anchor.facts = ir::default_facts(ir::Op::conv);
     second.anchor.inputs = {between};
     second.anchor.weights = scene.tensor(DType::s8, {k.outputs, k.channels, 1, 1}, BufferKind::constant);
     int y = affine(second, 0.0003F);
@@ -126,7 +125,7 @@ TEST_F(DepthwisePointwise, ResidualAndFloatStores) {
 TEST_F(DepthwisePointwise, WhatIsNotTakenSaysWhy) {
   Block b(kPlain);
   const auto why = [&] { return spelled(cuda::depthwise_pointwise_family().why_not(b.scene.region(), b.scene.plan(), {})); };
-  b.scene.region().stages[1].anchor.attrs["strides"] = Ints{2, 2};
+  b.scene.region().stages[1].anchor.as<ir::Window>().strides = {2, 2};
   EXPECT_NE(why().find("1x1 of one group without strides and padding"), std::string::npos) << why();
   Block s8(kPlain);
   EXPECT_NE(s8.run(tile("4x4x32", 32, "1x1", "2x2")).find("rows that divide 5"), std::string::npos);

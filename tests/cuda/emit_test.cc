@@ -62,7 +62,7 @@ TEST_P(CompileFor, ProgramsThatCoverEveryOperation) {
   const int x = p.push(Op::acc_f);
   int sum = x;
   for (int k = static_cast<int>(ir::Op::relu); k <= static_cast<int>(ir::Op::cos); ++k) {
-    const int y = program::unary(ops, static_cast<ir::Op>(k), {}, x);
+    const int y = program::unary(ops, static_cast<ir::Op>(k), ir::default_facts(static_cast<ir::Op>(k)), x);
     sum = p.push(Op::add, sum, y);
   }
   p.outputs = {{sum, DType::f32}};

@@ -92,6 +92,7 @@ TEST_F(Families, CopiesOfAnyTypeBetweenAnyLayouts) {
         auto& st = s.stage();
         st.space = {2, channels, 5, 9};
         st.anchor.op = ir::Op::reshape;
+        st.anchor.facts = ir::Reshape{};
         st.anchor.inputs = {s.tensor(type, st.space, BufferKind::input, order, 2)};
         st.stores = {s.tensor(type, st.space, BufferKind::output, {0, 2, 3, 1}, 0)};
         ASSERT_EQ(run_emulated(s, cuda::copy_family()), "");
@@ -105,6 +106,7 @@ TEST_F(Families, LargeTransposesGoThroughTiles) {
   auto& st = s.stage();
   st.space = {1, 40, 7, 11};
   st.anchor.op = ir::Op::reshape;
+  st.anchor.facts = ir::Reshape{};
   st.anchor.inputs = {s.tensor(DType::f32, st.space, BufferKind::input, {0, 2, 1, 3})};  // width innermost, but only 11
   st.space = {1, 40, 3, 37};
   st.anchor.inputs = {s.tensor(DType::f32, st.space, BufferKind::input)};
@@ -117,11 +119,11 @@ TEST_F(Families, LargeTransposesGoThroughTiles) {
             "");
 }
 
-void set_move(Scene& s, ir::Op op, ir::Attrs attrs, const ir::Shape& x, const ir::Shape& y, DType type, int variant) {
+void set_move(Scene& s, ir::Op op, ir::Facts facts, const ir::Shape& x, const ir::Shape& y, DType type, int variant) {
   auto& st = s.stage();
   st.space = y;
   st.anchor.op = op;
-  st.anchor.attrs = std::move(attrs);
+  st.anchor.facts = std::move(facts);
   st.anchor.integer = type == DType::u8;
   const bool planar = (variant & 1) != 0, epilogue = (variant & 2) != 0;
   const auto make = [&](DType t, const ir::Shape& dims, BufferKind kind) {
@@ -144,30 +146,25 @@ TEST_F(Families, MovesWithAndWithoutPrograms) {
   std::uint32_t seed = 1;
   for (const DType type : {DType::u8, DType::f32}) {
     for (int variant = 0; variant < 4; ++variant) {
-      const auto expect = [&](ir::Op op, ir::Attrs attrs, const ir::Shape& x, const ir::Shape& y) {
+      const auto expect = [&](ir::Op op, ir::Facts facts, const ir::Shape& x, const ir::Shape& y) {
         Scene s(seed++);
-        set_move(s, op, std::move(attrs), x, y, type, variant);
+        set_move(s, op, std::move(facts), x, y, type, variant);
         EXPECT_EQ(run_emulated(s, cuda::move_family()), "") << ir::name_of(op);
       };
-      for (const char* mode : {"constant", "edge", "reflect"}) {
-        expect(
-            ir::Op::pad,
-            {{"pads", Ints{0, 0, 2, 3, 0, 0, 1, 0}}, {"mode", std::string(mode)}, {"value", 1.5}, {"value_code", std::int64_t{77}}},
-            {1, 16, 4, 5}, {1, 16, 7, 8});
+      for (const ir::PadMode mode : {ir::PadMode::constant, ir::PadMode::edge, ir::PadMode::reflect}) {
+        expect(ir::Op::pad, ir::Pad{.pads = {0, 0, 2, 3, 0, 0, 1, 0}, .mode = mode, .value = 1.5, .value_code = 77}, {1, 16, 4, 5},
+               {1, 16, 7, 8});
       }
-      expect(ir::Op::pad,
-             {{"pads", Ints{0, 1, 0, 0, 1, 2, 0, 0}},
-              {"mode", std::string("constant")},
-              {"value", -2.0},
-              {"value_code", std::int64_t{255}}},
+      expect(ir::Op::pad, ir::Pad{.pads = {0, 1, 0, 0, 1, 2, 0, 0}, .mode = ir::PadMode::constant, .value = -2, .value_code = 255},
              {1, 9, 2, 2}, {2, 12, 2, 2});
-      expect(ir::Op::resize_nearest, {{"index2", Ints{0, 0, 1, 2, 2}}, {"index3", Ints{0, 0, 0, 1, 1, 2, 3}}}, {1, 8, 3, 4},
+      expect(ir::Op::resize_nearest, ir::ResizeNearest{{{}, {}, {0, 0, 1, 2, 2}, {0, 0, 0, 1, 1, 2, 3}}}, {1, 8, 3, 4},
              {1, 8, 5, 7});
-      expect(ir::Op::tile, {}, {1, 4, 2, 3}, {2, 8, 2, 6});
-      expect(ir::Op::slice, {{"starts", Ints{0, 6, 1, 3}}, {"steps", Ints{1, -2, 1, -1}}}, {1, 8, 3, 4}, {1, 3, 2, 4});
-      expect(ir::Op::depth_to_space, {{"blocksize", std::int64_t{2}}, {"mode", std::string(variant % 2 ? "CRD" : "DCR")}},
-             {1, 16, 2, 3}, {1, 4, 4, 6});
-      expect(ir::Op::space_to_depth, {{"blocksize", std::int64_t{2}}}, {1, 4, 4, 6}, {1, 16, 2, 3});
+      expect(ir::Op::tile, ir::Tile{{2, 2, 1, 2}}, {1, 4, 2, 3}, {2, 8, 2, 6});
+      expect(ir::Op::slice, ir::Slice{.starts = {0, 6, 1, 3}, .ends = {}, .steps = {1, -2, 1, -1}}, {1, 8, 3, 4}, {1, 3, 2, 4});
+      expect(ir::Op::depth_to_space,
+             ir::Blocks{2, variant % 2 ? ir::BlockOrder::column_row_depth : ir::BlockOrder::depth_column_row}, {1, 16, 2, 3},
+             {1, 4, 4, 6});
+      expect(ir::Op::space_to_depth, ir::Blocks{2}, {1, 4, 4, 6}, {1, 16, 2, 3});
     }
   }
 }
@@ -179,7 +176,7 @@ TEST_F(Families, GatherByConstantAndComputedIndices) {
       Scene s(seed++);
       ir::Shape x{4, 8, 3, 5}, y = x;
       y[axis] = 6;
-      set_move(s, ir::Op::gather, {{"axis", static_cast<std::int64_t>(axis)}}, x, y, type, 0);
+      set_move(s, ir::Op::gather, ir::Gather{.axis = static_cast<std::int64_t>(axis)}, x, y, type, 0);
       auto& st = s.stage();
       st.anchor.inputs.push_back(s.tensor(DType::s64, {6}, BufferKind::input));
       auto* ids = reinterpret_cast<std::int64_t*>(s.memory.back().data() + 64);
@@ -198,7 +195,7 @@ TEST_F(Families, GatherByOneIndex) {
       const ir::Shape x{4, 8, 3, 5};
       ir::Shape y = x;
       y.erase(y.begin() + static_cast<std::ptrdiff_t>(axis));
-      set_move(s, ir::Op::gather, {{"axis", static_cast<std::int64_t>(axis)}}, x, y, type, 1);
+      set_move(s, ir::Op::gather, ir::Gather{.axis = static_cast<std::int64_t>(axis)}, x, y, type, 1);
       s.stage().anchor.inputs.push_back(s.tensor(DType::s64, {}, BufferKind::input));
       reinterpret_cast<std::int64_t*>(s.memory.back().data() + 64)[0] = axis == 1 ? 5 : -2;
       EXPECT_EQ(run_emulated(s, cuda::move_family()), "");
@@ -233,11 +230,8 @@ TEST_F(Families, PoolingOfCodesAndFloats) {
                 (c.x[2 + d] + c.pads[d] + c.pads[spatial + d] - (c.kernel[d] - 1) * c.dilations[d] - 1) / c.strides[d] + 1);
           st.anchor.op = max ? ir::Op::max_pool : ir::Op::avg_pool;
           st.anchor.integer = codes;
-          st.anchor.attrs = {{"kernel", c.kernel},
-                             {"strides", c.strides},
-                             {"pads", c.pads},
-                             {"dilations", c.dilations},
-                             {"count_include_pad", std::int64_t{planar}}};
+          st.anchor.facts = ir::Window{
+              .kernel = c.kernel, .strides = c.strides, .dilations = c.dilations, .pads = c.pads, .count_include_pad = planar};
           const DType type = codes ? DType::u8 : DType::f32;
           st.anchor.inputs = {planar ? s.tensor(type, c.x, BufferKind::input)
                                      : s.nhwc(type, c.x, BufferKind::input, codes ? 16 : 0)};
@@ -275,7 +269,7 @@ TEST_F(Families, ReductionsOverAnyAxes) {
         }
         st.anchor.op = op;
         st.anchor.integer = codes;
-        st.anchor.attrs = {{"axes", axes}, {"keepdims", std::int64_t{keep}}};
+        st.anchor.facts = ir::Reduction{axes, keep};
         st.anchor.inputs = {s.nhwc(codes ? DType::u8 : DType::f32, x, BufferKind::input)};
         if (codes) st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, s.pick(0, 255));
         auto& p = st.program;
@@ -318,7 +312,11 @@ TEST_F(Families, DirectConvolutions) {
         }
         st.anchor.op = c.transposed ? ir::Op::conv_transpose : ir::Op::conv;
         st.anchor.integer = integer;
-        st.anchor.attrs = {{"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"group", c.group}};
+        st.anchor.facts = ir::Window{.strides = c.strides,
+                                     .dilations = c.dilations,
+                                     .pads = c.pads,
+                                     .output_padding = c.transposed ? ir::Shape(spatial, 0) : ir::Shape(),
+                                     .group = c.group};
         st.anchor.inputs = {s.nhwc(integer ? DType::u8 : DType::f32, c.x, BufferKind::input)};
         if (integer) st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, zero);
         ir::Shape w = c.transposed ? ir::Shape{c.x[1], c.outputs / c.group} : ir::Shape{c.outputs, c.x[1] / c.group};
@@ -359,7 +357,7 @@ TEST_F(Families, TransposedConvolutionsByPhases) {
       st.space.push_back((c.x[2 + d] - 1) * c.strides[d] + c.kernel[d] - c.pads[d] - c.pads[2 + d]);
     st.anchor.op = ir::Op::conv_transpose;
     st.anchor.integer = true;
-    st.anchor.attrs = {{"strides", c.strides}, {"pads", c.pads}};
+    st.anchor.facts = ir::Window{.strides = c.strides, .dilations = {1, 1}, .pads = c.pads, .output_padding = {0, 0}};
     st.anchor.inputs = {s.nhwc(DType::u8, c.x, BufferKind::input)};
     st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, c.zero);
     st.anchor.weights = s.tensor(DType::s8, {c.x[1], c.outputs, c.kernel[0], c.kernel[1]}, BufferKind::constant);
@@ -384,7 +382,7 @@ TEST_F(Families, SoftmaxOfShortAndLongRows) {
       Scene s(seed++);
       s.stage().space = axis == 1 ? ir::Shape{2, 70, 2, 3} : ir::Shape{2, 8, 3, 5};
       s.stage().anchor.op = op;
-      s.stage().anchor.attrs = {{"axis", axis}};
+      s.stage().anchor.facts = ir::Along{axis};
       s.stage().anchor.inputs = {s.nhwc(DType::f32, s.stage().space, BufferKind::input)};
       EXPECT_EQ(against_reference(s, cuda::softmax_family(), 0), "");
     }
@@ -397,30 +395,31 @@ TEST_F(Families, NormsOfRowsAndWindows) {
     auto& st = s.stage();
     st.space = {2, 6, 4, 5};
     st.anchor.op = op;
+    st.anchor.facts = ir::default_facts(op);
     st.anchor.inputs = {s.nhwc(DType::f32, st.space, BufferKind::input)};
     if (op == ir::Op::instance_norm)
       st.anchor.inputs.insert(st.anchor.inputs.end(),
                               {s.tensor(DType::f32, {6}, BufferKind::input), s.tensor(DType::f32, {6}, BufferKind::input)});
     if (op == ir::Op::layer_norm) {
-      st.anchor.attrs = {{"axis", std::int64_t{2}}};
+      st.anchor.as<ir::LayerNorm>().axis = 2;
       st.anchor.inputs.insert(st.anchor.inputs.end(),
                               {s.tensor(DType::f32, {4, 5}, BufferKind::input), s.tensor(DType::f32, {5}, BufferKind::input)});
     }
-    if (op == ir::Op::lrn) st.anchor.attrs = {{"size", std::int64_t{3}}, {"alpha", 0.01}, {"beta", 0.75}, {"bias", 1.5}};
+    if (op == ir::Op::lrn) st.anchor.facts = ir::LocalResponse{.size = 3, .alpha = 0.01, .beta = 0.75, .bias = 1.5};
     EXPECT_EQ(against_reference(s, cuda::norm_family(), op == ir::Op::lrn ? 0 : 1e-5F), "") << ir::name_of(op);
   }
 }
 
 TEST_F(Families, ResizeLinearAndCubic) {
   std::uint32_t seed = 1;
-  for (const char* mode : {"half_pixel", "align_corners", "asymmetric"}) {
+  for (const auto mode : {ir::Coordinates::half_pixel, ir::Coordinates::align_corners, ir::Coordinates::asymmetric}) {
     for (const ir::Op op : {ir::Op::resize_linear, ir::Op::resize_cubic}) {
       Scene s(seed++);
       s.stage().space = {1, 8, 7, 5};
       s.stage().anchor.op = op;
-      s.stage().anchor.attrs = {{"coordinate_mode", std::string(mode)}, {"scales", std::vector<double>{1, 1, 7.0 / 4, 5.0 / 6}}};
+      s.stage().anchor.facts = ir::Resize{.scales = {1, 1, 7.0 / 4, 5.0 / 6}, .sizes = {}, .coordinates = mode};
       s.stage().anchor.inputs = {s.nhwc(DType::f32, {1, 8, 4, 6}, BufferKind::input)};
-      EXPECT_EQ(against_reference(s, cuda::resize_family(), 0), "") << mode;
+      EXPECT_EQ(against_reference(s, cuda::resize_family(), 0), "") << ir::spelled(mode);
     }
   }
 }
@@ -429,6 +428,7 @@ TEST_F(Families, MatrixProductsOfComputedValues) {
   Scene s(1);
   s.stage().space = {2, 3, 4, 5};
   s.stage().anchor.op = ir::Op::matmul;
+  s.stage().anchor.facts = ir::Product{};
   s.stage().anchor.inputs = {s.tensor(DType::f32, {2, 1, 4, 7}, BufferKind::input),
                              s.tensor(DType::f32, {3, 7, 5}, BufferKind::input)};
   EXPECT_EQ(against_reference(s, cuda::matmul_family(), 1e-5F), "");
@@ -438,6 +438,7 @@ TEST_F(Families, MatrixProductsInBfloat16) {
   Scene s(3);
   s.stage().space = {2, 3, 4, 5};
   s.stage().anchor.op = ir::Op::matmul;
+  s.stage().anchor.facts = ir::Product{};
   s.stage().anchor.inputs = {s.tensor(DType::bf16, {2, 1, 4, 7}, BufferKind::input),
                              s.tensor(DType::bf16, {3, 7, 5}, BufferKind::input, {0, 2, 1})};
   EXPECT_EQ(against_reference(s, cuda::matmul_family(), 1e-5F), "");
@@ -448,6 +449,7 @@ TEST_F(Families, MatrixProductsOfCodes) {
   region::Stage& st = s.stage();
   st.space = {2, 3, 4, 5};
   st.anchor.op = ir::Op::matmul;
+  st.anchor.facts = ir::Product{};
   st.anchor.integer = true;
   st.anchor.inputs = {s.tensor(DType::u8, {2, 1, 4, 70}, BufferKind::input, {0, 2, 1, 3}),
                       s.tensor(DType::u8, {3, 70, 5}, BufferKind::input, {0, 2, 1})};

@@ -48,7 +48,7 @@ TEST_F(Indexed, GatherElementsAlongEachAxis) {
         st.space = {3, 4, 4, 5};  // no more than x beside the axis
         st.space[axis] = 7;
         st.anchor.op = ir::Op::gather_elements;
-        st.anchor.attrs = {{"axis", static_cast<std::int64_t>(axis)}};
+        st.anchor.facts = ir::Gather{.axis = static_cast<std::int64_t>(axis)};
         st.anchor.inputs = {s.nhwc(type, x, BufferKind::input, 2)};
         st.anchor.inputs.push_back(s.tensor(seed % 2 ? DType::s64 : DType::s32, st.space, BufferKind::input));
         seed % 2 ? indices<std::int64_t>(s, x[axis], ir::count(st.space)) : indices<std::int32_t>(s, x[axis], ir::count(st.space));
@@ -68,7 +68,7 @@ TEST_F(Indexed, GatherNdOfTuplesOfEachLengthAndBatches) {
         auto& st = s.stage();
         const ir::Shape x{3, 3, 3, 5};  // one extent, so that every index fits
         st.anchor.op = ir::Op::gather_nd;
-        st.anchor.attrs = {{"batch_dims", batch}};
+        st.anchor.facts = ir::Gather{.batch_dims = batch};
         st.anchor.inputs = {s.tensor(type, x, BufferKind::input)};
         const ir::Shape ids{3, 4, length};
         st.anchor.inputs.push_back(s.tensor(DType::s64, ids, BufferKind::input));
@@ -131,7 +131,7 @@ TEST_F(Indexed, IndicesOutsideReadNothingElse) {
   auto& st = s.stage();
   st.space = {1, 1, 1, 4};
   st.anchor.op = ir::Op::gather_elements;
-  st.anchor.attrs = {{"axis", std::int64_t{3}}};
+  st.anchor.facts = ir::Gather{.axis = 3};
   st.anchor.inputs = {s.tensor(DType::f32, {1, 1, 1, 3}, BufferKind::input)};
   st.anchor.inputs.push_back(s.tensor(DType::s64, st.space, BufferKind::input));
   auto* ids = reinterpret_cast<std::int64_t*>(s.memory.back().data() + 64);

@@ -176,7 +176,7 @@ TEST(Matmul, RefusesWhatItCannot) {
   EXPECT_NE(refused(codes, [](Scene& s) { s.stage().anchor.inputs[1].dims[1] = 31; }), "");
   EXPECT_EQ(refused(codes, [](Scene& s) { s.stage().anchor.integer = false; }), "silent");
   const ProductCase floats{ProductType::f32, {2}, 16, 16, 32};
-  EXPECT_EQ(refused(floats, [](Scene& s) { s.stage().anchor.attrs["compute"] = std::string("tf32"); }), "silent")
+  EXPECT_EQ(refused(floats, [](Scene& s) { s.stage().anchor.as<ir::Product>().arithmetic = ir::Arithmetic::tf32; }), "silent")
       << "what may be rounded is rounded";
 }
 

@@ -100,7 +100,7 @@ inline void build(Scene& s, const ProductCase& c) {
   st.anchor.op = ir::Op::matmul;
   const bool codes = c.type == cuda::ProductType::u8;
   st.anchor.integer = codes;
-  if (c.type == cuda::ProductType::tf32) st.anchor.attrs["compute"] = std::string("tf32");
+  st.anchor.facts = ir::Product{c.type == cuda::ProductType::tf32 ? ir::Arithmetic::tf32 : ir::Arithmetic::exact};
   const ir::DType type = codes                               ? ir::DType::u8
                          : c.type == cuda::ProductType::bf16 ? ir::DType::bf16
                          : c.type == cuda::ProductType::f16  ? ir::DType::f16

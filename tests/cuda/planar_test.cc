@@ -13,7 +13,6 @@ namespace {
 using ir::DType;
 using program::Op;
 using region::BufferKind;
-using Ints = std::vector<std::int64_t>;
 
 class Planes : public EmulatedTest {};
 
@@ -66,7 +65,7 @@ std::string first_layer(const FirstLayer& k, const Edit& edit = {}) {
   conv.space = {k.x[0], k.outputs, high, wide};
   conv.anchor.op = ir::Op::conv;
   conv.anchor.integer = true;
-  conv.anchor.attrs = {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}};
+  conv.anchor.facts = ir::Window{.strides = {k.stride, k.stride}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}};
   const region::TensorRef codes = s.nhwc(DType::u8, k.x);
   conv.anchor.inputs = {codes};
   conv.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.043F, k.zero);

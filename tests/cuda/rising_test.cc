@@ -18,6 +18,7 @@ bool program_rises(Make make, double accumulator = 10000) {
   auto& st = s.stage();
   st.space = {1, 2, 1, 1};
   st.anchor.op = ir::Op::conv;
+  st.anchor.facts = ir::default_facts(ir::Op::conv);
   st.operands = {{s.constant_along(std::vector<float>{0.5F, 0.25F}, st.space, 1), {}},
                  {s.constant_along(std::vector<float>{0.5F, -0.25F}, st.space, 1), {}},
                  {s.constant_along(std::vector<std::int32_t>{-70, 90}, st.space, 1), {}},

@@ -49,7 +49,7 @@ TEST_P(Texts, TransposedConvolutionsFolded) {
   st.space = {1, 32, 8, 8};
   st.anchor.op = ir::Op::conv_transpose;
   st.anchor.integer = true;
-  st.anchor.attrs = {{"strides", std::vector<std::int64_t>{2, 2}}};
+  st.anchor.facts = ir::Window{.strides = {2, 2}, .dilations = {1, 1}, .pads = {0, 0, 0, 0}, .output_padding = {0, 0}};
   st.anchor.inputs = {s.nhwc(DType::u8, {1, 64, 4, 4}, BufferKind::input)};
   st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.1F, 9);
   st.anchor.weights = s.tensor(DType::s8, {64, 32, 2, 2}, BufferKind::constant);

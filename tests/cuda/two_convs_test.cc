@@ -13,7 +13,6 @@ namespace {
 using ir::DType;
 using program::Op;
 using region::BufferKind;
-using Ints = std::vector<std::int64_t>;
 
 /// One convolution of the pair.
 struct Branch {
@@ -67,7 +66,7 @@ class Block {
     st.space = {k.batch, k.outputs, (b.high + 2 * pad - b.kernel) / b.stride + 1, (b.wide + 2 * pad - b.kernel) / b.stride + 1};
     st.anchor.op = ir::Op::conv;
     st.anchor.integer = true;
-    st.anchor.attrs = {{"strides", Ints{b.stride, b.stride}}, {"pads", Ints{pad, pad, pad, pad}}};
+    st.anchor.facts = ir::Window{.strides = {b.stride, b.stride}, .dilations = {1, 1}, .pads = {pad, pad, pad, pad}};
     st.anchor.inputs = {scene.nhwc(DType::u8, {k.batch, b.channels, b.high, b.wide}, BufferKind::input, 16)};
     st.anchor.inputs[0].quantizer = ir::per_tensor(DType::u8, 0.02F, b.zero);
     st.anchor.weights = scene.tensor(DType::s8, {k.outputs, b.channels, b.kernel, b.kernel}, BufferKind::constant);

@@ -58,7 +58,7 @@ void keep_small(Scene& s, const region::TensorRef& r) {
 struct TypedCase {
   Op op;
   DType from, to;
-  ir::Attrs attrs;
+  ir::Facts facts;  ///< none: the defaults
   int inputs = 1;
   ir::Shape dims{2, 3, 4, 16};
   ir::Shape second;  ///< of the other input; empty: the same
@@ -68,8 +68,9 @@ std::string run(const TypedCase& c, std::vector<int> order = {}, const Edit& edi
   Scene s(9);
   auto& st = s.stage();
   st.space = c.dims;
-  st.anchor.op = c.op, st.anchor.attrs = c.attrs;
-  if (c.op == Op::cast) st.anchor.attrs["to"] = std::string(ir::name_of(c.to));
+  st.anchor.op = c.op;
+  st.anchor.facts = c.facts.index() == 0 ? ir::default_facts(c.op, c.dims.size()) : c.facts;
+  if (c.op == Op::cast) st.anchor.as<ir::Cast>().to = c.to;
   st.anchor.inputs = {any(s, c.from, c.dims, BufferKind::input, order)};
   if (c.inputs == 2) {
     st.anchor.inputs.push_back(any(s, c.from, c.second.empty() ? c.dims : c.second, BufferKind::input));
@@ -102,11 +103,11 @@ TEST_F(Typed, OneOperand) {
   EXPECT_EQ(run({Op::logical_not, DType::boolean, DType::boolean, {}, 1, {3, 5, 7}}, {1, 0, 2}), "") << "in another order";
   for (const Op op : {Op::relu, Op::abs, Op::neg, Op::sign}) EXPECT_EQ(run({op, DType::s8, DType::s8, {}}), "") << ir::name_of(op);
   EXPECT_EQ(run({Op::neg, DType::s64, DType::s64, {}}), "");
-  EXPECT_EQ(run({Op::clip, DType::s32, DType::s32, {{"min", -5.0}, {"max", 99.0}}}), "");
-  EXPECT_EQ(run({Op::clip, DType::s64, DType::s64, {{"min", 3.0}}}), "");
-  EXPECT_EQ(run({Op::bitwise, DType::u16, DType::u16, {{"function", std::string("not")}}}), "");
-  for (const char* how : {"and", "xor", "left", "right"})
-    EXPECT_EQ(run({Op::bitwise, DType::s32, DType::s32, {{"function", std::string(how)}}, 2}), "") << how;
+  EXPECT_EQ(run({Op::clip, DType::s32, DType::s32, ir::Clip{-5, 99}}), "");
+  EXPECT_EQ(run({Op::clip, DType::s64, DType::s64, ir::Clip{.min = 3}}), "");
+  EXPECT_EQ(run({Op::bitwise, DType::u16, DType::u16, ir::Bitwise{ir::BitFunction::bit_not}}), "");
+  for (const auto how : {ir::BitFunction::bit_and, ir::BitFunction::bit_xor, ir::BitFunction::left, ir::BitFunction::right})
+    EXPECT_EQ(run({Op::bitwise, DType::s32, DType::s32, ir::Bitwise{how}, 2}), "") << ir::spelled(how);
   EXPECT_EQ(run({Op::abs, DType::f16, DType::f16, {}}), "");
   EXPECT_EQ(run({Op::add, DType::bf16, DType::bf16, {}, 2}), "");
 }

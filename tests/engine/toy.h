@@ -61,7 +61,7 @@ inline region::Plan plan(float weight = 3.0F) {
     r.stages = {s};
     r.tactic = *region::parse_tactic("toy.oracle");
     r.onnx_nodes = {r.name};
-    r.precision = "float32";
+    r.precision = ir::DType::f32;
     r.reasons = {because<Cause::codes_moved>("toy")};
     p.regions.push_back(std::move(r));
   };

@@ -263,7 +263,7 @@ TEST(Narrow, PlansOfProductsComputeWhatTheGraphSays) {
             ASSERT_EQ(s.anchor.inputs[0].dtype, s.anchor.inputs[1].dtype) << r.name;
             const bool is = s.anchor.inputs[0].dtype == ir::DType::bf16;
             small += is;
-            if (apart) EXPECT_EQ(r.precision, is ? "bfloat16" : "float32") << r.name;
+            if (apart) EXPECT_EQ(r.precision, is ? ir::DType::bf16 : ir::DType::f32) << r.name;
           }
         }
         const bool emulated = std::string(type) != "bfloat16";
@@ -294,8 +294,8 @@ TEST(Narrow, ThePlanComputesWhatTheGraphSays) {
     ASSERT_TRUE(planned) << pattern << ": " << planned.error().message;
     int small = 0, passes = 0;
     for (const region::Region& r : planned->plan.regions) {
-      passes += r.precision == "float32->bfloat16";
-      if (r.precision != "bfloat16") continue;
+      passes += r.precision == region::Work::narrow;
+      if (r.precision != ir::DType::bf16) continue;
       ++small;
       EXPECT_EQ(r.stages[0].anchor.inputs[0].dtype, ir::DType::bf16) << r.name;
       EXPECT_EQ(r.stages[0].anchor.weights->dtype, ir::DType::bf16) << r.name;

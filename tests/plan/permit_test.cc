@@ -41,7 +41,7 @@ std::string hash(const plan::Planned& p) {
 /// Precision and reason of the convolution that an ONNX node became.
 std::string reason(const plan::Planned& p, const std::string& node) {
   for (const region::Region& r : p.plan.regions) {
-    if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) return r.precision + " | " + report::sentences(r.reasons);
+    if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) return to_string(r.precision) + " | " + report::sentences(r.reasons);
   }
   return "no region";
 }
@@ -120,9 +120,9 @@ TEST(Permit, RangesTravelThroughAShuffle) {
     int gathers = 0, copies = 0, copies_without = 0;
     for (const region::Region& r : p.plan.regions) {
       gathers += r.stages[0].anchor.op == ir::Op::gather ? 1 : 0;
-      copies += r.precision == "move" ? 1 : 0;
+      copies += r.precision == region::Work::move ? 1 : 0;
     }
-    for (const region::Region& r : without.plan.regions) copies_without += r.precision == "move" ? 1 : 0;
+    for (const region::Region& r : without.plan.regions) copies_without += r.precision == region::Work::move ? 1 : 0;
     EXPECT_EQ(gathers, 2);
     EXPECT_LT(copies, copies_without);
     for (const char* node : {"split", "turn", "join", "first", "second"}) {  // nothing is unexplained

@@ -202,8 +202,8 @@ TEST_P(PlanCase, EqualsTheReference) {
   int copies = 0;
   std::string listing;
   for (const region::Region& r : planned->plan.regions) {
-    copies += r.precision == "move";
-    listing += r.name + " [" + r.precision + "] " + report::sentences(r.reasons) + "\n";
+    copies += r.precision == region::Work::move;
+    listing += r.name + " [" + to_string(r.precision) + "] " + report::sentences(r.reasons) + "\n";
   }
   if (c.regions > 0) {
     EXPECT_EQ(static_cast<int>(planned->plan.regions.size()), c.regions) << listing;
@@ -252,7 +252,7 @@ TEST(Layout, ProductsOfMatricesKeepTheirRows) {
   ASSERT_TRUE(planned) << planned.error().message;
   std::map<std::string, std::vector<std::int64_t>> stored;
   for (const region::Region& r : planned->plan.regions) {
-    EXPECT_NE(r.precision, "move") << r.name;
+    EXPECT_NE(r.precision, region::Work::move) << r.name;
     for (const region::Stage& s : r.stages) stored[std::string(ir::name_of(s.anchor.op))] = s.stores.at(0).strides;
     if (r.stages[0].anchor.op == ir::Op::matmul && r.name.find("heads") != std::string::npos) {
       EXPECT_EQ(r.stages[0].stores.at(0).strides, (std::vector<std::int64_t>{60, 4, 12, 1})) << "[1,5,12] of [1,3,5,4]";

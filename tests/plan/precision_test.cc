@@ -21,9 +21,9 @@ class Times final : public plan::Costs {
   explicit Times(std::map<std::string, double> table, std::optional<Pair> whole = {}) : table_(std::move(table)), whole_(whole) {}
   Result<std::vector<plan::TacticTime>> price(const region::Region& r, const region::Plan&,
                                               const std::vector<region::Offer>& offers) override {
-    double us = table_.contains(r.precision) ? table_[r.precision] : 1;
+    double us = table_.contains(to_string(r.precision)) ? table_[to_string(r.precision)] : 1;
     for (const std::string& node : r.onnx_nodes) {
-      const auto found = table_.find(node + " " + r.precision);
+      const auto found = table_.find(node + " " + to_string(r.precision));
       if (found != table_.end()) us = found->second;
     }
     std::vector<plan::TacticTime> out;
@@ -49,7 +49,7 @@ class NoBfloat16 final : public region::Provider {
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
     auto out = oracle_.offers(r, p);
     for (region::Offer& o : out) {
-      if (r.precision == "bfloat16")
+      if (r.precision == ir::DType::bf16)
         o = {*region::parse_tactic("toy.bf16"), {because<Cause::capability_missing>("toy.bf16", "none")}, 0};
     }
     return out;
@@ -116,7 +116,7 @@ std::string precisions(const plan::Planned& p) {
   std::string out;
   for (const char* node : {"conv1", "conv2", "conv3"}) {
     for (const region::Region& r : p.plan.regions) {
-      if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) out += (out.empty() ? "" : " ") + r.precision;
+      if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) out += (out.empty() ? "" : " ") + to_string(r.precision);
     }
   }
   return out;

@@ -16,7 +16,7 @@ const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Case {
   ir::Op op;
-  ir::Attrs attrs;
+  ir::Facts facts;
   std::function<double(double)> exact;
   float lo, hi;       ///< accuracy is measured for lo <= x <= hi
   double ulps;        ///< bound on the error, in units of the last place of the exact result...
@@ -39,24 +39,19 @@ double clamp01(double x) {
 const std::vector<Case>& cases() {
   static const auto* all = new std::vector<Case>{
       {ir::Op::relu, {}, [](double x) { return std::max(x, 0.0); }, -1e30F, 1e30F, 0, 0},
-      {ir::Op::clip, {{"min", -1.5}, {"max", 6.0}}, [](double x) { return std::min(std::max(x, -1.5), 6.0); }, -1e30F, 1e30F, 0, 0},
-      {ir::Op::clip, {}, [](double x) { return x; }, -1e30F, 1e30F, 0, 0},
-      {ir::Op::leaky_relu, {{"alpha", 0.125}}, [](double x) { return x < 0 ? 0.125 * x : x; }, -1e30F, 1e30F, 0, 0},
-      {ir::Op::elu, {{"alpha", 1.5}}, [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); }, -80, 80, 3, 0},
-      {ir::Op::selu,
-       {},
-       [](double x) { return 1.05070102214813232421875 * (x > 0 ? x : 1.67326319217681884765625 * std::expm1(x)); },
-       -80,
-       80,
-       4,
-       0},
+      {ir::Op::clip, ir::Clip{-1.5, 6.0}, [](double x) { return std::min(std::max(x, -1.5), 6.0); }, -1e30F, 1e30F, 0, 0},
+      {ir::Op::clip, ir::Clip{}, [](double x) { return x; }, -1e30F, 1e30F, 0, 0},
+      {ir::Op::leaky_relu, ir::Slope{0.125}, [](double x) { return x < 0 ? 0.125 * x : x; }, -1e30F, 1e30F, 0, 0},
+      {ir::Op::elu, ir::Slope{1.5}, [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); }, -80, 80, 3, 0},
+      {ir::Op::selu, ir::Selu{},
+       [](double x) { return 1.05070102214813232421875 * (x > 0 ? x : 1.67326319217681884765625 * std::expm1(x)); }, -80, 80, 4, 0},
       {ir::Op::sigmoid, {}, sigmoid64, -87, 87, 3, 0},
-      {ir::Op::hard_sigmoid, {{"alpha", 0.25}, {"beta", 0.5}}, [](double x) { return clamp01(0.25 * x + 0.5); }, -10, 10, 0.5, 0},
+      {ir::Op::hard_sigmoid, ir::HardSigmoid{0.25, 0.5}, [](double x) { return clamp01(0.25 * x + 0.5); }, -10, 10, 0.5, 0},
       {ir::Op::hard_swish, {}, [](double x) { return x * clamp01(x / 6 + 0.5); }, -10, 10, 2, 8},
       {ir::Op::tanh, {}, [](double x) { return std::tanh(x); }, -50, 50, 3, 0},
       {ir::Op::erf, {}, [](double x) { return std::erf(x); }, -50, 50, 5, 0},
-      {ir::Op::gelu, {}, [](double x) { return 0.5 * x * (1 + std::erf(x * 0.70710678118654752440)); }, -10, 10, 3, 16},
-      {ir::Op::gelu, {{"approximate", std::string("tanh")}}, gelu_tanh64, -10, 10, 4, 8},
+      {ir::Op::gelu, ir::Gelu{}, [](double x) { return 0.5 * x * (1 + std::erf(x * 0.70710678118654752440)); }, -10, 10, 3, 16},
+      {ir::Op::gelu, ir::Gelu{ir::GeluForm::tanh}, gelu_tanh64, -10, 10, 4, 8},
       {ir::Op::mish, {}, [](double x) { return x * std::tanh(softplus64(x)); }, -80, 80, 5, 0},
       {ir::Op::softplus, {}, softplus64, -80, 80, 3, 0},
       {ir::Op::softsign, {}, [](double x) { return x / (1 + std::fabs(x)); }, -1e30F, 1e30F, 2, 0},
@@ -78,7 +73,8 @@ const std::vector<Case>& cases() {
 
 std::string name(const Case& c) {
   std::string text(ir::name_of(c.op));
-  for (const auto& [key, value] : c.attrs) text += " " + key + (value.index() == 2 ? "=" + std::get<std::string>(value) : "");
+  for (const auto& [key, value] : ir::attrs_of(c.facts))
+    text += " " + key + (value.index() == 2 ? "=" + std::get<std::string>(value) : "");
   return text;
 }
 
@@ -105,7 +101,7 @@ TEST(Math, ErrorsAgainstDoubleStayWithinTheirBounds) {
     float worst_x = 0;
     for (const float x : samples(c.lo, c.hi, 200000, rng)) {
       const double exact = c.exact(x);
-      const double y = unary(m, c.op, c.attrs, x);
+      const double y = unary(m, c.op, c.facts, x);
       const double ulp = std::ldexp(1.0, std::max(std::ilogb(exact == 0 ? 1e-300 : exact), -126) - 23);
       const double slack = c.floor_ulps * std::ldexp(1.0, -24);
       const double error = std::max(0.0, std::fabs(y - exact) - slack) / ulp;
@@ -119,7 +115,7 @@ TEST(Math, ErrorsAgainstDoubleStayWithinTheirBounds) {
 
 TEST(Math, ExtremesSaturate) {
   FloatOps m;
-  const auto at = [&m](ir::Op op, float x) { return unary(m, op, {}, x); };
+  const auto at = [&m](ir::Op op, float x) { return unary(m, op, ir::default_facts(op), x); };
   for (const float x : {-200.0F, -1e30F, -kInf}) {
     EXPECT_EQ(at(ir::Op::sigmoid, x), 0.0F) << x;
     EXPECT_EQ(at(ir::Op::tanh, x), -1.0F) << x;
@@ -216,12 +212,12 @@ TEST(Math, FloatsAndProgramsGiveTheSameBits) {
     Program p;
     ProgramOps ops{p};
     const int x = p.push(Op::acc_f);
-    p.outputs = {{unary(ops, c.op, c.attrs, x), ir::DType::f32}};
+    p.outputs = {{unary(ops, c.op, c.facts, x), ir::DType::f32}};
     ASSERT_TRUE(verify(p)) << verify(p).error().message;
     const Program s = simplify(p);
     std::vector<Scalar> scratch;
     for (const float v : any_floats(40000, rng)) {
-      const float expected = unary(m, c.op, c.attrs, v);
+      const float expected = unary(m, c.op, c.facts, v);
       Scalar acc{}, out{};
       acc.f = v;
       for (const Program* program : {&std::as_const(p), &s}) {

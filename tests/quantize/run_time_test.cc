@@ -16,7 +16,7 @@ class Bfloat16Provider final : public region::Provider {
   std::string_view name() const override { return real().name(); }
   bool knows(const region::Tactic& t) const override { return real().knows(t); }
   std::vector<region::Offer> offers(const region::Region& r, const region::Plan& p) const override {
-    if (r.precision != "bfloat16") return {};
+    if (r.precision != ir::DType::bf16) return {};
     auto out = real().offers(r, p);
     for (region::Offer& o : out) o.cost = kSeconds;
     return out;

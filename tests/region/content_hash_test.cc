@@ -44,7 +44,7 @@ TEST(ContentHash, EveryChangeOfTheContentShows) {
        }},
       {"a pad",
        [](Plan& p) {
-         p.regions[0].stages[0].anchor.attrs.at("pads") = std::vector<std::int64_t>{1, 1, 1, 0};
+         p.regions[0].stages[0].anchor.as<ir::Window>().pads = {1, 1, 1, 0};
        }},
       {"a zero point", [](Plan& p) { p.regions[0].stages[0].anchor.inputs[0].quantizer->zero_point[0] = 4; }},
       {"a zero point of the weights", [](Plan& p) { p.regions[0].stages[0].anchor.weight_zero = {1}; }},

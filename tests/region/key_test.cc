@@ -69,10 +69,9 @@ TEST(RegionKey, ChangesWithWhatTimeDependsOn) {
       {"integer", [](Plan& p) { stage(p).anchor.integer = false; }},
       {"attribute",
        [](Plan& p) {
-         stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1, 1, 1, 0};
+         stage(p).anchor.as<ir::Window>().pads = {1, 1, 1, 0};
        }},
-      {"attribute of a kind", [](Plan& p) { stage(p).anchor.attrs["group"] = 2.0; }},
-      {"group", [](Plan& p) { stage(p).anchor.attrs["group"] = std::int64_t{2}; }},
+      {"group", [](Plan& p) { stage(p).anchor.as<ir::Window>().group = 2; }},
       {"input shape", [](Plan& p) { stage(p).anchor.inputs[0].dims[2] = 5; }},
       {"input layout",
        [](Plan& p) {
@@ -126,11 +125,6 @@ TEST(RegionKey, DoesNotChangeWithAnythingElse) {
       {"provenance", [](Plan& p) { p.regions[0].onnx_nodes = {"toy.another"}, p.regions[0].reasons.clear(); }},
       {"tactic", [](Plan& p) { p.regions[0].tactic = *region::parse_tactic("toy.another"), p.regions[0].packed = {3}; }},
       {"address", [](Plan& p) { p.buffers[4].arena_offset = 4096, stage(p).stores[0].offset = 64; }},
-      {"defaults spelled out",
-       [](Plan& p) {
-         stage(p).anchor.attrs["dilations"] = std::vector<std::int64_t>{1, 1};
-       }},
-      {"a default left out", [](Plan& p) { stage(p).anchor.attrs.erase("group"); }},
       {"threads", [](Plan& p) { p.threads = 7; }},  // beside the key in the cache
   };
   for (const auto& [what, change] : changes) EXPECT_EQ(key_after(change), before) << what;

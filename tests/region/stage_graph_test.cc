@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "region/toy_plan.h"
+#include "support/facts.h"
 
 namespace octavo::region {
 namespace {
@@ -43,7 +44,8 @@ Plan graph() {
   s.space = {1, 8, 3, 3};
   s.anchor.op = ir::Op::conv;
   s.anchor.integer = true;
-  s.anchor.attrs = {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}, {"strides", std::vector<std::int64_t>{2, 2}}};
+  s.anchor.facts =
+      testing::facts(s.anchor.op, {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}, {"strides", std::vector<std::int64_t>{2, 2}}});
   s.anchor.inputs = {r.stages[0].stores[0]};
   s.anchor.weights = TensorRef{8, 0, ir::DType::s8, {8, 8, 3, 3}, {72, 9, 3, 1}, std::nullopt, "w2"};
   s.program.outputs = {{s.program.push(program::Op::i2f, s.program.push(program::Op::acc_i)), ir::DType::f32}};

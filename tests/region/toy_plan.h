@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "region/region.h"
+#include "support/facts.h"
 
 namespace octavo::region {
 
@@ -43,7 +44,7 @@ inline Plan toy_plan() {
   conv.tactic = *region::parse_tactic("cpu.conv.portable");
   conv.packed = {2};
   conv.onnx_nodes = {"Conv_0", "Add_1"};
-  conv.precision = "int8";
+  conv.precision = Work::int8;
   conv.reasons = {because<Cause::integer_anchor>("u8(0.5,0)", "s8", "per tensor")};
   conv.alternatives = {{"cpu.conv.other", {because<Cause::tactic_possible>()}, 1.5e-5},
                        {"cpu.none", {because<Cause::tactic_refused>(), because<Cause::kernel_needs>("groups", "2", "1")}, -1, -1}};
@@ -52,8 +53,9 @@ inline Plan toy_plan() {
   Stage s;
   s.space = {1, 8, 6, 6};
   s.anchor.op = ir::Op::conv;
-  s.anchor.attrs = {
-      {"pads", std::vector<std::int64_t>{1, 1, 1, 1}}, {"strides", std::vector<std::int64_t>{1, 1}}, {"group", std::int64_t{1}}};
+  s.anchor.facts = testing::facts(
+      s.anchor.op,
+      {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}, {"strides", std::vector<std::int64_t>{1, 1}}, {"group", std::int64_t{1}}});
   s.anchor.integer = true;
   TensorRef x{0, 0, DType::u8, {1, 4, 6, 6}, {144, 36, 6, 1}, ir::per_tensor(DType::u8, 0.1F, 3), "x"};
   s.anchor.inputs = {x};

@@ -75,10 +75,10 @@ TEST(PlanVerify, CatchesEachBrokenInvariant) {
       {"write an element more than once (dimension 2)", [&](Plan& p) { stage(p).stores[0].strides[2] = 40; }},
       {"attribute pads is 2147483649, at most 2147483648",
        [&](Plan& p) {
-         stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1, 1, (std::int64_t{1} << 31) + 1, 1};
+         stage(p).anchor.as<ir::Window>().pads = {1, 1, (std::int64_t{1} << 31) + 1, 1};
        }},
       {"the padded input is [1,4,2147483654,2147483654]",
-       [&](Plan& p) { stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>(4, std::int64_t{1} << 30); }},
+       [&](Plan& p) { stage(p).anchor.as<ir::Window>().pads.assign(4, std::int64_t{1} << 30); }},
       {"3 divisors for rank 4", [&](Plan& p) { stage(p).operands[1].div.pop_back(); }},
       {"3 strides, needs 4", [&](Plan& p) { stage(p).operands[0].ref.strides.pop_back(); }},
       {"writes to an input or a constant",
@@ -96,9 +96,10 @@ TEST(PlanVerify, CatchesEachBrokenInvariant) {
        }},
       // Anchors
       {"needs one input and weights", [&](Plan& p) { stage(p).anchor.weights.reset(); }},
-      {"the anchor's result is [1,8,4,4]", [&](Plan& p) { stage(p).anchor.attrs.erase("pads"); }},
-      {"attribute pads has 1 entries", [&](Plan& p) { stage(p).anchor.attrs["pads"] = std::vector<std::int64_t>{1}; }},
-      {"attribute strides is not a list", [&](Plan& p) { stage(p).anchor.attrs["strides"] = std::string("a"); }},
+      {"the anchor's result is [1,8,4,4]", [&](Plan& p) { stage(p).anchor.as<ir::Window>().pads.assign(4, 0); }},
+      {"attribute pads has 1 entries", [&](Plan& p) { stage(p).anchor.as<ir::Window>().pads = {1}; }},
+      {"the facts of conv are not complete", [&](Plan& p) { stage(p).anchor.as<ir::Window>().strides.clear(); }},
+      {"the facts of conv are not complete", [&](Plan& p) { stage(p).anchor.facts = {}; }},
       {"reads u8 codes", [&](Plan& p) { stage(p).anchor.inputs[0].quantizer.reset(); }},
       {"reads u8 codes", [&](Plan& p) { stage(p).anchor.inputs[0].dtype = ir::DType::s8; }},
       {"u8 weights, needs s8", [&](Plan& p) { stage(p).anchor.weights->dtype = ir::DType::u8; }},

@@ -28,7 +28,7 @@ region::Plan plan() {
   region::Region conv;
   conv.name = "conv1 + relu1 + pool1";
   conv.onnx_nodes = {"conv1", "relu1", "pool1"};
-  conv.precision = "int8";
+  conv.precision = region::Work::int8;
   conv.tactic = *region::parse_tactic("cpu.conv.u8s8.avx512vnni.jit");
   conv.reasons = {because<Cause::integer_anchor>("u8(0.5,3)", "s8", "per tensor"),
                   because<Cause::stages_joined>("conv-pool", "pool1")};
@@ -54,7 +54,7 @@ region::Plan plan() {
   region::Region up;
   up.name = "up";
   up.onnx_nodes = {"up"};
-  up.precision = "float32";
+  up.precision = ir::DType::f32;
   up.tactic = *region::parse_tactic("cpu.conv_transpose.portable");
   up.tactic.vector = false;
   up.reasons = {because<Cause::input_not_quantized>("pool1")};
@@ -106,7 +106,7 @@ TEST(Explain, ExtrasNameCauseAndTheWayOut) {
       << extras(p);
   region::Region copy;
   copy.name = "copy t";
-  copy.precision = "move";
+  copy.precision = region::Work::move;
   copy.reasons = {because<Cause::store_needs_channels_last>(64)};
   copy.onnx_nodes = {"transpose3"};
   copy.seconds = 5e-6;

@@ -63,7 +63,7 @@ TEST(Part, LosesRowsAndNothingElse) {
     EXPECT_GE(part->scale, 4) << r.name;
     for (std::size_t k = 0; k < r.stages.size(); ++k) {
       const region::Stage &s = r.stages[k], &shorter = part->region.stages[k];
-      EXPECT_EQ(shorter.anchor.attrs, s.anchor.attrs);
+      EXPECT_EQ(shorter.anchor.facts, s.anchor.facts);
       for (std::size_t j = 0; j < s.stores.size(); ++j) {
         EXPECT_EQ(shorter.stores[j].dims, shorter.space);
         EXPECT_EQ(shorter.stores[j].strides, s.stores[j].strides);

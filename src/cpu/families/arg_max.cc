@@ -35,14 +35,14 @@ Result<Setting> setting_of(const Stage& s) {
                   "one scale, and another value for each code");
   Setting t;
   t.codes = x.dtype == ir::DType::u8;
-  t.last = ir::get_int(s.anchor.attrs, "select_last_index") != 0;
+  const auto& arg = s.anchor.as<ir::ArgMax>();
+  t.last = arg.select_last_index;
   const auto rank = static_cast<std::int64_t>(x.dims.size());
-  const std::int64_t axis = ir::get_int(s.anchor.attrs, "axis");
-  const bool keep = ir::get_int(s.anchor.attrs, "keepdims", 1) != 0;
+  const std::int64_t axis = arg.axis;
   ir::Shape result = x.dims;
   if (axis >= 0 && axis < rank) {
     result[static_cast<std::size_t>(axis)] = 1;
-    if (!keep) result.erase(result.begin() + axis);
+    if (!arg.keepdims) result.erase(result.begin() + axis);
   }
   if (axis < 0 || axis >= rank || s.space != result || x.dims[static_cast<std::size_t>(axis)] == 0)
     return fail(ErrorKind::bad_engine,
@@ -63,7 +63,7 @@ Result<Setting> setting_of(const Stage& s) {
   for (const std::size_t d : order) {
     bool join = !t.outer.empty() && t.from.back() == x.strides[d] * x.dims[d];
     for (std::size_t i = 0; i < t.to.size(); ++i) {
-      const std::int64_t to = s.stores[i].strides[!keep && d > reduced ? d - 1 : d];
+      const std::int64_t to = s.stores[i].strides[!arg.keepdims && d > reduced ? d - 1 : d];
       join = join && t.to[i].back() == to * x.dims[d];
       t.to[i].push_back(to);
     }

@@ -78,8 +78,7 @@ Result<AttentionSetting> attention_setting(const Region& r, ir::DType type) {
       if (m->dims[d] != 1 && m->dims[d] != of_scores) return refuse("batches of a matrix", m->dims[d], of_scores);
     }
   }
-  std::int64_t axis = ir::get_int(softmax.anchor.attrs, "axis", static_cast<std::int64_t>(t.rank) - 1);
-  if (axis < 0) axis += static_cast<std::int64_t>(t.rank);
+  const std::int64_t axis = softmax.anchor.as<ir::Along>().axis;
   if (axis != static_cast<std::int64_t>(t.rank) - 1) return refuse("axis of softmax", axis, "the last");
   t.queries = scores.space[t.rank - 2], t.keys = scores.space[t.rank - 1], t.columns = product.space[t.rank - 1];
   t.features = a.dims[a.dims.size() - 1];

@@ -28,7 +28,7 @@ Result<Layout> layout_of(const Stage& s, Isa isa) {
   if (weights.size() < 3) return refuse("shape of the weights", ir::to_string(weights), "that of a convolution's");
   Layout l;
   OCTAVO_TRY(l.image, Image::of(s, {weights.begin() + 2, weights.end()}));
-  l.group = ir::get_int(s.anchor.attrs, "group", 1);
+  l.group = s.anchor.as<ir::Window>().group;
   const std::int64_t c = s.anchor.inputs[0].dims[1], o = s.space[1];
   if (l.group < 1 || c % l.group != 0 || o % l.group != 0) {
     return fail(ErrorKind::bad_engine, fmt::format("{} groups do not divide {} input and {} output channels", l.group, c, o));
@@ -391,7 +391,7 @@ class ConvFamily final : public Family {
       macs =
           static_cast<double>(ir::count(s.anchor.inputs[0].dims)) * static_cast<double>(ir::count(w)) / static_cast<double>(w[0]);
     }
-    const double group = static_cast<double>(ir::get_int(s.anchor.attrs, "group", 1));
+    const double group = static_cast<double>(s.anchor.as<ir::Window>().group);
     const double waste = std::max(1.0, 16.0 * group / static_cast<double>(s.space[1]));  // lanes without a channel
     const double each = integer_ ? 40.0 : 22.0;
     return (macs * waste / each + static_cast<double>(ir::count(s.space)) * 2.0) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;

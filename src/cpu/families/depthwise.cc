@@ -184,7 +184,7 @@ class DepthwiseFamily final : public Family {
     if (r.stages.size() != 1 || a.op != ir::Op::conv || a.integer != integer_ || !a.weights || a.inputs.empty() ||
         only(r).space.size() < 3)
       return false;
-    const std::int64_t group = ir::get_int(a.attrs, "group", 1);
+    const std::int64_t group = a.as<ir::Window>().group;
     return group > 1 && a.inputs[0].dims.size() > 1 && a.inputs[0].dims[1] == group && only(r).space[1] == group &&
            a.weights->dims.size() > 2;
   }

@@ -29,16 +29,16 @@ constexpr std::size_t kMostOperands = 3;
 /// The row of program/elements.def for an operator of the IR.
 std::optional<ElementOp> element_op(const region::Anchor& a) {
   if (a.op == Op::bitwise) {
-    const std::string f = ir::get_text(a.attrs, "function");
-    return f == "not"     ? ElementOp::bit_not
-           : f == "and"   ? ElementOp::bit_and
-           : f == "or"    ? ElementOp::bit_or
-           : f == "xor"   ? ElementOp::bit_xor
-           : f == "left"  ? ElementOp::shift_left
-           : f == "right" ? ElementOp::shift_right
-                          : std::optional<ElementOp>();
+    switch (a.as<ir::Bitwise>().function) {
+      case ir::BitFunction::bit_not: return ElementOp::bit_not;
+      case ir::BitFunction::bit_and: return ElementOp::bit_and;
+      case ir::BitFunction::bit_or: return ElementOp::bit_or;
+      case ir::BitFunction::bit_xor: return ElementOp::bit_xor;
+      case ir::BitFunction::left: return ElementOp::shift_left;
+      case ir::BitFunction::right: return ElementOp::shift_right;
+    }
   }
-  if (a.op == Op::mod && ir::get_int(a.attrs, "fmod") != 0) return ElementOp::fmod;
+  if (a.op == Op::mod && a.as<ir::Remainder>().fmod) return ElementOp::fmod;
   static constexpr std::array<std::string_view, kElementOps> kNames{
 #define ELEMENT(id, operands, types, result) #id,
 #include "program/elements.def"
@@ -115,10 +115,8 @@ Result<Form> form_of(const Stage& s) {
   const auto has = [&](DType t) { return op && kernels.of[static_cast<int>(*op)][number(t)] != nullptr; };
   if (a.op == Op::cast) {
     f.way = Way::cast;
-    DType to{};
-    if (!ir::parse_dtype(ir::get_text(a.attrs, "to"), to) || number(to) >= kElementTypes)
-      return refuse("type of the result", ir::get_text(a.attrs, "to"), "a type that is computed in");
-    f.out = to;
+    f.out = a.as<ir::Cast>().to;
+    if (number(f.out) >= kElementTypes) return refuse("type of the result", ir::name_of(f.out), "a type that is computed in");
     return f;
   }
   f.out = f.in;
@@ -172,7 +170,7 @@ Result<Code> function_code(const Stage& s) {
   std::vector<int> x;
   for (std::size_t i = 0; i < n; ++i) x.push_back(p.load(program::Op::load_f, static_cast<int>(i)));
   p.operand_count = static_cast<int>(n);
-  const int y = n == 1 ? program::unary(ops, s.anchor.op, s.anchor.attrs, x[0]) : program::binary(ops, s.anchor.op, x[0], x[1]);
+  const int y = n == 1 ? program::unary(ops, s.anchor.op, s.anchor.facts, x[0]) : program::binary(ops, s.anchor.op, x[0], x[1]);
   p.outputs = {{y, DType::f32}};
   return Code::compile(p, std::vector<Elem>(n, Elem::f32));
 }
@@ -189,9 +187,9 @@ class Computation {
       c.table_ = kernel_table(isa);
     }
     if (c.form_.way == Way::clip) {
-      constexpr double kInf = std::numeric_limits<double>::infinity();
-      c.lo_ = bound(c.form_.in, std::ceil(ir::get_float(s.anchor.attrs, "min", -kInf)));
-      c.hi_ = bound(c.form_.in, std::floor(ir::get_float(s.anchor.attrs, "max", kInf)));
+      const auto& clip = s.anchor.as<ir::Clip>();
+      c.lo_ = bound(c.form_.in, std::ceil(clip.min));
+      c.hi_ = bound(c.form_.in, std::floor(clip.max));
     }
     return c;
   }
@@ -462,7 +460,7 @@ class ElementsFamily final : public Family {
   std::string_view name() const override { return "elements"; }
   std::string name_for(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    const std::string function = a.op == Op::bitwise ? "_" + ir::get_text(a.attrs, "function") : "";
+    const std::string function = a.op == Op::bitwise ? "_" + std::string(ir::spelled(a.as<ir::Bitwise>().function)) : "";
     return "elements." + std::string(ir::name_of(a.op)) + function;
   }
   bool about(const Region& r) const override {

@@ -21,13 +21,9 @@ constexpr std::int64_t kPoints = 256;     ///< of a block
 constexpr std::int64_t kGrain = 1 << 14;  ///< products of a task
 constexpr std::size_t kMostSpatial = 6, kMostTaps = 64;
 
-enum class Mode : std::uint8_t { linear, nearest, cubic };
-enum class Padding : std::uint8_t { zeros, border, reflection };
-
-struct Sampler {
-  Mode mode = Mode::linear;
-  Padding padding = Padding::zeros;
-  bool align = false;
+struct Sampler : ir::GridSample {
+  using Mode = ir::Interpolation;
+  using Padding = ir::Outside;
 
   static float reflected(float x, float lo, float hi) {
     const float range = hi - lo;
@@ -44,11 +40,11 @@ struct Sampler {
   /// The sources of one coordinate (-1: a zero) and their weights.
   void at(float normal, std::int64_t extent, std::int64_t* source, float* weight) const {
     const auto length = static_cast<float>(extent);
-    float x = align ? (normal + 1) / 2 * (length - 1) : ((normal + 1) * length - 1) / 2;
+    float x = align_corners ? (normal + 1) / 2 * (length - 1) : ((normal + 1) * length - 1) / 2;
     if (std::isnan(x)) x = -1;
     x = std::min(std::max(x, -1.0e9F), 1.0e9F);
     if (mode == Mode::nearest) x = std::nearbyint(x);
-    const float lo = align ? 0.0F : -0.5F, hi = align ? length - 1 : length - 0.5F;
+    const float lo = align_corners ? 0.0F : -0.5F, hi = align_corners ? length - 1 : length - 0.5F;
     if (x < lo || x > hi) {
       if (padding == Padding::border && mode != Mode::cubic) x = std::min(std::max(x, 0.0F), length - 1);
       if (padding == Padding::reflection) x = reflected(x, lo, hi);
@@ -77,19 +73,6 @@ struct Sampler {
     weight[0] = outer(t + 1), weight[1] = inner(t), weight[2] = inner(1 - t), weight[3] = outer(2 - t);
   }
 };
-
-Result<Sampler> sampler_of(const Stage& s) {
-  Sampler out;
-  const std::string mode = ir::get_text(s.anchor.attrs, "mode", "linear"),
-                    padding = ir::get_text(s.anchor.attrs, "padding_mode", "zeros");
-  if (mode != "linear" && mode != "nearest" && mode != "cubic") return refuse("mode", mode, "linear, nearest or cubic");
-  if (padding != "zeros" && padding != "border" && padding != "reflection")
-    return refuse("padding", padding, "zeros, border or reflection");
-  out.mode = mode == "linear" ? Mode::linear : mode == "nearest" ? Mode::nearest : Mode::cubic;
-  out.padding = padding == "zeros" ? Padding::zeros : padding == "border" ? Padding::border : Padding::reflection;
-  out.align = ir::get_int(s.anchor.attrs, "align_corners") != 0;
-  return out;
-}
 
 class GridSampleKernel final : public Kernel {
  public:
@@ -228,8 +211,7 @@ class GridSampleFamily final : public Family {
   }
   Reasons why_not(const Region& r, const Plan&) const override {
     const Stage& s = only(r);
-    const auto sampler = sampler_of(s);
-    if (!sampler) return refusal_of(sampler);
+    const Sampler sampler{s.anchor.as<ir::GridSample>()};
     const TensorRef &x = s.anchor.inputs[0], &grid = s.anchor.inputs[1];
     for (const TensorRef* t : {&x, &grid}) {
       if (t->dtype != DType::f32 || t->quantizer) return unmet("type of an operand", ir::name_of(t->dtype), "f32");
@@ -239,7 +221,7 @@ class GridSampleFamily final : public Family {
     if (rank < 3 || rank > kMostSpatial + 2 || x.dims.size() != rank || grid.dims.size() != rank)
       return unmet("dimensions", rank, "3 to 8, all the same");
     double taps = 1;
-    for (std::size_t d = 2; d < rank; ++d) taps *= static_cast<double>(sampler->taps());
+    for (std::size_t d = 2; d < rank; ++d) taps *= static_cast<double>(sampler.taps());
     if (taps > static_cast<double>(kMostTaps)) return unmet("taps", taps, fmt::format("at most {}", kMostTaps));
     if (s.space[1] > 4096) return unmet("channels", s.space[1], "at most 4096");
     std::int64_t reach = 0;
@@ -250,15 +232,15 @@ class GridSampleFamily final : public Family {
   }
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);
-    const auto sampler = sampler_of(s);
+    const Sampler sampler{s.anchor.as<ir::GridSample>()};
     double taps = 1, points = static_cast<double>(ir::count(s.space)) / static_cast<double>(std::max<std::int64_t>(1, s.space[1]));
-    for (std::size_t d = 2; d < s.space.size() && sampler; ++d) taps *= static_cast<double>(sampler->taps());
+    for (std::size_t d = 2; d < s.space.size(); ++d) taps *= static_cast<double>(sampler.taps());
     return 0.5e-6 +
            (static_cast<double>(ir::count(s.space)) * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
   }
   Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
     const Stage& s = only(r);
-    OCTAVO_TRY(const Sampler sampler, sampler_of(s));
+    const Sampler sampler{s.anchor.as<ir::GridSample>()};
     OCTAVO_TRY(Epilogue whole, epilogue(s, isa));
     std::optional<Epilogue> e(std::move(whole));
     if (e->code().identity() && s.stores.size() == 1 && s.stores[0].dtype == DType::f32 && e->space().loads.empty()) e.reset();

@@ -56,8 +56,10 @@ Result<Setting> setting_of(const Stage& s, const TensorRef& x, const TensorRef& 
     t.stride.push_back(stride), t.index.push_back(index);
   };
   const auto along = [&](std::size_t d) { t.along.push_back(from[d]), t.extent.push_back(x.dims[d]); };
-  if (op == Op::gather_nd || (op == Op::scatter && ir::get_text(s.anchor.attrs, "kind") == "nd")) {
-    const auto batch = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "batch_dims"));
+  const auto* gather = std::get_if<ir::Gather>(&s.anchor.facts);
+  const auto* scatter = std::get_if<ir::Scatter>(&s.anchor.facts);
+  if (op == Op::gather_nd || (scatter != nullptr && scatter->kind == ir::ScatterKind::nd)) {
+    const auto batch = gather == nullptr ? std::size_t{0} : static_cast<std::size_t>(gather->batch_dims);
     if (ids.dims.empty() || batch + static_cast<std::size_t>(ids.dims.back()) > rank)
       return refuse("index tuples", ir::to_string(ids.dims), "shorter");
     const auto length = static_cast<std::size_t>(ids.dims.back());
@@ -66,9 +68,7 @@ Result<Setting> setting_of(const Stage& s, const TensorRef& x, const TensorRef& 
     for (std::size_t d = 0; d < length; ++d) along(batch + d);
     for (std::size_t d = batch + length; d < rank; ++d) put(from[d], 0, static_cast<int>(d));
   } else {
-    const std::int64_t axis = ir::get_int(s.anchor.attrs, "axis");
-    if (axis < 0 || axis >= static_cast<std::int64_t>(rank)) return refuse("axis", axis, fmt::format("within {} dimensions", rank));
-    const auto a = static_cast<std::size_t>(axis);
+    const auto a = static_cast<std::size_t>(gather != nullptr ? gather->axis : scatter->axis);
     along(a);
     if (op == Op::gather) {
       for (std::size_t d = 0; d < a; ++d) put(from[d], 0, -1);
@@ -251,16 +251,7 @@ class GatherKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-enum class How : std::uint8_t { none, add, mul, max, min };
-std::optional<How> how_of(const Stage& s) {
-  const std::string r = ir::get_text(s.anchor.attrs, "reduction", "none");
-  return r == "none"  ? How::none
-         : r == "add" ? How::add
-         : r == "mul" ? How::mul
-         : r == "max" ? How::max
-         : r == "min" ? How::min
-                      : std::optional<How>();
-}
+using How = ir::Combine;
 template <class T>
 T reduced(How how, T old, T update) {
   switch (how) {
@@ -295,7 +286,7 @@ class ScatterKernel final : public Kernel {
         ids_(s.anchor.inputs[1]),
         u_(s.anchor.inputs[2]),
         y_(s.stores[0]),
-        how_(*how_of(s)) {
+        how_(s.anchor.as<ir::Scatter>().combine) {
     const std::int64_t bytes = (ir::count(x_.dims) + ir::count(t_.dims)) * element_bytes(x_);
     tasks_ = t_.cut < 0 ? 1 : even_tasks(bytes, kGrain, x_.dims[static_cast<std::size_t>(t_.cut_of_data)]);
   }
@@ -379,10 +370,9 @@ class IndexedFamily final : public Family {
     const auto t = setting(s);
     if (!t) return refusal_of(t);
     if (op_ == Op::scatter) {
-      const auto how = how_of(s);
-      if (!how) return unmet("reduction", ir::get_text(s.anchor.attrs, "reduction"), "none, add, mul, max or min");
+      const How how = s.anchor.as<ir::Scatter>().combine;
       const bool whole_number = !ir::is_float(x.dtype) && x.dtype < DType::boolean;
-      if (*how != How::none && x.dtype != DType::f32 && !whole_number)
+      if (how != How::none && x.dtype != DType::f32 && !whole_number)
         return unmet("type that is reduced", ir::name_of(x.dtype), "f32 or an integer");
       if (s.anchor.inputs[2].dtype != x.dtype)
         return unmet("type of the updates", ir::name_of(s.anchor.inputs[2].dtype), ir::name_of(x.dtype));

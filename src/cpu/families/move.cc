@@ -47,10 +47,9 @@ std::array<std::byte, 8> fill_bytes(const Stage& s) {
   std::array<std::byte, 8> out{};
   const ir::DType t = s.anchor.inputs[0].dtype;
   const auto put = [&](auto v) { std::memcpy(out.data(), &v, sizeof v); };
-  const double value = ir::get_float(s.anchor.attrs, "value");
-  const auto whole =
-      static_cast<std::int64_t>(s.anchor.attrs.contains("value_code") ? ir::get_int(s.anchor.attrs, "value_code")
-                                                                      : static_cast<std::int64_t>(ir::is_float(t) ? 0 : value));
+  const auto* pad = std::get_if<ir::Pad>(&s.anchor.facts);
+  const double value = pad == nullptr ? 0 : pad->value;
+  const auto whole = pad != nullptr && pad->value_code ? *pad->value_code : static_cast<std::int64_t>(ir::is_float(t) ? 0 : value);
   switch (t) {
     case ir::DType::f32: put(static_cast<float>(value)); break;
     case ir::DType::f64: put(value); break;

@@ -22,12 +22,13 @@ Result<Setting> setting_of(const Stage& s) {
     if (r.dtype != ir::DType::f32) return refuse("type of an input", ir::name_of(r.dtype), "f32");
   }
   const ir::Shape &boxes = in[0].dims, &scores = in[1].dims;
-  const std::int64_t count = ir::get_int(s.anchor.attrs, "count");
+  const auto& suppression = s.anchor.as<ir::Suppression>();
+  const std::int64_t count = suppression.count;
   if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != kCorners || scores[0] != boxes[0] || scores[2] != boxes[1] ||
       ir::count(in[2].dims) != 1 || ir::count(in[3].dims) != 1 || count < 0)
     return fail(ErrorKind::bad_engine,
                 fmt::format("non_max_suppression of {} and {}", ir::to_string(boxes), ir::to_string(scores)));
-  Setting t{boxes[0], boxes[1], scores[1], 0, count, ir::get_int(s.anchor.attrs, "center_point_box") != 0};
+  Setting t{boxes[0], boxes[1], scores[1], 0, count, suppression.center_point_box};
   if (t.batches * t.classes > 0) t.most = count / (t.batches * t.classes);
   if (t.boxes >= std::int64_t{1} << 31) return refuse("boxes", t.boxes, "fewer than 2^31");
   for (const region::TensorRef& r : s.stores) {

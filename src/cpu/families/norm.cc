@@ -58,16 +58,10 @@ Result<Setting> setting_of(const Stage& s) {
   Setting t;
   t.layer = a.op == ir::Op::layer_norm;
   const auto rank = x.dims.size();
-  if (t.layer) {
-    std::int64_t axis = ir::get_int(a.attrs, "axis", static_cast<std::int64_t>(rank) - 1);
-    if (axis < 0) axis += static_cast<std::int64_t>(rank);
-    if (axis < 0 || axis >= static_cast<std::int64_t>(rank))
-      return refuse("axis", axis, fmt::format("less than the rank {}", rank));
-    t.first = static_cast<std::size_t>(axis);
-  }
+  if (t.layer) t.first = static_cast<std::size_t>(a.as<ir::LayerNorm>().axis);
   if (rank < t.first + 1 || x.dims != s.space || a.inputs.size() < 2)
     return refuse("dimensions that are reduced", 0, "some, with scale and bias beside");
-  t.epsilon = static_cast<float>(ir::get_float(a.attrs, "epsilon", 1e-5));
+  t.epsilon = static_cast<float>(t.layer ? a.as<ir::LayerNorm>().epsilon : a.as<ir::InstanceNorm>().epsilon);
   t.last = x.dims.back();
   bool inside = false;
   std::int64_t next = 0;

@@ -17,9 +17,8 @@ struct Parts {
 
 Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
-  const auto kernel = ir::get_ints(s.anchor.attrs, "kernel");
   Parts out;
-  OCTAVO_TRY(out.image, Image::of(s, kernel));
+  OCTAVO_TRY(out.image, Image::of(s, s.anchor.as<ir::Window>().kernel));
   if (x.dtype != ir::DType::u8 && x.dtype != ir::DType::f32) {
     return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   }
@@ -36,10 +35,10 @@ class PoolKernel final : public Kernel {
   PoolKernel(const KernelTable& table, Parts s, const Stage& stage)
       : table_(table), im_(s.image), epilogue_(std::move(s.epilogue)), x_(stage.anchor.inputs[0]) {
     max_ = stage.anchor.op == ir::Op::max_pool;
-    include_pad_ = ir::get_int(stage.anchor.attrs, "count_include_pad") != 0;
+    include_pad_ = stage.anchor.as<ir::Window>().count_include_pad;
     codes_ = x_.dtype == ir::DType::u8;
     zero_ = x_.quantizer ? x_.quantizer->zero_point[0] : 0;
-    const auto pads = ir::get_ints(stage.anchor.attrs, "pads");
+    const auto pads = stage.anchor.as<ir::Window>().pads;
     const std::size_t spatial = pads.size() / 2;
     std::int64_t* const ends[] = {&end_pad_[0], &end_pad_[1], &end_pad_[2]};
     for (std::size_t k = 0; k < spatial && k < 3; ++k) *ends[3 - spatial + k] = pads[spatial + k];
@@ -215,7 +214,7 @@ class PoolFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     const Stage& s = only(r);
     double reads = static_cast<double>(ir::count(s.space));
-    for (const auto k : ir::get_ints(s.anchor.attrs, "kernel")) reads *= static_cast<double>(k);
+    for (const auto k : s.anchor.as<ir::Window>().kernel) reads *= static_cast<double>(k);
     const bool channels = s.anchor.inputs[0].strides[1] == 1;
     return (reads * (channels ? 0.08 : 2.0) + static_cast<double>(ir::count(s.space)) * 0.5) * slowdown(isa) * kSecondsPerCycle +
            0.3e-6;

@@ -21,11 +21,11 @@ constexpr std::int64_t kSteps = 8;          // whose products with W are taken t
 enum Input : std::size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
 struct Setting {
-  std::string cell;
+  ir::CellKind cell = ir::CellKind::rnn;
   std::int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1, gates = 1;
   bool batch_first = false, reverse = false, before_reset = false;
-  [[nodiscard]] bool lstm() const { return cell == "lstm"; }
-  [[nodiscard]] bool gru() const { return cell == "gru"; }
+  [[nodiscard]] bool lstm() const { return cell == ir::CellKind::lstm; }
+  [[nodiscard]] bool gru() const { return cell == ir::CellKind::gru; }
   /// Columns of the packed matrices: those of one gate, and of all.
   [[nodiscard]] std::int64_t gate() const { return (hidden + kColumns - 1) / kColumns * kColumns; }
   [[nodiscard]] std::int64_t columns() const { return gates * gate(); }
@@ -34,29 +34,15 @@ struct Setting {
   [[nodiscard]] std::int64_t r_floats() const { return hidden * columns(); }
 };
 
-struct Function {
-  std::string name;
-  float alpha = 0, beta = 0;
-};
-
-int apply(Program& p, const Function& f, int x) {
+int apply(Program& p, const ir::CellActivation& f, int x) {
   ProgramOps ops{p};
-  const ir::Attrs attrs{{"alpha", static_cast<double>(f.alpha)}, {"beta", static_cast<double>(f.beta)}};
-  const auto unary = [&](ir::Op op) { return program::unary(ops, op, attrs, x); };
-  if (f.name == "Tanh") return unary(ir::Op::tanh);
-  if (f.name == "Sigmoid") return unary(ir::Op::sigmoid);
-  if (f.name == "Relu") return unary(ir::Op::relu);
-  if (f.name == "Softsign") return unary(ir::Op::softsign);
-  if (f.name == "Softplus") return unary(ir::Op::softplus);
-  if (f.name == "Elu") return unary(ir::Op::elu);
-  if (f.name == "LeakyRelu") return unary(ir::Op::leaky_relu);
-  if (f.name == "HardSigmoid") return unary(ir::Op::hard_sigmoid);
+  if (const auto unary = ir::unary_of(f)) return program::unary(ops, unary->first, unary->second, x);
   const int alpha = p.imm_f(f.alpha);
-  if (f.name == "ThresholdedRelu") return p.push(POp::sel_lt, alpha, x, x, p.imm_f(0));
+  if (f.function == ir::CellFunction::thresholded_relu) return p.push(POp::sel_lt, alpha, x, x, p.imm_f(0));
   const int beta = p.imm_f(f.beta);
-  if (f.name == "Affine") return p.push(POp::fma, alpha, x, beta);
-  x = p.push(POp::mul, beta, x);  // ScaledTanh
-  return p.push(POp::mul, alpha, program::unary(ops, ir::Op::tanh, attrs, x));
+  if (f.function == ir::CellFunction::affine) return p.push(POp::fma, alpha, x, beta);
+  x = p.push(POp::mul, beta, x);  // scaled_tanh
+  return p.push(POp::mul, alpha, program::unary(ops, ir::Op::tanh, {}, x));
 }
 
 /// What a cell computes from the sums of its gates, for one direction. Operands and results as `run_step` gives them.
@@ -65,21 +51,13 @@ struct Programs {
   Code reset;  ///< gru that resets before the product: sum r, state h -> r * h
 };
 
-Result<Programs> programs_of(const Setting& t, const ir::Attrs& attrs, std::size_t direction) {
+Result<Programs> programs_of(const Setting& t, const ir::Recurrent& facts, std::size_t direction) {
   const std::size_t functions = t.lstm() ? 3 : t.gru() ? 2 : 1;
-  const auto alpha = ir::get_floats(attrs, "alpha"), beta = ir::get_floats(attrs, "beta");
-  std::vector<Function> f;
-  const std::string names = ir::get_text(attrs, "activations");
-  for (std::size_t from = 0; from <= names.size();) {
-    const std::size_t to = std::min(names.find(',', from), names.size()), i = f.size();
-    f.push_back({names.substr(from, to - from), i < alpha.size() ? static_cast<float>(alpha[i]) : 0,
-                 i < beta.size() ? static_cast<float>(beta[i]) : 0});
-    from = to + 1;
-  }
+  std::vector<ir::CellActivation> f = ir::activations_of(facts);
   if (f.size() < functions * static_cast<std::size_t>(t.directions))
     return fail(ErrorKind::bad_engine, fmt::format("{} activations", f.size()));
   f.erase(f.begin(), f.begin() + static_cast<std::ptrdiff_t>(direction * functions));
-  const auto clip = static_cast<float>(ir::get_float(attrs, "clip"));
+  const auto clip = static_cast<float>(facts.clip);
   const auto clipped = [&](Program& p, int x) {  // as std::max(x, -clip), std::min
     if (!(clip > 0)) return x;
     x = p.push(POp::max, p.imm_f(-clip), x);
@@ -99,7 +77,7 @@ Result<Programs> programs_of(const Setting& t, const ir::Attrs& attrs, std::size
       return apply(p, f[0], clipped(p, p.push(POp::add, load(p, sum), p.push(POp::mul, load(p, weight), state))));
     };
     const int i = gate(0, 5, c);
-    const int forget = ir::get_int(attrs, "input_forget") != 0 ? one_minus(p, i) : gate(2, 7, c);
+    const int forget = facts.input_forget ? one_minus(p, i) : gate(2, 7, c);
     const int g = apply(p, f[1], clipped(p, load(p, 3)));
     const int kept = p.push(POp::mul, forget, c);
     const int state = p.push(POp::add, kept, p.push(POp::mul, i, g));
@@ -143,12 +121,12 @@ Result<Setting> setting_of(const Stage& s, const Plan& plan) {
     if (a.inputs[i].strides != ir::dense_strides(a.inputs[i].dims)) return refuse("weights", "strided", "dense");
   }
   Setting t;
-  t.cell = ir::get_text(a.attrs, "cell");
-  t.batch_first = ir::get_int(a.attrs, "layout") != 0;
-  t.before_reset = ir::get_int(a.attrs, "linear_before_reset") != 0;
-  const std::string direction = ir::get_text(a.attrs, "direction", "forward");
-  t.reverse = direction == "reverse";
-  t.directions = direction == "bidirectional" ? 2 : 1;
+  const auto& facts = a.as<ir::Recurrent>();
+  t.cell = facts.cell;
+  t.batch_first = facts.layout;
+  t.before_reset = facts.linear_before_reset;
+  t.reverse = facts.direction == ir::Direction::reverse;
+  t.directions = facts.direction == ir::Direction::bidirectional ? 2 : 1;
   t.gates = t.lstm() ? 4 : t.gru() ? 3 : 1;
   const ir::Shape& x = a.inputs[kX].dims;
   t.steps = x[t.batch_first ? 1 : 0], t.batch = x[t.batch_first ? 0 : 1], t.inputs = x[2];
@@ -399,7 +377,9 @@ class RecurrentKernel final : public Kernel {
 class RecurrentFamily final : public Family {
  public:
   std::string_view name() const override { return "recurrent.rows"; }
-  std::string name_for(const Region& r) const override { return ir::get_text(only(r).anchor.attrs, "cell") + ".rows"; }
+  std::string name_for(const Region& r) const override {
+    return std::string(ir::spelled(only(r).anchor.as<ir::Recurrent>().cell)) + ".rows";
+  }
   bool about(const Region& r) const override {
     return r.stages.size() == 1 && only(r).anchor.op == ir::Op::recurrent && only(r).program.outputs.empty();
   }
@@ -436,7 +416,7 @@ class RecurrentFamily final : public Family {
   static Result<std::vector<Programs>> all_programs(const Setting& t, const Stage& s) {
     std::vector<Programs> out(static_cast<std::size_t>(t.directions));
     for (std::size_t d = 0; d < out.size(); ++d) {
-      OCTAVO_TRY(out[d], programs_of(t, s.anchor.attrs, d));
+      OCTAVO_TRY(out[d], programs_of(t, s.anchor.as<ir::Recurrent>(), d));
     }
     return out;
   }

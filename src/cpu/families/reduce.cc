@@ -22,13 +22,9 @@ Result<Setting> plan_of(const Stage& s, Isa isa) {
     return refuse("type of the input", ir::name_of(x.dtype), "u8 or f32");
   }
   const auto size = element_bytes(x);
-  const auto rank = static_cast<std::int64_t>(x.dims.size());
   std::vector<char> reduced(x.dims.size(), 0);
-  const auto axes = ir::get_ints(s.anchor.attrs, "axes");
-  for (const std::int64_t a : axes) {
-    if (a < -rank || a >= rank) return fail(ErrorKind::bad_engine, fmt::format("reduction axis {} of a rank {} tensor", a, rank));
-    reduced[static_cast<std::size_t>(a < 0 ? a + rank : a)] = 1;
-  }
+  const ir::Shape& axes = s.anchor.as<ir::Reduction>().axes;
+  for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a)] = 1;
   if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
   OCTAVO_TRY(Space space, Space::of(s));
   Setting p;

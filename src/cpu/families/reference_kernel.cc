@@ -91,7 +91,7 @@ Result<Node> node_of(const Stage& s, const std::vector<ir::TensorType>& types) {
   Node n;
   ir::Node node;
   node.op = s.anchor.op;
-  node.attrs = s.anchor.attrs;
+  node.attrs = region::attributes_of(s.anchor);
   node.name = std::string(ir::name_of(s.anchor.op));
   for (const auto& t : types) node.inputs.push_back(n.graph.add_input("", t));
   OCTAVO_TRY(const auto results, ir::infer(n.graph, node));

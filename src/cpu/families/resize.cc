@@ -21,14 +21,17 @@ struct Parts {
   std::optional<std::vector<Tap>> height, width;  // absent: unchanged
 };
 
-std::optional<double> source(const std::string& mode, double o, double in, double out, double scale) {
-  if (mode == "half_pixel") return (o + 0.5) / scale - 0.5;
-  if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-  if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-  if (mode == "asymmetric") return o / scale;
-  if (mode == "half_pixel_symmetric") {
-    const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-    return offset + (o + 0.5) / scale - 0.5;
+std::optional<double> source(ir::Coordinates mode, double o, double in, double out, double scale) {
+  switch (mode) {
+    case ir::Coordinates::half_pixel: return (o + 0.5) / scale - 0.5;
+    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
+    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
+    case ir::Coordinates::asymmetric: return o / scale;
+    case ir::Coordinates::half_pixel_symmetric: {
+      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
+      return offset + (o + 0.5) / scale - 0.5;
+    }
+    case ir::Coordinates::tf_half_pixel_for_nn: break;
   }
   return std::nullopt;
 }
@@ -43,17 +46,17 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   if (x.strides[1] != 1 && x.dims[1] != 1) {
     return refuse("channel stride of the input", x.strides[1], "1");
   }
-  const auto scales = ir::get_floats(s.anchor.attrs, "scales");
-  const std::string mode = ir::get_text(s.anchor.attrs, "coordinate_mode", "half_pixel");
+  const auto& resize = s.anchor.as<ir::Resize>();
   Parts p;
   for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
     const auto in = static_cast<double>(x.dims[d]), out = static_cast<double>(s.space[d]);
-    const double scale = scales.size() == 4 ? scales[d] : out / in;
+    const double scale = resize.scales.size() == 4 ? resize.scales[d] : out / in;
     if (x.dims[d] == s.space[d] && scale == 1) continue;
     std::vector<Tap> taps;
     for (std::int64_t o = 0; o < s.space[d]; ++o) {
-      const auto at = source(mode, static_cast<double>(o), in, out, scale);
-      if (!at) return refuse("coordinate mode", mode, "one that ONNX defines without a region of interest");
+      const auto at = source(resize.coordinates, static_cast<double>(o), in, out, scale);
+      if (!at)
+        return refuse("coordinate mode", ir::spelled(resize.coordinates), "one that ONNX defines without a region of interest");
       const double inside = std::clamp(*at, 0.0, in - 1);
       Tap t;
       t.low = static_cast<std::int64_t>(std::floor(inside));

@@ -23,8 +23,7 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(s.space.size());
-  std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
-  if (axis < 0) axis += rank;
+  const std::int64_t axis = s.anchor.as<ir::Along>().axis;
   if (x.dims != s.space || axis < 0 || axis >= rank) {
     return fail(ErrorKind::bad_engine,
                 fmt::format("softmax over axis {} of {} into {}", axis, ir::to_string(x.dims), ir::to_string(s.space)));

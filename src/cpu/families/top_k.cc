@@ -23,13 +23,14 @@ Result<Setting> setting_of(const Stage& s) {
   const region::TensorRef& x = s.anchor.inputs[0];
   if (x.dtype != ir::DType::f32) return refuse("type of the input", ir::name_of(x.dtype), "f32");
   const auto rank = static_cast<std::int64_t>(x.dims.size());
-  const std::int64_t axis = ir::get_int(s.anchor.attrs, "axis"), k = ir::get_int(s.anchor.attrs, "k");
+  const auto& top = s.anchor.as<ir::TopK>();
+  const std::int64_t axis = top.axis, k = top.k;
   if (axis < 0 || axis >= rank || k < 0 || k > x.dims[static_cast<std::size_t>(axis)])
     return fail(ErrorKind::bad_engine, fmt::format("top_k of {} along axis {} of {}", k, axis, ir::to_string(x.dims)));
   Setting t;
   t.axis = static_cast<std::size_t>(axis);
   t.extent = x.dims[t.axis], t.k = k;
-  t.smallest = ir::get_int(s.anchor.attrs, "largest", 1) == 0;
+  t.smallest = !top.largest;
   if (t.extent >= kMostElements) return refuse("elements that are compared", t.extent, "fewer than 2^31");
   ir::Shape result = x.dims;
   result[t.axis] = k;

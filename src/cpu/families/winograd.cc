@@ -107,7 +107,7 @@ Result<Setting> setting_of(const Region& r, const Plan& plan) {
       return refuse("stride and dilation", fmt::format("{} and {}", d->stride, d->dilation), "1 and 1");
   }
   t.channels = x.dims[1], t.outputs = s.space[1];
-  if (const std::int64_t groups = ir::get_int(s.anchor.attrs, "group", 1); groups != 1) return refuse("groups", groups, "1");
+  if (const std::int64_t groups = s.anchor.as<ir::Window>().group; groups != 1) return refuse("groups", groups, "1");
   if (w[0] != t.outputs || w[1] != t.channels)
     return fail(ErrorKind::bad_engine,
                 fmt::format("weights {} do not fit {} input and {} output channels", ir::to_string(w), t.channels, t.outputs));

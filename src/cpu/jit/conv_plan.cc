@@ -200,13 +200,14 @@ Reasons read_shape(const region::Region& region, ConvShape& s) {
   const auto& x = a.inputs.front();
   const auto& w = *a.weights;
   if (x.dims[1] != 1 && x.strides[1] != 1) return unmet("channel stride of the input", x.strides[1], "1");
-  s.groups = ir::get_int(a.attrs, "group", 1);
+  const auto& window = a.as<ir::Window>();
+  s.groups = window.group;
   s.n = x.dims[0], s.c = x.dims[1], s.h = x.dims[2], s.w = x.dims[3];
   s.o = stage.space[1], s.out_h = stage.space[2], s.out_w = stage.space[3];
   s.kh = w.dims[2], s.kw = w.dims[3];
-  if (const auto v = ir::get_ints(a.attrs, "strides"); v.size() == 2) s.stride = {v[0], v[1]};
-  if (const auto v = ir::get_ints(a.attrs, "dilations"); v.size() == 2) s.dilation = {v[0], v[1]};
-  if (const auto v = ir::get_ints(a.attrs, "pads"); v.size() == 4) s.pads = {v[0], v[1], v[2], v[3]};
+  s.stride = {window.strides[0], window.strides[1]};
+  s.dilation = {window.dilations[0], window.dilations[1]};
+  s.pads = {window.pads[0], window.pads[1], window.pads[2], window.pads[3]};
   if (stage.space[0] != s.n || s.groups < 1 || s.c % s.groups != 0 || s.o % s.groups != 0)
     return unmet("shapes", "do not fit together", "those of a convolution");
   if (ir::count(stage.space) == 0 || ir::count(x.dims) == 0) return unmet("elements", 0, "some");

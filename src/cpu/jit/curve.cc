@@ -24,15 +24,22 @@ struct Known {
   const char* name;
   ir::Op op;
   bool times_x;
-  const char* approximate;
+  ir::Facts facts = {};
 };
-constexpr std::array kKnown{
-    Known{"silu", ir::Op::sigmoid, true, ""},       Known{"sigmoid", ir::Op::sigmoid, false, ""},
-    Known{"tanh", ir::Op::tanh, false, ""},         Known{"gelu", ir::Op::gelu, false, ""},
-    Known{"gelu", ir::Op::gelu, false, "tanh"},     Known{"mish", ir::Op::mish, false, ""},
-    Known{"softplus", ir::Op::softplus, false, ""}, Known{"erf", ir::Op::erf, false, ""},
-    Known{"elu", ir::Op::elu, false, ""},
-};
+const std::vector<Known>& known_curves() {
+  static const std::vector<Known> list{
+      {"silu", ir::Op::sigmoid, true},
+      {"sigmoid", ir::Op::sigmoid, false},
+      {"tanh", ir::Op::tanh, false},
+      {"gelu", ir::Op::gelu, false, ir::Gelu{ir::GeluForm::none}},
+      {"mish", ir::Op::mish, false},
+      {"gelu", ir::Op::gelu, false, ir::Gelu{ir::GeluForm::tanh}},
+      {"softplus", ir::Op::softplus, false},
+      {"erf", ir::Op::erf, false},
+      {"elu", ir::Op::elu, false, ir::Slope{1}},
+  };
+  return list;
+}
 
 /// Whether value v of an epilogue is value q of a program whose operand 0 is `hole`.
 class Match {
@@ -90,14 +97,12 @@ bool is_known(const Epilogue& e, int v, int x, std::string& name) {
     name = "gelu";
     return true;
   }
-  for (const Known& known : kKnown) {
+  for (const Known& known : known_curves()) {
     program::Program p;
     p.operand_count = 1;
     const int in = p.load(Op::load_f, 0);
-    ir::Attrs attrs;
-    if (*known.approximate != 0) attrs["approximate"] = std::string(known.approximate);
     program::ProgramOps ops{p};
-    const int y = program::unary(ops, known.op, attrs, in);
+    const int y = program::unary(ops, known.op, known.facts, in);
     name = known.name;
     if (!known.times_x) {
       if (Match(e, p, x)(v, y)) return true;

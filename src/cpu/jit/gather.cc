@@ -131,11 +131,11 @@ Reasons plan_gather(const region::Region& region, GatherPlan& p) {
   if (region.stages.size() != 1) return unmet("stages", region.stages.size(), "1");
   const region::Stage& s = region.stages.front();
   if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return unmet("operator", ir::name_of(s.anchor.op), "gather");
-  if (!s.anchor.attrs.contains("indices"))
-    return unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension");
+  const auto& gather = s.anchor.as<ir::Gather>();
+  const Ints& indices = gather.indices;
+  if (indices.empty()) return unmet("indices", "computed at run time, or not of one dimension", "constants of one dimension");
   const region::TensorRef& x = s.anchor.inputs[0];
-  const auto axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
-  const Ints indices = ir::get_ints(s.anchor.attrs, "indices");
+  const auto axis = static_cast<std::size_t>(gather.axis);
   if (axis >= s.space.size() || x.dims.size() != s.space.size())
     return unmet("rank of the result", s.space.size(), fmt::format("{}, as the input", x.dims.size()));
   for (std::size_t k = 0; k < s.space.size(); ++k) {

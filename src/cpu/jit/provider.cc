@@ -212,7 +212,7 @@ class Provider final : public region::Provider {
       out.push_back(offer_conv(region, plan, op == Op::conv ? kConv : kTransposed));
       if (offers_pairs()) out.push_back(offer_conv(region, plan, op == Op::conv ? kConvPairs : kTransposedPairs));
     }
-    if (op == Op::conv && ir::get_int(region.stages.front().anchor.attrs, "group", 1) > 1) {
+    if (op == Op::conv && region.stages.front().anchor.as<ir::Window>().group > 1) {
       Reasons why = why_lacking(tactic_of(kDepthwise, {}).required);
       DepthwisePlan dw;
       if (why.empty()) why = plan_depthwise(region, plan, target, dw);
@@ -361,8 +361,7 @@ class Provider final : public region::Provider {
   static void offer_floats(const Region& region, const Plan& plan, std::vector<Offer>& out) {
     const Op op = region.stages.front().anchor.op;
     const region::Anchor& anchor = region.stages.front().anchor;
-    const bool groups = ir::get_int(anchor.attrs, "group", 1) > 1,
-               bf16 = anchor.weights && anchor.weights->dtype == ir::DType::bf16;
+    const bool groups = anchor.as<ir::Window>().group > 1, bf16 = anchor.weights && anchor.weights->dtype == ir::DType::bf16;
     for (const FloatFamily& f : kFloatFamilies) {
       if (f.op != op || !is_offered(f) || (f.depthwise && !groups) || of_bf16(f.dots) != bf16) continue;
       out.push_back(f.depthwise ? offer_depthwise_lanes(region, plan, f.name) : offer_conv(region, plan, f.name));

@@ -62,7 +62,7 @@ Result<Setting> setting_of(const region::Stage& s) {
   t.data = type_of(type);
   const std::int64_t size = bytes_of(t.data);
   OCTAVO_TRY(t.image, Image::of(s, {w.begin() + 2, w.end()}));
-  t.group = ir::get_int(s.anchor.attrs, "group", 1);
+  t.group = s.anchor.as<ir::Window>().group;
   t.cin = x.dims[1];
   t.cout = s.space[1];
   if (x.strides[1] != 1 && t.cin != 1) return refuse("channel stride of the input", x.strides[1], "1");

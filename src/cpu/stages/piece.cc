@@ -73,11 +73,9 @@ Piece piece_of(const Region& whole, const Plan& plan, std::size_t stage, const S
   s.space[0] = 1;
   s.space[2] = slab.rows;
   if (!s.anchor.none()) {
-    auto pads = ir::get_ints(s.anchor.attrs, "pads");
-    if (pads.empty()) pads.assign(4, 0);
+    ir::Shape& pads = s.anchor.as<ir::Window>().pads;
     pads[0] = slab.top;
     pads[2] = slab.bottom;
-    s.anchor.attrs["pads"] = pads;
   }
   p.region.stages.push_back(std::move(s));
   return p;
@@ -102,10 +100,11 @@ Reasons why_no_row_tiles(const Stage& s) {
       return unmet("store", "backwards, or of a part", "of the whole result");
   }
   if (s.anchor.none()) return {};
+  const auto* w = std::get_if<ir::Window>(&s.anchor.facts);
+  if (w == nullptr) return unmet("operator", ir::name_of(s.anchor.op), "one with a window");
   const Vertical v = vertical(s);
-  const auto pads = ir::get_ints(s.anchor.attrs, "pads");
-  if (std::max(v.pad, pads.size() > 2 ? pads[2] : 0) >= (v.kernel - 1) * v.dilation + 1)
-    return unmet("rows of padding", std::max(v.pad, pads.size() > 2 ? pads[2] : 0), "fewer than the window has");
+  if (const std::int64_t most = std::max(v.pad, w->after(0)); most >= (v.kernel - 1) * v.dilation + 1)
+    return unmet("rows of padding", most, "fewer than the window has");
   return {};
 }
 

@@ -16,13 +16,9 @@ using region::StageEdge;
 
 Vertical vertical(const Stage& s) {
   if (s.anchor.none()) return {s.space[2], s.space[2], 1, 1, 1, 0};
-  const auto kernel = s.anchor.weights ? ir::Shape(s.anchor.weights->dims.begin() + 2, s.anchor.weights->dims.end())
-                                       : ir::get_ints(s.anchor.attrs, "kernel");
-  const auto first = [&](const char* key, std::int64_t fallback) {
-    const auto v = ir::get_ints(s.anchor.attrs, key);
-    return v.empty() ? fallback : v[0];
-  };
-  return {s.anchor.inputs[0].dims[2], s.space[2], kernel[0], first("strides", 1), first("dilations", 1), first("pads", 0)};
+  const auto& w = s.anchor.as<ir::Window>();
+  const std::int64_t kernel = s.anchor.weights ? s.anchor.weights->dims[2] : w.kernel[0];
+  return {s.anchor.inputs[0].dims[2], s.space[2], kernel, w.strides[0], w.dilations[0], w.pads[0]};
 }
 
 std::int64_t first_input(const Vertical& v, std::int64_t begin) {

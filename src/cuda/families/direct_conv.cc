@@ -14,28 +14,18 @@ using ir::DType;
 using ir::Op;
 using Ints = std::vector<std::int64_t>;
 
-struct Conv {
-  Ints kernel, strides, pads, dilations;
-  std::int64_t group = 1, in = 1, out = 1;  ///< channels of a group
+struct Conv : ir::Window {       ///< with the extents of the weights
+  std::int64_t in = 1, out = 1;  ///< channels of a group
   std::int64_t taps = 1;
   bool transposed = false;
 };
 
 Result<Conv> conv_of(const Stage& s, const ir::Shape& weights) {
-  const auto& attrs = s.anchor.attrs;
   const std::size_t spatial = s.space.size() < 3 ? 0 : s.space.size() - 2;
-  Conv c;
+  Conv c{s.anchor.as<ir::Window>()};
   c.transposed = s.anchor.op == Op::conv_transpose;
-  c.strides = ir::get_ints(attrs, "strides");
-  c.pads = ir::get_ints(attrs, "pads");
-  c.dilations = ir::get_ints(attrs, "dilations");
-  c.group = ir::get_int(attrs, "group", 1);
-  if (c.strides.empty()) c.strides.assign(spatial, 1);
-  if (c.pads.empty()) c.pads.assign(2 * spatial, 0);
-  if (c.dilations.empty()) c.dilations.assign(spatial, 1);
   const region::TensorRef& x = s.anchor.inputs[0];
-  if (spatial == 0 || weights.size() != spatial + 2 || x.dims.size() != spatial + 2 || c.strides.size() != spatial ||
-      c.pads.size() != 2 * spatial || c.dilations.size() != spatial || c.group < 1 || x.dims[1] % c.group != 0 ||
+  if (spatial == 0 || weights.size() != spatial + 2 || x.dims.size() != spatial + 2 || c.group < 1 || x.dims[1] % c.group != 0 ||
       s.space[1] % c.group != 0)
     return fail(ErrorKind::bad_engine,
                 fmt::format("{} of {} with weights {}", ir::name_of(s.anchor.op), ir::to_string(x.dims), ir::to_string(weights)));

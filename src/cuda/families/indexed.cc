@@ -36,7 +36,7 @@ class IndexedFamily final : public SingleFamily {
 
  private:
   static Result<std::string> of_elements(const Stage& s, const region::TensorRef& x, const region::TensorRef& indices) {
-    const auto axis = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "axis"));
+    const auto axis = static_cast<std::size_t>(s.anchor.as<ir::Gather>().axis);
     if (x.dims.size() != s.space.size() || indices.dims != s.space || axis >= x.dims.size() || x.dims[axis] < 1)
       return fail(ErrorKind::bad_engine, fmt::format("gather_elements along {} of {} does not give {}", axis, ir::to_string(x.dims),
                                                      ir::to_string(s.space)));
@@ -52,7 +52,7 @@ class IndexedFamily final : public SingleFamily {
   }
 
   static Result<std::string> of_tuples(const Stage& s, const region::TensorRef& x, const region::TensorRef& indices) {
-    const auto batch = static_cast<std::size_t>(ir::get_int(s.anchor.attrs, "batch_dims"));
+    const auto batch = static_cast<std::size_t>(s.anchor.as<ir::Gather>().batch_dims);
     const std::size_t outer = indices.dims.empty() ? 0 : indices.dims.size() - 1;
     const std::size_t length = indices.dims.empty() ? 0 : static_cast<std::size_t>(indices.dims.back());
     if (indices.dims.empty() || batch > outer || batch + length > x.dims.size() ||

@@ -31,9 +31,10 @@ std::optional<std::pair<std::int64_t, std::int64_t>> affine(const Ints& v) {
 
 /// The pad value as the register that a program reads, or as the bits of a word.
 Result<std::string> fill_text(const Stage& s, DType type, bool raw) {
-  const auto value = static_cast<float>(ir::get_float(s.anchor.attrs, "value", 0));
+  const auto* pad = std::get_if<ir::Pad>(&s.anchor.facts);
+  const auto value = static_cast<float>(pad == nullptr ? 0 : pad->value);
   std::int32_t bits = static_cast<std::int32_t>(value);
-  if (s.anchor.integer) bits = static_cast<std::int32_t>(ir::get_int(s.anchor.attrs, "value_code"));
+  if (s.anchor.integer) bits = static_cast<std::int32_t>(pad == nullptr ? 0 : pad->value_code.value_or(0));
   switch (type) {
     case DType::f32:
       if (!raw) return float_text(value);

@@ -71,10 +71,9 @@ class NormFamily final : public SingleFamily {
 
   static Result<KernelText> rows(const Stage& s) {
     const region::TensorRef& x = s.anchor.inputs[0];
-    const auto rank = static_cast<std::int64_t>(s.space.size());
     const bool instance = s.anchor.op == Op::instance_norm;
-    std::int64_t axis = instance ? 2 : ir::get_int(s.anchor.attrs, "axis", rank - 1);
-    if (axis < 0) axis += rank;
+    const std::int64_t axis = instance ? 2 : s.anchor.as<ir::LayerNorm>().axis;
+    const double epsilon = instance ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
     const auto size = element_bytes(x);
     std::int64_t count = 1, number = 1;
     std::string split, steps, row = "0", element;
@@ -95,10 +94,9 @@ class NormFamily final : public SingleFamily {
     anchor.inputs = s.anchor.inputs;
     anchor.real = true;
     anchor.workspace_bytes = number * 8;
-    anchor.functions =
-        fmt::format(kStatistics, fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
-                    fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
-                    fmt::arg("epsilon", float_text(static_cast<float>(ir::get_float(s.anchor.attrs, "epsilon", 1e-5)))));
+    anchor.functions = fmt::format(kStatistics, fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
+                                   fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
+                                   fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     Launch l;
     l.function = "octavo_rows";
     l.grid = {static_cast<int>(number), 1, 1};
@@ -134,13 +132,11 @@ class NormFamily final : public SingleFamily {
 
   static Result<KernelText> lrn(const Stage& s) {
     const region::TensorRef& x = s.anchor.inputs[0];
-    const auto attr = [&](const char* key, double fallback) {
-      return static_cast<float>(ir::get_float(s.anchor.attrs, key, fallback));
-    };
-    const std::int64_t window = ir::get_int(s.anchor.attrs, "size"), before = (window - 1) / 2;
+    const auto& facts = s.anchor.as<ir::LocalResponse>();
+    const std::int64_t window = facts.size, before = (window - 1) / 2;
     const auto size = element_bytes(x);
     if (window < 1) return fail(ErrorKind::bad_engine, fmt::format("lrn over {} channels", window));
-    const float beta = attr("beta", 0.75);
+    const float beta = static_cast<float>(facts.beta);
     std::string at = "0ll";
     for (std::size_t k = 0; k < s.space.size(); ++k) {
       if (k != 1) at += fmt::format(" + c{} * {}ll", k, x.strides[k] * size);
@@ -163,8 +159,8 @@ class NormFamily final : public SingleFamily {
                               fmt::arg("at", at), fmt::arg("before", before), fmt::arg("after", window - 1 - before),
                               fmt::arg("last", s.space[1] - 1), fmt::arg("load", load_function(x.dtype)),
                               fmt::arg("step", x.strides[1] * size),
-                              fmt::arg("factor", float_text(attr("alpha", 1e-4) / static_cast<float>(window))),
-                              fmt::arg("base", float_text(attr("bias", 1.0))));
+                              fmt::arg("factor", float_text(static_cast<float>(facts.alpha) / static_cast<float>(window))),
+                              fmt::arg("base", float_text(static_cast<float>(facts.bias))));
     OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
     return elements.emit(anchor);
   }

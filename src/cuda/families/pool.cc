@@ -9,26 +9,6 @@ namespace {
 
 using ir::DType;
 using ir::Op;
-using Ints = std::vector<std::int64_t>;
-
-struct Window {
-  Ints kernel, strides, pads, dilations;
-};
-
-Result<Window> window_of(const Stage& s) {
-  const auto& attrs = s.anchor.attrs;
-  const std::size_t spatial = s.space.size() < 3 ? 0 : s.space.size() - 2;
-  Window w{ir::get_ints(attrs, "kernel"), ir::get_ints(attrs, "strides"), ir::get_ints(attrs, "pads"),
-           ir::get_ints(attrs, "dilations")};
-  if (w.strides.empty()) w.strides.assign(spatial, 1);
-  if (w.pads.empty()) w.pads.assign(2 * spatial, 0);
-  if (w.dilations.empty()) w.dilations.assign(spatial, 1);
-  if (spatial == 0 || w.kernel.size() != spatial || w.strides.size() != spatial || w.pads.size() != 2 * spatial ||
-      w.dilations.size() != spatial)
-    return fail(ErrorKind::bad_engine,
-                fmt::format("{}: kernel, strides, pads or dilations do not have {} dimensions", ir::name_of(s.anchor.op), spatial));
-  return w;
-}
 
 constexpr std::int64_t kLongestRun = 16, kSharedRun = 4;  ///< channels of a thread
 constexpr std::int64_t kThreadsWanted = 65536;
@@ -45,12 +25,15 @@ class PoolFamily final : public SingleFamily {
   Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
     const Stage& s = only(r);
     const region::TensorRef& x = s.anchor.inputs[0];
-    OCTAVO_TRY(const Window w, window_of(s));
+    const auto& w = s.anchor.as<ir::Window>();
+    const std::size_t spatial = w.kernel.size();
+    if (spatial == 0 || s.space.size() != spatial + 2)
+      return fail(ErrorKind::bad_engine,
+                  fmt::format("{}: a window of {} dimensions for {}", ir::name_of(s.anchor.op), spatial, ir::to_string(s.space)));
     const bool codes = x.dtype == DType::u8 && s.anchor.integer, max = s.anchor.op == Op::max_pool;
     if (!codes && x.dtype != DType::f32 && x.dtype != DType::f16 && x.dtype != DType::bf16)
       return fail(ErrorKind::unsupported, fmt::format("pooling of {}", ir::name_of(x.dtype)));
     const auto size = element_bytes(x);
-    const std::size_t spatial = w.kernel.size();
     // A coordinate, whether it is inside, and whether it is inside the padded image (for the average's divisor), a loop each.
     std::string open, close, inside = "true", padded = "true";
     std::string at = fmt::format("c0 * {}ll + c1 * {}ll", x.strides[0] * size, x.strides[1] * size);
@@ -101,7 +84,7 @@ class PoolFamily final : public SingleFamily {
     if (shared > 1)
       anchor.functions =
           fmt::format("OCTAVO_DEVICE int octavo_add(int a, int b) {{ return {}; }}\n", max ? "a > b ? a : b" : "a + b");
-    const bool divides = !codes && !max, all = ir::get_int(s.anchor.attrs, "count_include_pad") != 0;
+    const bool divides = !codes && !max, all = w.count_include_pad;
     std::string fold = codes ? (max ? "e[v] > acc[v] ? e[v] : acc[v]" : fmt::format("acc[v] + (e[v] - {})", zero))
                              : (max ? "octavo_gt(e[v], acc[v], e[v], acc[v])" : "__fadd_rn(acc[v], e[v])");
     anchor.body = fmt::format(R"(  {{

@@ -33,10 +33,9 @@ class ReduceFamily final : public SingleFamily {
     if (codes && !sums && op != Op::reduce_max && op != Op::reduce_min)
       return refuse("reduction of codes", ir::name_of(op), "a sum, a mean, a maximum or a minimum");
     const auto size = element_bytes(x);
-    const auto rank = static_cast<std::int64_t>(x.dims.size());
     std::vector<char> reduced(x.dims.size(), 0);
-    const auto axes = ir::get_ints(s.anchor.attrs, "axes");
-    for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a < 0 ? a + rank : a)] = 1;
+    const ir::Shape& axes = s.anchor.as<ir::Reduction>().axes;
+    for (const std::int64_t a : axes) reduced[static_cast<std::size_t>(a)] = 1;
     if (axes.empty()) std::fill(reduced.begin(), reduced.end(), 1);
     const bool keep = s.space.size() == x.dims.size();
     std::string first = "0ll", steps;

@@ -12,17 +12,19 @@ namespace {
 
 using ir::Op;
 
-Result<double> source(const std::string& mode, double o, double in, double out, double scale) {
-  if (mode == "half_pixel") return (o + 0.5) / scale - 0.5;
-  if (mode == "pytorch_half_pixel") return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-  if (mode == "align_corners") return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-  if (mode == "asymmetric") return o / scale;
-  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / scale;
-  if (mode == "half_pixel_symmetric") {
-    const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-    return offset + (o + 0.5) / scale - 0.5;
+double source(ir::Coordinates mode, double o, double in, double out, double scale) {
+  switch (mode) {
+    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
+    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
+    case ir::Coordinates::asymmetric: return o / scale;
+    case ir::Coordinates::tf_half_pixel_for_nn: return (o + 0.5) / scale;
+    case ir::Coordinates::half_pixel_symmetric: {
+      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
+      return offset + (o + 0.5) / scale - 0.5;
+    }
+    case ir::Coordinates::half_pixel: break;
   }
-  return refuse("coordinate mode", mode, "one that ONNX defines without a region of interest");
+  return (o + 0.5) / scale - 0.5;
 }
 
 struct Taps {
@@ -66,11 +68,9 @@ class ResizeFamily final : public SingleFamily {
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
       return refuse("type of the input", ir::name_of(x.dtype), "a float type");
     if (x.dims.size() != s.space.size()) return fail(ErrorKind::bad_engine, "resizing to another rank");
-    const auto& attrs = s.anchor.attrs;
+    const auto& resize = s.anchor.as<ir::Resize>();
     const bool linear = s.anchor.op == Op::resize_linear;
     const int taps_each = linear ? 2 : 4;
-    const auto scales = ir::get_floats(attrs, "scales");
-    const std::string mode = ir::get_text(attrs, "coordinate_mode", "half_pixel");
     AnchorText anchor;
     anchor.inputs = {x};
     anchor.real = true;
@@ -79,19 +79,18 @@ class ResizeFamily final : public SingleFamily {
     std::vector<std::size_t> resized;
     for (std::size_t d = 0; d < x.dims.size(); ++d) {
       const auto in = static_cast<double>(x.dims[d]), out = static_cast<double>(s.space[d]);
-      const double scale = scales.empty() ? out / in : scales[d];
+      const double scale = resize.scales.empty() ? out / in : resize.scales[d];
       if (x.dims[d] == s.space[d] && scale == 1) {
         at += fmt::format(" + c{} * {}ll", d, x.strides[d] * size);
         continue;
       }
       Taps taps;
       for (std::int64_t o = 0; o < s.space[d]; ++o) {
-        OCTAVO_TRY(const double from, source(mode, static_cast<double>(o), in, out, scale));
+        const double from = source(resize.coordinates, static_cast<double>(o), in, out, scale);
         if (linear) {
           add_linear(taps, from, x.dims[d]);
         } else {
-          add_cubic(taps, from, x.dims[d], ir::get_float(attrs, "cubic_coeff_a", -0.75),
-                    ir::get_int(attrs, "exclude_outside") != 0);
+          add_cubic(taps, from, x.dims[d], resize.cubic_coeff_a, resize.exclude_outside);
         }
       }
       const auto n = static_cast<std::int64_t>(taps.from.size());

@@ -69,9 +69,8 @@ class SoftmaxFamily final : public SingleFamily {
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
       return refuse("type of the input", ir::name_of(x.dtype), "a float type");
     const auto rank = static_cast<std::int64_t>(s.space.size());
-    std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
-    if (axis < 0) axis += rank;
-    if (x.dims != s.space || axis < 0 || axis >= rank)
+    const std::int64_t axis = s.anchor.as<ir::Along>().axis;
+    if (x.dims != s.space || axis >= rank)
       return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));
     const auto a = static_cast<std::size_t>(axis);
     const std::int64_t extent = s.space[a], rows = ir::count(s.space) / extent;

@@ -44,14 +44,10 @@ region::TensorRef thinned(region::TensorRef t, std::int64_t y, std::int64_t x, s
 Result<std::vector<region::Region>> phases_of(const Region& r) {
   const Stage& s = only(r);
   const region::TensorRef& w = *s.anchor.weights;
-  const auto& attrs = s.anchor.attrs;
-  const auto ints = [&](const char* key, Ints otherwise) {
-    auto v = ir::get_ints(attrs, key);
-    return v.empty() ? otherwise : v;
-  };
-  const Ints strides = ints("strides", {1, 1}), pads = ints("pads", {0, 0, 0, 0}), dilations = ints("dilations", {1, 1});
+  const auto& window = s.anchor.as<ir::Window>();
+  const Ints &strides = window.strides, &pads = window.pads, &dilations = window.dilations;
   if (s.space.size() != 4 || w.dims.size() != 4) return refuse("rank of the result", s.space.size(), "4");
-  if (ir::get_int(attrs, "group", 1) != 1) return refuse("groups", ir::get_int(attrs, "group", 1), "1");
+  if (window.group != 1) return refuse("groups", window.group, "1");
   if (dilations != Ints{1, 1}) return refuse("dilations", fmt::format("{}x{}", dilations[0], dilations[1]), "1x1");
   if (strides[0] * strides[1] > 16) return refuse("phases", strides[0] * strides[1], "at most 16");
   std::vector<region::Region> out;
@@ -65,10 +61,7 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
       Stage& p = one.stages[0];
       p.space = {s.space[0], s.space[1], down.count, right.count};
       p.anchor.op = Op::conv;
-      p.anchor.attrs = {{"strides", Ints{1, 1}},
-                        {"pads", Ints{down.pad, right.pad, 0, 0}},
-                        {"dilations", Ints{1, 1}},
-                        {"group", std::int64_t{1}}};
+      p.anchor.facts = ir::Window{.strides = {1, 1}, .dilations = {1, 1}, .pads = {down.pad, right.pad, 0, 0}};
       region::TensorRef taps = w;  // [C, O, kh, kw] as [O, C, taps, taps]
       taps.offset += (down.first * w.strides[2] + right.first * w.strides[3]) * element_bytes(w);
       taps.dims = {w.dims[1], w.dims[0], down.taps, right.taps};
@@ -95,13 +88,10 @@ struct Folded {
 std::optional<Folded> folded(const Region& r, const Plan& plan) {
   const Stage& s = only(r);
   const region::TensorRef &w = *s.anchor.weights, &x = s.anchor.inputs[0];
-  const auto ints = [&](const char* key, Ints otherwise) {
-    auto v = ir::get_ints(s.anchor.attrs, key);
-    return v.empty() ? otherwise : v;
-  };
-  const Ints strides = ints("strides", {1, 1});
-  if (s.space.size() != 4 || w.dims.size() != 4 || ir::get_int(s.anchor.attrs, "group", 1) != 1 ||
-      ints("dilations", {1, 1}) != Ints{1, 1} || ints("pads", {0, 0, 0, 0}) != Ints{0, 0, 0, 0})
+  const auto& window = s.anchor.as<ir::Window>();
+  const Ints& strides = window.strides;
+  if (s.space.size() != 4 || w.dims.size() != 4 || window.group != 1 || window.dilations != Ints{1, 1} ||
+      window.pads != Ints{0, 0, 0, 0})
     return std::nullopt;
   const std::int64_t outputs = w.dims[1], inputs = w.dims[0], phases = strides[0] * strides[1];
   const bool one_tap = w.dims[2] == strides[0] && w.dims[3] == strides[1] && s.space[2] == x.dims[2] * strides[0] &&
@@ -141,7 +131,7 @@ std::optional<Folded> folded(const Region& r, const Plan& plan) {
   }
   p.space = space;
   p.anchor.op = Op::conv;
-  p.anchor.attrs = {};
+  p.anchor.facts = ir::default_facts(Op::conv);
   p.anchor.weights = constant(std::move(weights), {outputs * phases, inputs, 1, 1}, {inputs, 1, 1, 1});
   if (p.anchor.weight_zero.size() > 1) {
     const auto once = p.anchor.weight_zero;

@@ -2,7 +2,6 @@
 // these and floats, and operators on 16-bit floats. Integers are computed in 64 bits and wrap into their type, as the reference evaluator does it. A thread
 // computes a run of elements along memory and reads neighbours of up to 16 bytes at once.
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "cuda/emit_cuda.h"
@@ -129,7 +128,7 @@ Result<Formula> of_reals(const Stage& s) {
   program::ProgramOps ops{p};
   const int a = p.push(program::Op::acc_f);
   if (is_unary(op)) {
-    p.outputs = {{program::unary(ops, op, s.anchor.attrs, a), DType::f32}};
+    p.outputs = {{program::unary(ops, op, s.anchor.facts, a), DType::f32}};
     return Formula{"octavo_formula(a0, f);", emit_function(p, "octavo_formula")};
   }
   if (op == Op::mod) return refuse("remainder of floats", ir::name_of(s.anchor.inputs[0].dtype), "integers");
@@ -140,7 +139,6 @@ Result<Formula> of_reals(const Stage& s) {
 }
 
 Result<Formula> of_wholes(const Stage& s) {
-  const ir::Attrs& attrs = s.anchor.attrs;
   const DType t = s.anchor.inputs[0].dtype;
   const bool is_unsigned = t == DType::u64;
   const auto take = [&](std::string text) { return Formula{"y = " + std::move(text) + ";", kWhole}; };
@@ -157,8 +155,8 @@ Result<Formula> of_wholes(const Stage& s) {
     case Op::ceil:
     case Op::round: return take("a0");
     case Op::clip: {
-      constexpr double kInf = std::numeric_limits<double>::infinity();
-      const auto low = bound(ir::get_float(attrs, "min", -kInf), true), high = bound(ir::get_float(attrs, "max", kInf), false);
+      const auto& clip = s.anchor.as<ir::Clip>();
+      const auto low = bound(clip.min, true), high = bound(clip.max, false);
       std::string text = "y = a0;";
       if (low) text += fmt::format(" y = y < {0} ? {0} : y;", *low);
       if (high) text += fmt::format(" y = y > {0} ? {0} : y;", *high);
@@ -170,24 +168,26 @@ Result<Formula> of_wholes(const Stage& s) {
     case Op::div: return take(is_unsigned ? "a1 == 0 ? 0 : " + words("/") : "octavo_quotient(a0, a1)");
     case Op::mod:
       return take(is_unsigned ? "a1 == 0 ? 0 : " + words("%")
-                              : fmt::format("octavo_remainder(a0, a1, {})", ir::get_int(attrs, "fmod") == 0 ? "true" : "false"));
+                              : fmt::format("octavo_remainder(a0, a1, {})", s.anchor.as<ir::Remainder>().fmod ? "false" : "true"));
     case Op::pow: return take("octavo_power(a0, a1)");
     case Op::max:
     case Op::min:
       return take(fmt::format("({1})a0 {0} ({1})a1 ? a0 : a1", s.anchor.op == Op::max ? ">" : "<",
                               is_unsigned ? "unsigned long long" : "long long"));
     case Op::bitwise: {
-      const std::string how = ir::get_text(attrs, "function");
       const DType out = s.stores[0].dtype;
       const bool is_signed = out == DType::s8 || out == DType::s16 || out == DType::s32 || out == DType::s64;
-      if (how == "not") return take("~a0");
-      if (how == "and") return take("a0 & a1");
-      if (how == "or") return take("a0 | a1");
-      if (how == "xor") return take("a0 ^ a1");
-      if (how == "left") return take("(unsigned long long)a1 > 63ull ? 0 : (long long)((unsigned long long)a0 << (int)a1)");
-      if (how == "right" && is_signed) return take("a0 >> ((unsigned long long)a1 > 63ull ? 63 : (int)a1)");
-      if (how == "right") return take("(unsigned long long)a1 > 63ull ? 0 : (long long)((unsigned long long)a0 >> (int)a1)");
-      return refuse("function of bits", how, "and, or, xor, not, left or right");
+      switch (s.anchor.as<ir::Bitwise>().function) {
+        case ir::BitFunction::bit_not: return take("~a0");
+        case ir::BitFunction::bit_and: return take("a0 & a1");
+        case ir::BitFunction::bit_or: return take("a0 | a1");
+        case ir::BitFunction::bit_xor: return take("a0 ^ a1");
+        case ir::BitFunction::left:
+          return take("(unsigned long long)a1 > 63ull ? 0 : (long long)((unsigned long long)a0 << (int)a1)");
+        case ir::BitFunction::right: break;
+      }
+      return take(is_signed ? "a0 >> ((unsigned long long)a1 > 63ull ? 63 : (int)a1)"
+                            : "(unsigned long long)a1 > 63ull ? 0 : (long long)((unsigned long long)a0 >> (int)a1)");
     }
     default: return refuse("operator on integers", ir::name_of(s.anchor.op), "one that the reference has for them");
   }

@@ -24,7 +24,7 @@ bool product(const Region& r) {
 bool softmax(const Region& r) {
   const region::Anchor& a = r.stages[0].anchor;
   const auto last = static_cast<std::int64_t>(r.stages[0].space.size()) - 1;
-  return a.op == ir::Op::softmax && a.inputs.size() == 1 && ir::get_int(a.attrs, "axis", last) == last;
+  return a.op == ir::Op::softmax && a.inputs.size() == 1 && a.as<ir::Along>().axis == last;
 }
 
 /// For each buffer of working memory the regions that store it, and how often stages read it.

@@ -216,7 +216,7 @@ class Finder {
   void direct() {
     if (off("direct-store")) return;
     for (const auto& r : plan_.regions) {
-      if (r.precision != "move" || !has(r.reasons, Cause::store_needs_channels_last)) continue;
+      if (r.precision != region::Work::move || !has(r.reasons, Cause::store_needs_channels_last)) continue;
       const ValueId v = r.graph_inputs[0];
       add("direct-store", where(r.onnx_nodes, v), r.onnx_nodes, [v](Selection& s) { s.direct.insert(v); });
     }

@@ -89,7 +89,7 @@ Reasons join_side_by_side(Plan& plan, const std::set<ir::ValueId>& values, const
     const Region& r = plan.regions[m];
     all.name += (all.name.empty() ? "" : " | ") + r.name;
     add(all.reasons, r.reasons);
-    all.precision = all.precision.empty() || all.precision == r.precision ? r.precision : "mixed";
+    all.precision = all.stages.empty() || all.precision == r.precision ? r.precision : region::Precision(region::Work::mixed);
     all.onnx_nodes.insert(r.onnx_nodes.begin(), r.onnx_nodes.end());
     all.stages.push_back(r.stages[0]);
     all.graph_inputs.insert(all.graph_inputs.end(), r.graph_inputs.begin(), r.graph_inputs.end());

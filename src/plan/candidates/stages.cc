@@ -20,11 +20,11 @@ using region::TensorRef;
 
 bool depthwise(const Stage& s) {
   return s.anchor.op == ir::Op::conv && s.anchor.weights && s.anchor.weights->dims[1] == 1 && s.space.size() == 4 &&
-         ir::get_int(s.anchor.attrs, "group", 1) == s.space[1];
+         s.anchor.as<ir::Window>().group == s.space[1];
 }
 bool pointwise_conv(const Stage& s) {
   return s.anchor.op == ir::Op::conv && s.anchor.weights && s.anchor.weights->dims.size() == 4 && s.anchor.weights->dims[2] == 1 &&
-         s.anchor.weights->dims[3] == 1 && ir::get_int(s.anchor.attrs, "group", 1) == 1;
+         s.anchor.weights->dims[3] == 1 && s.anchor.as<ir::Window>().group == 1;
 }
 
 /// Kinds of anchors, in two spatial dimensions and several rows, whatever they compute in.

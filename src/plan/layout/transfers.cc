@@ -86,7 +86,7 @@ class Inserter {
     const auto name = [&](DeviceId d) { return plan_.devices[static_cast<std::size_t>(d)].name; };
     r.name = fmt::format("{}: {} to {}", buffer(id).name, name(from), name(to));
     r.device = from == kHost ? to : from;
-    r.precision = "transfer";
+    r.precision = region::Work::transfer;
     r.reasons = {because<Cause::in_memory_of>(buffer(id).name, name(from)), why};
     Stage s;
     s.anchor.op = ir::Op::reshape;

@@ -96,7 +96,7 @@ class Chooser {
     if (out_.form.permitted.bfloat16.empty()) return {};
     OCTAVO_TRY(const Realized made, realize(out_.form.graph, {}, context_));
     for (const region::Region& r : made.plan.regions) {
-      if (r.precision != "bfloat16") continue;
+      if (r.precision != ir::DType::bf16) continue;
       const Reasons refused = refusals_of(r, made.plan, context_);
       if (refused.empty()) continue;
       std::string list;
@@ -277,7 +277,7 @@ class Chooser {
     OCTAVO_TRY(Realized as_small, plan_of(small));
     std::map<std::string, Reasons> impossible;
     for (const region::Region& r : as_small.plan.regions) {
-      if (r.precision != "bfloat16") continue;
+      if (r.precision != ir::DType::bf16) continue;
       const Reasons refused = refusals_of(r, as_small.plan, context_);
       for (const std::string& node : r.onnx_nodes) {
         if (!refused.empty() && nodes.contains(node)) impossible[node] = refused;

@@ -72,6 +72,12 @@ TensorRef constant_ref(const AnchorReader& reader, const ir::Tensor& t, const st
   return r;
 }
 
+/// The operator's region does not use the permission that its node has: the operands are in the narrow type already, or codes.
+void compute_exactly(ir::Facts& facts) {
+  if (auto* w = std::get_if<ir::Window>(&facts)) w->arithmetic = ir::Arithmetic::exact;
+  if (auto* p = std::get_if<ir::Product>(&facts)) p->arithmetic = ir::Arithmetic::exact;
+}
+
 Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const AnchorReader& reader, region::Stage& stage,
                       EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   const Node& n = g.node(id);
@@ -82,7 +88,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   OCTAVO_TRY(TensorRef x, n.op == Op::gemm ? reader.read(data, repr) : reader.read_channel_last(data, repr));
   inputs.push_back(data);
   stage.anchor.op = n.op;
-  stage.anchor.attrs = n.attrs;
+  OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
   stage.anchor.inputs.push_back(x);
   stage.anchor.integer = kind.integer;
   const Node& w = g.producer(n.inputs[1]);
@@ -99,7 +105,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
     }
     builder.set_acc_float(n.outputs[0]);
     builder.may_be_nan = true;
-    region.precision = "float32";
+    region.precision = ir::DType::f32;
     region.reasons.push_back(because<Cause::weights_at_run_time>(g.value(n.inputs[1]).name));
     return {};
   }
@@ -123,7 +129,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   }
   if (kind.integer) {
     builder.set_acc_weighted(n, kind);
-    region.precision = "int8";
+    region.precision = region::Work::int8;
     const std::string_view scales = kind.w.per_tensor() ? "per tensor" : "per channel";
     region.reasons.push_back(
         kind.x.per_tensor() ? because<Cause::integer_anchor>(ir::to_string(ir::as_u8(kind.x)), ir::name_of(kind.w.type), scales)
@@ -131,10 +137,12 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
   } else {
     builder.set_acc_float_bias(n);
     builder.may_be_nan = true;
-    region.precision = narrow ? "bfloat16" : may_tf32(n.attrs) ? "tf32" : "float32";
+    region.precision = narrow              ? region::Precision(ir::DType::bf16)
+                       : may_tf32(n.attrs) ? region::Work::tf32
+                                           : region::Precision(ir::DType::f32);
     add(region.reasons, narrow ? because<Cause::bfloat16_anchor>() : kind.why_float);
   }
-  if (narrow || kind.integer) unmark(stage.anchor.attrs);
+  if (narrow || kind.integer) compute_exactly(stage.anchor.facts);
   return {};
 }
 
@@ -142,8 +150,7 @@ Status lower_weighted(const Graph& g, const Grids& grids, ir::NodeId id, const A
 Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& n, const AnchorReader& reader, region::Stage& stage,
                      EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
-  stage.anchor.attrs = n.attrs;
-  unmark(stage.anchor.attrs);
+  stage.anchor.facts = ir::Product{};
   for (const ValueId v : n.inputs) {
     if (g.is_constant(v)) {
       const Node& c = g.producer(v);
@@ -164,7 +171,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
   }
   stage.anchor.integer = true;
   builder.set_acc_product(n.outputs[0], kind.unit(0, 1));
-  region.precision = "int8";
+  region.precision = region::Work::int8;
   region.reasons.push_back(because<Cause::integer_product>(ir::to_string(ir::as_u8(kind.x)), ir::to_string(ir::as_u8(kind.w))));
   return {};
 }
@@ -173,8 +180,7 @@ Status lower_product(const Graph& g, const ir::IntegerAnchor& kind, const Node& 
 Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& reader, region::Stage& stage,
                             EpilogueBuilder& builder, std::vector<ValueId>& inputs, region::Region& region) {
   stage.anchor.op = n.op;
-  stage.anchor.attrs = n.attrs;
-  unmark(stage.anchor.attrs);
+  stage.anchor.facts = ir::Product{};
   for (const ValueId v : n.inputs) {
     const ValueId small = held(g, v);
     OCTAVO_TRY(TensorRef matrix, reader.read(small, Repr::raw));
@@ -183,33 +189,27 @@ Status lower_narrow_product(const Graph& g, const Node& n, const AnchorReader& r
   }
   builder.set_acc_float(n.outputs[0]);
   builder.may_be_nan = true;
-  region.precision = "bfloat16";
+  region.precision = ir::DType::bf16;
   region.reasons.push_back(because<Cause::bfloat16_product>());
   return {};
 }
 
 // Elements in each averaging window (one number when all windows are whole).
-ir::Tensor window_counts(const Graph& g, const Node& n) {
+ir::Tensor window_counts(const Graph& g, const Node& n, const ir::Window& w) {
   const ir::Shape& in = g.type(n.inputs[0]).shape;
   const ir::Shape& out = g.type(n.outputs[0]).shape;
-  const auto kernel = ir::get_ints(n.attrs, "kernel");
-  const auto strides = ir::get_ints(n.attrs, "strides");
-  const auto pads = ir::get_ints(n.attrs, "pads");
-  auto dilations = ir::get_ints(n.attrs, "dilations");
-  if (dilations.empty()) dilations.assign(kernel.size(), 1);
-  const bool include = ir::get_int(n.attrs, "count_include_pad") != 0;
+  const ir::Shape& kernel = w.kernel;
   ir::Shape shape(out.size(), 1);
   std::vector<std::vector<std::int64_t>> per_dim(kernel.size());
   for (std::size_t d = 0; d < kernel.size(); ++d) {
-    const std::int64_t extent = in[d + 2], begin_pad = pads.empty() ? 0 : pads[d],
-                       end_pad = pads.empty() ? 0 : pads[kernel.size() + d];
+    const std::int64_t extent = in[d + 2], begin_pad = w.before(d), end_pad = w.after(d);
     for (std::int64_t o = 0; o < out[d + 2]; ++o) {
       std::int64_t n_valid = 0;
       for (std::int64_t k = 0; k < kernel[d]; ++k) {
-        const std::int64_t i = o * (strides.empty() ? 1 : strides[d]) - begin_pad + k * dilations[d];
+        const std::int64_t i = o * w.strides[d] - begin_pad + k * w.dilations[d];
         const bool inside = i >= 0 && i < extent;
         const bool padded = i >= -begin_pad && i < extent + end_pad;
-        n_valid += include ? padded : inside;
+        n_valid += w.count_include_pad ? padded : inside;
       }
       per_dim[d].push_back(n_valid);
     }
@@ -255,7 +255,7 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
     why_float = std::move(kind.why_float);
   }
   stage.anchor.op = n.op;
-  stage.anchor.attrs = n.attrs;
+  OCTAVO_TRY(stage.anchor.facts, ir::facts_of(g, n));
   const bool image = n.op == Op::max_pool || n.op == Op::avg_pool;
   for (std::size_t slot = 0; slot < n.inputs.size(); ++slot) {
     const ValueId v = n.inputs[slot];
@@ -268,20 +268,19 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
   if (n.op == Op::gather && g.is_constant(n.inputs[1]) && g.type(n.inputs[1]).shape.size() == 1 &&
       g.type(n.inputs[1]).shape[0] <= 8192) {  // kernels are made for them
     std::vector<std::int64_t> indices = g.payload(n.inputs[1]).as_ints();
-    const std::int64_t extent = g.type(n.inputs[0]).shape[static_cast<std::size_t>(ir::get_int(n.attrs, "axis"))];
+    auto& gather = stage.anchor.as<ir::Gather>();
+    const std::int64_t extent = g.type(n.inputs[0]).shape[static_cast<std::size_t>(gather.axis)];
     for (std::int64_t& i : indices) i += i < 0 ? extent : 0;
-    stage.anchor.attrs["indices"] = std::move(indices);
+    gather.indices = std::move(indices);
   }
   const auto q = inputs.empty() ? std::nullopt : code_quantizer(g, grids, n.inputs[0]);
   const bool codes = !stage.anchor.inputs.empty() && stage.anchor.inputs[0].quantizer.has_value() &&
                      stage.anchor.inputs[0].dtype == ir::DType::u8 && q;
   stage.anchor.integer = codes;
-  region.precision =
-      codes ? "int8"
-            : std::string(ir::name_of(g.type(n.outputs[0]).dtype) == "f32" ? "float32" : ir::name_of(g.type(n.outputs[0]).dtype));
-  if (n.op == Op::matmul && may_tf32(n.attrs)) region.precision = "tf32";
+  region.precision = codes ? region::Precision(region::Work::int8) : region::Precision(g.type(n.outputs[0]).dtype);
+  if (n.op == Op::matmul && may_tf32(n.attrs)) region.precision = region::Work::tf32;
   if (codes && n.op == Op::avg_pool) {
-    builder.set_acc_sum(n, *q, window_counts(g, n));
+    builder.set_acc_sum(n, *q, window_counts(g, n, stage.anchor.as<ir::Window>()));
     region.reasons.push_back(because<Cause::exact_integer_sum>());
   } else if (codes && (n.op == Op::reduce_mean || n.op == Op::reduce_sum)) {
     const std::int64_t window =
@@ -290,14 +289,12 @@ Status lower_anchor(const Graph& g, const Grids& grids, ir::NodeId id, const Anc
     builder.set_acc_sum(n, *q, ir::Tensor::scalar<float>(divisor));
     region.reasons.push_back(because<Cause::exact_integer_sum>());
   } else if (codes) {
-    if (n.op == Op::pad && ir::get_text(n.attrs, "mode", "constant") == "constant") {
-      stage.anchor.attrs["value_code"] = static_cast<std::int64_t>(
-          ir::quantize_one(static_cast<float>(ir::get_float(n.attrs, "value")), q->scale[0], q->zero_point[0], 0, 255, q->arith));
-    }
+    if (auto* pad = std::get_if<ir::Pad>(&stage.anchor.facts); pad != nullptr && pad->mode == ir::PadMode::constant)
+      pad->value_code = ir::quantize_one(static_cast<float>(pad->value), q->scale[0], q->zero_point[0], 0, 255, q->arith);
     builder.set_acc_codes(n.outputs[0], *q);
     region.reasons.push_back(because<Cause::codes_moved>(ir::name_of(n.op)));
   } else {
-    region.reasons.push_back(why_float ? *why_float : why_not_on_codes(g, n, q, region.precision));
+    region.reasons.push_back(why_float ? *why_float : why_not_on_codes(g, n, q, to_string(region.precision)));
     if (n.outputs.size() == 1 && g.type(n.outputs[0]).dtype == ir::DType::f32) {
       builder.set_acc_float(n.outputs[0]);
       builder.may_be_nan = true;
@@ -327,10 +324,7 @@ void adapt_rank(region::Stage& stage) {
     for (TensorRef& r : stage.stores) widen(r);
     stage.space.insert(stage.space.end(), {1, 1});
     stage.anchor.op = Op::conv;
-    stage.anchor.attrs = {{"strides", std::vector<std::int64_t>{1, 1}},
-                          {"pads", std::vector<std::int64_t>{0, 0, 0, 0}},
-                          {"dilations", std::vector<std::int64_t>{1, 1}},
-                          {"group", std::int64_t{1}}};
+    stage.anchor.facts = ir::Window{.strides = {1, 1}, .dilations = {1, 1}, .pads = {0, 0, 0, 0}};
     return;
   }
   if (!(weighted || pool) || rank != 3) return;
@@ -350,15 +344,12 @@ void adapt_rank(region::Stage& stage) {
     w.dims.insert(w.dims.begin() + 2, 1);
     w.strides.insert(w.strides.begin() + 2, w.dims[3]);
   }
-  for (const auto& [key, filler] :
-       {std::pair<const char*, std::int64_t>{"kernel", 1}, {"strides", 1}, {"dilations", 1}, {"output_padding", 0}}) {
-    auto v = ir::get_ints(stage.anchor.attrs, key);
-    if (v.empty()) continue;
-    v.insert(v.begin(), filler);
-    stage.anchor.attrs[key] = v;
+  auto& w = stage.anchor.as<ir::Window>();
+  for (ir::Shape* list : {&w.kernel, &w.strides, &w.dilations}) {
+    if (!list->empty()) list->insert(list->begin(), 1);
   }
-  auto pads = ir::get_ints(stage.anchor.attrs, "pads");
-  if (pads.size() == 2) stage.anchor.attrs["pads"] = std::vector<std::int64_t>{0, pads[0], 0, pads[1]};
+  if (!w.output_padding.empty()) w.output_padding.insert(w.output_padding.begin(), 0);
+  w.pads = {0, w.pads[0], 0, w.pads[1]};
 }
 
 }  // namespace octavo::plan

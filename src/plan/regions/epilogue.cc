@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "plan/candidates/narrow.h"
 #include "plan/regions/group.h"
@@ -208,8 +207,8 @@ bool EpilogueBuilder::code_minmax(const Node& node, State& out) {
   } else if (node.op == Op::clip) {
     const auto bound = [&](float x) { return ir::quantize_one(x, q->scale[0], zp, 0, 255, q->arith); };
     code = a.code;
-    const double lo = ir::get_float(node.attrs, "min", -std::numeric_limits<double>::infinity());
-    const double hi = ir::get_float(node.attrs, "max", std::numeric_limits<double>::infinity());
+    const ir::Facts facts = ir::facts_of(g_, node).value_or(ir::default_facts(node.op));
+    const auto [lo, hi] = std::get<ir::Clip>(facts);
     if (bound(static_cast<float>(lo)) > 0) code = program.push(POp::max_i, code, program.imm_i(bound(static_cast<float>(lo))));
     if (bound(static_cast<float>(hi)) < 255) code = program.push(POp::min_i, code, program.imm_i(bound(static_cast<float>(hi))));
   } else if (node.op == Op::max || node.op == Op::min) {
@@ -278,7 +277,7 @@ void EpilogueBuilder::compute(const Node& node) {
         const int x = float_of(node.inputs[0]);
         ops.nan_free = known_of(x).number;
         ops.no_minus_zero = known_of(x).no_minus_zero;
-        s.f = program::unary(ops, node.op, node.attrs, x);
+        s.f = program::unary(ops, node.op, ir::facts_of(g_, node).value_or(ir::default_facts(node.op)), x);
       } else {
         const int a = float_of(node.inputs[0]);
         const int b = float_of(node.inputs[1]);

@@ -54,7 +54,7 @@ class Lowerer {
   void emit_copy(TensorRef from, const TensorRef& to, ValueId source, ValueId target, Reason reason,
                  std::set<std::string> extra_origin) {
     Region r;
-    r.precision = "move";
+    r.precision = region::Work::move;
     r.reasons.push_back(std::move(reason));
     r.onnx_nodes = g_.producer(target).origin;
     r.onnx_nodes.insert(extra_origin.begin(), extra_origin.end());
@@ -156,7 +156,7 @@ class Lowerer {
                                 [&](const ir::Tensor& t, const std::string& name) { return placement_.add_constant(t, name); }};
       OCTAVO_CHECK(lower_anchor(g_, grids_, group.anchor, reader, stage, builder, inputs, region));
     } else {
-      region.precision = "float32";
+      region.precision = ir::DType::f32;
       builder.may_be_nan = true;
     }
     for (const NodeId id : group.nodes) builder.compute(g_.node(id));
@@ -215,7 +215,7 @@ class Lowerer {
       }
     }
     const bool several = group.anchor != ir::kNone && g_.node(group.anchor).outputs.size() > 1;
-    if (several && stage.program.outputs.empty()) stage.anchor.attrs[std::string(region::kStoreResults)] = results;
+    if (several && stage.program.outputs.empty()) stage.anchor.store_results = results;
   }
 
   // True for 8-bit and storage-only results of an anchor that the program does not hold (integer arithmetic): the anchor writes
@@ -285,10 +285,10 @@ class Lowerer {
       if (all_codes)
         region.precision = std::any_of(stage.operands.begin(), stage.operands.end(),
                                        [](const region::Operand& o) { return o.ref.dtype == ir::DType::f32 && o.ref.value != ""; })
-                               ? "float32->int8"
-                               : "int8";
+                               ? region::Work::quantize
+                               : region::Work::int8;
       if (std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) { return is_narrow_cast(g_.node(id)); }))
-        region.precision = "float32->bfloat16";
+        region.precision = region::Work::narrow;
     } else if (!members.empty()) {
       region.reasons.push_back(because<Cause::epilogue_fused>(members));
     }

@@ -42,7 +42,8 @@ std::vector<KernelSpec> all_kernels(int programs) {
   for (int k = static_cast<int>(ir::Op::relu); k <= static_cast<int>(ir::Op::cos); ++k) {
     Program p;
     program::ProgramOps ops{p};
-    p.outputs = {{program::unary(ops, static_cast<ir::Op>(k), {}, p.push(Op::acc_f)), DType::f32}};
+    p.outputs = {
+        {program::unary(ops, static_cast<ir::Op>(k), ir::default_facts(static_cast<ir::Op>(k)), p.push(Op::acc_f)), DType::f32}};
     named(fmt::format("unary_{}", k), std::move(p));
   }
   for (const ir::Op op :
