@@ -24,7 +24,7 @@ VALUES = {"--shapes": "image:1x1x16x16", "--optShapes": "image:1x1x16x16", "--mi
           "--warmUp": "200", "--percentile": "90,99", "--loadInputs": "image:INPUT", "--builderOptimizationLevel": "0", "--iterations": "3",
           "--tacticSources": "-CUDNN", "--preview": "+fasterDynamicShapes0805"}
 FIRST = {"--onnx", "--saveEngine", "--loadEngine", "--help", "--skipInference", "--buildOnly"}  # tested below
-NEEDS = {"--minShapes": ["--optShapes=image:1x1x16x16"], "--maxShapes": ["--optShapes=image:1x1x16x16"], "--layerPrecisions": ["--calib=TABLE"],
+NEEDS = {"--profilingVerbosity": ["--exportLayerInfo=OUT"], "--minShapes": ["--optShapes=image:1x1x16x16"], "--maxShapes": ["--optShapes=image:1x1x16x16"], "--layerPrecisions": ["--calib=TABLE"],
          "--errorOnTimingCacheMiss": ["--effort=0"], "--layerPrecision": ["--calib=TABLE"], "--loadInputs": ["--shapes=image:1x1x16x16"]}
 
 
