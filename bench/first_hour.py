@@ -22,6 +22,7 @@ class Action:
     does: str            # a shell line ("octavo ..."), or Python after "python:"
     says: tuple          # every one of these comes out
     code: object = 0     # the exit code; None: any but 0
+    never: str = ""      # what must not come out
 
 
 ACTIONS = [
@@ -39,7 +40,7 @@ ACTIONS = [
     Action("names", "an unknown feed beside a missing one",
            "python: import octavo, numpy; octavo.InferenceSession('fp32.onnx').run(None, {'imag': numpy.zeros((1, 1, 16, 16), numpy.float32)})", ('no input "imag"; nearest: "image"',), 1),
     Action("folders", "run goes on after an unreadable picture", "octavo run e.octavo --input broken --scale 1/255", ("good.png", "1 file could not be read"), 5),
-    Action("folders", "labels inside a folder of data", "octavo eval fp32.onnx --data labelled --labels labelled/labels.txt --scale 1/255 --shapes image:1x1x16x16", ("top-1",)),
+    Action("folders", "labels inside a folder of data", "octavo eval fp32.onnx --data labelled --labels labelled/labels.txt --scale 1/255 --shapes image:1x1x16x16", ("top-1",), never="labels.txt is left out"),
     Action("advise", "what pays", "octavo advise qdq.onnx --effort 0 --threads 1 --shapes image:1x1x16x16", ("1 % of that or more",)),
     Action("sessions", "model and input names of a session",
            "python: import octavo; s = octavo.InferenceSession('fp32.onnx'); print(s.get_modelmeta().graph_name != '', s.get_inputs()[0].shape)", ("True", "[")),
@@ -119,6 +120,8 @@ def judge(action, build, folder):
     if done.returncode != action.code and not (action.code is None and done.returncode != 0):
         return f"exit code {done.returncode}: {last}"
     missing = [s for s in action.says if s not in text]
+    if action.never and action.never in text:
+        return f"says {action.never!r}"
     return f"lacks {missing[0]!r}: {last}" if missing else ""
 
 
