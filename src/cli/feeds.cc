@@ -88,19 +88,19 @@ Status Feeds::fill_pictures(std::size_t run, Feed& feed) const {
     const auto k = run * static_cast<std::size_t>(batch_) + static_cast<std::size_t>(row);
     if (k >= given_->pictures.size()) break;
     const Source& source = given_->pictures[k];
-    const auto read = [&]() -> Result<ir::Tensor> {
+    const auto read = [&]() -> Result<Image> {
       OCTAVO_TRY(const auto bytes, source.read());
-      OCTAVO_TRY(const auto image, decode_image(bytes, fmt::format("\"{}\"", source.name)));
-      return to_tensor(image, recipe_, one);
+      return decode_image(bytes, fmt::format("\"{}\"", source.name));
     };
-    const auto tensor = read();
-    if (!tensor) {
-      if (!given_->go_on) return tl::unexpected<Error>(tensor.error());
-      feed.unreadable.push_back(tensor.error());
+    const auto image = read();
+    if (!image) {
+      if (!given_->go_on || given_->pictures.size() == 1) return tl::unexpected<Error>(image.error());
+      feed.unreadable.push_back(image.error());
       continue;
     }
-    std::memcpy(rows_of_batch.mutable_bytes().data() + feed.rows.size() * tensor->bytes().size(), tensor->bytes().data(),
-                tensor->bytes().size());
+    OCTAVO_TRY(const auto tensor, to_tensor(*image, recipe_, one));
+    std::memcpy(rows_of_batch.mutable_bytes().data() + feed.rows.size() * tensor.bytes().size(), tensor.bytes().data(),
+                tensor.bytes().size());
     feed.rows.push_back(source.name);
   }
   feed.used = static_cast<std::int64_t>(feed.rows.size());
