@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "api/build_options.h"
@@ -22,6 +23,7 @@
 #include "api/pipeline.h"
 #include "api/ranges.h"
 #include "base/fork.h"
+#include "base/nearest.h"
 #include "base/read_file.h"
 #include "base/task.h"
 #include "base/write_file.h"
@@ -146,6 +148,9 @@ struct __attribute__((visibility("hidden"))) Engine::Impl {
     if (!model->open()) {
       auto built = model->at({});
       if (built || !model->open()) return of(take(std::move(built)), 0);  // open now: the value of an input decides shapes
+    }
+    if (options.device.starts_with("cuda")) {  // builds come with the first shapes: without a GPU they would all fail
+      for (const region::Device* gpu : api::devices(options.device)) take(gpu->description());
     }
     auto impl = std::make_shared<Impl>();
     impl->about = api::described(model->description());
@@ -455,6 +460,12 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
     return at(shapes, inputs).run(inputs);
   }
   const region::Plan& plan = impl_->engine->plan();
+  std::set<std::string> names;
+  for (const region::Binding& b : plan.inputs) names.insert(b.name);
+  for (const auto& [name, array] : inputs) {  // before what is missing: it may be a misspelled name
+    if (!names.contains(name))
+      raise(ErrorKind::bad_input, fmt::format("run: the model has no input \"{}\"{}", name, nearest_text(names, name)));
+  }
   std::vector<const void*> in;
   for (const region::Binding& b : plan.inputs) {
     const auto given = inputs.find(b.name);
@@ -466,11 +477,6 @@ std::map<std::string, Array> Engine::run(const std::map<std::string, ConstView>&
                                               ir::to_string(b.type)));
     }
     in.push_back(given->second.data);
-  }
-  for (const auto& [name, array] : inputs) {
-    if (std::none_of(plan.inputs.begin(), plan.inputs.end(), [n = &name](const region::Binding& b) { return b.name == *n; })) {
-      raise(ErrorKind::bad_input, fmt::format("run: the model has no input \"{}\"", name));
-    }
   }
   std::map<std::string, Array> results;
   std::vector<void*> out;

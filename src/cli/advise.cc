@@ -9,6 +9,8 @@
 #include "api/pipeline.h"
 #include "api/ranges.h"
 #include "cli/commands.h"
+#include "cli/data.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/model.h"
 #include "onnx/edit/convert.h"
@@ -89,6 +91,7 @@ void print_small(const plan::Advised& result, int most) {
 
 Result<int> advise(const Options& o) {
   OCTAVO_CHECK(check_outputs({o.apply}));
+  OCTAVO_CHECK(api::check_options(o.model.build));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
   build.device = "cpu";
@@ -97,6 +100,7 @@ Result<int> advise(const Options& o) {
     OCTAVO_TRY(with_ranges.plan.ranges, api::read_ranges(o.ranges));
   }
   OCTAVO_TRY(const auto model, onnx::import_file(o.model.path, build.import));
+  OCTAVO_CHECK(check_batch(o.model, inputs_of(model.graph).inputs));
   OCTAVO_TRY(const auto providers, api::providers(build.device));
   plan::PlanOptions options = api::planner_options(build, model);
   api::Measuring measuring;
@@ -171,6 +175,11 @@ Command add_advise(CLI::App& app) {
                  "Run the N best changes on random inputs, and print how much they change the outputs (slow)")
       ->check(CLI::Range(0, 1000));
   app.add_option("--most", o->most, "Number of changes to print (default 20)")->check(CLI::Range(1, 100000));
+  not_these(
+      app, [] { return true; }, {"--values"}, kNoValues);
+  has_effect(app, app.get_option("--device"), [o = o.get()](const std::string&) {
+    return o->model.build.device == "cpu" ? "" : "advise is about plans for CPUs\n  leave it out";
+  });
   app.footer("Example: octavo advise model.onnx --threads 1 --timing-cache times.txt --apply faster.onnx");
   return [o] { return advise(*o); };
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <set>
 #include <sstream>
@@ -12,15 +13,16 @@
 #include <system_error>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/accuracy.h"
 #include "cli/commands.h"
+#include "cli/effect.h"
 #include "cli/print.h"
 #include "cli/trtexec.h"
 #include "cli/usage.h"
 #include "cli/view.h"
 #include "cpu/isa.h"
 #include "engine/version.h"
-#include "report/explain.h"
 
 namespace octavo::cli {
 namespace {
@@ -101,9 +103,11 @@ int run_command(const std::vector<std::string>& arguments) {
       {"convert", "Turn a Q/DQ model into a calibration table and a float model, or the other way around", add_convert},
       {"rebuild", "Build engine files of an earlier version again, from the models that they hold", add_rebuild},
       {"cache", "Look into, compare, merge, pin and prune timing caches", add_cache}};
-  std::vector<std::pair<CLI::App*, Command>> commands;
+  std::vector<std::pair<std::shared_ptr<Subcommand>, Command>> commands;
   for (const Entry& entry : entries) {
-    CLI::App* sub = app.add_subcommand(entry.name, entry.help);
+    auto sub = std::make_shared<Subcommand>(entry.name, entry.help);
+    sub->footer(kFooter);  // of those that have none
+    app.add_subcommand(sub);
     commands.emplace_back(sub, entry.add(*sub));
   }
   if (!arguments.empty() && !arguments[0].starts_with('-') &&
@@ -117,7 +121,7 @@ int run_command(const std::vector<std::string>& arguments) {
     std::set<std::string> names;
     for (const Entry& e : entries) names.insert(e.name);
     return print_error({ErrorKind::usage, fmt::format("\"{}\" is not a command; nearest: {}\n  see: octavo --help", arguments[0],
-                                                      fmt::join(report::nearest(names, arguments[0]), ", "))});
+                                                      fmt::join(nearest(names, arguments[0]), ", "))});
   }
   if (arguments.empty())
     return print_error({ErrorKind::usage, "no command given, such as build, run or explain\n  see: octavo --help"});
@@ -139,6 +143,7 @@ int run_command(const std::vector<std::string>& arguments) {
   try {
     for (const auto& [sub, command] : commands) {
       if (!sub->parsed()) continue;
+      if (const Status sound = check_effects(*sub); !sound) return print_error(sound.error());
       const auto result = command();
       return finish(result ? *result : print_error(result.error()));
     }

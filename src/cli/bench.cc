@@ -15,6 +15,7 @@
 
 #include "api/pipeline.h"
 #include "cli/commands.h"
+#include "cli/effect.h"
 #include "cli/late.h"
 #include "cli/model.h"
 #include "cli/other_load.h"
@@ -34,7 +35,7 @@ struct Options {
   InputOptions input;
   ProfileOptions profile;
   std::vector<double> percentiles;
-  std::int64_t batch = 0;
+  std::size_t least = 10;  ///< runs that are measured
   double seconds = 3;
   bool json = false, regions = false, no_transfers = false;
   std::string key;
@@ -49,8 +50,8 @@ struct Times {
   }
 };
 
-/// At least 10 runs and `seconds`, after warming up for a tenth of that.
-Result<Times> measure(double seconds, const std::function<Status()>& run) {
+/// At least `least` runs and `seconds`, after warming up for a tenth of that.
+Result<Times> measure(double seconds, std::size_t least, const std::function<Status()>& run) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
   const auto warm = Clock::now();
@@ -60,7 +61,7 @@ Result<Times> measure(double seconds, const std::function<Status()>& run) {
   Times times;
   const auto start = Clock::now();
   const std::clock_t busy = std::clock();
-  while (times.sorted.size() < 10 || since(start) < seconds) {
+  while (times.sorted.size() < least || since(start) < seconds) {
     const auto one = Clock::now();
     OCTAVO_CHECK(run());
     times.sorted.push_back(since(one));
@@ -201,17 +202,13 @@ Result<int> bench(const Options& o) {
     OCTAVO_TRY(declared, declared_inputs(o.model));
     OCTAVO_TRY(given, read_inputs(o.input, declared));
   }
-  OCTAVO_TRY(const auto loaded,
-             load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1), given.arrays));
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.model.batch), 1, given.arrays));
   if (!o.key.empty()) {
     progress.reset();
     return bench_key(o, *loaded.engine);
   }
   const auto& plan = loaded.engine->plan();
   const std::int64_t batch = plan.inputs.empty() || plan.inputs[0].type.shape.empty() ? 1 : plan.inputs[0].type.shape[0];
-  if (o.batch > 0 && o.batch != batch) {
-    return fail(ErrorKind::usage, fmt::format("--batch {}: the batch of \"{}\" is fixed at {}", o.batch, o.model.path, batch));
-  }
   RunBuffers buffers(plan);
   if (!o.input.inputs.empty()) {
     OCTAVO_TRY(const Feeds feeds, Feeds::create(given, o.input.recipe, stored_recipe(*loaded.engine), plan));
@@ -227,13 +224,13 @@ Result<int> bench(const Options& o) {
   OCTAVO_TRY(const DeviceBuffers on_device, DeviceBuffers::create(*loaded.engine, buffers));
   std::optional<Times> resident;  // inputs and outputs in the device's memory
   if (!on_device.memory.empty()) {
-    OCTAVO_TRY(resident, measure(o.seconds, [&] { return context->run(on_device.in, on_device.out, nullptr); }));
+    OCTAVO_TRY(resident, measure(o.seconds, o.least, [&] { return context->run(on_device.in, on_device.out, nullptr); }));
   }
   Times times;
   if (o.no_transfers && resident) {
     times = *std::exchange(resident, std::nullopt);
   } else {
-    OCTAVO_TRY(times, measure(o.seconds, [&] { return context->run(buffers.in, buffers.out); }));
+    OCTAVO_TRY(times, measure(o.seconds, o.least, [&] { return context->run(buffers.in, buffers.out); }));
   }
   const double other_cores = others.cores();
   progress.reset();
@@ -303,9 +300,6 @@ Result<int> bench(const Options& o) {
 Command add_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   add_model_options(app, o->model, true);
-  app.add_option("--batch", o->batch, "Batch size, if the model leaves it open")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{65536}))
-      ->type_name("N");
   app.add_option("--seconds", o->seconds, "Duration of the measurement in seconds (default 3)")
       ->check(CLI::Range(0.01, 86400.0))
       ->type_name("S");
@@ -329,10 +323,19 @@ Command add_bench(CLI::App& app) {
       "Inputs are random unless --input gives data; of several samples, only the first is used.\nExample: "
       "octavo bench model.onnx --threads "
       "1 --seconds 5 --regions");
-  return [o] {
+  const auto* runs = app.get_option("--runs");
+  arrange(app, [o = o.get(), runs] {
     take_model_from(o->input.inputs, o->model);
-    return bench(*o);
-  };
+    if (runs->count() > 0) o->least = static_cast<std::size_t>(o->profile.runs);
+  });
+  only_these(
+      app, [o = o.get()] { return !o->key.empty() && o->model.path.empty(); },
+      {"--region-key", "--threads", "--device", "--seconds", "--verbose"},
+      "--region-key without MODEL times a region made from the key");
+  not_these(
+      app, [o = o.get()] { return !o->key.empty(); }, {"--json", "--regions", "--percentile", "--noDataTransfers", "--runs"},
+      "--region-key times one region, and prints the time of each tactic\n  leave out one of the two");
+  return [o] { return bench(*o); };
 }
 
 }  // namespace octavo::cli

@@ -10,6 +10,7 @@
 #include "cli/changed_outputs.h"
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/inspection.h"
 #include "cli/kept_float.h"
@@ -228,7 +229,15 @@ Command add_build(CLI::App& app) {
          "private.pem, its public half: openssl pkey -in private.pem -pubout -out public.pem")
       ->type_name("PRIVATE.pem");
   add_profile_options(app, o->profile);
-  add_recipe_options(app, o->recipe);
+  add_recipe_options(app, o->recipe, [](const std::string&) { return std::string(); });
+  has_effect(app, app.get_option("--layout"), [o = o.get()](const std::string&) {
+    return o->recipe.given()
+               ? ""
+               : "it belongs to a preprocessing, and none is named\n  give --preset or --scale as well, or leave it out";
+  });
+  has_effect(app, app.get_option("--runs"), [o = o.get()](const std::string&) {
+    return o->profile.runs_wanted() ? "" : "nothing is measured\n  give --dumpProfile, --exportProfile or --exportTimes as well";
+  });
   app.add_option("--exportMetadata", o->metadata,
                  "Write the plan's figures, the options and the machine as JSON (build.metadata.json)")
       ->type_name("FILE");

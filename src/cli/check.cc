@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/compare.h"
+#include "cli/effect.h"
 #include "cli/inputs.h"
 #include "cli/inspection.h"
 #include "cli/late.h"
@@ -153,7 +154,7 @@ Result<int> check_two(const Options& o) {
     OCTAVO_TRY(given, read_inputs(o.input, declared));
   }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
-  OCTAVO_TRY(const auto loaded, load(mine, *progress, shapes_of(given, declared), 1, given.arrays));
+  OCTAVO_TRY(const auto loaded, load(mine, *progress, shapes_of(given, declared, mine.batch), 1, given.arrays));
   OCTAVO_TRY(const auto feeds, compared_feeds(o, given, *loaded.engine));
   CompareOptions options = o.compare;
   options.json = o.json;
@@ -177,7 +178,7 @@ Result<int> check(const Options& o) {
     OCTAVO_TRY(given, read_inputs(o.input, declared));
   }
   std::optional<Progress> progress(std::in_place, o.model.verbose);
-  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared), 1, given.arrays));
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.model.batch), 1, given.arrays));
   std::unique_ptr<FileData> data;
   std::vector<Feed> feeds;
   if (o.data.empty()) {
@@ -203,6 +204,11 @@ Result<int> check(const Options& o) {
     ok = (o.json ? report.ok() : print_report(report, feed.name, o.model.verbose)) && ok;
   }
   const bool rounded = data && rounds(o.model, *loaded.built);
+  if (!rounded && !o.picture.empty())
+    return fail(ErrorKind::usage,
+                fmt::format("--picture {}: nothing is rounded: the model has no Q/DQ pairs, and no ranges were given\n"
+                            "  leave it out, or give ranges: --calibration FILE",
+                            o.picture));
   if (rounded) {
     progress.emplace(o.model.verbose);
     OCTAVO_TRY(const auto inspection, inspect_on(o.model, *loaded.built, *data, *progress));
@@ -271,7 +277,15 @@ Command add_check(CLI::App& app) {
       "          octavo check model.q.onnx --data photos/ --preset torch --picture error.svg\n"
       "          octavo check model.onnx model.octavo --atol 1e-3\n"
       "          octavo check model.onnx --against onnxruntime");
-  return [o] {
+  o->input.data = &o->data;
+  o->model.others = [o = o.get()] { return std::vector<std::string>{o->compare.other}; };
+  not_these(
+      app, [o = o.get()] { return !o->input.inputs.empty() || !o->data.empty(); }, {"--seed"},
+      "it makes a random input, and --input or --data gives one\n  leave out one of the two");
+  not_these(
+      app, [o = o.get()] { return o->data.empty(); }, {"--samples"},
+      "it counts samples of --data, which is not given\n  give --data as well");
+  arrange(app, [o = o.get()] {
     const bool named = !o->model.path.empty();
     take_model_from(o->input.inputs, o->model);
     if (!named && !o->input.inputs.empty()) {  // --input x.npy A B
@@ -279,8 +293,8 @@ Command add_check(CLI::App& app) {
       take_model_from(o->input.inputs, first);
       if (!first.path.empty()) o->compare.other = std::exchange(o->model.path, first.path);
     }
-    return check(*o);
-  };
+  });
+  return [o] { return check(*o); };
 }
 
 }  // namespace octavo::cli

@@ -73,17 +73,20 @@ Command add_convert(CLI::App& app) {
   app.add_option("--float-model", o->float_model, "Also write the model without the pairs")->needs(to)->type_name("FILE");
   app.add_option("--json", o->json, "Also write the ranges as JSON {tensor: amax}")->needs(to)->type_name("FILE");
   app.add_option("--header", o->header, "First line of the table: VERSION-ALGORITHM (default 100700-EntropyCalibration2)")
+      ->needs(to)
       ->type_name("TEXT");
   app.add_flag("--approximate", o->approximate,
                "Needed for models with uint8 activations: replace what a table cannot hold (zero points, scales per axis, two "
                "scales of one tensor) by a "
-               "symmetric range that covers it, and list each");
+               "symmetric range that covers it, and list each")
+      ->needs(to);
   auto* from = app.add_option("--from-table", o->from_table,
                               "Put Q/DQ pairs into a float model, with the ranges of this file (a calibration table, or JSON)")
                    ->excludes(to)
                    ->type_name("FILE");
   app.add_option("--qdq-model", o->qdq_model, "The model to write")->needs(from)->type_name("FILE");
   app.add_option("--placement", o->placement, "Tensors that get pairs: inputs, residual (default) or outputs (docs/tables.md)")
+      ->needs(from)
       ->type_name("NAME");
   app.footer(
       "Examples: octavo convert qdq.onnx --to-table ranges.cache --float-model float.onnx --approximate\n"

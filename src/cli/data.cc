@@ -38,11 +38,20 @@ Result<std::vector<std::string>> files_below(const std::string& folder) {
   return out;
 }
 
+/// What a folder of data says about its own samples: it is none of them.
+bool is_labels(const std::string& file, const std::string& labels) {
+  std::error_code ignored;
+  const fs::path path(file);
+  return path.stem() == "labels" || (!labels.empty() && fs::equivalent(path, labels, ignored));
+}
+
 }  // namespace
 
 void add_data_options(CLI::App& app, DataOptions& o) {
   app.add_option("--data", o.data, "A folder, pictures, .npy or .npz files; repeat for more")->type_name("PATH");
-  add_recipe_options(app, o.recipe);
+  add_recipe_options(app, o.recipe, [&o](const std::string&) {
+    return o.data.empty() ? "it is about pictures, and there are no data\n  give --data FOLDER as well" : "";
+  });
 }
 
 Declared inputs_of(const ir::Graph& graph) {
@@ -89,6 +98,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
       return fail(ErrorKind::io, fmt::format("--data {}: no such file or folder", path));
     }
     for (const std::string& file : files) {
+      if (folder && is_labels(file, options.labels)) continue;
       const Kind kind = kind_of(file);
       if (kind == Kind::other) {
         if (!folder) return fail(ErrorKind::bad_input, fmt::format("--data {}: not a folder, JPEG, PNG, .npy or .npz file", file));
@@ -108,6 +118,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
       for (std::size_t k = 0; k < parts; ++k) out->entries_.push_back({file, k, kept});
     }
   }
+  if (!pictures && !options.recipe.text().empty()) return tl::unexpected<Error>(no_picture(options.recipe));
   const bool pixels = inputs.inputs.size() == 1 && ir::is_float(inputs.inputs[0].type.dtype) && !options.recipe.given();
   if (pixels && pictures) {
     out->warnings_.push_back(fmt::format(
@@ -123,7 +134,7 @@ Result<std::unique_ptr<FileData>> FileData::open(const DataOptions& options, con
 }
 
 Result<std::vector<Feed>> FileData::read(const std::string& path) const {
-  auto read = read_inputs({.inputs = {path}, .recipe = recipe_}, declared_);
+  auto read = read_inputs({.inputs = {path}, .recipe = kind_of(path) == Kind::picture ? recipe_ : RecipeOptions()}, declared_);
   if (!read) {
     const bool named = read.error().message.find(path) != std::string::npos;
     return fail(read.error().kind, named ? read.error().message : fmt::format("{}: {}", path, read.error().message));

@@ -16,6 +16,7 @@ namespace octavo::cli {
 struct DataOptions {
   std::vector<std::string> data;
   RecipeOptions recipe;
+  std::string labels{};  ///< the file of --labels: where it lies in a folder of data, it is no sample
 };
 void add_data_options(CLI::App& app, DataOptions& options);
 
@@ -25,7 +26,8 @@ void add_data_options(CLI::App& app, DataOptions& options);
 
 class FileData final : public quantize::Data {
  public:
-  /// A folder stands for all files below it, by name; what is no picture, .npy or .npz in there is left out with a warning. A file
+  /// A folder stands for all files below it, by name; what is no picture, .npy or .npz in there is left out with a warning; labels (the file
+  /// of --labels, and labels.* ) are left out without one. A file
   /// with arrays that are k times as long as the inputs in dimension 0 is k samples. Errors: usage without --data or for a picture
   /// where the model has several inputs; io; bad_input without any sample, and for files named one by one that are none.
   [[nodiscard]] static Result<std::unique_ptr<FileData>> open(const DataOptions& options, const Declared& inputs);

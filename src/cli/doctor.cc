@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/diagnosis.h"
+#include "cli/effect.h"
 #include "cli/inspection.h"
 #include "cli/model.h"
 #include "cli/print.h"
@@ -101,8 +102,6 @@ std::string json_of(const onnx::Diagnosis& d, const Result<api::Built>& built, c
 
 Result<int> doctor(const Options& o) {
   if (o.system) {
-    if (!o.model.path.empty())
-      return fail(ErrorKind::usage, "--system is about this machine and takes no MODEL\n  leave out one of the two");
     const SystemFacts facts = system_facts();
     fmt::print("{}", o.json ? json_of(facts) : text_of(facts));
     return 0;
@@ -118,6 +117,7 @@ Result<int> doctor(const Options& o) {
   build.import.most_listed = static_cast<std::size_t>(-1);
   build.progress = progress->watcher(o.model.path);
   const auto built = api::build_file(o.model.path, build);
+  if (built) OCTAVO_CHECK(check_batch(o.model, inputs_of(built->engine->plan()).inputs));
   quantize::Inspection rounded;
   std::size_t samples = 0;
   if (built && !o.data.data.empty()) {
@@ -184,6 +184,12 @@ Command add_doctor(CLI::App& app) {
       "--system", o->system,
       "Describe this machine instead of a model: processor, caches, threads, GPUs, drivers, NVRTC, versions and timing cache");
   app.add_flag("--json", o->json, "Print JSON");
+  only_these(
+      app, [o = o.get()] { return o->system; }, {"--system", "--json"}, "--system describes this machine and takes no MODEL");
+  not_these(
+      app, [o = o.get()] { return o->json; }, {"--no-nodes"}, "--json has the nodes\n  leave out one of the two");
+  not_these(
+      app, [] { return true; }, {"--values"}, kNoValues);
   app.footer(
       "Lists doubtful scales, biases, axes and ranges, each with its tensor (docs/doctor.md), and the region in which each ONNX "
       "node runs.\n"

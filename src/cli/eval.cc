@@ -9,6 +9,7 @@
 
 #include "cli/accuracy.h"
 #include "cli/data.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/labels.h"
 #include "cli/metric.h"
@@ -159,7 +160,7 @@ Result<int> eval(const Options& o) {
   }
   for (Entry& e : entries) OCTAVO_CHECK(match(entries[0], e));
   const region::Plan& plan = entries[0].loaded.engine->plan();
-  OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(plan)));
+  OCTAVO_TRY(const auto data, FileData::open({o.data.data, o.data.recipe, o.labels}, inputs_of(plan)));
   for (const std::string& w : data->warnings()) fmt::print(stderr, "warning: {}\n", w);
   std::vector<Column> columns;
   bool boxes = false;
@@ -255,6 +256,10 @@ Command add_eval(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--json", o->json, "Write the figures as JSON")->type_name("FILE");
   app.add_option("--save", o->save, "Write the outputs of each sample into this folder, as .npz")->type_name("FOLDER");
+  not_these(
+      app, [] { return true; }, {"--batch"},
+      "samples are counted one by one\n  the batch of an engine: octavo build MODEL --batch N");
+  o->model.others = [o = o.get()] { return o->others; };
   app.footer(
       "The first model is the reference: SQNR is 10 log10 of (sum of its squared outputs / sum of squared differences), over all "
       "samples "

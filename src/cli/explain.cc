@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <set>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/kept_float.h"
 #include "cli/model.h"
@@ -57,7 +59,7 @@ Result<std::string> folded(const Options& o, const Loaded& loaded, const std::st
   if (uses.maker_type.empty()) {
     OCTAVO_TRY(const auto names, onnx::tensor_names(o.model.path));
     return fail(unknown.kind, fmt::format("the model \"{}\" has no tensor \"{}\"\n  nearest: {}", o.model.path, name,
-                                          fmt::join(report::nearest({names.begin(), names.end()}, name), ", ")));
+                                          fmt::join(nearest({names.begin(), names.end()}, name), ", ")));
   }
   std::string out = uses.maker.empty() ? fmt::format("tensor \"{}\": an {} of the model", name, uses.maker_type)
                                        : fmt::format("tensor \"{}\": made by {} \"{}\"", name, uses.maker_type, uses.maker);
@@ -238,6 +240,15 @@ Command add_explain(CLI::App& app) {
       ->type_name("ENGINE");
   app.add_flag("--json", o->json, "Print JSON (docs/schema.md)");
   app.add_option("--html", o->html, "Write an HTML page, as `octavo view` does (docs/view.md); - for stdout")->type_name("FILE");
+  not_these(
+      app, [o = o.get()] { return o->roundings; }, {"--region", "--tensor", "--node", "--all", "--copies", "--laws"},
+      "--roundings shows only what the placement of Q/DQ pairs costs\n  leave out one of the two");
+  not_these(
+      app, [o = o.get()] { return o->json; }, {"--all", "--copies", "--laws"},
+      "--json prints all of this, of the regions that --region, --tensor and --node select\n  leave it out");
+  not_these(
+      app, [o = o.get()] { return o->copies; }, {"--region", "--tensor", "--node", "--all", "--laws"},
+      "--copies shows only copies, requantizations and float layers\n  leave out one of the two");
   app.footer("Example: octavo explain model.onnx --node conv1");
   return [o] { return explain(*o); };
 }

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 
-#include "base/half.h"
+#include "base/nearest.h"
+#include "cli/array_fit.h"
 #include "region/bound_value.h"
 
 namespace octavo::cli {
@@ -23,49 +25,24 @@ std::string list(const Declared& declared) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// "name=path" when name is an input; else the whole text is a path.
-std::pair<std::string, std::string> split_spec(const std::string& spec, const Declared& declared) {
+std::set<std::string> names_of(const Declared& declared) {
+  std::set<std::string> names;
+  for (const auto& input : declared.inputs) names.insert(input.name);
+  return names;
+}
+
+/// "name=path" when name is an input; else the whole text is a path. Errors: usage for a NAME= that is neither an input nor in a path.
+Result<std::pair<std::string, std::string>> split_spec(const std::string& spec, const Declared& declared) {
   for (const auto& input : declared.inputs) {
-    if (spec.starts_with(input.name + "=")) return {input.name, spec.substr(input.name.size() + 1)};
+    if (spec.starts_with(input.name + "=")) return std::pair(input.name, spec.substr(input.name.size() + 1));
   }
-  return {"", spec};
-}
-
-/// f64, f32 and f16 into one another; everything else must be the input's type already.
-Status convertible(ir::DType from, ir::DType to, const std::string& name) {
-  const auto plain = [](ir::DType d) { return d == ir::DType::f32 || d == ir::DType::f16 || d == ir::DType::f64; };
-  if (from == to || (plain(from) && (to == ir::DType::f32 || to == ir::DType::f16))) return {};
-  return fail(ErrorKind::bad_input, fmt::format("input \"{}\" takes {}, the array holds {}\n  convert it first: array.astype(...)",
-                                                name, ir::name_of(to), ir::name_of(from)));
-}
-
-Result<ir::Tensor> converted(const ir::Tensor& t, ir::DType to, const std::string& name) {
-  if (t.dtype() == to) return t;
-  OCTAVO_CHECK(convertible(t.dtype(), to, name));
-  const ir::Tensor f32 = t.to_f32();
-  if (to == ir::DType::f32) return f32;
-  ir::Tensor f16(to, t.shape());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(t.size()); ++i)
-    f16.mutable_data<std::uint16_t>()[i] = f32_to_f16(f32.data<float>()[i]);
-  return f16;
-}
-
-/// `used` elements of dimension 0 from `first` on, in a tensor of `length`; the rest is zeros.
-ir::Tensor rows(const ir::Tensor& t, std::int64_t first, std::int64_t used, std::int64_t length) {
-  ir::Shape shape = t.shape();
-  const std::size_t row = t.bytes().size() / static_cast<std::size_t>(shape[0]);
-  shape[0] = length;
-  ir::Tensor part(t.dtype(), shape);
-  std::memset(part.mutable_bytes().data(), 0, part.bytes().size());
-  std::memcpy(part.mutable_bytes().data(), t.bytes().data() + static_cast<std::size_t>(first) * row,
-              static_cast<std::size_t>(used) * row);
-  return part;
-}
-
-/// The same in every dimension but the first, where any length but 0 will do.
-bool same_rows(const ir::Shape& given, const ir::Shape& wanted) {
-  return !given.empty() && given.size() == wanted.size() && given[0] > 0 && wanted[0] != 0 &&
-         std::equal(given.begin() + 1, given.end(), wanted.begin() + 1);
+  const std::string name = spec.substr(0, spec.find('='));
+  std::error_code ignored;
+  if (name.size() == spec.size() || name.empty() || name.find('/') != std::string::npos || spec.starts_with('@') ||
+      std::filesystem::exists(spec, ignored))
+    return std::pair(std::string(), spec);
+  return fail(ErrorKind::usage, fmt::format("--input {}: the model has no input \"{}\"{}\n  inputs: {}", spec, name,
+                                            nearest_text(names_of(declared), name), list(declared)));
 }
 
 /// One array behind another in dimension 0.
@@ -80,17 +57,6 @@ Result<ir::Tensor> joined(const ir::Tensor& a, const ir::Tensor& b, const std::s
   std::memcpy(whole.mutable_bytes().data(), a.bytes().data(), a.bytes().size());
   std::memcpy(whole.mutable_bytes().data() + a.bytes().size(), b.bytes().data(), b.bytes().size());
   return whole;
-}
-
-/// The way out where the array has the model's dimensions in another layout; else nothing.
-std::string layout_hint(const ir::Shape& array, const ir::Shape& wanted) {
-  if (array.size() != 4 || wanted.size() != 4 || array == wanted) return "";
-  const auto is = [&](std::size_t a, std::size_t b, std::size_t c) {
-    return array[a] == wanted[1] && array[b] == wanted[2] && array[c] == wanted[3];
-  };
-  if (is(3, 1, 2)) return "\n  its channels are last, the model's are first: numpy.transpose(x, (0, 3, 1, 2))";
-  if (is(2, 3, 1)) return "\n  its channels are first, the model's are last: numpy.transpose(x, (0, 2, 3, 1))";
-  return "";
 }
 
 /// What a plan will refuse, said before the model is built. Formats that were asked for (--bind) change types and layouts; then only
@@ -123,22 +89,39 @@ Status fits(const Given& given, const InputOptions& options, const Declared& dec
 /// Collects what the files hold.
 class Reader {
  public:
-  Reader(const Declared& declared) : declared_(declared) {}
+  Reader(const Declared& declared, bool go_on) : declared_(declared), go_on_(go_on) {}
 
   Status take(const std::string& spec) {
-    auto [name, where] = split_spec(spec, declared_);
+    OCTAVO_TRY(const auto parts, split_spec(spec, declared_));
+    const auto& [name, where] = parts;
     if (auto numbers = take_numbers(name, where)) return take_array(name, std::move(*numbers), fmt::format("\"{}\"", spec), spec);
     OCTAVO_TRY(auto sources, expand_source(where));
-    for (Source& source : sources) OCTAVO_CHECK(take_file(name, spec, std::move(source)));
+    const bool go_on = go_on_ && (sources.size() > 1 || sources.front().path != where);
+    for (Source& source : sources) {
+      const std::string file = source.name;
+      const Status taken = take_file(name, spec, std::move(source));
+      if (taken) continue;
+      if (!go_on || taken.error().kind == ErrorKind::usage) return taken;
+      Error error = taken.error();
+      if (error.message.find(file) == std::string::npos) error.message = fmt::format("\"{}\": {}", file, error.message);
+      given_.unreadable.push_back(std::move(error));
+    }
     return {};
   }
 
   Result<Given> finish() {
     for (const auto& input : declared_.inputs) {
       if (given_.arrays.contains(input.name) || given_.picture_input == input.name) continue;
-      return fail(ErrorKind::usage, fmt::format("nothing for input \"{}\" {}{}; give --input {}=FILE", input.name,
-                                                ir::name_of(input.type.dtype), input.shape_text, input.name));
+      if (!given_.unreadable.empty() && given_.arrays.empty() && given_.pictures.empty())
+        return tl::unexpected<Error>(given_.unreadable.front());
+      std::string others;
+      if (!unknown_.empty())
+        others = fmt::format("\n  no input has these names of arrays: \"{}\"{}", fmt::join(unknown_, "\", \""),
+                             nearest_text(unknown_, input.name));
+      return fail(ErrorKind::usage, fmt::format("nothing for input \"{}\" {}{}; give --input {}=FILE{}", input.name,
+                                                ir::name_of(input.type.dtype), input.shape_text, input.name, others));
     }
+    given_.name = file_;
     if (joined_) given_.rows = std::move(names_);
     return std::move(given_);
   }
@@ -206,14 +189,21 @@ class Reader {
       OCTAVO_CHECK(take_array(input.name, found->second, what, file));
       ++used;
     }
-    if (used == 0 && arrays.size() == 1 && (declared_.inputs.size() == 1 || !name.empty())) {
+    // NAME= says what the array is; numpy.savez calls an array without a name arr_0.
+    if (used == 0 && arrays.size() == 1 && (!name.empty() || (declared_.inputs.size() == 1 && arrays.begin()->first == "arr_0"))) {
       return take_array(name.empty() ? declared_.inputs[0].name : name, std::move(arrays.begin()->second), what, file);
+    }
+    for (const auto& [array, tensor] : arrays) {
+      if (name.empty() && !names_of(declared_).contains(array)) unknown_.insert(array);
     }
     if (used > 0) return {};
     std::vector<std::string> names;
     for (const auto& [array, tensor] : arrays) names.push_back(fmt::format("\"{}\"", array));
-    return fail(ErrorKind::bad_input,
-                fmt::format("{} holds {}; the model's inputs are {}", what, fmt::join(names, ", "), list(declared_)));
+    return fail(
+        ErrorKind::bad_input,
+        fmt::format("{} holds {}; the model's inputs are {}\n  name the arrays as the inputs{}", what, fmt::join(names, ", "),
+                    list(declared_),
+                    arrays.size() == 1 ? fmt::format(", or say which it is: --input {}={}", declared_.inputs[0].name, file) : ""));
   }
 
   Status take_array(const std::string& name, ir::Tensor tensor, const std::string& what, const std::string& file) {
@@ -224,7 +214,10 @@ class Reader {
       joined_ = true;
     } else {
       given_.arrays.emplace(name, std::move(tensor));
-      if (named_.empty()) named_ = name;
+      if (named_.empty()) {
+        named_ = name;
+        file_ = file;
+      }
     }
     if (name != named_) return {};  // rows are called after the files of the first input
     for (std::int64_t i = 0; i < length; ++i) names_.push_back(length == 1 ? file : fmt::format("{}[{}]", file, i));
@@ -236,17 +229,19 @@ class Reader {
       return fail(ErrorKind::usage, fmt::format("pictures for two inputs, \"{}\" and \"{}\"; pass one of them as an array",
                                                 given_.picture_input, name));
     }
-    given_.picture_input = name;
     if (given_.pictures.size() < kDecodedEarly) {
       if (const auto image = decode_image(bytes, what); !image) return tl::unexpected<Error>(image.error());
     }
+    given_.picture_input = name;
     given_.pictures.push_back(std::move(source));
     return {};
   }
 
   const Declared& declared_;
+  bool go_on_;
   Given given_;
-  std::string named_;
+  std::string named_, file_;       ///< the first input that got an array, and from where
+  std::set<std::string> unknown_;  ///< arrays whose names are no inputs
   std::vector<std::string> names_;
   bool joined_ = false;
 };
@@ -259,14 +254,21 @@ void add_input_options(CLI::App& app, InputOptions& o) {
                  "(stdin). NAME=FILE is for the "
                  "input NAME. Takes several; repeat for more")
       ->type_name("FILE");
-  add_recipe_options(app, o.recipe);
+  add_recipe_options(app, o.recipe, [&o](const std::string&) {
+    return o.inputs.empty() && (o.data == nullptr || o.data->empty())
+               ? fmt::format("it is about pictures, and none is given\n  give --input{} as well",
+                             o.data == nullptr ? "" : " or --data")
+               : std::string();
+  });
 }
 
 Result<Given> read_inputs(const InputOptions& options, const Declared& declared) {
-  Reader reader(declared);
+  Reader reader(declared, options.go_on);
   for (const auto& spec : options.inputs) OCTAVO_CHECK(reader.take(spec));
   OCTAVO_TRY(auto given, reader.finish());
+  given.go_on = options.go_on;
   OCTAVO_CHECK(fits(given, options, declared));
+  if (given.pictures.empty() && !options.recipe.text().empty()) return tl::unexpected<Error>(no_picture(options.recipe));
   return given;
 }
 
@@ -281,105 +283,6 @@ Shapes shapes_of(const Given& given, const Declared& declared, std::int64_t batc
     shapes[input.name] = std::move(shape);
   }
   return shapes;
-}
-
-Result<Feeds> Feeds::create(const Given& given, const RecipeOptions& options, const std::string& stored, const region::Plan& plan) {
-  Feeds f;
-  f.given_ = &given;
-  f.plan_ = &plan;
-  f.picture_slot_ = plan.inputs.size();
-  std::int64_t runs = 0;
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
-    const auto& binding = plan.inputs[i];
-    const ir::Shape& wanted = binding.type.shape;
-    if (binding.name == given.picture_input) {
-      f.picture_slot_ = i;
-      f.whole_.emplace_back();
-      OCTAVO_TRY(f.recipe_, recipe_of(options, stored, wanted));
-      f.batch_ = wanted.size() == 4 ? wanted[0] : 1;
-      f.total_ = static_cast<std::int64_t>(given.pictures.size());
-      continue;
-    }
-    OCTAVO_TRY(auto tensor, converted(given.arrays.at(binding.name), binding.type.dtype, binding.name));
-    const bool whole = tensor.shape() == wanted;
-    const std::int64_t k = whole ? 1 : same_rows(tensor.shape(), wanted) ? (tensor.shape()[0] + wanted[0] - 1) / wanted[0] : 0;
-    // Several inputs must agree on what a run is; of one, the last run may be short.
-    const bool exact = whole || (k > 0 && tensor.shape()[0] % wanted[0] == 0);
-    if (k == 0 || (runs != 0 && k != runs) || (plan.inputs.size() > 1 && !exact)) {
-      return fail(ErrorKind::bad_input,
-                  fmt::format("input \"{}\" takes {}, the array is {}{}", binding.name, ir::to_string(binding.type),
-                              ir::to_string(tensor.type()), layout_hint(tensor.shape(), wanted)));
-    }
-    runs = k;
-    if (!whole && f.picture_slot_ == plan.inputs.size()) {
-      f.batch_ = wanted[0];
-      f.total_ = tensor.shape()[0];
-    }
-    f.whole_.push_back(std::move(tensor));
-  }
-  const bool pictures = f.picture_slot_ < plan.inputs.size();
-  if (pictures && runs > 1)
-    return fail(ErrorKind::usage, "a picture and an array of several runs do not go together; pass the pictures as an array");
-  f.count_ = static_cast<std::size_t>(pictures ? (f.total_ + f.batch_ - 1) / f.batch_ : runs);
-  return f;
-}
-
-Status Feeds::fill_pictures(std::size_t run, Feed& feed) const {
-  const ir::TensorType& type = plan_->inputs[picture_slot_].type;
-  ir::TensorType one = type;
-  if (one.shape.size() == 4) one.shape[0] = 1;
-  ir::Tensor& rows_of_batch = feed.tensors[picture_slot_];
-  rows_of_batch = ir::Tensor(type);
-  std::memset(rows_of_batch.mutable_bytes().data(), 0, rows_of_batch.bytes().size());
-  for (std::int64_t row = 0; row < batch_; ++row) {
-    const auto k = run * static_cast<std::size_t>(batch_) + static_cast<std::size_t>(row);
-    if (k >= given_->pictures.size()) break;
-    const Source& source = given_->pictures[k];
-    OCTAVO_TRY(const auto bytes, source.read());
-    OCTAVO_TRY(const auto image, decode_image(bytes, fmt::format("\"{}\"", source.name)));
-    OCTAVO_TRY(const auto tensor, to_tensor(image, recipe_, one));
-    std::memcpy(rows_of_batch.mutable_bytes().data() + static_cast<std::size_t>(row) * tensor.bytes().size(), tensor.bytes().data(),
-                tensor.bytes().size());
-    feed.rows.push_back(source.name);
-  }
-  feed.used = static_cast<std::int64_t>(feed.rows.size());
-  feed.name = feed.rows.front();
-  if (feed.used > 1) feed.name += fmt::format(" and {} more", feed.used - 1);
-  return {};
-}
-
-Result<Feed> Feeds::at(std::size_t run) const {
-  Feed feed;
-  if (picture_slot_ < plan_->inputs.size()) {
-    feed.tensors = whole_;
-    OCTAVO_CHECK(fill_pictures(run, feed));
-    return feed;
-  }
-  const std::int64_t first = static_cast<std::int64_t>(run) * batch_;
-  if (count_ > 1) feed.name = fmt::format("part {} of {}", run + 1, count_);
-  if (total_ != batch_ || count_ > 1) feed.used = std::min(batch_, total_ - first);
-  for (std::size_t i = 0; i < whole_.size(); ++i) {
-    const ir::Shape& wanted = plan_->inputs[i].type.shape;
-    if (whole_[i].shape() == wanted) {
-      feed.tensors.push_back(whole_[i]);
-      continue;
-    }
-    const std::int64_t at = static_cast<std::int64_t>(run) * wanted[0];
-    feed.tensors.push_back(rows(whole_[i], at, std::min(wanted[0], whole_[i].shape()[0] - at), wanted[0]));
-  }
-  const std::int64_t used = feed.used < 0 ? static_cast<std::int64_t>(given_->rows.size()) : feed.used;
-  for (std::int64_t r = first; r < first + used && r < static_cast<std::int64_t>(given_->rows.size()); ++r)
-    feed.rows.push_back(given_->rows[static_cast<std::size_t>(r)]);
-  return feed;
-}
-
-Result<std::vector<Feed>> make_feeds(const Given& given, const RecipeOptions& options, const engine::Engine& engine) {
-  OCTAVO_TRY(const Feeds feeds, Feeds::create(given, options, stored_recipe(engine), engine.plan()));
-  std::vector<Feed> out;
-  for (std::size_t i = 0; i < feeds.size(); ++i) {
-    OCTAVO_TRY(out.emplace_back(), feeds.at(i));
-  }
-  return out;
 }
 
 }  // namespace octavo::cli

@@ -17,6 +17,8 @@ namespace octavo::cli {
 struct InputOptions {
   std::vector<std::string> inputs;
   RecipeOptions recipe;
+  const std::vector<std::string>* data = nullptr;  ///< of commands that also read --data: pictures may be there
+  bool go_on = false;  ///< a file of a folder, pattern or list that cannot be read is left out and named in Given::unreadable
 };
 void add_input_options(CLI::App& app, InputOptions& options);
 
@@ -25,8 +27,11 @@ void add_input_options(CLI::App& app, InputOptions& options);
 struct Given {
   Arrays arrays;                  ///< several files for one input: one behind the other in dimension 0
   std::vector<std::string> rows;  ///< what to call each row of dimension 0 of arrays that came from several files; else empty
+  std::string name;               ///< the file of the first array
   std::string picture_input;      ///< the input that takes pictures; empty: none
   std::vector<Source> pictures;
+  bool go_on = false;             ///< as InputOptions say
+  std::vector<Error> unreadable;  ///< files that were left out
 };
 /// Fails when a file cannot be read, names no input, has a type or shape that the input cannot take, or an input is left without
 /// one; and for preprocessing options that say nothing.
@@ -39,8 +44,9 @@ struct Given {
 struct Feed {
   std::string name;
   std::vector<ir::Tensor> tensors;
-  std::vector<std::string> rows;  ///< of pictures, and of arrays from several files: what each used row of the batch is
-  std::int64_t used = -1;         ///< rows of the batch that hold something, from the first; -1: all
+  std::vector<std::string> rows;    ///< of pictures, and of arrays from several files: what each used row of the batch is
+  std::int64_t used = -1;           ///< rows of the batch that hold something, from the first; -1: all
+  std::vector<Error> unreadable{};  ///< pictures that were left out, where the run goes on; `used` may be 0 then
 };
 
 /// The runs that the inputs make. Pictures fill the rows of a batch, one each; arrays that are longer than their input in dimension 0

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct ModelOptions {
   std::vector<std::string> bindings;
   std::string input_formats, output_formats;
   std::string calibration;
+  std::int64_t batch = 0;  ///< --batch; 0: not given
   std::vector<std::string> precision, allow;
   bool verbose = false;
   std::string verify, code;  ///< of engine files: the public key; "rebuild": GPU kernels compiled anew
@@ -36,12 +38,19 @@ struct ModelOptions {
     double seconds = 0;
   };
   std::shared_ptr<LoadedFile> last = std::make_shared<LoadedFile>();
+  std::vector<CLI::Option*> of_build;  ///< those that say how a model is built, and nothing about an engine file
+  /// Further models and engines that the options apply to: a second one to compare with, say.
+  std::function<std::vector<std::string>()> others;
   /// What is built instead of the file's contents: a model that was made from it. Empty: the file.
   std::shared_ptr<const std::vector<std::byte>> made;
 };
-/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --values, --threads, --device, --cpu, --disable,
+/// Adds MODEL (also --onnx, and --loadEngine where engines are accepted), --shapes, --batch, --values, --threads, --device, --cpu, --disable,
 /// --effort, --timing-cache, --strict-timing, --calibration, --precision, --allow and --verbose.
 void add_model_options(CLI::App& app, ModelOptions& options, bool engines);
+
+/// Of --values in commands that look at a model without running it.
+inline constexpr const char* kNoValues =
+    "this command does not bind values of inputs\n  octavo build, run, bench, profile, explain, view, check and eval take --values";
 
 /// `octavo run --input a.jpg b.jpg model.onnx`: where no model is named, the last of the inputs that is an ONNX or engine file by its
 /// ending is the model.
@@ -65,9 +74,12 @@ struct Declared {
 };
 [[nodiscard]] Result<Declared> declared_inputs(const ModelOptions& options);
 
-/// The options as the pipeline takes them, bindings included. Errors: usage; those of reading files that they name.
+/// The options as the pipeline takes them, bindings included; `batch` where --batch is not given. Errors: usage; those of reading files that they name.
 [[nodiscard]] Result<api::PipelineOptions> pipeline_options(const ModelOptions& options, const Shapes& shapes = {},
                                                             std::int64_t batch = 1);
+
+/// --batch is what the model leaves open: usage where it is given and these inputs have another one.
+[[nodiscard]] Status check_batch(const ModelOptions& options, const std::vector<InputDeclaration>& inputs);
 
 struct Loaded {
   std::shared_ptr<const engine::Engine> engine;
@@ -75,8 +87,8 @@ struct Loaded {
   int threads = 0;                  ///< to run with; 0: the plan's
   double seconds = 0;               ///< that it took, whichever it was: with checks, kernels ready
 };
-/// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` > 0 binds an
-/// open first dimension. Of a file with engines for several shapes the one that fits is taken, by the same options. With --verbose, says on stderr what import and the rules decided.
+/// Builds the model or maps the engine file. `shapes` (of arrays to be run) bind what --shapes leaves open; `batch` binds an
+/// open first dimension where --batch does not. Of a file with engines for several shapes the one that fits is taken, by the same options. With --verbose, says on stderr what import and the rules decided.
 [[nodiscard]] Result<Loaded> load(const ModelOptions& options, Progress& progress, const Shapes& shapes = {},
                                   std::int64_t batch = 1);
 

@@ -1,5 +1,6 @@
 // octavo profile: the time of each region, and the files that trtexec writes.
 #include "cli/commands.h"
+#include "cli/effect.h"
 #include "cli/late.h"
 #include "cli/profiling.h"
 
@@ -22,7 +23,7 @@ Result<int> profile(const Options& o) {
   } else {
     OCTAVO_TRY(const auto declared, declared_inputs(o.model));
     OCTAVO_TRY(const auto given, read_inputs(o.input, declared));
-    OCTAVO_TRY(loaded, load(o.model, *progress, shapes_of(given, declared), 1, given.arrays));
+    OCTAVO_TRY(loaded, load(o.model, *progress, shapes_of(given, declared, o.model.batch), 1, given.arrays));
     OCTAVO_TRY(feeds, make_feeds(given, o.input.recipe, *loaded.engine));
   }
   progress.reset();
@@ -40,10 +41,8 @@ Command add_profile(CLI::App& app) {
   app.footer(
       "Inputs are random unless --input gives data; several samples run in turn.\n"
       "Example: octavo profile model.onnx --exportProfile m.profile.json --exportLayerInfo m.graph.json");
-  return [o] {
-    take_model_from(o->input.inputs, o->model);
-    return profile(*o);
-  };
+  arrange(app, [o = o.get()] { take_model_from(o->input.inputs, o->model); });
+  return [o] { return profile(*o); };
 }
 
 }  // namespace octavo::cli

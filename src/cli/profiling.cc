@@ -8,6 +8,7 @@
 
 #include "api/check.h"
 #include "base/write_file.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/other_load.h"
 #include "cli/print.h"
@@ -46,20 +47,28 @@ void print_table(const region::Plan& plan, const std::vector<report::LayerTimes>
 }  // namespace
 
 void add_profile_options(CLI::App& app, ProfileOptions& o) {
-  app.add_option("--runs,--iterations", o.runs, "Number of runs for a profile (default 50)")
+  app.add_option("--runs,--iterations", o.runs,
+                 "Number of runs for a profile (default 50); bench then also measures at least so many (default 10)")
       ->check(CLI::Range(1, 1000000))
       ->type_name("N");
   app.add_option("--exportProfile", o.profile, "Write the times of the regions as JSON (docs/profile.md)")->type_name("FILE");
   app.add_option("--exportLayerInfo", o.layers, "Write the regions as JSON")->type_name("FILE");
   app.add_option("--exportTimes", o.times, "Write the times of whole runs as JSON")->type_name("FILE");
   app.add_option("--exportOutput", o.output, "Write the outputs as JSON")->type_name("FILE");
-  app.add_flag("--separateProfileRun", o.separate,
-               "Accepted without effect: whole runs and regions are always measured separately");
+  has_effect_or_note(app,
+                     app.add_flag("--separateProfileRun", o.separate,
+                                  "Accepted without effect: whole runs and regions are always measured separately"),
+                     [](const std::string&) { return "whole runs and regions are always measured separately"; });
   app.add_flag("--dumpProfile", o.dump, "Print the time of each region");
   app.add_flag("--dumpLayerInfo", o.dump_layers, "Print the JSON of --exportLayerInfo as well");
-  app.add_option("--profilingVerbosity", o.verbosity, "Detail of --exportLayerInfo: detailed (default), layer_names_only, none")
-      ->check(CLI::IsMember({"detailed", "layer_names_only", "none"}))
-      ->type_name("LEVEL");
+  has_effect_or_note(
+      app,
+      app.add_option("--profilingVerbosity", o.verbosity, "Detail of --exportLayerInfo: detailed (default), layer_names_only, none")
+          ->check(CLI::IsMember({"detailed", "layer_names_only", "none"}))
+          ->type_name("LEVEL"),
+      [&o](const std::string&) {
+        return o.layers.empty() && !o.dump_layers ? "it is about --exportLayerInfo and --dumpLayerInfo, and neither is given" : "";
+      });
 }
 
 Status check_profile_outputs(const ProfileOptions& o) {

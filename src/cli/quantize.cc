@@ -13,6 +13,7 @@
 #include "api/model_source.h"
 #include "cli/accuracy.h"
 #include "cli/data.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/kept_float.h"
 #include "cli/labels.h"
@@ -241,7 +242,7 @@ Result<int> run(const Options& o) {
   OCTAVO_TRY(const auto bytes, read_file(o.model.path));
   const std::string folder = std::filesystem::path(o.model.path).parent_path().string();
   OCTAVO_TRY(const auto model, onnx::import_bytes(bytes, options.import, folder));
-  OCTAVO_TRY(const auto data, FileData::open(o.data, inputs_of(model.graph)));
+  OCTAVO_TRY(const auto data, FileData::open({o.data.data, o.data.recipe, o.labels}, inputs_of(model.graph)));
   OCTAVO_CHECK(set_score(o, model.graph, *data, options));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   options.progress = quantize_watcher(*progress, o.model.verbose);
@@ -342,6 +343,34 @@ Command add_quantize(CLI::App& app) {
   app.add_flag("--gains", o->gains, "Also measure the gain of each correction; this quantizes once more for each of them");
   app.add_flag("--no-measure", o->no_measure, "Do not compare the outputs with those of the float network");
   app.add_option("--report", o->report, "Write ranges, layers and signal to noise as JSON")->type_name("FILE");
+  const auto form = [o = o.get()] { return form_of(o->output); };
+  std::set<std::string> building{"--device", "--cpu"};
+  for (const CLI::Option* option : o->model.of_build) building.insert(option->get_name());
+  for (const char* shapes : {"--optShapes", "--minShapes", "--maxShapes", "--allow"})
+    building.erase(shapes);  // of the network itself
+  not_these(
+      app, [form] { return form() != Form::engine; }, building,
+      "it is about an engine, and -o names none\n  write an engine: -o model.octavo, or give the option to octavo build");
+  const auto fits = [o = o.get(), form] { return form() == Form::pairs || form() == Form::engine || !o->float_model.empty(); };
+  not_these(
+      app, [fits] { return !fits(); },
+      {"--weights", "--rounding", "--no-bias-correction", "--no-equalization", "--stages", "--gains"},
+      "ranges alone have no place for weights and biases\n  write a model: -o model.q.onnx, or give --float-model FILE as well");
+  not_these(
+      app, [form] { return form() != Form::table; }, {"--header"},
+      "it is the first line of a table, and -o names none\n  leave it out");
+  not_these(
+      app, [o = o.get()] { return o->method != "percentile"; }, {"--percentile"},
+      "it belongs to another method\n  give --method percentile as well");
+  not_these(
+      app, [o = o.get()] { return o->max_drop.empty() && !o->min_sqnr; }, {"--metric", "--labels"},
+      "answers are counted by the search of precisions, which is not asked for\n  give --max-drop as well; octavo eval prints "
+      "right answers");
+  not_these(
+      app, [] { return true; }, {"--values"}, kNoValues);
+  not_these(
+      app, [] { return true; }, {"--batch"},
+      "samples are counted one by one\n  the batch of an engine: octavo build MODEL --batch N");
   app.footer(
       "Runs the float network on the data and chooses ranges. For models and engines it then fits weights and biases to the "
       "rounded inputs of each\n"

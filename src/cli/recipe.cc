@@ -8,12 +8,30 @@
 
 namespace octavo::cli {
 
-void add_recipe_options(CLI::App& app, RecipeOptions& o) {
+std::string RecipeOptions::text() const {
+  std::string out;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) out += fmt::format("{}{} {}", out.empty() ? "" : " ", name, value);
+  };
+  add("--preset", preset), add("--resize", resize), add("--crop", crop), add("--letterbox", letterbox), add("--scale", scale);
+  add("--mean", mean), add("--std", std), add("--layout", layout);
+  if (bgr) out += out.empty() ? "--bgr" : " --bgr";
+  return out;
+}
+
+Error no_picture(const RecipeOptions& o) {
+  return {ErrorKind::usage, fmt::format("{} has no effect: there is no picture among the inputs, and arrays are taken as they are\n"
+                                        "  leave it out, or give pictures (JPEG, PNG)",
+                                        o.text())};
+}
+
+void add_recipe_options(CLI::App& app, RecipeOptions& o, const WhyNoEffect& why) {
   const std::string group = "Pictures";
   const auto add = [&](const char* name, std::string& value, const char* help, const char* type) {
-    return app.add_option(name, value, help)->group(group)->type_name(type);
+    return has_effect(app, app.add_option(name, value, help)->group(group)->type_name(type), why);
   };
-  add("--preset", o.preset, "Preprocessing recipe: torch (the same as imagenet), tf, caffe, cifar or yolox; the options below change it", "NAME");
+  add("--preset", o.preset,
+      "Preprocessing recipe: torch (the same as imagenet), tf, caffe, cifar or yolox; the options below change it", "NAME");
   add("--resize", o.resize, "Resize to HxW, or the short side to S (default: the input's size)", "SIZE");
   add("--crop", o.crop, "After resizing, crop the centre to HxW or SxS", "SIZE");
   add("--letterbox", o.letterbox,
@@ -21,7 +39,7 @@ void add_recipe_options(CLI::App& app, RecipeOptions& o) {
   add("--scale", o.scale, "Multiply pixels by this: (x * scale - mean) / std; 1/255, say", "NUMBER");
   add("--mean", o.mean, "Subtract this; one number or one a channel: 0.485,0.456,0.406", "NUMBERS");
   add("--std", o.std, "Divide by this; one number or one a channel", "NUMBERS");
-  app.add_flag("--bgr", o.bgr, "Channels in the order blue, green, red")->group(group);
+  has_effect(app, app.add_flag("--bgr", o.bgr, "Channels in the order blue, green, red")->group(group), why);
   add("--layout", o.layout, "nchw or nhwc, if the shape of the input leaves it open", "LAYOUT")
       ->check(CLI::IsMember({"nchw", "nhwc"}));
 }

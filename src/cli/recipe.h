@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cli/effect.h"
 #include "cli/image.h"
 #include "engine/engine.h"
 
@@ -13,6 +14,8 @@ namespace octavo::cli {
 struct RecipeOptions {
   std::string preset, resize, crop, letterbox, scale, mean, std, layout;
   bool bgr = false;
+  /// The options that were given, as text: "--preset torch --bgr". Empty: none.
+  [[nodiscard]] std::string text() const;
   /// Anything that says how pixels become numbers.
   [[nodiscard]] bool given() const {
     return !preset.empty() || !resize.empty() || !crop.empty() || !letterbox.empty() || !scale.empty() || !mean.empty() ||
@@ -20,7 +23,10 @@ struct RecipeOptions {
   }
 };
 /// --preset, --resize, --crop, --letterbox, --scale, --mean, --std, --bgr, --layout, in a group of their own.
-void add_recipe_options(CLI::App& app, RecipeOptions& options);
+/// `why`: asked for each of them, why it has no effect.
+void add_recipe_options(CLI::App& app, RecipeOptions& options, const WhyNoEffect& why);
+/// That no picture is among what a command reads, so that none of these options has an effect.
+[[nodiscard]] Error no_picture(const RecipeOptions& options);
 
 /// The options over `stored` (from recipe_text; empty: nothing stored), for an input of this shape. --preset replaces what is stored,
 /// the other options change it. Errors: usage for options that say nothing; bad_input for a shape that takes no picture, and for a

@@ -132,7 +132,7 @@ std::vector<Item> items_of(const Feed& feed, const std::vector<ir::Tensor>& outp
     }
     return items;
   }
-  Item& item = items.emplace_back(Item{feed.name, {}});
+  Item& item = items.emplace_back(Item{feed.name, {}, feed.rows.empty()});
   for (const auto& t : outputs) {
     const bool cut = used < batch && !t.shape().empty() && t.shape()[0] == batch;
     item.outputs.push_back(cut ? rows(t, 0, used) : t);
@@ -258,7 +258,8 @@ Result<std::vector<std::byte>> npz_of(const std::vector<Item>& items, const regi
   for (std::size_t j = 0; j < plan.outputs.size(); ++j) arrays.insert_or_assign(plan.outputs[j].name, stacked(items, j));
   std::vector<std::string> names;
   for (const Item& item : items) names.push_back(item.name);
-  const bool named = std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); });
+  const bool whole = items.size() == 1 && items[0].whole;  // there is nothing to tell apart
+  const bool named = !whole && std::any_of(names.begin(), names.end(), [](const std::string& n) { return !n.empty(); });
   return format_npz(arrays, named ? names : std::vector<std::string>());
 }
 

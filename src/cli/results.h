@@ -16,6 +16,7 @@ namespace octavo::cli {
 struct Item {
   std::string name;  ///< the file, "part 2 of 3", or empty
   std::vector<ir::Tensor> outputs;
+  bool whole = false;  ///< of arrays that were given whole: the name is their file
 };
 /// Cuts the outputs of a run. Rows that hold nothing (Feed::used) are left out of outputs that have the batch as dimension 0.
 [[nodiscard]] std::vector<Item> items_of(const Feed& feed, const std::vector<ir::Tensor>& outputs, const region::Plan& plan);

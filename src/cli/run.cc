@@ -8,6 +8,7 @@
 
 #include "api/nonfinite.h"
 #include "cli/commands.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/hint.h"
 #include "cli/inputs.h"
@@ -25,7 +26,7 @@ struct Options {
   InputOptions input;
   std::string output, format, labels;
   int top = 5;
-  std::int64_t batch = 0;
+  bool top_given = false;
   bool debug_memory = false;
   bool count_nonfinite = false;
 };
@@ -52,8 +53,10 @@ void say_nonfinite(const std::vector<api::NonFiniteTensor>& found) {
 }
 
 void warn_labels(const Options& o, const ResultStyle& style, const region::Plan& plan) {
-  if (o.labels.empty()) return;
   const std::int64_t classes = classes_of(plan);
+  if (classes == 0 && o.top_given)
+    say("warning: --top {} is not used, because the outputs of the model are not scores of classes\n", o.top);
+  if (o.labels.empty()) return;
   if (classes == 0) {
     say("warning: --labels \"{}\" is not used, because the outputs of the model are not scores of classes\n", o.labels);
   } else if (classes != static_cast<std::int64_t>(style.labels.size())) {
@@ -103,8 +106,7 @@ Result<int> run(const Options& o) {
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(const auto declared, declared_inputs(o.model));
   OCTAVO_TRY(const auto given, read_inputs(o.input, declared));
-  OCTAVO_TRY(const auto loaded,
-             load(o.model, *progress, shapes_of(given, declared, o.batch), std::max<std::int64_t>(o.batch, 1), given.arrays));
+  OCTAVO_TRY(const auto loaded, load(o.model, *progress, shapes_of(given, declared, o.model.batch), 1, given.arrays));
   const auto& plan = loaded.engine->plan();
   const std::string stored = stored_recipe(*loaded.engine);
   OCTAVO_TRY(const auto feeds, Feeds::create(given, o.input.recipe, stored, plan));
@@ -120,9 +122,20 @@ Result<int> run(const Options& o) {
   std::vector<Item> items;
   std::int64_t written = 0;  // with --debug-memory
   std::vector<std::string> faults;
+  int code = 0;  // of the first file that could not be read
+  std::size_t unreadable = 0;
+  const auto left_out = [&](const std::vector<Error>& errors) {
+    for (const Error& e : errors) {
+      say("error: {}\n", e.message);
+      if (unreadable++ == 0) code = exit_code(e.kind);
+    }
+  };
+  left_out(given.unreadable);
   for (std::size_t f = 0; f < feeds.size(); ++f) {
     progress->step(feeds.size() == 1 ? "run" : fmt::format("run {} of {}", f + 1, feeds.size()));
     OCTAVO_TRY(const Feed feed, feeds.at(f));
+    left_out(feed.unreadable);
+    if (feed.used == 0) continue;
     engine::MemoryReport memory;
     OCTAVO_TRY(auto outputs,
                api::run(*context, feed.tensors, counter ? &counter->observer() : nullptr, o.debug_memory ? &memory : nullptr));
@@ -141,11 +154,12 @@ Result<int> run(const Options& o) {
   progress.reset();
   if (!at_once) OCTAVO_CHECK(write_items(o, format, items, plan, style));
   if (counter) say_nonfinite(counter->found());
-  if (!o.debug_memory) return 0;
+  if (unreadable > 0) say("{} file{} could not be read; the others were run\n", unreadable, unreadable == 1 ? "" : "s");
+  if (!o.debug_memory) return code;
   say("memory: {} elements of results, each written by its region; {} faults\n", written, faults.size());
   for (const std::string& fault : faults) say("  {}\n", fault);
   if (!faults.empty()) say("  this is a fault of Octavo: please report it with the model\n");
-  return faults.empty() ? 0 : 1;
+  return faults.empty() ? code : 1;
 }
 
 }  // namespace
@@ -162,9 +176,6 @@ Command add_run(CLI::App& app) {
       ->type_name("FORMAT");
   app.add_option("--labels", o->labels, "File with the names of the classes, one on each line")->type_name("FILE");
   app.add_option("--top", o->top, "How many classes to print (default 5)")->check(CLI::Range(1, 1000))->type_name("K");
-  app.add_option("--batch", o->batch, "Batch size, if the model leaves it open; pictures or rows of arrays fill it (default 1)")
-      ->check(CLI::Range(1, 65536))
-      ->type_name("N");
   app.add_flag("--debug-memory", o->debug_memory,
                "Run in memory filled with patterns and name each region that leaves a result unwritten or writes outside of its "
                "results; exit code 1 if one does (slow)");
@@ -180,10 +191,21 @@ Command add_run(CLI::App& app) {
       "  octavo run model.octavo --input photos/ --batch 8 --output scores.csv\n"
       "  octavo run model.octavo --input image=x.npy --input mask=y.npy --output out.npz\n"
       "  curl -s https://example.org/a.jpg | octavo run model.octavo --input - --output - --format json");
-  return [o] {
+  const auto* top = app.get_option("--top");
+  arrange(app, [o = o.get(), top] {
+    o->top_given = top->count() > 0;
+    o->input.go_on = true;
     take_model_from(o->input.inputs, o->model);
-    return run(*o);
-  };
+  });
+  not_these(
+      app,
+      [o = o.get()] {
+        const auto format = result_format(o->format, o->output);
+        return format && (*format == ResultFormat::npy || *format == ResultFormat::npz);
+      },
+      {"--top", "--labels"},
+      "the results are whole arrays, without names of classes\n  write .txt, .json or .csv, or leave it out");
+  return [o] { return run(*o); };
 }
 
 }  // namespace octavo::cli

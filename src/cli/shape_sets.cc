@@ -53,6 +53,31 @@ Result<Range> range_of(const ModelOptions& o) {
   return r;
 }
 
+/// The sets of --shapes: several that name different inputs are one, given in parts.
+Result<std::vector<Shapes>> sets_of(const std::vector<std::string>& given) {
+  std::vector<Shapes> sets;
+  for (const std::string& text : given) {
+    OCTAVO_TRY(sets.emplace_back(), parse_shapes(text));
+  }
+  Shapes all;
+  std::size_t named = 0;
+  bool same = true;
+  for (const Shapes& s : sets) {
+    named += s.size();
+    all.insert(s.begin(), s.end());
+    same = same && s.size() == sets.front().size() &&
+           std::ranges::equal(
+               s, sets.front(), {}, [](const auto& one) { return one.first; }, [](const auto& one) { return one.first; });
+  }
+  if (named == all.size() && sets.size() > 1) return std::vector<Shapes>{all};
+  if (same) return sets;
+  return fail(
+      ErrorKind::usage,
+      fmt::format("--shapes {}: these name different inputs, and some name the same one twice\n  to do: for one set of shapes give "
+                  "each input once; for several plans name every input in each, as in: --shapes {}",
+                  fmt::join(given, " --shapes "), text_of(all)));
+}
+
 /// The name and the text of "k=3".
 std::pair<std::string, std::string> split_value(const std::string& text) {
   const std::size_t at = text.find_last_of("=:");
@@ -129,13 +154,16 @@ Result<std::vector<Shapes>> all_of(const Range& range, const std::string& path) 
 }  // namespace
 
 Result<Shapes> given_shapes(const ModelOptions& o) {
-  if (o.shapes.size() > 1) {
-    return fail(ErrorKind::usage,
-                fmt::format("--shapes is given {} times: only octavo build takes several sets of shapes, for one engine "
-                            "file",
-                            o.shapes.size()));
+  OCTAVO_TRY(auto sets, sets_of(o.shapes));
+  if (sets.size() > 1) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format(
+            "--shapes is given {} times for the same inputs: only octavo build takes several sets of shapes, for one engine "
+            "file",
+            o.shapes.size()));
   }
-  if (!o.shapes.empty()) return parse_shapes(o.shapes.front());
+  if (!sets.empty()) return std::move(sets.front());
   return o.opt_shapes.empty() ? Shapes() : parse_shapes(o.opt_shapes);
 }
 
@@ -193,10 +221,8 @@ Result<std::vector<ModelOptions>> shape_sets(const ModelOptions& options) {
     OCTAVO_TRY(const auto all, all_of(range, options.path));
     for (const Shapes& shapes : all) sets.emplace_back(options).shapes = {text_of(shapes)};
   } else {
-    for (const std::string& shapes : options.shapes) {
-      if (auto parsed = parse_shapes(shapes); !parsed) return tl::unexpected<Error>(parsed.error());
-      sets.emplace_back(options).shapes = {shapes};
-    }
+    OCTAVO_TRY(const auto given, sets_of(options.shapes));
+    for (const Shapes& shapes : given) sets.emplace_back(options).shapes = {text_of(shapes)};
     if (sets.empty()) sets.push_back(options);
   }
   std::vector<std::pair<std::string, std::vector<std::string>>> values;  // by input, in the order given

@@ -163,7 +163,7 @@ using Calls = std::vector<std::vector<std::string>>;
 
 Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector<std::string>& arguments) {
   std::vector<std::string> build{"build"}, bench{"bench"}, both{"bench"};
-  std::string model, engine, saved, opt;
+  std::string model, engine, saved, opt, measuring;
   bool skip = false, range = false;
   // Values of options that octavo has itself may stand apart: they follow their option into its command.
   const Argument* before = nullptr;
@@ -188,6 +188,7 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
     range = range || name == "--minShapes" || name == "--maxShapes";
     both.push_back(a.whole);
     const Phase phase = option == nullptr ? Phase::both : option->phase;
+    if (phase == Phase::run && option->take != nothing && !value_of_before) measuring = a.whole;
     if (phase != Phase::run) build.push_back(a.whole);
     if (phase != Phase::build) bench.push_back(a.whole);
   }
@@ -197,8 +198,13 @@ Result<std::vector<std::vector<std::string>>> trtexec_commands(const std::vector
                 "  octavo's own: octavo build MODEL.onnx -o ENGINE; octavo bench ENGINE; octavo --help");
   }
   if (!engine.empty()) {
-    bench.insert(bench.begin() + 1, engine);
-    return Calls{bench};
+    both.insert(both.begin() + 1, engine);  // options about building as well: bench says which have no effect
+    return Calls{both};
+  }
+  if (skip && !measuring.empty()) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{} has no effect: --skipInference and --buildOnly measure nothing\n  leave out one of the two", measuring));
   }
   if (skip && saved.empty())
     return fail(ErrorKind::usage, "--skipInference without --saveEngine: nothing would be left of the build");

@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/trtexec.h"
-#include "report/explain.h"
 
 namespace octavo::cli {
 namespace {
@@ -38,8 +38,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& sub, const std::
   } else if (others.empty()) {
     std::set<std::string> known = option_names(sub);
     for (const TrtexecOption& o : trtexec_options()) known.insert(std::string(o.name));
-    if (const auto near = report::nearest(known, option); !near.empty())
-      text += fmt::format("; nearest: {}", fmt::join(near, ", "));
+    if (const auto near = nearest(known, option); !near.empty()) text += fmt::format("; nearest: {}", fmt::join(near, ", "));
   }
   return text;
 }

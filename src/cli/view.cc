@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/write_file.h"
+#include "cli/effect.h"
 #include "cli/file.h"
 #include "cli/model.h"
 #include "cli/view_page.h"
@@ -116,6 +117,9 @@ Command add_view(CLI::App& app) {
   app.add_option("--accuracy", o->accuracy, "Show the signal to noise of layers from this file of `octavo quantize --report`")
       ->type_name("FILE");
   app.add_option("--beside-accuracy", o->beside_accuracy, "The same for the second plan")->type_name("FILE");
+  o->model.others = [o = o.get()] { return std::vector<std::string>{o->beside}; };
+  not_these(
+      app, [o = o.get()] { return !o->profile; }, {"--runs"}, "nothing is measured\n  give --profile as well, or leave it out");
   app.footer(
       "MODEL may also be a plan that `octavo explain --json` printed. The page is one file without links to the network. It shows "
       "the plan as a graph\n"

@@ -8,8 +8,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <set>
+
 #include "api/convert.h"
 #include "api/description.h"
+#include "base/nearest.h"
 #include "octavo/octavo.h"
 #include "python/arrays.h"
 #include "python/gpu_arrays.h"
@@ -114,6 +117,12 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
   bool gpu = !outputs.is_none();
   for (const auto& [name, value] : given) gpu = gpu || octavo::python::on_gpu(value);
   if (gpu && engine.device() == "cuda") return run_on_gpu(engine, given, outputs, stream);
+  std::set<std::string> names;
+  for (const octavo::TensorInfo& w : wanted) names.insert(w.name);
+  for (const auto& [key, value] : given) {  // before what is missing: it may be a misspelled name
+    const std::string name = nb::cast<std::string>(nb::str(key));
+    if (!names.contains(name)) bad_input("run: the model has no input \"" + name + "\"" + octavo::nearest_text(names, name));
+  }
   std::vector<Held> held(wanted.size());
   std::map<std::string, octavo::Shape> shapes;
   std::map<std::string, octavo::ConstView> values;
@@ -137,12 +146,6 @@ nb::dict run(const Engine& engine, const nb::object& inputs, const nb::object& o
     shapes[w.name] = h.view.shape;
     values[w.name] = {h.view.data, w.dtype, h.view.shape};
     in.push_back(h.view.data);
-  }
-  if (given.size() != wanted.size()) {
-    for (const auto& [key, value] : given) {
-      const std::string name = nb::cast<std::string>(nb::str(key));
-      if (!shapes.contains(name)) bad_input("run: the model has no input \"" + name + "\"");
-    }
   }
   std::optional<Engine> bound;
   bound = engine.open() ? Watch(nb::none()).over([&] { return engine.at(shapes, values); }) : engine;  // building takes seconds

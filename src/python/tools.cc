@@ -9,15 +9,18 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "api/build_options.h"
 #include "api/check.h"
 #include "api/convert.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/file.h"
 #include "cli/image.h"
 #include "cli/recipe.h"
 #include "cli/view_page.h"
+#include "onnx/model/tensor_uses.h"
 #include "python/arrays.h"
 #include "python/options.h"
 #include "python/watch.h"
@@ -284,6 +287,13 @@ void add_tools(nb::module_& m) {
       for (const api::DeviceHere& device : api::devices_here()) names.push_back(device.name);
     }
     return names;
+  });
+  m.def("_nearest", [](const std::vector<std::string>& names, const std::string& wanted) {
+    return nearest_text({names.begin(), names.end()}, wanted);
+  });
+  m.def("_tensor_names_file", [](const std::string& path) { return take(onnx::tensor_names(path)); });
+  m.def("_tensor_names_bytes", [](const nb::bytes& model) {
+    return take(onnx::tensor_names(std::span(reinterpret_cast<const std::byte*>(model.c_str()), model.size())));
   });
   m.def("_main", [](const std::vector<std::string>& arguments) {
     std::vector<const char*> argv{"octavo"};

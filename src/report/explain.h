@@ -24,9 +24,6 @@ struct Filter {
 /// Indices of the regions that the filter admits. Fails with `usage` when there is none, naming the nearest names.
 [[nodiscard]] Result<std::vector<std::size_t>> select(const region::Plan& plan, const Filter& filter);
 
-/// Up to three names in quotes: those that contain `wanted`, then the ones that differ least from it.
-[[nodiscard]] std::vector<std::string> nearest(const std::set<std::string>& names, std::string_view wanted);
-
 /// One line a region (number, precision, tactic, ONNX nodes, reason) and the totals. "conv1 + relu1 (+4)": four more nodes, Q/DQ
 /// mostly, went into it; `details` lists them.
 [[nodiscard]] std::string table(const region::Plan& plan);

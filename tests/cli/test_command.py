@@ -226,13 +226,14 @@ def test_force_an_answer():
          "min <= opt <= max in every dimension\n"),
         ([QDQ], 2, f'error: "{QDQ}" is a file, and a command must come first, as in: octavo bench {QDQ}\n  see: octavo --help\n'),
         (["build", QDQ], 2, "error: --output is required, as in: octavo build model.onnx -o model.octavo\n  see: octavo build --help\n"),
-        (["build", QDQ, "--batch", "8", "-o", "x"], 2, 'error: "--batch" is not an option of octavo build; it is one of octavo run, octavo bench\n'
-         "  the batch of an engine is part of its shapes, as in: --shapes image:8x3x224x224\n  see: octavo build --help\n"),
+        (["convert", QDQ, "--batch", "8"], 2, 'error: "--batch" is not an option of octavo convert; it is one of octavo build, octavo run, octavo bench, octavo profile, octavo explain, '
+         "octavo view, octavo check, octavo doctor, octavo advise, octavo quantize, octavo eval\n"
+         "  the batch of an engine is part of its shapes, as in: --shapes image:8x3x224x224\n  see: octavo convert --help\n"),
         (["run", QDQ, "--imput=x.png"], 2, 'error: "--imput" is not an option of octavo run; nearest: "--input", "--cpu", "--output"\n  see: octavo run --help\n'),
         (["bench", QDQ, "more"], 2, 'error: octavo bench takes no argument "more" here\n  see: octavo bench --help\n'),
         (["cache", "list"], 2, "error: octavo cache takes one of show, diff, merge, pin, unpin, prune\n  see: octavo cache --help\n"),
         (["bench", FP32, "--shapes", "image"], 2, 'error: --shapes image: "image" is not NAME:DIMxDIMx..., as in image:1x3x224x224\n'),
-        (["bench", FP32, "--shapes", "image:1x1x16x16", "--batch", "2"], 2, f'error: --batch 2: the batch of "{FP32}" is fixed at 1\n'),
+        (["bench", FP32, "--shapes", "image:1x1x16x16", "--batch", "2"], 2, f'error: --batch 2: the batch of "{FP32}" is fixed at 1\n  leave --batch out, or build for that batch where the model leaves it open: octavo build MODEL.onnx -o ENGINE --batch 2\n'),
     ],
 )
 def test_errors(args, code, text):
@@ -258,9 +259,9 @@ def test_an_option_of_trtexec_with_a_slip():
 
 def test_pictures_without_preprocessing_are_pointed_out_where_data_are_read(tmp_path):
     for args in (["eval", FP32, QDQ], ["quantize", FP32, "-o", tmp_path / "x.onnx"]):
-        plain = octavo(*args, "--data", IMAGES, "--effort", 0, both=True)
+        plain = octavo(*args, "--data", IMAGES, both=True)
         assert 'warning: no preprocessing is named: pixels go into "image" as 0 to 255' in plain
-        assert "no preprocessing" not in octavo(*args, "--data", IMAGES, "--effort", 0, "--scale", "1/255", both=True)
+        assert "no preprocessing" not in octavo(*args, "--data", IMAGES, "--scale", "1/255", both=True)
 
 
 def test_array_that_does_not_fit(tmp_path):

@@ -29,7 +29,7 @@ def run(*args, code=0):
 
 def quantize(output, *args, data=PICTURES, model=FP32, code=0):
     threads = () if "--threads" in args else ("--threads", 2)
-    return run("quantize", model, "--data", data, *RECIPE, *threads, *args, "-o", output, code=code)
+    return run("quantize", model, "--data", data, *(RECIPE if str(output).endswith(".octavo") else RECIPE[:2]), *threads, *args, "-o", output, code=code)
 
 
 @pytest.fixture(scope="module")

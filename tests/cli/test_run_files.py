@@ -208,7 +208,7 @@ def test_outputs_of_other_models(tmp_path):
     common = ["run", tmp_path / "two.onnx", "--input", f"a={tmp_path / 'x.npy'}", "--input", f"b={tmp_path / 'x.npy'}", "--effort", "0"]
     octavo(*common, "-o", tmp_path / "out.json")
     result = json.loads((tmp_path / "out.json").read_text())["results"][0]
-    assert result["input"] is None and result["outputs"] == {"y": (2 * x).tolist(), "z": np.maximum(2 * x, 0).tolist()}
+    assert result["input"] == str(tmp_path / "x.npy") and result["outputs"] == {"y": (2 * x).tolist(), "z": np.maximum(2 * x, 0).tolist()}
     octavo(*common, "-o", tmp_path / "out.csv")
     header, line = list(csv.reader(io.StringIO((tmp_path / "out.csv").read_text())))
     assert header[:2] == ["input", "y[0]"] and [float(v) for v in line[1:7]] == (2 * x).ravel().tolist()

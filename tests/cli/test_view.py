@@ -214,7 +214,8 @@ def test_the_commands_of_the_page(tmp_path):
     done = [["convert", "model.onnx", "--to-table", "ranges.cache", "--approximate"], ["build", "model.onnx", "-o", "model.octavo", *QUICK]]
     shown = re.findall(r"^    octavo (.*)$", (ROOT / "docs/view.md").read_text(encoding="utf-8"), re.M)
     assert len(shown) == 5 and "advise model.onnx --apply faster.onnx" in shown
-    done += [[*line.split(), "--effort", "0"] for line in shown if not line.startswith("advise")]
+    # An engine file is built already: --effort has no effect on it, and is refused.
+    done += [[*line.split(), *([] if line.split()[1].endswith(".octavo") else ["--effort", "0"])] for line in shown if not line.startswith("advise")]
     shutil.copy(QDQ, tmp_path / "faster.onnx")
     for arguments in done:
         run = subprocess.run([OCTAVO, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300)

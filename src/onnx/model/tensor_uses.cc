@@ -8,6 +8,19 @@
 #include "onnx/model/schema.h"
 
 namespace octavo::onnx {
+namespace {
+
+/// Every tensor name in the main graph, sorted.
+std::vector<std::string> names_in(const pb::ModelProto& model) {
+  std::set<std::string> names;
+  for (const auto& input : model.graph().input()) names.insert(input.name());
+  for (const auto& t : model.graph().initializer()) names.insert(t.name());
+  for (const auto& n : model.graph().node()) names.insert(n.output().begin(), n.output().end());
+  names.erase("");
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
 
 Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& tensor) {
   pb::ModelProto model;
@@ -39,12 +52,13 @@ Result<TensorUses> uses_of_tensor(const std::string& path, const std::string& te
 Result<std::vector<std::string>> tensor_names(const std::string& path) {
   pb::ModelProto model;
   OCTAVO_CHECK(parse_model_file(path, path, model));
-  std::set<std::string> names;
-  for (const auto& input : model.graph().input()) names.insert(input.name());
-  for (const auto& t : model.graph().initializer()) names.insert(t.name());
-  for (const auto& n : model.graph().node()) names.insert(n.output().begin(), n.output().end());
-  names.erase("");
-  return std::vector<std::string>(names.begin(), names.end());
+  return names_in(model);
+}
+
+Result<std::vector<std::string>> tensor_names(std::span<const std::byte> bytes) {
+  pb::ModelProto model;
+  OCTAVO_CHECK(parse_model(bytes, "model", model));
+  return names_in(model);
 }
 
 }  // namespace octavo::onnx

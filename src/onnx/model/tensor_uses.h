@@ -1,6 +1,8 @@
 // Who makes and who reads a tensor of an ONNX file, by the names in the file: for reports about tensors that import folded away.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,7 @@ struct TensorUses {
 
 /// Every tensor name in the main graph: inputs, initializers, results of nodes; sorted.
 [[nodiscard]] Result<std::vector<std::string>> tensor_names(const std::string& path);
+/// The same of the bytes of a file.
+[[nodiscard]] Result<std::vector<std::string>> tensor_names(std::span<const std::byte> model);
 
 }  // namespace octavo::onnx

@@ -91,8 +91,12 @@ def quantize(model: Any, data: Iterable[Any], *, method: Optional[str] = None, p
     Takes seconds to minutes, in a process of its own (Ctrl-C ends it). Raises UsageError, ModelError, UnsupportedError, FileError;
     InputError for data that does not fit the model, holds NaN, or is empty. What report["warnings"] lists are Python warnings, too.
     """
-    options: List[str] = ["--percentile", str(percentile), "--weights", weights, "--rounding", rounding, "--placement",
-                          placement]
+    if method != "percentile" and percentile != 99.99:
+        raise UsageError(f'quantize: percentile={percentile} has no effect: it belongs to method="percentile"')
+    if labels is not None and max_drop is None and min_sqnr is None:
+        raise UsageError("quantize: labels has no effect: right answers are counted for max_drop; give it as well")
+    options: List[str] = ["--weights", weights, "--rounding", rounding, "--placement", placement]
+    options += ["--percentile", str(percentile)] if method == "percentile" else []
     options += ["--method", method] if method is not None else []
     options += ["--activations", activations] if activations is not None else []
     options += [] if bias_correction else ["--no-bias-correction"]

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 from . import capi as capi
 from ._errors import Error, FileError, InputError, ModelError, UnsupportedError, UsageError
 from ._files import is_engine
-from ._octavo import Engine, __version__, _devices, _model_info, load
+from ._octavo import Engine, __version__, _devices, _model_info, _nearest, load
 from ._ort_values import IOBinding as IOBinding, ModelMetadata as ModelMetadata, NodeArg as NodeArg, OrtValue as OrtValue
 from .capi.onnxruntime_pybind11_state import EPFail, named
 
@@ -37,6 +37,10 @@ class ExecutionMode(enum.IntEnum):
     """Without effect: layers run one after the other, each on all threads."""
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
+
+
+_ENTRIES = ("octavo.effort", "octavo.timing_cache", "octavo.calibration")
+_ENTRIES_OF_OTHERS = ("session", "optimization", "ep", "memory", "mlas")  # prefixes of ONNX Runtime's keys
 
 
 class SessionOptions:
@@ -63,6 +67,9 @@ class SessionOptions:
         self._free: Dict[str, int] = {}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
+        """Octavo's own entries are those that the class names; entries of ONNX Runtime ("session.…", "optimization.…") are taken without effect."""
+        if key not in _ENTRIES and key.split(".")[0] not in _ENTRIES_OF_OTHERS:
+            raise UsageError(f'add_session_config_entry: there is no entry "{key}"{_nearest(list(_ENTRIES), key)}')
         self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
@@ -210,7 +217,11 @@ class InferenceSession:
         error's text where it failed, else with the text "". Missing inputs are raised here."""
         if not callable(callback):
             raise TypeError("run_async: callback is a function of results, user_data and an error's text")
-        missing = [i["name"] for i in self._engine.inputs if i["name"] not in input_feed]
+        names = [i["name"] for i in self._engine.inputs]
+        for name in input_feed:
+            if name not in names:
+                raise named(InputError(f'run_async: the model has no input "{name}"{_nearest(names, name)}'))
+        missing = [name for name in names if name not in input_feed]
         if missing:
             raise named(InputError(f"run_async: inputs {missing} are missing"))
 
