@@ -87,6 +87,8 @@ const std::vector<const Family*>& families() {
                                                &typed_family(),
                                                &pool_family(),
                                                &reduce_family(),
+                                               &row_softmax_family(),
+                                               &row_norm_family(),
                                                &softmax_family(),
                                                &norm_family(),
                                                &conv_bf16_family(),

@@ -1,0 +1,189 @@
+// Softmax and norms of rows under emulation: lengths around a warp, a run and a block of terms, every layout and type, extremes, against the
+// reference evaluator bit for bit; and mistakes planted in their text.
+#include "cuda/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "cuda/emit_cuda.h"
+#include "cuda/emulation/emulated_test.h"
+#include "cuda/families/families.h"
+#include "cuda/family_scene.h"
+#include "cuda/nvrtc.h"
+
+namespace octavo::testing {
+namespace {
+
+using cuda::RowTile;
+using ir::DType;
+using ir::Op;
+using region::BufferKind;
+using P = program::Op;
+
+const cuda::Target kTarget{"sm_80", 108, 163 * 1024};
+
+struct RowCase {
+  Op op = Op::softmax;
+  ir::Shape space{2, 3, 5, 40};
+  std::int64_t axis = -1;
+  DType type = DType::f32;
+  std::vector<int> order;     ///< of x and the stores, outermost first
+  int gap = 0;                ///< elements of other data behind innermost rows of x
+  float scale = 4.0F;         ///< of x
+  std::string style = "mul";  ///< mul, codes, types (every type of store), residual (another tensor added, a second store)
+  bool bias = true;
+};
+
+bool is_softmax(Op op) {
+  return op == Op::softmax || op == Op::log_softmax;
+}
+const cuda::Family& family_of(Op op) {
+  return is_softmax(op) ? cuda::row_softmax_family() : cuda::row_norm_family();
+}
+
+void build(Scene& s, const RowCase& c) {
+  auto& st = s.stage();
+  st.space = c.space;
+  st.anchor.op = c.op;
+  st.anchor.inputs = {s.tensor(c.type, c.space, BufferKind::input, c.order, c.gap, c.scale)};
+  if (c.op != Op::instance_norm) st.anchor.attrs["axis"] = c.axis;
+  if (!is_softmax(c.op)) {
+    const auto rank = static_cast<std::int64_t>(c.space.size());
+    const auto from = static_cast<std::ptrdiff_t>(c.axis < 0 ? c.axis + rank : c.axis);
+    const ir::Shape of = c.op == Op::instance_norm ? ir::Shape{c.space[1]} : ir::Shape(c.space.begin() + from, c.space.end());
+    st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
+    if (c.bias) st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
+    st.anchor.attrs["epsilon"] = 1e-3;
+  }
+  auto& p = st.program;
+  const auto store = [&](DType type, int value) {
+    p.outputs.push_back({value, type});
+    st.stores.push_back(s.tensor(type, c.space, BufferKind::output, c.order));
+  };
+  int y = p.push(P::mul, p.push(P::acc_f), p.imm_f(0.5F));
+  const auto code = [&](float unit) {
+    return p.push(P::f2i,
+                  p.push(P::min, p.push(P::max, p.push(P::round, p.push(P::div, y, p.imm_f(unit))), p.imm_f(0)), p.imm_f(255)));
+  };
+  if (c.style == "residual") {
+    st.operands.push_back({s.tensor(DType::f32, c.space, BufferKind::arena, c.order), {}});
+    st.operands.push_back({s.along(DType::f32, c.space, static_cast<int>(c.space.size()) - 1), {}});
+    p.operand_count = 2;
+    y = p.push(P::add, y, p.load(P::load_f, 0));
+    store(DType::f32, y);
+    y = p.push(P::mul, y, p.load(P::load_f, 1));
+    return store(DType::u8, code(0.01F));
+  }
+  if (c.style == "codes") return store(DType::u8, code(1.0F / 510));
+  store(DType::f32, y);
+  if (c.style == "types") store(DType::f16, y), store(DType::bf16, y), store(DType::u8, code(0.02F));
+}
+
+/// Changes x behind the scene's seeded values.
+using Change = std::function<void(float*, std::size_t)>;
+
+std::string run(const RowCase& c, const RowTile& t = {4, 2}, const Edit& edit = {}, const Change& change = {}) {
+  Scene s(7);
+  build(s, c);
+  if (change) {
+    auto& bytes = s.memory[static_cast<std::size_t>(s.stage().anchor.inputs[0].buffer)];
+    change(reinterpret_cast<float*>(bytes.data() + 64), (bytes.size() - 128) / 4);  // NOLINT: kGuard of family_scene.cc
+  }
+  return run_emulated(s, family_of(c.op), cuda::spell(t), 0, edit, reference_region, kTarget);
+}
+
+class RowsEmulated : public EmulatedTest {};
+
+TEST_F(RowsEmulated, LengthsAroundLanesRunsAndChains) {
+  for (const Op op : {Op::softmax, Op::log_softmax, Op::layer_norm}) {
+    for (const std::int64_t n : {1, 2, 7, 31, 32, 33, 64, 127, 128, 129, 130, 197, 256, 260, 516, 900, 1027}) {
+      RowCase c{op, {3, n}};
+      EXPECT_EQ(run(c), "") << ir::name_of(op) << " of " << n;
+    }
+  }
+}
+
+TEST_F(RowsEmulated, TilesOfRows) {
+  for (const Op op : {Op::softmax, Op::layer_norm}) {
+    for (const RowTile& t : {RowTile{1, 1}, {2, 1}, {8, 8}, {16, 4}, {32, 2}, {64, 4}}) {
+      for (const std::int64_t rows : {1, 33, 70})
+        EXPECT_EQ(run({op, {rows, 300}}, t), "") << ir::name_of(op) << " " << t.rows << " " << rows;
+    }
+  }
+}
+
+TEST_F(RowsEmulated, TypesLayoutsAndStores) {
+  for (const Op op : {Op::softmax, Op::log_softmax, Op::layer_norm}) {
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+      for (const char* style : {"mul", "codes", "types", "residual"}) {
+        for (const int gap : {0, 3, 8}) {
+          RowCase c{op};
+          c.type = type, c.style = style, c.gap = gap, c.order = {0, 2, 1, 3};
+          EXPECT_EQ(run(c), "") << ir::name_of(op) << " " << ir::name_of(type) << " " << style << " gap " << gap;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RowsEmulated, OtherAxesThatLieInOnePiece) {
+  RowCase c{Op::softmax, {2, 34, 3, 2}, 1};
+  c.order = {0, 2, 3, 1};
+  EXPECT_EQ(run(c), "");
+  EXPECT_EQ(run({Op::layer_norm, {3, 2, 5, 26}, 2}), "");
+  EXPECT_EQ(run({Op::instance_norm, {2, 3, 5, 28}}), "");
+  RowCase plain{Op::layer_norm, {3, 140}};
+  plain.bias = false;
+  EXPECT_EQ(run(plain), "");
+  plain.op = Op::instance_norm, plain.space = {2, 2, 300}, plain.bias = true;
+  EXPECT_EQ(run(plain), "");
+}
+
+TEST_F(RowsEmulated, Extremes) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kLargest = std::numeric_limits<float>::max();
+  for (const Op op : {Op::softmax, Op::log_softmax}) {
+    const RowCase c{op, {5, 70}};
+    EXPECT_EQ(run(c, {4, 2}, {},
+                  [&](float* x, std::size_t n) {
+                    for (std::size_t i = 0; i < n; ++i) x[i] = i % 3 == 0 ? x[i] : -kInfinity;  // as masks have them
+                  }),
+              "");
+    EXPECT_EQ(run(c, {4, 2}, {},
+                  [&](float* x, std::size_t n) {
+                    for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? kLargest : -kLargest;
+                  }),
+              "");
+    EXPECT_EQ(run(c, {4, 2}, {},
+                  [&](float* x, std::size_t n) {
+                    for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 == 0 ? 0.0F : -0.0F;
+                  }),
+              "");
+  }
+  EXPECT_EQ(run({Op::layer_norm, {5, 300}}, {4, 2}, {},
+                [&](float* x, std::size_t n) {
+                  for (std::size_t i = 0; i < n; ++i) x[i] = i % 7 == 0 ? 1e18F : 1e-40F;
+                }),
+            "");
+}
+
+TEST_F(RowsEmulated, MistakesAreFound) {
+  for (const Op op : {Op::softmax, Op::layer_norm}) {
+    const RowCase c{op, {7, 3, 300}};
+    const auto planted = [&](std::string_view from, std::string_view to) {
+      return run(c, {8, 4}, [&](std::string text) { return edited(std::move(text), from, to); });
+    };
+    EXPECT_EQ(planted("kRows", "kRows"), "") << "nothing planted";
+    EXPECT_NE(planted("octavo_barrier();  // behind the rows", ""), "") << "missing barrier";
+    EXPECT_NE(planted("octavo_barrier();  // behind the sums", ""), "") << "missing barrier";
+    EXPECT_NE(planted("kCount - first < (unsigned)kRows ? (int)(kCount - first) : kRows", "kRows"), "") << "rows behind the last";
+    EXPECT_NE(planted("if (i < kExtent) octavo_load_x", "octavo_load_x"), "") << "reads behind a row";
+    EXPECT_NE(planted("row += kWarps", "row += kWarps + 1"), "") << "a row is left out";
+    EXPECT_NE(planted("__fadd_rn(sum, e[k])", "__fadd_rn(sum, e[kAhead - 1 - k])"), "") << "sums in another order";
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
