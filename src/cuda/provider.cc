@@ -23,6 +23,7 @@
 #include "cuda/early_start.h"
 #include "cuda/emit_cuda.h"
 #include "cuda/families/families.h"
+#include "cuda/families/row_families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
 #include "cuda/matmul_mma.h"

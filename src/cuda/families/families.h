@@ -49,8 +49,6 @@ class SingleFamily : public Family {
 [[nodiscard]] const Family& reduce_family();
 [[nodiscard]] const Family& softmax_family();
 [[nodiscard]] const Family& norm_family();
-[[nodiscard]] const Family& row_softmax_family();
-[[nodiscard]] const Family& row_norm_family();
 [[nodiscard]] const Family& resize_family();
 [[nodiscard]] const Family& transposed_conv_family();
 [[nodiscard]] const Family& direct_conv_family();

@@ -1,6 +1,7 @@
 // norm.rows: layer_norm and instance_norm of floats whose rows (the elements from `axis` on; a plane) lie in one piece, a warp a row. Mean and
 // deviation are added up in the reference's blocks and pairs (reference/sums.h), a thread a block: the results are the reference's bits.
 #include "cuda/families/families.h"
+#include "cuda/families/row_families.h"
 #include "cuda/rows.h"
 #include "region/tensor_ref.h"
 

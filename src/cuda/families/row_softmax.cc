@@ -2,6 +2,7 @@
 // a thread a row adds them up in the reference's order, from shared memory: the results are the reference's bits.
 #include "cuda/families/families.h"
 #include "cuda/families/float_function.h"
+#include "cuda/families/row_families.h"
 #include "cuda/rows.h"
 
 namespace octavo::cuda {
