@@ -228,7 +228,7 @@ def main():
     b.check("bert", 1, "all", 0, "")
     for form, allow in (("float", ""), ("float", "bfloat16"), ("linear", "bfloat16"), ("all", "")):
         b.bench("vit", 64, form, allow)
-    b.torch(["vit:64", "bert:32", "vit:1"])
+    b.torch(["vit:64", "bert:32", "vit:1", "bert:1"])
     before = (b.folder / "bin" / "octavo_before").exists()
     if before:
         b.bench("vit", 64, "linear", "", "octavo_before")
@@ -236,6 +236,9 @@ def main():
     b.bench("bert", 32, "all", "")
     b.bench("bert", 32, "float", "bfloat16")
     b.bench("vit", 1, "all", "")
+    b.bench("bert", 1, "all", "")
+    b.bench("vit", 1, "float", "bfloat16")
+    b.bench("bert", 1, "float", "bfloat16")
     b.check("vit", 1, "all", 1, "")
     b.bench("vit", 64, "float", "tf32")
     b.bench("bert", 32, "linear", "bfloat16")

@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
 dir=${2:-build-gpu}
-programs="octavo_gpu_epilogue_check octavo_gpu_matmul"
+programs="octavo_gpu_epilogue_check octavo_gpu_matmul octavo_gpu_rows"
 case $mode in
   build)
     build=build/release
@@ -53,7 +53,9 @@ case $mode in
     }
     # shellcheck disable=SC2086
     {
-      step products 100 $ours "$work/bin/octavo_gpu_matmul" check 200
+      step rows 60 $ours "$work/bin/octavo_gpu_rows" check 120
+      lines=40 step row-times 60 $ours "$work/bin/octavo_gpu_rows" time 8
+      step products 60 $ours "$work/bin/octavo_gpu_matmul" check 100
       [ ! -x "$work/bin/octavo_gpu_epilogue_check" ] || step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
       lines=70 step transformers 260 python3 bench/gpu_transformers.py "$work" --out "$out" --seconds 240
       lines=90 step product-times 90 $ours "$work/bin/octavo_gpu_matmul" time 6

@@ -23,6 +23,7 @@
 #include "cuda/early_start.h"
 #include "cuda/emit_cuda.h"
 #include "cuda/families/families.h"
+#include "cuda/families/row_families.h"
 #include "cuda/gpu_device.h"
 #include "cuda/gpu_kernel.h"
 #include "cuda/matmul_mma.h"
@@ -87,6 +88,8 @@ const std::vector<const Family*>& families() {
                                                &typed_family(),
                                                &pool_family(),
                                                &reduce_family(),
+                                               &row_softmax_family(),
+                                               &row_norm_family(),
                                                &softmax_family(),
                                                &norm_family(),
                                                &conv_bf16_family(),

@@ -17,6 +17,7 @@
 #include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 #include "cuda/gpu/conv_bench_gpu.h"
+#include "cuda/gpu/scene_on_gpu.h"
 #include "cuda/matmul_mma.h"
 #include "cuda/matmul_scene.h"
 #include "cuda/nvrtc.h"
@@ -27,7 +28,6 @@ namespace {
 using testing::ProductCase;
 using testing::Scene;
 
-constexpr std::size_t kGuard = 64;  // of Scene::memory
 int failures = 0;
 
 constexpr ProductType kTypes[] = {ProductType::u8, ProductType::bf16, ProductType::f16, ProductType::tf32, ProductType::f32};
@@ -50,41 +50,6 @@ std::vector<Attempt> attempts(Scene& s, const ProductCase& c, const Target& targ
     else
       a.trouble = text.error().message;
     out.push_back(std::move(a));
-  }
-  return out;
-}
-
-double value(const std::byte* p, ir::DType t) {
-  ir::Tensor one(t, {});
-  std::memcpy(one.mutable_bytes().data(), p, ir::size_of(t));
-  return one.at(0);
-}
-
-/// "" or the first element of the region's stores that is not what it should be; all other bytes must be equal.
-std::string difference(Scene& s, const std::vector<std::vector<std::byte>>& got, const std::vector<std::vector<std::byte>>& want,
-                       float tolerance) {
-  for (std::size_t b = 0; b < want.size(); ++b) {
-    ir::DType type = ir::DType::u8;
-    for (const auto& r : s.stage().stores) {
-      if (r.buffer == static_cast<region::BufferId>(b)) type = r.dtype;
-    }
-    const std::size_t size = ir::size_of(type), n = static_cast<std::size_t>(s.plan().buffers[b].bytes) / size * size;
-    if (std::memcmp(got[b].data(), want[b].data(), n) == 0) continue;
-    for (std::size_t i = 0; i < n; i += size) {
-      if (std::memcmp(&got[b][i], &want[b][i], size) == 0) continue;
-      const double x = value(&got[b][i], type), y = value(&want[b][i], type);
-      if (ir::is_float(type) && tolerance > 0 && std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y))) continue;
-      return fmt::format("buffer {} element {}: {} instead of {}", b, i / size, x, y);
-    }
-  }
-  return "";
-}
-
-std::vector<std::vector<std::byte>> read(const Gpu& gpu, const OnDevice& device) {
-  std::vector<std::vector<std::byte>> out;
-  for (std::size_t b = 0; b < device.bytes.size(); ++b) {
-    out.emplace_back(device.bytes[b]);
-    must(gpu.to_host(out.back().data(), device.sets[0][b], device.bytes[b]), "reading");
   }
   return out;
 }
@@ -133,11 +98,7 @@ void check(const Gpu& gpu, const Target& target, int seeds) {
   std::map<std::string, int> families;
   for (std::size_t i = 0; i < small.scenes.size(); ++i) {
     Scene& s = *small.scenes[i];
-    std::vector<std::vector<std::byte>> want = s.memory;
-    region::Memory at;
-    for (auto& bytes : want) at.base.push_back(bytes.data() + kGuard);
-    testing::reference_region(s.region(), at);
-    for (auto& bytes : want) bytes.erase(bytes.begin(), bytes.begin() + kGuard);
+    const std::vector<std::vector<std::byte>> want = wanted(s);
     for (std::size_t a = 0; a < small.all.size(); ++a) {
       const Attempt& x = small.all[a];
       if (small.owner[a] != i) continue;
