@@ -145,6 +145,12 @@ def compare(results, lines, machine, whole):
     return wrong
 
 
+def missing(name, lines, machine):
+    """What a skipped test lacks here, by its lines: "needs amx"; empty: nothing that they know."""
+    unmet = sorted({need for line in lines if line.matches(name) for need in line.unmet(machine)})
+    return f"needs {' and '.join(unmet)}".replace("needs never", "never run, by their parameters") if unmet else ""
+
+
 def notes(results, lines, last, machine):
     """Of each word of RECORDED that this machine lacks: how many tests that was, and when they last ran."""
     for word in RECORDED:

@@ -59,7 +59,9 @@ def main():
     results = manifest.expand(results_of(junit), lines)
     counts = collections.Counter(kind for _, kind, _ in results)
     skips, failed = [(name, reason) for name, kind, reason in results if kind == "skipped"], [name for name, kind, _ in results if kind == "failed"]
-    for reason, n in collections.Counter(reason.split("\n")[0] for _, reason in skips).most_common():
+    machine = manifest.here(build, data) if build else set()
+    why = collections.Counter(manifest.missing(name, lines, machine) or reason.split("\n")[0] for name, reason in skips)
+    for reason, n in why.most_common():
         print(f"skipped {n}: {reason}")
     for name in failed:
         print(f"FAILED {name}")
@@ -69,7 +71,6 @@ def main():
         counts["failed"] += len(starved)
         counts["skipped"] -= len(starved)
     if build:
-        machine = manifest.here(build, data)
         for note in manifest.notes(results, lines, last, machine):
             print(note)
         wrong = manifest.compare(results, lines, machine, whole)

@@ -113,4 +113,5 @@ def test_the_summary_fails_and_counts(tmp_path):
                           check=False)
     ray = 0 if "ray" in skips.here(tmp_path, tmp_path) else 4
     assert done.returncode == 1 and "FAILED: A.New was skipped (no time), and no line" in done.stdout
+    assert not ray or "skipped 4: needs ray\nskipped 1: no time\n" in done.stdout
     assert not ray or done.stdout.endswith("1 passed, 1 failed, 5 skipped\n"), done.stdout
