@@ -3,7 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 
-.PHONY: all build setup run test replay replay-list test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
+.PHONY: all build setup run test test-all replay replay-list test-long test-serving test-ray wheel site asan ubsan tsan fuzz aarch64 format tidy clean
 all: build
 
 setup:                ## install what is missing: Debian packages, and Python packages into .venv
@@ -18,6 +18,9 @@ run: setup            ## classify the pictures in examples/digits; print accurac
 
 test: build           ## every test except the long ones
 	@scripts/run_tests.sh build/release $(JOBS)
+
+test-all: build       ## every stage that this machine can run: serving, Ray, exports, wheels in a bare root, sanitizers, long fuzz, GPU programs; ONLY=ray,exports chooses
+	@scripts/test_all.sh --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))
 
 test-long: build      ## the same tests with long fuzzing, 100000 hostile ONNX files under sanitizers, then 100000 graphs of placement fuzz
 	@OCTAVO_LONG=1 scripts/run_tests.sh build/release $(JOBS)

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 
+import figures
 import peer
 from peer import NAMES
 
@@ -32,8 +33,8 @@ def one(args, engine, path):
     return json.loads(done.stdout.splitlines()[-1])["median_ms"]
 
 
-def compare(args, paths, progress=True):
-    """{path: {engine: milliseconds}}"""
+def compare(args, paths, progress=True, every=None):
+    """{path: {engine: milliseconds}}. `every` gets {path: {engine: [milliseconds of each round]}}."""
     results = {}
     for path in paths:
         rounds = {e: [] for e in args.peers}
@@ -41,6 +42,8 @@ def compare(args, paths, progress=True):
             for engine in args.peers:
                 rounds[engine].append(one(args, engine, path))
         results[path] = {e: statistics.median(ms) for e, ms in rounds.items()}
+        if every is not None:
+            every[path] = rounds
         if progress and sys.stderr.isatty():
             print(f"{path}: {results[path]}", file=sys.stderr)
     return results
@@ -70,9 +73,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+")
     arguments(parser)
+    figures.add_option(parser)
     args = parser.parse_args()
     print(f"{args.threads} thread{'s' * (args.threads > 1)}, batch {args.batch}, milliseconds an image, median of {args.rounds} interleaved rounds")
-    print(table(args, compare(args, args.models)))
+    every, results = {}, {}
+    figures.claim(results, args.octavo)
+    print(table(args, compare(args, args.models, every=every)))
+    if args.record:
+        title = f"{args.threads} thread(s), batch {args.batch}"
+        figures.save(figures.record(results, {title: {pathlib.Path(path).stem: times for path, times in every.items()}}), args.record)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import sys
 
 import bundle
 import counterparts
+import figures
 import networks
 import peer
 import transformers
@@ -131,6 +132,7 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, default=counterparts.ROOT / "build/floats")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--write", metavar="COMMIT", help=f"write {PAGE.name}, with the commit that was measured")
+    figures.add_option(parser)
     args = parser.parse_args()
     if args.precision == "bf16":
         args.engines = [e for e in args.engines if e != "ort"]
@@ -140,6 +142,8 @@ def main():
     args.models.mkdir(parents=True, exist_ok=True)
     args.json = args.json or args.models / "floats.json"
     results = json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {"times": {}}
+    if args.rounds:
+        figures.claim(results, args.octavo)
     found = models(args) if args.rounds else {}
     for _ in range(args.rounds):
         for threads in args.threads:
@@ -152,6 +156,12 @@ def main():
                         print(f"{name}: {engine}: {str(error).strip().splitlines()[-1][:200]}", file=sys.stderr)
                 print(f"{name} {threads}: " + ", ".join(f"{e} {v[-1]:.3f}" for e, v in times.items() if v), file=sys.stderr, flush=True)
                 args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if args.record:
+        tables = {}
+        for key, times in results["times"].items():
+            name, threads = key_of(key)
+            tables.setdefault(f"{threads} thread(s)", {})[name] = times
+        figures.save(figures.record(results, tables), args.record)
     print(table(results))
     if args.write:
         old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""

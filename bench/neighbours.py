@@ -137,13 +137,18 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("OCTAVO_TEST_DATA", HERE.parent / "../shared")) / "models")
     parser.add_argument("--models", type=pathlib.Path, default=HERE.parent / "build/neighbours", help="folder for engines and inputs")
     parser.add_argument("--json", type=pathlib.Path)
-    args = parser.parse_args()
     sys.path.insert(0, str(HERE))
+    import figures
+
+    figures.add_option(parser)
+    args = parser.parse_args()
     args.cpus = sorted(os.sched_getaffinity(0))
     args.models.mkdir(parents=True, exist_ok=True)
     args.json = args.json or args.models / "neighbours.json"
     engines = args.engines + (["before"] if args.before else [])
     results = json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {}
+    results.setdefault("times", {})
+    figures.claim(results, args.octavo)
     for cores in args.cores:
         for command in filter(None, (args.octavo if "octavo" in engines else None, args.before)):
             for net in args.nets:
@@ -154,7 +159,7 @@ def main():
         for cores, key, busy, limit in cases:
             with load(busy, cpus(args, cores)), quota(limit) as prefix:
                 for net in args.nets:
-                    times = results.setdefault(key, {}).setdefault(net, {})
+                    times = results["times"].setdefault(key, {}).setdefault(net, {})
                     for engine in engines:
                         try:
                             times.setdefault(engine, []).append(measure(args, engine, net, cores, cores, prefix))
@@ -162,7 +167,11 @@ def main():
                             print(f"{key}: {net}: {engine}: {error}", file=sys.stderr)
                     print(key, net, {e: [round(f, 3) for f in v[-1]] for e, v in times.items() if v}, file=sys.stderr, flush=True)
             args.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    print(table(results))
+    if args.record:
+        tables = {f"{key}, {figure}": {net: {e: [v[i] for v in values] for e, values in times.items()} for net, times in nets.items()}
+                  for key, nets in results["times"].items() for i, figure in enumerate(("median", "p99"))}
+        figures.save(figures.record(results, tables), args.record)
+    print(table(results["times"]))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import statistics
 import chart
 import roofline
 import counterparts
+from figures import steady_rounds
 from peer import NAMES
 
 TITLES = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "yolov8n": "YOLOv8n-like 640", "unet": "U-Net 256"}
@@ -93,15 +94,6 @@ def agreeing(found):
         nearest = min([v for v in others if v > SAME] or others or [0.0])
         out[engine] = None if not others and SAME < own < float("inf") else own <= min(CAP, 1.25 * max(SAME, nearest))
     return out
-
-
-def steady_rounds(times, limit):
-    """The rounds that count, of {engine: [milliseconds of each round]}: those in which no engine took more than `limit` times its own fastest.
-    A round counts for all engines or for none."""
-    rounds = range(max(map(len, times.values()), default=0))
-    if not limit:
-        return list(rounds)
-    return [i for i in rounds if all(i >= len(v) or v[i] <= limit * min(v) for v in times.values())]
 
 
 class Found:
@@ -244,6 +236,16 @@ def head_text(f):
     peaks = ", ".join(f"{v:.0f} GMAC/s on {t} thread{'s' * (t > 1)}" for t, v in sorted(f.typical.items())) or "not measured"
     priority = ", with real-time priority" if f.raw.get("realtime", True) else ""
     return TEXT.format(machine=f.raw["machine"], priority=priority, rounds=f.rounds, peaks=peaks, instruction="`tdpbusd`" if amx else "`vpdpbusd`")
+
+
+def record_tables(results):
+    """For figures.record: {"1 thread(s), batch 1": {"ResNet50, residual": {engine: [milliseconds of each round]}}}"""
+    found = {}
+    for key, times in results["times"].items():
+        net, form, config = key.split(" ")
+        threads, batch = config.split("x")
+        found.setdefault(f"{threads} thread(s), batch {batch}", {})[f"{TITLES.get(net, net)}, {form}"] = times
+    return found
 
 
 def text(results, real):

@@ -26,6 +26,7 @@ import peer
 import peer_report
 import roofline
 import counterparts
+import figures
 
 STYLES = {"resnet50": ("residual", "outputs"), "mobilenet_v2": ("residual", "outputs"), "yolov8n": ("outputs", "everywhere", "inputs"),
           "unet": ("residual", "outputs")}
@@ -239,7 +240,7 @@ def run(args, cases, results):
 def prepare(args):
     """The folder for another machine, and the wheels that it needs beside it."""
     args.nets = list(networks.ZOO)
-    bundle.SCRIPTS = (*bundle.SCRIPTS, "peers.py", "peer.py", "peer_report.py", "roofline.py", "chart.py", "layers.py")
+    bundle.SCRIPTS = (*bundle.SCRIPTS, "peers.py", "peer.py", "peer_report.py", "roofline.py", "chart.py", "layers.py", "figures.py")
     size = bundle.prepare(args, args.prepare)
     for tool in [args.layer_bench] if args.layer_bench.exists() else []:
         bundle.pack(tool, args.prepare / "bin/octavo_layer_bench", args.models / "packed")
@@ -273,6 +274,7 @@ def arguments():
     parser.add_argument("--prepare", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR", help="what --prepare made")
     parser.add_argument("--wheels", type=pathlib.Path, metavar="DIR", help="wheels to put into the prepared folder")
+    figures.add_option(parser)
     args = parser.parse_args()
     args.models.mkdir(parents=True, exist_ok=True)
     args.cpus = args.cpus or sorted(os.sched_getaffinity(0))
@@ -300,6 +302,7 @@ def main():
     empty = {"times": {}, "agree": {}, "work": {}, "peaks": {}, "start": {}, "machine": peer_report.machine(args.peers)}
     results = empty | (json.loads(args.json.read_text(encoding="utf-8")) if args.json.exists() else {})
     if args.rounds > 0:
+        figures.claim(results, args.octavo)
         cases = [c for c in (real_cases if args.real else zoo_cases)(args) if not args.forms or c.form in args.forms]
         run(args, cases, results)
         if args.start:
@@ -307,6 +310,8 @@ def main():
         save(args, results)
     if args.steady:
         results["steady"] = args.steady
+    if args.record:
+        figures.save(figures.record(results, peer_report.record_tables(results), results.get("steady")), args.record)
     print(peer_report.text(results, args.real))
     if args.write:
         peer_report.write(results, args.real, args.name)

@@ -148,6 +148,7 @@ TEST_P(GeneratedConv, KernelsStridesDilationsPads) {
 
 /// Weights minus zero points need nine bits: vpdpbusd sums two halves of each.
 TEST_P(GeneratedConv, WeightZeroPoints) {
+  if (on_tiles()) GTEST_SKIP() << "tiles take no zero points of weights (RefusesWithReasons)";
   int compared = 0;
   for (std::uint32_t seed = 1; seed <= 120; ++seed) {
     Scene s(seed);
@@ -171,11 +172,10 @@ TEST_P(GeneratedConv, WeightZeroPoints) {
     const std::int64_t entries = s.pick(0, 1) == 0 ? 1 : k.o;
     for (std::int64_t c = 0; c < entries; ++c) zero.push_back(s.pick(-127, 127));
     if (std::all_of(zero.begin(), zero.end(), [](int z) { return z == 0; })) zero[0] = 127;
-    if (on_tiles()) continue;  // refused: RefusesWithReasons
     EXPECT_RUNS(run(s, k));
     ++compared;
   }
-  EXPECT_TRUE(compared > 80 || on_tiles()) << compared;
+  EXPECT_GT(compared, 80);
 }
 
 // Few channels, whose taps and two rows of them lie side by side where strides are even.

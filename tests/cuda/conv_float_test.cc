@@ -2,12 +2,17 @@
 // borders, few channels, several epilogues, beside the contract element by element; and mistakes planted in their text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/conv_mma.h"
 #include "cuda/emit_cuda.h"
@@ -61,7 +66,8 @@ void build(Scene& s, const FloatCase& c) {
   st.anchor.inputs = {s.nhwc(c.type, {c.n, c.c, c.h, c.w}, BufferKind::input)};
   st.anchor.weights = s.tensor(c.type, {c.o, c.c, c.k, c.k}, BufferKind::constant);
   auto& p = st.program;
-  const int sum = p.push(Op::acc_f), y = c.plain ? sum : p.push(Op::max, sum, p.imm_f(-4));
+  const float least = c.type == DType::f32 && !c.whole ? -0.05F : -4;  // of sums that run_tf32 scales, of others
+  const int sum = p.push(Op::acc_f), y = c.plain ? sum : p.push(Op::max, sum, p.imm_f(least));
   if (c.codes) {
     const int q = p.push(Op::div, y, p.imm_f(0.5F));
     p.outputs = {{p.push(Op::f2i, p.push(Op::min, p.push(Op::max, q, p.imm_f(0)), p.imm_f(255))), DType::u8}};
@@ -75,16 +81,71 @@ void build(Scene& s, const FloatCase& c) {
 /// Changes the data before they are used.
 using Prepare = std::function<void(Scene&)>;
 
+/// As octavo_round_tf32: to the nearest of 10 bits behind the point, halves away from zero.
+float rounded_to_tf32(float v) {
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(v) + 0x1000U) & 0xffffe000U);
+}
+
+/// What the contract says of operands that are rounded to tf32; the operands stay as they are.
+void tf32_region(const region::Region& r, const region::Memory& m) {
+  const auto& anchor = r.stages.back().anchor;
+  std::map<region::BufferId, std::vector<float>> kept;
+  for (const region::TensorRef& t : {anchor.inputs[0], *anchor.weights}) {
+    auto& floats = kept[t.buffer];
+    floats.resize(static_cast<std::size_t>(std::accumulate(t.dims.begin(), t.dims.end(), std::int64_t{1}, std::multiplies<>())));
+    std::byte* const at = m.base[static_cast<std::size_t>(t.buffer)];
+    std::memcpy(floats.data(), at, floats.size() * 4);
+    std::vector<float> rounded(floats.size());
+    std::transform(floats.begin(), floats.end(), rounded.begin(), rounded_to_tf32);
+    std::memcpy(at, rounded.data(), rounded.size() * 4);
+  }
+  scalar_region(r, m);
+  for (const auto& [buffer, floats] : kept) std::memcpy(m.base[static_cast<std::size_t>(buffer)], floats.data(), floats.size() * 4);
+}
+
+/// The largest sum of the magnitudes of one result's products.
+float largest_magnitude(const FloatCase& c) {
+  Scene s(11);
+  FloatCase plain = c;
+  plain.plain = true, plain.codes = false;
+  build(s, plain);
+  for (const int b : {s.stage().anchor.inputs[0].buffer, s.stage().anchor.weights->buffer})
+    each_float(s, b, [](float v, std::size_t) { return std::abs(v); });
+  region::Memory at;
+  constexpr std::size_t kGuard = 64;
+  for (auto& bytes : s.memory) at.base.push_back(bytes.data() + kGuard);
+  scalar_region(s.region(), at);
+  float most = 0;
+  each_float(s, s.stage().stores[0].buffer, [&](float v, std::size_t) { return most = std::max(most, v), v; });
+  return most;
+}
+
+// tf32 keeps 10 bits behind the point, so a rounded operand differs by at most 2^-11 of itself, and a sum of rounded operands from the float32 sum by up to
+// 2^-10 S, where S is the sum of its products' magnitudes: a bound that hides operands that were cut off instead of rounded. Therefore what is expected has
+// rounded operands too. Their products have 22 bits and are exact, and what is left are the sums: a matrix instruction adds 8 products to a sum, cuts these 9
+// values off at 2^-23 of the largest, and its result likewise. Each of the 10 is at most 2^-23 S, and so is the addition of one slice to the others. There are
+// k * k * ceil(channels / 8) instructions for a result. The inputs are scaled by a power of two, which changes no rounding, so that S is at most 1: then the
+// bound, which is compared with the difference / (1 + |expected|), is one of the difference itself within a factor of two.
+std::string run_tf32(const FloatCase& c, const cuda::Parameters& parameters, int slices, const Edit& edit) {
+  Scene s(11);
+  build(s, c);
+  int exponent = 0;
+  std::frexp(largest_magnitude(c), &exponent);
+  each_float(s, s.stage().anchor.inputs[0].buffer, [&](float v, std::size_t) { return std::ldexp(v, -exponent); });
+  const auto instructions = static_cast<float>(c.k * c.k * ((c.c + 7) / 8));
+  const float tolerance = std::ldexp(10 * instructions + static_cast<float>(slices), -23);
+  return run_emulated(s, cuda::conv_tf32_family(), parameters, tolerance, edit, tf32_region, kTarget);
+}
+
 std::string run(const FloatCase& c, const cuda::Parameters& parameters, const Edit& edit = {}, const Prepare& prepare = {}) {
+  if (c.type == DType::f32 && !c.whole) return run_tf32(c, parameters, 2, edit);  // tests have one slice or two
   Scene s(11);
   build(s, c);
   if (prepare) prepare(s);
-  const cuda::Family& family = c.type == DType::bf16 ? cuda::conv_bf16_family()
-                               : c.whole             ? cuda::conv_f32_family()
-                                                     : cuda::conv_tf32_family();
-  // bfloat16: exact products, sums in another order. tf32: operands rounded. Three products: 2e-8 of the products' magnitudes,
-  // which are a thousand where random sums cancel; prepared data do not.
-  const float tolerance = c.type == DType::bf16 ? 1e-4F : !c.whole ? 0.2F : prepare ? 1e-5F : 5e-5F;
+  const cuda::Family& family = c.type == DType::bf16 ? cuda::conv_bf16_family() : cuda::conv_f32_family();
+  // bfloat16: exact products, sums in another order. Three products: 2e-8 of the products' magnitudes, which are a thousand where random sums cancel;
+  // prepared data do not.
+  const float tolerance = c.type == DType::bf16 ? 1e-4F : prepare ? 1e-5F : 5e-5F;
   return run_emulated(s, family, parameters, tolerance, edit, scalar_region, kTarget);
 }
 
@@ -201,6 +262,23 @@ TEST_F(ConvFloatEmulated, MistakesInWholeFloatsAreFound) {
   EXPECT_NE(of_extremes("meets_low = finite ? high : 0;", "meets_low = high;"), "") << "inf times a low part";
   EXPECT_NE(of_extremes("low = finite ?", "low = true ?"), "") << "inf less inf";
   EXPECT_NE(of_extremes("high = finite && ", "high = false && "), "") << "the largest float becomes inf";
+}
+
+// Both are far within 0.2 * (1 + |value|).
+TEST_F(ConvFloatEmulated, WrongRoundingToTf32IsFound) {
+  FloatCase c;
+  c.type = DType::f32, c.n = 2;
+  const auto planted = [&](std::string_view from, std::string_view to) {
+    return run(c, tile(), [&](std::string text) {
+      std::size_t at = text.find(from), found = 0;
+      for (; at != std::string::npos; at = text.find(from, at + to.size()), ++found) text.replace(at, from.size(), to);
+      EXPECT_GT(found, 0U) << "the text has no \"" << from << "\" any more";
+      return text;
+    });
+  };
+  EXPECT_EQ(planted("octavo_round_tf32(", "octavo_round_tf32("), "") << "nothing planted";
+  EXPECT_NE(planted("octavo_round_tf32(", "("), "") << "operands are cut off";
+  EXPECT_NE(planted("octavo_round_tf32(", "octavo_round_tf32(0x2000u + "), "") << "operands are one step off";
 }
 
 TEST_F(ConvFloatEmulated, MistakesAreFound) {

@@ -37,12 +37,17 @@ inline void build(Scene& s, const RowCase& c) {
   st.anchor.op = c.op;
   st.anchor.inputs = {s.tensor(c.type, c.space, BufferKind::input, c.order, c.gap, c.scale)};
   const std::int64_t axis = c.axis < 0 ? static_cast<std::int64_t>(c.space.size()) - 1 : c.axis;
-  if (c.op != ir::Op::instance_norm) st.anchor.attrs["axis"] = axis;
+  if (is_softmax(c.op)) {
+    st.anchor.facts = ir::Along{axis};
+  } else if (c.op == ir::Op::layer_norm) {
+    st.anchor.facts = ir::LayerNorm{.axis = axis, .epsilon = 1e-3};
+  } else {
+    st.anchor.facts = ir::InstanceNorm{.epsilon = 1e-3};
+  }
   if (!is_softmax(c.op)) {
     const ir::Shape of = c.op == ir::Op::instance_norm ? ir::Shape{c.space[1]} : ir::Shape(c.space.begin() + axis, c.space.end());
     st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
     if (c.bias) st.anchor.inputs.push_back(s.tensor(DType::f32, of, BufferKind::input));
-    st.anchor.attrs["epsilon"] = 1e-3;
   }
   auto& p = st.program;
   const auto store = [&](DType type, int value) {

@@ -142,6 +142,14 @@ def test_every_engine_reads_the_same_inputs(tmp_path, monkeypatch, outputs):
         assert len(set(read)) == 1 and (np.load(read[0])["x"].shape == (batch, 3, 16, 16))
 
 
+def test_results_become_a_record():
+    """A table for each configuration, a row for each model and form, every round of every engine."""
+    found = {"times": {"resnet50 residual 1x1": {"octavo": [1.0, 2.0]}, "unet uint8 1x1": {"octavo": [3.0, 4.0]}, "unet uint8 2x8": {"octavo": [5.0]}}}
+    assert peer_report.record_tables(found) == {
+        "1 thread(s), batch 1": {"ResNet50, residual": {"octavo": [1.0, 2.0]}, "U-Net 256, uint8": {"octavo": [3.0, 4.0]}},
+        "2 thread(s), batch 8": {"U-Net 256, uint8": {"octavo": [5.0]}}}
+
+
 @pytest.mark.skipif(not OCTAVO.exists(), reason="the command is not built")
 def test_a_round_measures_and_judges_every_engine(tmp_path, monkeypatch):
     engines = ["octavo", *(e for e, module in MODULES.items() if importlib.util.find_spec(module))]

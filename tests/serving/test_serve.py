@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import gzip
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -471,7 +472,10 @@ def test_everything_at_once(tmp_path, name):
 
         def work(k):
             ask = (http_client if k % 2 else grpc_client)()
-            for i in range(k, REQUESTS, 12):
+            for i in itertools.count(k, 12):
+                # On until both models have answered, however few requests were asked for: before the first reload there is nothing to mix up.
+                if i >= REQUESTS and (all(done["answers"]) or time.monotonic() > began + 120):
+                    return
                 while (got := ask(i)) is None:
                     with lock:
                         done["refused"] += 1
@@ -504,21 +508,22 @@ def test_everything_at_once(tmp_path, name):
         for one in idle:
             one.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(request) + request)
         others = [threading.Thread(target=t, daemon=True) for t in (replace, send_slowly)]
+        began = time.monotonic()
         for t in others:
             t.start()
-        began = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
             list(pool.map(work, range(12)))
         seconds = time.monotonic() - began
         stop.set()
         for t in others:
             t.join(60)
-        print(f"{REQUESTS} requests in {seconds:.0f} s, answers of the two models {done['answers']}, {done['refused']} refused with 429, {done['loads']} reloads")
-        assert sum(done["answers"]) == REQUESTS and all(done["answers"])
+        print(f"{sum(done['answers'])} requests in {seconds:.0f} s, answers of the two models {done['answers']}, {done['refused']} refused with 429, {done['loads']} reloads")
+        asked = sum(done["answers"])
+        assert asked >= REQUESTS and all(done["answers"]) and done["loads"] >= 1, done
         text = server.ask("GET", "/metrics")[1].decode()
         ok = sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("octavo_requests_total{") and 'outcome="ok"' in line)
         busy = sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("octavo_requests_total{") and 'outcome="429"' in line)
-        assert REQUESTS <= ok <= REQUESTS + len(idle) + 1  # and those of the clients that did not read
+        assert asked <= ok <= asked + len(idle) + 1  # and those of the clients that did not read
         assert done["refused"] <= busy <= done["refused"] + len(idle) + 1
         assert not [line for line in server.said if "Traceback" in line]
 

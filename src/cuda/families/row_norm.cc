@@ -48,6 +48,8 @@ class RowNormFamily final : public Family {
   Reasons why_not(const Region& r, const Plan&, const Target& target) const override {
     const auto rows = rows_of(r);
     if (!rows) return refusal_of(rows);
+    const double epsilon =
+        s.anchor.op == Op::instance_norm ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
     RowText text;
     text.chain = kBlock;
     return refusal_of(rows->emit({1, 1}, text, target));
@@ -61,12 +63,14 @@ class RowNormFamily final : public Family {
     OCTAVO_TRY(const RowTile tile, parse_row_tile(parameters));
     const Stage& s = only(r);
     const std::string n = float_text(static_cast<float>(rows.extent()));
+    const double epsilon =
+        s.anchor.op == Op::instance_norm ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
     RowText text;
     text.chain = kBlock;
     text.functions = total(rows.chains(kBlock));
     text.chains = fmt::format(kStatistics, fmt::arg("n", n));
     text.before = fmt::format(kMoments, fmt::arg("n", n),
-                              fmt::arg("epsilon", float_text(static_cast<float>(ir::get_float(s.anchor.attrs, "epsilon", 1e-5)))));
+                              fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     text.each = fmt::format(R"(      OCTAVO_UNROLL
       for (int v = 0; v < kRun; ++v) {{
         const float normal = __fmul_rn(__fsub_rn(e[v], mean), inverse);
@@ -86,8 +90,7 @@ class RowNormFamily final : public Family {
     if (s.anchor.inputs.size() < 2) return refuse("inputs", s.anchor.inputs.size(), "a tensor, its scale and perhaps a bias");
     const auto rank = static_cast<std::int64_t>(s.space.size());
     const bool instance = s.anchor.op == Op::instance_norm;
-    std::int64_t axis = instance ? 2 : ir::get_int(s.anchor.attrs, "axis", rank - 1);
-    if (axis < 0) axis += rank;
+    const std::int64_t axis = instance ? 2 : s.anchor.as<ir::LayerNorm>().axis;
     if (s.anchor.inputs[0].dims != s.space || axis < 1 || axis > rank)
       return fail(ErrorKind::bad_engine, fmt::format("a norm from axis {} of {} on gives {}", axis,
                                                      ir::to_string(s.anchor.inputs[0].dims), ir::to_string(s.space)));

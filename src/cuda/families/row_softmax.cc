@@ -67,8 +67,7 @@ class RowSoftmaxFamily final : public Family {
     const Stage& s = only(r);
     const region::TensorRef& x = s.anchor.inputs[0];
     const auto rank = static_cast<std::int64_t>(s.space.size());
-    std::int64_t axis = ir::get_int(s.anchor.attrs, "axis", rank - 1);
-    if (axis < 0) axis += rank;
+    const std::int64_t axis = s.anchor.as<ir::Along>().axis;
     if (!ir::is_float(x.dtype)) return refuse("type of the input", ir::name_of(x.dtype), "a float type");
     if (x.dims != s.space || axis < 0 || axis >= rank)
       return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));

@@ -1,0 +1,137 @@
+"""bench/figures.py and scripts/claims.py: what may be published, what an interval is, and that the pages of this repository say what their records say."""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
+import claims  # noqa: E402
+import figures  # noqa: E402
+
+OF = {"commit": "abc1234", "binary": "b1", "machine": "a processor, 2 cores", "command": "bench/x.py"}
+OURS, THEIRS = [2.0, 2.1, 2.0, 2.2, 2.0, 2.1], [3.0, 3.0, 3.1, 2.9, 3.0, 3.0]
+
+
+def recorded(rows=None, steady=None, **other):
+    return figures.record({"provenance": {**OF, **other}}, {"T": rows or {"net": {"octavo": OURS, "ort": THEIRS}}}, steady)
+
+
+@pytest.mark.parametrize("n, k", [(5, 0), (6, 1), (8, 1), (9, 2), (20, 6)])  # of tables of the sign test
+def test_intervals_of_medians(n, k):
+    values = list(range(n, 0, -1))
+    assert figures.interval(values) == ((k, n + 1 - k) if k else None)
+
+
+def test_verdicts():
+    assert figures.verdict([1.2, 1.3, 1.1, 1.25, 1.2, 1.15]) == "1.20 (1.10 to 1.30), ahead"
+    assert figures.verdict([1.2, 1.3, 0.9, 1.25, 1.2, 1.15]) == "1.20 (0.90 to 1.30), level"
+    assert figures.verdict([0.8, 0.9, 0.9, 0.7, 0.8, 0.85]) == "0.82 (0.70 to 0.90), behind"
+    assert figures.verdict([2.0, 2.1, 2.2, 2.3, 2.4]) == "2.20 (5 rounds; an interval takes 6)"
+
+
+def test_a_table_of_a_record():
+    text = figures.table([recorded()])
+    assert "Commit abc1234, binary b1, a processor, 2 cores" in text and "`bench/x.py`; medians of 6 rounds;" in text
+    ratio = statistics.median(t / o for o, t in zip(OURS, THEIRS))
+    assert f"| net | 2.050 | 3.000 | {ratio:.2f} (1.32 to 1.55), ahead |" in text
+
+
+def test_a_round_is_left_out_for_all_engines():
+    slow = [*OURS[:5], 20.0]
+    text = figures.table([recorded({"net": {"octavo": slow, "ort": THEIRS}}, steady=1.5)])
+    assert "1 left out for all engines" in text and "| net | 2.000 | 3.000 |" in text and "5 rounds; an interval takes 6" in text
+
+
+@pytest.mark.parametrize("key", ["commit", "binary", "machine"])
+def test_a_table_that_mixes_is_refused(key):
+    other = {**recorded({"other": {"octavo": OURS, "ort": THEIRS}}), key: "another"}
+    with pytest.raises(figures.Mistake, match=f'one table mixes {key} "{OF[key]}" and "another"'):
+        figures.table([recorded(), other])
+    assert "| other |" in figures.table([recorded(), {**other, key: OF[key]}])
+
+
+def test_a_row_that_was_repeated_alone_is_refused():
+    with pytest.raises(figures.Mistake, match="6 rounds of a, octavo, 7 rounds of b, octavo|7 rounds of b, octavo"):
+        recorded({"a": {"octavo": OURS}, "b": {"octavo": [*OURS, 1.0]}})
+    with pytest.raises(figures.Mistake, match='row "net" stands in two records'):
+        figures.table([recorded(), recorded()])
+    with pytest.raises(figures.Mistake, match="rows of .5, 6. rounds"):
+        figures.table([recorded(), recorded({"b": {"octavo": OURS[:5], "ort": THEIRS[:5]}})])
+
+
+def test_results_of_another_binary_are_refused(tmp_path):
+    binary = tmp_path / "octavo"
+    binary.write_bytes(b"one")
+    results = {}
+    figures.claim(results, binary)
+    results["times"] = {"net": {}}
+    figures.claim(results, binary)
+    binary.write_bytes(b"two")
+    with pytest.raises(figures.Mistake, match='the file of results is of binary ".*", this run of ".*": write to another file'):
+        figures.claim(results, binary)
+    with pytest.raises(figures.Mistake, match="does not say which binary"):
+        figures.claim({"times": {"net": {}}}, binary)
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A repository with one page and its record."""
+    records = tmp_path / "docs/lab/records"
+    records.mkdir(parents=True)
+    monkeypatch.setattr(figures, "RECORDS", records)
+    subprocess.run("git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a", shell=True, cwd=tmp_path, check=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    (records / "x.json").write_text(json.dumps(recorded(commit=commit)))
+    page = tmp_path / "page.md"
+    page.write_text("# P\n\nIt is 1.5 times as fast.\n\n<!-- figures: records/x.json | T -->\n<!-- /figures -->\n\nEnd.\n")
+    page.write_text(figures.page(page))
+    return tmp_path, page, records
+
+
+def judged(tree, allowed=1):
+    root, page, records = tree
+    return claims.judge(root, [page], records, {"page.md": allowed})[0]
+
+
+def test_a_page_that_says_what_its_record_says(tree):
+    assert judged(tree) == [] and tree[1].read_text().endswith("ahead |\n<!-- /figures -->\n\nEnd.\n")
+
+
+def test_a_table_edited_by_hand(tree):
+    tree[1].write_text(tree[1].read_text().replace("| 2.050 |", "| 1.950 |"))
+    assert judged(tree) == ["page.md: the table of records/x.json is not what the record says: run bench/figures.py page page.md"]
+
+
+def test_a_record_that_changed(tree):
+    file = tree[2] / "x.json"
+    file.write_text(file.read_text().replace("2.2", "2.9"))
+    assert len(judged(tree)) == 1
+
+
+def test_stale_records(tree):
+    _, page, records = tree
+    found = json.loads((records / "x.json").read_text())
+    for commit, says in (("0123456", "which is not in the history"), (found["commit"] + " with changes", "commit them, build and measure again")):
+        (records / "x.json").write_text(json.dumps({**found, "commit": commit}))
+        page.write_text(figures.page(page))
+        wrong = judged(tree)
+        assert len(wrong) == 1 and says in wrong[0]
+
+
+def test_a_record_that_no_page_shows(tree):
+    (tree[2] / "y.json").write_text((tree[2] / "x.json").read_text())
+    assert judged(tree) == ["y.json: no page shows this record"]
+
+
+def test_the_list_only_becomes_shorter(tree):
+    assert judged(tree, 0) == ["page.md gives 1 ratios without a record, 0 are allowed: measure with --record and show the table by bench/figures.py"]
+    assert judged(tree, 2) == ["page.md gives 1 ratios without a record, 2 are allowed: run scripts/claims.py --pin"]
+
+
+def test_the_pages_of_this_repository():
+    done = subprocess.run([sys.executable, ROOT / "scripts/claims.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
