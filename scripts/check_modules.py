@@ -2,8 +2,8 @@
 
 Reads every #include "module/..." and every octavo_module(...) line. Also checks that what an engine needs at run time includes neither
 the importer nor the planner, that only api, cli and python see the public headers, and that no text in a module other than cpu and cuda
-spells a tactic or an instruction set: the properties of region::Tactic say what others need to know. Prints each violation; exit
-status 1 if any.
+spells a tactic or an instruction set: the properties of region::Tactic say what others need to know; and that no module behind the
+planner looks up an attribute by its name: ir/facts.h has read them once. Prints each violation; exit status 1 if any.
 """
 import pathlib
 import re
@@ -18,6 +18,8 @@ LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 SPELLING = re.compile(r"(?<!/)\b(?:cpu|cuda)\.[a-z]|avx|amx|vnni|^portable$|\.portable\b|\bsm_\d")
 # The compiler's own words, which dispatch nothing that a plan names.
 COMPILER = re.compile(r"__builtin_cpu_supports\(|__attribute__\(\(target(?:_clones)?\(")
+TYPED = {"region", "reference", "cpu", "cuda", "engine", "tune", "report"}
+LOOK_UP = re.compile(r"\bget_(?:int|ints|text|float|floats)\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -58,6 +60,9 @@ def main():
             files += 1
             text = path.read_text()
             problems += spellings(module, text, path.relative_to(root))
+            for m in LOOK_UP.finditer(text) if module in TYPED else ():
+                problems.append(f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start()) + 1}: module \"{module}\" looks an attribute up; "
+                                "read the facts of the anchor or node (ir/facts.h)")
             for m in INCLUDE.finditer(text):
                 where = f"{path.relative_to(root)}:{text.count(chr(10), 0, m.start(1)) + 1}"
                 first = m.group(1).split("/")[0]
@@ -75,7 +80,7 @@ def main():
                 for needs in m.group(2).split():
                     problems.append(check(module, needs, f"src/{module}/CMakeLists.txt"))
     problems = [p for p in problems if p]
-    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} modules: each includes only modules to its left, none but cpu and cuda spells tactics")
+    print("\n".join(problems) if problems else f"{files} files in {len(ORDER)} modules: each includes only modules to its left, none but cpu and cuda spells tactics, none behind the planner looks up attributes")
     sys.exit(1 if problems else 0)
 
 

@@ -96,8 +96,8 @@ def parse(text):
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        if record := re.fullmatch(r"last (\S+): (.+)", line):
-            last[record[1]] = record[2]
+        if record := re.fullmatch(r"(?:last|(checked)) (\S+): (.+)", line):
+            last[f"checked {record[2]}" if record[1] else record[2]] = record[3]
             continue
         parts = line.split(maxsplit=2)
         if len(parts) != 3 or not parts[0].isdigit():
@@ -143,6 +143,12 @@ def compare(results, lines, machine, whole):
         elif n > line.count:
             wrong.append(f'{n} tests match the line "{line}": write {n} {"+".join(line.needs)} {line.pattern}')
     return wrong
+
+
+def unchecked(last, machine):
+    """The level of this machine's processor where no line "checked LEVEL: ..." says that the list was held against a whole run on one; else empty."""
+    level = ([word for word in FLAGS if word in machine] or ["portable"])[-1]
+    return "" if f"checked {level}" in last else level
 
 
 def missing(name, lines, machine):

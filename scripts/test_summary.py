@@ -74,9 +74,13 @@ def main():
         for note in manifest.notes(results, lines, last, machine):
             print(note)
         wrong = manifest.compare(results, lines, machine, whole)
+        level = manifest.unchecked(last, machine)
         for line in wrong:
-            print(f"FAILED: {line}")
-        counts["failed"] += len(wrong)
+            print(f"{'WARNING' if level else 'FAILED'}: {line}")
+        if level and wrong:
+            print(f"WARNING: tests/skips.txt was never held against a whole run on a processor with {level}, so what differs does not fail here. Correct it, "
+                  f"and add a line: checked {level}: COMMIT, DATE")
+        counts["failed"] += 0 if level else len(wrong)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
 

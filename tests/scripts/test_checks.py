@@ -63,6 +63,7 @@ def write(root, path, text):
         ("src/tune/a.cc", '\nconst bool fast = t.find("avx512") != 0;\n', 'src/tune/a.cc:2: module "tune" spells "avx512"'),
         ("src/report/a.cc", 'return name.find(".portable");\n', 'module "report" spells ".portable"'),
         ("src/engine/a.cc", 'need("sm_90");\n', 'module "engine" spells "sm_90"'),
+        ("src/cuda/a.cc", '\nconst auto axis = ir::get_int(attrs, "axis");\n', 'src/cuda/a.cc:2: module "cuda" looks an attribute up'),
         ("src/ir/CMakeLists.txt", "octavo_module(ir base onnx)\n", 'src/ir/CMakeLists.txt: module "ir" uses "onnx"'),
     ],
 )

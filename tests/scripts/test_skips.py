@@ -1,5 +1,6 @@
 """tests/skips.txt and what compares it with a run (scripts/skips.py), over the results that runs on other machines would have."""
 import itertools
+import os
 import pathlib
 import subprocess
 import sys
@@ -102,6 +103,12 @@ def test_manifests_that_mean_nothing(text, error):
         skips.parse(text)
 
 
+def test_levels_that_nobody_checked_are_told():
+    assert skips.unchecked(LAST, skips.processor(ZEN2, "")) == ""
+    assert skips.unchecked({"checked amx": "now"}, skips.processor(CASCADE_LAKE, "")) == "avx512vnni"
+    assert skips.unchecked({"checked avx512vnni": "now"}, skips.processor(SAPPHIRE_RAPIDS, "")) == "amx"
+
+
 def test_the_summary_fails_and_counts(tmp_path):
     (tmp_path / "junit").mkdir()
     (tmp_path / "junit/ctest.xml").write_text(
@@ -110,7 +117,7 @@ def test_the_summary_fails_and_counts(tmp_path):
     (tmp_path / "junit/pytest_ray.xml").write_text('<testsuites><testcase classname="" name="tests.ray.test_ray"><skipped message="collection skipped"/>'
                                                    '</testcase></testsuites>')
     done = subprocess.run([sys.executable, ROOT / "scripts/test_summary.py", tmp_path / "junit", tmp_path / "none", tmp_path], capture_output=True, text=True,
-                          check=False)
+                          check=False, env={**os.environ, "OCTAVO_CPU": "avx2"})  # a level that the list was checked on
     ray = 0 if "ray" in skips.here(tmp_path, tmp_path) else 4
     assert done.returncode == 1 and "FAILED: A.New was skipped (no time), and no line" in done.stdout
     assert not ray or "skipped 4: needs ray\nskipped 1: no time\n" in done.stdout

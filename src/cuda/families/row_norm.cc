@@ -48,8 +48,6 @@ class RowNormFamily final : public Family {
   Reasons why_not(const Region& r, const Plan&, const Target& target) const override {
     const auto rows = rows_of(r);
     if (!rows) return refusal_of(rows);
-    const double epsilon =
-        s.anchor.op == Op::instance_norm ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
     RowText text;
     text.chain = kBlock;
     return refusal_of(rows->emit({1, 1}, text, target));
