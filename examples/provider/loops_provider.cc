@@ -98,20 +98,9 @@ void store_scalar(std::byte* p, DType type, Scalar s) {
   type == DType::f32 ? std::memcpy(p, &s.f, sizeof s.f) : std::memcpy(p, &code, sizeof code);
 }
 
-struct Window {
-  std::vector<std::int64_t> kernel, strides{1, 1}, pads{0, 0, 0, 0}, dilations{1, 1};
-  explicit Window(const octavo::ir::Attrs& attrs) {
-    const auto read = [&](std::string_view name, std::vector<std::int64_t>& to) {
-      auto given = octavo::ir::get_ints(attrs, name);
-      if (!given.empty()) to = std::move(given);
-    };
-    read("kernel", kernel), read("strides", strides), read("pads", pads), read("dilations", dilations);
-  }
-};
-
 class LoopsKernel final : public octavo::region::HostKernel {
  public:
-  explicit LoopsKernel(const Region& r) : stage_(r.stages[0]), window_(r.stages[0].anchor.attrs) {
+  explicit LoopsKernel(const Region& r) : stage_(r.stages[0]), window_(r.stages[0].anchor.as<octavo::ir::Window>()) {
     outer_ = stage_.space.empty() ? 1 : static_cast<int>(std::clamp<std::int64_t>(stage_.space[0], 1, 64));
   }
 
@@ -157,7 +146,7 @@ class LoopsKernel final : public octavo::region::HostKernel {
   }
 
   Stage stage_;
-  Window window_;
+  octavo::ir::Window window_;
   int outer_ = 1;
 };
 

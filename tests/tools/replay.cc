@@ -77,6 +77,7 @@ std::string generated(const region::Region& r, const region::Plan& plan, const P
 
 /// The lines of one plan.
 void describe(const std::string& name, const region::Plan& plan, const Providers* load_with) {
+  if (const auto sound = region::verify(plan); !sound) return fmt::print("{} refused: {}\n", name, sound.error().message);
   fmt::print("{} plan {}\n", name, region::plan_hash(plan));
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     const region::Region& r = plan.regions[i];

@@ -90,6 +90,7 @@ class Inserter {
     r.reasons = {because<Cause::in_memory_of>(buffer(id).name, name(from)), why};
     Stage s;
     s.anchor.op = ir::Op::reshape;
+    s.anchor.facts = ir::Reshape{};
     s.anchor.inputs = {whole(plan_, source)};
     s.stores = {whole(plan_, target)};
     s.space = s.stores[0].dims;

@@ -71,6 +71,7 @@ class Lowerer {
     const bool held = integer ? ir::is_int8(to.dtype) || to.dtype == ir::DType::s32 : to.dtype != ir::DType::f64;
     if (!held) {  // s64, bool, f64, ...: a program cannot hold them
       stage.anchor.op = Op::reshape;
+      stage.anchor.facts = ir::Reshape{};
       stage.anchor.inputs.push_back(stage.operands[0].ref);
       stage.operands.clear();
       stage.program = {};
