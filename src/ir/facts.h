@@ -24,7 +24,8 @@ struct Field {
 };
 
 template <class E>
-inline constexpr std::array<std::string_view, 0> kSpelling{};
+inline constexpr std::array<std::string_view, 0>
+    kSpelling{};  // specializations say that they are hidden: -fvisibility passes them over
 template <class E>
 [[nodiscard]] constexpr std::string_view spelled(E e) {
   return kSpelling<E>[static_cast<std::size_t>(e)];
@@ -33,7 +34,8 @@ template <class E>
 /// Which arithmetic a float operator with weights may use ("compute"): what plan/candidates/narrow.h decided.
 enum class Arithmetic : std::uint8_t { exact, bf16, bf16_emulated, tf32 };
 template <>
-inline constexpr std::array<std::string_view, 4> kSpelling<Arithmetic>{"", "bf16", "bf16 emulated", "tf32"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 4> kSpelling<Arithmetic>{"", "bf16", "bf16 emulated",
+                                                                                                     "tf32"};
 
 /// conv, conv_transpose, deform_conv, max_pool, max_pool_index, avg_pool. One entry a spatial dimension; pads: begins, then ends.
 struct Window {
@@ -96,7 +98,7 @@ enum class Coordinates : std::uint8_t {
   tf_half_pixel_for_nn
 };
 template <>
-inline constexpr std::array<std::string_view, 6> kSpelling<Coordinates>{
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 6> kSpelling<Coordinates>{
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"};
 
 /// resize_linear, resize_cubic
@@ -142,8 +144,8 @@ struct LocalResponse {
 
 enum class MathFunction : std::uint8_t { tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh };
 template <>
-inline constexpr std::array<std::string_view, 9> kSpelling<MathFunction>{"tan",  "asin",  "acos",  "atan", "sinh",
-                                                                         "cosh", "asinh", "acosh", "atanh"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 9> kSpelling<MathFunction>{
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"};
 struct Math {
   MathFunction function = MathFunction::tan;
   bool operator==(const Math&) const = default;
@@ -152,7 +154,8 @@ struct Math {
 
 enum class BitFunction : std::uint8_t { bit_and, bit_or, bit_xor, bit_not, left, right };
 template <>
-inline constexpr std::array<std::string_view, 6> kSpelling<BitFunction>{"and", "or", "xor", "not", "left", "right"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 6> kSpelling<BitFunction>{"and", "or",   "xor",
+                                                                                                      "not", "left", "right"};
 struct Bitwise {
   BitFunction function = BitFunction::bit_and;
   bool operator==(const Bitwise&) const = default;
@@ -161,7 +164,7 @@ struct Bitwise {
 
 enum class ScaleRounding : std::uint8_t { up, down, nearest };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<ScaleRounding>{"up", "down", "nearest"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<ScaleRounding>{"up", "down", "nearest"};
 /// cast, bit_cast
 struct Cast {
   DType to = DType::f32;
@@ -177,10 +180,11 @@ struct Cast {
 
 enum class ScatterKind : std::uint8_t { elements, nd };
 template <>
-inline constexpr std::array<std::string_view, 2> kSpelling<ScatterKind>{"elements", "nd"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> kSpelling<ScatterKind>{"elements", "nd"};
 enum class Combine : std::uint8_t { none, add, mul, max, min };
 template <>
-inline constexpr std::array<std::string_view, 5> kSpelling<Combine>{"none", "add", "mul", "max", "min"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 5> kSpelling<Combine>{"none", "add", "mul", "max",
+                                                                                                  "min"};
 struct Scatter {
   ScatterKind kind = ScatterKind::elements;
   std::int64_t axis = 0;
@@ -203,7 +207,7 @@ struct TopK {
 
 enum class Accumulation : std::uint8_t { sum, prod };
 template <>
-inline constexpr std::array<std::string_view, 2> kSpelling<Accumulation>{"sum", "prod"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> kSpelling<Accumulation>{"sum", "prod"};
 struct Cumulate {
   std::int64_t axis = 0;
   Accumulation function = Accumulation::sum;
@@ -217,10 +221,11 @@ struct Cumulate {
 
 enum class Interpolation : std::uint8_t { linear, nearest, cubic };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<Interpolation>{"linear", "nearest", "cubic"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<Interpolation>{"linear", "nearest",
+                                                                                                        "cubic"};
 enum class Outside : std::uint8_t { zeros, border, reflection };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<Outside>{"zeros", "border", "reflection"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<Outside>{"zeros", "border", "reflection"};
 struct GridSample {
   Interpolation mode = Interpolation::linear;
   Outside padding = Outside::zeros;
@@ -234,7 +239,7 @@ struct GridSample {
 
 enum class RoiPooling : std::uint8_t { avg, max };
 template <>
-inline constexpr std::array<std::string_view, 2> kSpelling<RoiPooling>{"avg", "max"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> kSpelling<RoiPooling>{"avg", "max"};
 struct RoiAlign {
   RoiPooling mode = RoiPooling::avg;
   std::int64_t output_height = 1, output_width = 1, sampling_ratio = 0;
@@ -250,10 +255,11 @@ struct RoiAlign {
 
 enum class CellKind : std::uint8_t { rnn, gru, lstm };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<CellKind>{"rnn", "gru", "lstm"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<CellKind>{"rnn", "gru", "lstm"};
 enum class Direction : std::uint8_t { forward, reverse, bidirectional };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<Direction>{"forward", "reverse", "bidirectional"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<Direction>{"forward", "reverse",
+                                                                                                    "bidirectional"};
 enum class CellFunction : std::uint8_t {
   tanh,
   sigmoid,
@@ -268,7 +274,7 @@ enum class CellFunction : std::uint8_t {
   affine
 };
 template <>
-inline constexpr std::array<std::string_view, 11> kSpelling<CellFunction>{
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 11> kSpelling<CellFunction>{
     "Tanh",      "Sigmoid",     "Relu",       "Softsign",        "Softplus", "Elu",
     "LeakyRelu", "HardSigmoid", "ScaledTanh", "ThresholdedRelu", "Affine"};
 struct Recurrent {
@@ -334,7 +340,7 @@ struct HardSigmoid {
 
 enum class GeluForm : std::uint8_t { none, tanh };
 template <>
-inline constexpr std::array<std::string_view, 2> kSpelling<GeluForm>{"none", "tanh"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> kSpelling<GeluForm>{"none", "tanh"};
 struct Gelu {
   GeluForm approximate = GeluForm::none;
   bool operator==(const Gelu&) const = default;
@@ -372,7 +378,7 @@ struct Slice {
 
 enum class PadMode : std::uint8_t { constant, reflect, edge };
 template <>
-inline constexpr std::array<std::string_view, 3> kSpelling<PadMode>{"constant", "reflect", "edge"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> kSpelling<PadMode>{"constant", "reflect", "edge"};
 struct Pad {
   Shape pads = {};  ///< begins of all dimensions, then ends
   PadMode mode = PadMode::constant;
@@ -409,7 +415,7 @@ struct Tile {
 
 enum class BlockOrder : std::uint8_t { depth_column_row, column_row_depth };
 template <>
-inline constexpr std::array<std::string_view, 2> kSpelling<BlockOrder>{"DCR", "CRD"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> kSpelling<BlockOrder>{"DCR", "CRD"};
 /// depth_to_space, space_to_depth
 struct Blocks {
   std::int64_t blocksize = 1;

@@ -78,7 +78,7 @@ def build(model: Any, device: str = "cpu", shapes: Optional[Mapping[str, _Shape]
     Takes seconds; other Python threads run meanwhile, and Ctrl-C stops it. Raises UsageError, ModelError, UnsupportedError, FileError.
     """
     if calibration is not None and hasattr(calibration, "items"):
-        _known_tensors(model, calibration)
+        _known_tensors(model, cast(Mapping[str, Any], calibration))
     options = _build_options(device, shapes, threads, default_batch, profiles, disable, effort, timing_cache, strict_timing, calibration, precision,
                              allowed, max_error, bindings, progress, cpu, qdq, values, most_engines, keep_model)
     engine = cast(Engine, _with(model, _build_file, _build_bytes)(options))
