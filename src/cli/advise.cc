@@ -91,9 +91,9 @@ void print_small(const plan::Advised& result, int most) {
 
 Result<int> advise(const Options& o) {
   OCTAVO_CHECK(check_outputs({o.apply}));
-  OCTAVO_CHECK(api::check_options(o.model.build));
   std::optional<Progress> progress(std::in_place, o.model.verbose);
   OCTAVO_TRY(api::PipelineOptions build, pipeline_options(o.model));
+  OCTAVO_CHECK(api::check_options(build));
   build.device = "cpu";
   api::PipelineOptions with_ranges = build;
   if (!o.ranges.empty()) {

@@ -123,7 +123,7 @@ ROWS = {
             "--output": Row(["-o", "x.nosuch"], "the ending says the format"), "--format": Row(["--format", "nosuch"], "nosuch"),
             "--labels": Row(["--labels", "absent.txt"], "absent.txt"), "--top": Row(["--top", "10", "--format", "npy"], "--top 10 has no effect"),
             "--debug-memory": Row(["--debug-memory"], "memory:"), "--count-nonfinite": Row(["--count-nonfinite"], "no NaN"), **NO_PICTURE},
-    "bench": {"--threads": Row(["--threads", "3"], "3 threads", drop=("--threads",)), "--seconds": Row(["--seconds", "0.01", "--json", "--runs", "17"], '"runs":17', drop=("--seconds",)),
+    "bench": {"--threads": Row(["--threads", "3"], "3 threads", drop=("--threads",)), "--seconds": Row(["--seconds", "-1"], "--seconds: Value -1 not in range", drop=("--seconds",)),
               "--noDataTransfers": Unseen("of GPUs; on a CPU there are no transfers, as --help says"), "--regions": Row(["--regions"], "conv1"),
               "--region-key": Row(["--region-key", "nosuch"], "--region-key"), "--percentile": Row(["--percentile", "12.5"], "p12.5"),
               "--input": Row(["--input", "nosuch=x.npy"], 'the model has no input "nosuch"'), "--runs": Row(["--runs", "4000"], "(4000 runs)"),

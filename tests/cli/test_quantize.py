@@ -27,9 +27,17 @@ def run(*args, code=0):
     return done
 
 
+def pictures(data):
+    """Are there any among the data? A recipe for them is refused where there are none."""
+    data = pathlib.Path(data)
+    files = [data] if data.is_file() else list(data.iterdir()) if data.is_dir() else []
+    return not data.exists() or any(f.suffix.lower() in (".png", ".jpg", ".jpeg") for f in files)
+
+
 def quantize(output, *args, data=PICTURES, model=FP32, code=0):
     threads = () if "--threads" in args else ("--threads", 2)
-    return run("quantize", model, "--data", data, *(RECIPE if str(output).endswith(".octavo") else RECIPE[:2]), *threads, *args, "-o", output, code=code)
+    recipe = (RECIPE[:2] if pictures(data) else ()) + (RECIPE[2:] if str(output).endswith(".octavo") else ())
+    return run("quantize", model, "--data", data, *recipe, *threads, *args, "-o", output, code=code)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +154,10 @@ def test_methods(tmp_path, method):
 
 def test_a_text_file_in_the_folder_is_named_and_left_out(made, tmp_path):
     shutil.copytree(PICTURES, tmp_path / "data")
-    (tmp_path / "data/labels.csv").write_text("file,class_index\n")
+    (tmp_path / "data/labels.csv").write_text("file,class_index\n")  # the folder's own labels: no word of them
+    (tmp_path / "data/notes.txt").write_text("taken in June\n")
     done = quantize(tmp_path / "ranges.cache", data=tmp_path / "data")
-    assert "labels.csv is left out: not a JPEG, PNG, .npy or .npz file" in done.stderr
+    assert "notes.txt is left out: not a JPEG, PNG, .npy or .npz file" in done.stderr and "labels.csv" not in done.stderr
     assert (tmp_path / "ranges.cache").read_bytes() == (made / "ranges.cache").read_bytes()
 
 
