@@ -69,7 +69,7 @@ bool take(const Attr& a, std::vector<CellFunction>& to) {
   const auto* v = std::get_if<std::string>(&a);
   if (v == nullptr) return false;
   to.clear();
-  for (std::size_t from = 0; from <= v->size();) {
+  for (std::size_t from = 0; from <= v->size() && !v->empty();) {
     const std::size_t end = std::min(v->find(',', from), v->size());
     if (!named(std::string_view(*v).substr(from, end - from), to.emplace_back())) return false;
     from = end + 1;

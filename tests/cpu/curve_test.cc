@@ -106,6 +106,7 @@ struct CodedCase {
 void build_coded(Scene& s, const CodedCase& k) {
   auto& st = s.stage();
   st.anchor.op = ir::Op::conv;
+  st.anchor.facts = ir::default_facts(ir::Op::conv);
   st.anchor.integer = true;
   auto x = s.nhwc(DType::u8, {1, k.in, 1, k.width});
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, 128);

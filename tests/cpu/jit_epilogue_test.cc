@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(By, GeneratedEpilogue, ::testing::Values("vnni", "pairs
 void anchor(Scene& s, std::int64_t channels, std::int64_t width) {
   auto& st = s.stage();
   st.anchor.op = ir::Op::conv;
+  st.anchor.facts = ir::default_facts(ir::Op::conv);
   st.anchor.integer = true;
   auto x = s.nhwc(DType::u8, {1, 4, 1, width});
   x.quantizer = ir::per_tensor(DType::u8, 0.02F, 100);

@@ -134,7 +134,7 @@ TEST(GridOps, IntegerDivisionByZeroAndBadIndicesAreErrors) {
   const auto mode = run_all(Op::resize_linear, {f32({1, 1, 2}, {1, 2})},
                             {{"scales", std::vector<double>{1, 1, 2}}, {"coordinate_mode", std::string("tf_crop_and_resize")}});
   ASSERT_FALSE(mode);
-  EXPECT_EQ(mode.error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(mode.error().kind, ErrorKind::bad_model);
 }
 
 TEST(GridOps, CastsCoverTheCorners) {

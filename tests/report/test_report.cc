@@ -36,6 +36,7 @@ region::Plan plan() {
                        {"cpu.conv.u8s8.avx2", {because<Cause::tactic_possible>()}, 0.00025}};
   region::Stage first;
   first.anchor.op = ir::Op::conv;
+  first.anchor.facts = ir::default_facts(ir::Op::conv);
   first.anchor.integer = true;
   first.anchor.inputs = {ref(0, ir::DType::u8, {1, 4, 8, 8}, "image")};
   first.anchor.inputs[0].quantizer = ir::per_tensor(ir::DType::u8, 0.5F, 3);
@@ -47,6 +48,7 @@ region::Plan plan() {
   first.stores = {ref(3, ir::DType::u8, {1, 16, 8, 8}, "relu1")};
   region::Stage pool;
   pool.anchor.op = ir::Op::max_pool;
+  pool.anchor.facts = ir::Window{.kernel = {2, 2}, .strides = {2, 2}, .dilations = {1, 1}, .pads = {0, 0, 0, 0}};
   pool.anchor.inputs = {first.stores[0]};
   pool.space = {1, 16, 4, 4};
   pool.stores = {ref(4, ir::DType::u8, {1, 16, 4, 4}, "pool1")};
@@ -60,6 +62,7 @@ region::Plan plan() {
   up.reasons = {because<Cause::input_not_quantized>("pool1")};
   region::Stage stage;
   stage.anchor.op = ir::Op::conv_transpose;
+  stage.anchor.facts = ir::default_facts(ir::Op::conv_transpose);
   stage.anchor.inputs = {ref(4, ir::DType::f32, {1, 16, 4, 4}, "pool1")};
   stage.anchor.weights = ref(5, ir::DType::f32, {16, 2, 2, 2}, "wu");
   stage.space = {1, 2, 8, 8};

@@ -35,6 +35,7 @@ region::Plan plan_with(const Program& p, std::vector<std::string> names = {"conv
   }
   region::Stage s;
   s.anchor.op = ir::Op::conv;
+  s.anchor.facts = ir::default_facts(ir::Op::conv);
   s.anchor.integer = true;
   s.anchor.inputs = {ref(0, ir::DType::u8, {1, 4, 8, 8})};
   s.anchor.weights = ref(1, ir::DType::s8, {16, 4, 3, 3});
