@@ -5,6 +5,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -173,11 +174,12 @@ bool wait_until(const Ready& ready) {
 TEST(ThreadPool, TwoWorkersShareEvenly) {
   const auto pool = pool_of(2);
   std::vector<std::pair<int, int>> ranges(2);
-  std::atomic<bool> begun{false};
+  std::array<std::atomic<bool>, 2> begun{};
   pool->run(11, [&](int begin, int end, int worker) {
-    ranges[static_cast<std::size_t>(worker)] = {begin, end};
-    if (worker == 1) begun = true;
-    if (worker == 0) EXPECT_TRUE(wait_until([&] { return begun.load(); }));  // or it would take what the other has not begun
+    const auto w = static_cast<std::size_t>(worker);
+    ranges[w] = {begin, end};
+    begun[w] = true;
+    EXPECT_TRUE(wait_until([&] { return begun[1 - w].load(); }));  // or it would take what the other has not begun
   });
   EXPECT_EQ(ranges, (std::vector<std::pair<int, int>>{{0, 5}, {5, 11}}));
 }
