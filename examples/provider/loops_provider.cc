@@ -100,7 +100,8 @@ void store_scalar(std::byte* p, DType type, Scalar s) {
 
 class LoopsKernel final : public octavo::region::HostKernel {
  public:
-  explicit LoopsKernel(const Region& r) : stage_(r.stages[0]), window_(pools(r.stages[0]) ? r.stages[0].anchor.as<octavo::ir::Window>() : octavo::ir::Window()) {
+  explicit LoopsKernel(const Region& r)
+      : stage_(r.stages[0]), window_(pools(r.stages[0]) ? r.stages[0].anchor.as<octavo::ir::Window>() : octavo::ir::Window()) {
     outer_ = stage_.space.empty() ? 1 : static_cast<int>(std::clamp<std::int64_t>(stage_.space[0], 1, 64));
   }
 

@@ -37,12 +37,14 @@ bool is_default(Op op, std::string_view key, const Attr& value) {
   if (key == "pads" || key == "output_padding") return all(0);
   if (key == "group" || key == "keepdims" || key == "offset_group") return one(1);
   if (key == "select_last_index" || key == "count_include_pad" || key == "batch_dims" || key == "column_major") return one(0);
-  if (key == "mode") return (op == Op::pad && text("constant")) || ((op == Op::depth_to_space || op == Op::space_to_depth) && text("DCR"));
+  if (key == "mode")
+    return (op == Op::pad && text("constant")) || ((op == Op::depth_to_space || op == Op::space_to_depth) && text("DCR"));
   if (key == "approximate") return text("none");
   if (key == "axis" && op == Op::gather_nd) return one(0);  // it has none
   if (op == Op::clip) return key == "min" ? real(-INFINITY) : key == "max" && real(INFINITY);
   if (op == Op::pad && key == "value") return real(0.0);
-  if (op == Op::cast || op == Op::bit_cast) return key == "saturate" ? one(1) : key == "held" ? one(0) : key == "round_mode" && text("up");
+  if (op == Op::cast || op == Op::bit_cast)
+    return key == "saturate" ? one(1) : key == "held" ? one(0) : key == "round_mode" && text("up");
   return false;
 }
 

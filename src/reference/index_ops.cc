@@ -184,7 +184,7 @@ Result<Tensors> bitwise(const Args& a) {
       std::transform(x.begin(), x.end(), to.begin(), element::bit_not<T>);
       return Tensors{y};
     }
-    T (*const f)
+    T(*const f)
     (T, T) = how == ir::BitFunction::bit_and   ? element::bit_and<T>
              : how == ir::BitFunction::bit_or  ? element::bit_or<T>
              : how == ir::BitFunction::bit_xor ? element::bit_xor<T>

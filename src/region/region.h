@@ -123,7 +123,7 @@ struct Region {
   std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
   std::set<std::string> onnx_nodes;   ///< provenance
   Precision precision;
-  Reasons reasons;                    ///< why these nodes are one region, why this precision
+  Reasons reasons;  ///< why these nodes are one region, why this precision
   std::vector<Alternative> alternatives;
   bool independent = false;  ///< stages in any order, side by side (convs that read one input, parts of one pass)
   double seconds = -1;       ///< cost of the tactic that the planner counted with; -1 unknown. Not part of the plan hash

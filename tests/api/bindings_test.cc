@@ -43,8 +43,8 @@ std::string failure(const std::map<std::string, std::string>& formats, const cha
 }
 
 int moves(const region::Plan& plan) {
-  return static_cast<int>(
-      std::count_if(plan.regions.begin(), plan.regions.end(), [](const region::Region& r) { return r.precision == region::Work::move; }));
+  return static_cast<int>(std::count_if(plan.regions.begin(), plan.regions.end(),
+                                        [](const region::Region& r) { return r.precision == region::Work::move; }));
 }
 
 ir::Tensor run(const api::Built& b, const ir::Tensor& input) {

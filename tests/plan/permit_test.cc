@@ -41,7 +41,8 @@ std::string hash(const plan::Planned& p) {
 /// Precision and reason of the convolution that an ONNX node became.
 std::string reason(const plan::Planned& p, const std::string& node) {
   for (const region::Region& r : p.plan.regions) {
-    if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights) return to_string(r.precision) + " | " + report::sentences(r.reasons);
+    if (r.onnx_nodes.contains(node) && r.stages[0].anchor.weights)
+      return to_string(r.precision) + " | " + report::sentences(r.reasons);
   }
   return "no region";
 }

@@ -40,7 +40,8 @@ TEST(PlanJson, ComesBackEqual) {
 
 // Numbers that JSON has no words for, and lists of results: facts come back with the same bits.
 TEST(PlanJson, FactsComeBackWithTheirBits) {
-  for (const double bound : {-0.0, -static_cast<double>(INFINITY), std::nan(""), static_cast<double>(1e-45F), static_cast<double>(0.1F), 3.0}) {
+  for (const double bound :
+       {-0.0, -static_cast<double>(INFINITY), std::nan(""), static_cast<double>(1e-45F), static_cast<double>(0.1F), 3.0}) {
     Plan plan;
     plan.inputs = {{"x", {ir::DType::s32, {4}}}};
     plan.outputs = {{"y", {ir::DType::s32, {4}}}};
@@ -201,7 +202,8 @@ TEST(PlanHash, DependsOnWhatRunsOnly) {
   EXPECT_FALSE(differs([](Plan&) {}));
   EXPECT_FALSE(differs([](Plan& p) { p.model_name = "other"; }));
   EXPECT_FALSE(differs([](Plan& p) { p.inputs[0].name = p.buffers[0].name = "other"; }));
-  EXPECT_FALSE(differs([](Plan& p) { p.regions[0].name = "other", p.regions[0].precision = Work::mixed, p.regions[0].reasons.clear(); }));
+  EXPECT_FALSE(
+      differs([](Plan& p) { p.regions[0].name = "other", p.regions[0].precision = Work::mixed, p.regions[0].reasons.clear(); }));
   EXPECT_FALSE(differs([](Plan& p) { p.regions[0].onnx_nodes.clear(), p.regions[0].alternatives.clear(); }));
   EXPECT_FALSE(differs([](Plan& p) { p.regions[0].graph_inputs.clear(), p.regions[0].graph_outputs = {1}; }));
   EXPECT_FALSE(differs([&](Plan& p) { stage(p).stores[0].value = "other"; }));

@@ -83,9 +83,9 @@ void describe(const std::string& name, const region::Plan& plan, const Providers
     const region::Region& r = plan.regions[i];
     std::string packed;
     for (const region::BufferId id : r.packed) packed += hash128_hex(bytes_of(plan, id));
-    fmt::print("{} {} {} | {} | {} | constants {} | code {} | launch {}\n", name, i, fmt::join(r.onnx_nodes, ","), to_string(r.precision),
-               r.tactic.name(), digest(packed), load_with ? generated(r, plan, *load_with) : digest(bytes_of(plan, r.code)),
-               digest(r.launch));
+    fmt::print("{} {} {} | {} | {} | constants {} | code {} | launch {}\n", name, i, fmt::join(r.onnx_nodes, ","),
+               to_string(r.precision), r.tactic.name(), digest(packed),
+               load_with ? generated(r, plan, *load_with) : digest(bytes_of(plan, r.code)), digest(r.launch));
   }
 }
 

@@ -67,8 +67,7 @@ class RowNormFamily final : public Family {
     text.chain = kBlock;
     text.functions = total(rows.chains(kBlock));
     text.chains = fmt::format(kStatistics, fmt::arg("n", n));
-    text.before = fmt::format(kMoments, fmt::arg("n", n),
-                              fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
+    text.before = fmt::format(kMoments, fmt::arg("n", n), fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
     text.each = fmt::format(R"(      OCTAVO_UNROLL
       for (int v = 0; v < kRun; ++v) {{
         const float normal = __fmul_rn(__fsub_rn(e[v], mean), inverse);
