@@ -1,7 +1,10 @@
 """Lists the tables that bench/figures.py makes, with the commit of each, and the ratios that pages give without a record: claims.py [--pin]
 
-Exit status 1 if a table is not what its record says, if a record is of a commit that is not in the history or of sources with changes, if no page shows a record, or if a page
-gives more ratios without a record than docs/lab/records/unrecorded.txt allows. That list only becomes shorter: fewer ratios than it allows fail too, until --pin has
+Exit status 1 where
+  - a table is not what its record says, or no page shows a record;
+  - a record is of a commit that is not in the history, or of sources with changes;
+  - a page gives more ratios without a record than docs/lab/records/unrecorded.txt allows.
+That list only becomes shorter: fewer ratios than it allows fail too, until --pin has
 written the smaller numbers (it never writes larger ones).
 """
 import json

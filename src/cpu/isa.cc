@@ -20,11 +20,6 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512vnni", "amx"};
 constexpr std::string_view kVbmi = "avx512vbmi", kBf16 = "avx512bf16";
 
-struct Features {
-  Isa isa = Isa::portable;
-  bool vbmi = false, bf16 = false, intel = false;
-};
-
 #if defined(__x86_64__)
 /// CPUID says that tiles and their products of int8 and bfloat16 exist, XCR0 that the system saves them, and Linux grants the 8 KiB of state to this
 /// process (threads made later inherit it).
@@ -47,12 +42,12 @@ bool amx_granted() {
 }
 #endif
 
-Features detect() {
-  Features f;
+Processor detect() {
+  Processor f;
 #if defined(__x86_64__)
   __builtin_cpu_init();  // __builtin_cpu_supports looks at XCR0 too: the operating system must save the registers
   unsigned a = 0, b = 0, c = 0, d = 0;
-  f.intel = __builtin_cpu_is("intel") != 0;
+  f.slow_division = __builtin_cpu_is("intel") != 0;
   const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1U << 29)) != 0;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !f16c) return f;
   f.isa = Isa::avx2;
@@ -72,9 +67,9 @@ Features detect() {
 
 thread_local const Processor* assumed = nullptr;
 
-Features features() {
-  if (assumed != nullptr) return {assumed->isa, assumed->vbmi, assumed->bf16, assumed->slow_division};
-  static const Features f = detect();  // CPUID traps under virtual machines: ask once
+const Processor& features() {
+  if (assumed != nullptr) return *assumed;
+  static const Processor f = detect();  // CPUID traps under virtual machines: ask once
   return f;
 }
 
@@ -161,7 +156,7 @@ bool has_bf16() {
 }
 
 bool slow_division() {
-  return features().intel;
+  return features().slow_division;
 }
 
 Reasons why_not(Isa isa) {

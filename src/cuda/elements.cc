@@ -24,6 +24,8 @@ std::int64_t bytes_of(const Access& a) {
   return static_cast<std::int64_t>(ir::size_of(a.dtype));
 }
 
+}  // namespace
+
 std::vector<char> loaded(const program::Program& p) {
   std::vector<char> out(static_cast<std::size_t>(p.operand_count), 0);
   for (const program::Instr& i : p.code) {
@@ -31,8 +33,6 @@ std::vector<char> loaded(const program::Program& p) {
   }
   return out;
 }
-
-}  // namespace
 
 std::string_view elements_functions() {
   return kFunctions;

@@ -24,6 +24,9 @@ struct Access {
 /// whose other dimensions it reads anything: in runs as long as all of these beginnings are aligned for.
 [[nodiscard]] Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t along, const ir::Shape& space);
 
+/// Which operands the program reads: 1 at their index.
+[[nodiscard]] std::vector<char> loaded(const program::Program& p);
+
 /// What an anchor adds to the kernel. Its text may use c0, c1, ... (the element's index in the stage's space: int, of the first
 /// element of the run), kRun (elements in a run), x0, x1, ... (its inputs), k0, k1, ... (its constants) and w (its workspace), all
 /// const unsigned char*.

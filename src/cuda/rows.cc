@@ -22,14 +22,6 @@ constexpr const char* kText =
     ;
 constexpr int kBatch = 4;  // runs of a lane that are read together
 
-std::vector<char> loaded(const program::Program& p) {
-  std::vector<char> out(static_cast<std::size_t>(p.operand_count), 0);
-  for (const program::Instr& i : p.code) {
-    if (i.op == Op::load_i || i.op == Op::load_f) out[static_cast<std::size_t>(i.imm)] = 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 Parameters spell(const RowTile& t) {

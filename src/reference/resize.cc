@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/resize_source.h"
 #include "reference/detail.h"
 
 namespace octavo::reference {
@@ -15,20 +16,6 @@ struct Tap {
   Ints from;
   std::vector<float> weight;
 };
-
-double source(ir::Coordinates mode, double o, double in, double out, double scale) {
-  switch (mode) {
-    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-    case ir::Coordinates::asymmetric: return o / scale;
-    case ir::Coordinates::tf_half_pixel_for_nn: return (o + 0.5) / scale;
-    case ir::Coordinates::half_pixel_symmetric: {  // as half_pixel, centred when the output extent was rounded
-      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-      return offset + (o + 0.5) / scale - 0.5;
-    }
-    default: return (o + 0.5) / scale - 0.5;  // half_pixel
-  }
-}
 
 Tap linear(double x, std::int64_t extent) {
   const double inside = std::clamp(x, 0.0, static_cast<double>(extent - 1));
@@ -69,7 +56,7 @@ Result<Tensors> eval_resize(const Args& a) {
     if (x[d] == y[d] && scale == 1) continue;
     std::vector<Tap> taps;
     for (std::int64_t o = 0; o < y[d]; ++o) {
-      const double at = source(facts.coordinates, static_cast<double>(o), in, out, scale);
+      const double at = ir::resize_source(facts.coordinates, static_cast<double>(o), in, out, scale);
       taps.push_back(a.n.op == Op::resize_linear ? linear(at, x[d]) : cubic(at, x[d], facts.cubic_coeff_a, facts.exclude_outside));
     }
     const std::int64_t inner = ir::dense_strides(now)[d], outer = ir::count(now) / (inner * now[d]);

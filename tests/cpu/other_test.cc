@@ -291,7 +291,8 @@ TEST_P(Softmax, EveryAxisAndLength) {
 
 TEST_P(Softmax, ResizeLinear) {
   std::uint32_t seed = 1;
-  for (const char* mode : {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"}) {
+  for (const char* mode :
+       {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric", "tf_half_pixel_for_nn"}) {
     for (const std::int64_t c : {1, 3, 15, 16, 17, 65, 300, 1040}) {
       for (const ir::Shape& to : {ir::Shape{8, 10}, {4, 13}, {2, 5}, {1, 1}, {9, 3}}) {
         Scene s(seed++);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cpu/family.h"
+#include "ir/resize_source.h"
 
 namespace octavo::cpu {
 namespace {
@@ -20,21 +21,6 @@ struct Parts {
   Epilogue epilogue;
   std::optional<std::vector<Tap>> height, width;  // absent: unchanged
 };
-
-std::optional<double> source(ir::Coordinates mode, double o, double in, double out, double scale) {
-  switch (mode) {
-    case ir::Coordinates::half_pixel: return (o + 0.5) / scale - 0.5;
-    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-    case ir::Coordinates::asymmetric: return o / scale;
-    case ir::Coordinates::half_pixel_symmetric: {
-      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-      return offset + (o + 0.5) / scale - 0.5;
-    }
-    case ir::Coordinates::tf_half_pixel_for_nn: break;
-  }
-  return std::nullopt;
-}
 
 Result<Parts> parts_of(const Stage& s, Isa isa) {
   const region::TensorRef& x = s.anchor.inputs[0];
@@ -54,10 +40,8 @@ Result<Parts> parts_of(const Stage& s, Isa isa) {
     if (x.dims[d] == s.space[d] && scale == 1) continue;
     std::vector<Tap> taps;
     for (std::int64_t o = 0; o < s.space[d]; ++o) {
-      const auto at = source(resize.coordinates, static_cast<double>(o), in, out, scale);
-      if (!at)
-        return refuse("coordinate mode", ir::spelled(resize.coordinates), "one that ONNX defines without a region of interest");
-      const double inside = std::clamp(*at, 0.0, in - 1);
+      const double at = ir::resize_source(resize.coordinates, static_cast<double>(o), in, out, scale);
+      const double inside = std::clamp(at, 0.0, in - 1);
       Tap t;
       t.low = static_cast<std::int64_t>(std::floor(inside));
       t.high = std::min(t.low + 1, x.dims[d] - 1);

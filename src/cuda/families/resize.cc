@@ -5,27 +5,13 @@
 #include <cmath>
 
 #include "cuda/families/families.h"
+#include "ir/resize_source.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
 namespace {
 
 using ir::Op;
-
-double source(ir::Coordinates mode, double o, double in, double out, double scale) {
-  switch (mode) {
-    case ir::Coordinates::pytorch_half_pixel: return out > 1 ? (o + 0.5) / scale - 0.5 : 0.0;
-    case ir::Coordinates::align_corners: return out > 1 ? o * (in - 1) / (out - 1) : 0.0;
-    case ir::Coordinates::asymmetric: return o / scale;
-    case ir::Coordinates::tf_half_pixel_for_nn: return (o + 0.5) / scale;
-    case ir::Coordinates::half_pixel_symmetric: {
-      const double centre = in / 2, offset = centre * (1 - out / (scale * in));
-      return offset + (o + 0.5) / scale - 0.5;
-    }
-    case ir::Coordinates::half_pixel: break;
-  }
-  return (o + 0.5) / scale - 0.5;
-}
 
 struct Taps {
   std::vector<std::int32_t> from;  ///< a coordinate's taps beside each other
@@ -86,7 +72,7 @@ class ResizeFamily final : public SingleFamily {
       }
       Taps taps;
       for (std::int64_t o = 0; o < s.space[d]; ++o) {
-        const double from = source(resize.coordinates, static_cast<double>(o), in, out, scale);
+        const double from = ir::resize_source(resize.coordinates, static_cast<double>(o), in, out, scale);
         if (linear) {
           add_linear(taps, from, x.dims[d]);
         } else {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "ir/facts.h"
 #include "plan/regions/group.h"
 
 namespace octavo::plan {
@@ -18,8 +19,9 @@ using ir::NodeId;
 using ir::Op;
 using ir::ValueId;
 
-constexpr const char* kMark = "compute";  // attribute of the operator: "bf16", "bf16 emulated" or "tf32"
-constexpr const char* kEmulated = "bf16 emulated";
+constexpr const char* kMark = "compute";  // attribute of the operator: an ir::Arithmetic
+constexpr std::string_view kNarrow = ir::spelled(ir::Arithmetic::bf16), kEmulated = ir::spelled(ir::Arithmetic::bf16_emulated),
+                           kTf32 = ir::spelled(ir::Arithmetic::tf32);
 constexpr const char* kCast = "held";  // attribute of the casts: 1
 
 ir::Tensor rounded(const ir::Tensor& t) {
@@ -29,6 +31,9 @@ ir::Tensor rounded(const ir::Tensor& t) {
   return out;
 }
 
+void unmark(ir::Attrs& attrs) {
+  attrs.erase(kMark);
+}
 bool can_be_marked(Op op) {
   return op == Op::conv || op == Op::conv_transpose || op == Op::gemm || op == Op::matmul;
 }
@@ -174,13 +179,10 @@ class Narrower {
 }  // namespace
 
 void mark_narrow(Node& node, bool emulated) {
-  node.attrs[kMark] = std::string(emulated ? kEmulated : "bf16");
-}
-void unmark(ir::Attrs& attrs) {
-  attrs.erase(kMark);
+  node.attrs[kMark] = std::string(emulated ? kEmulated : kNarrow);
 }
 bool is_narrow(const Node& node) {
-  return ir::get_text(node.attrs, kMark) == "bf16" && can_be_marked(node.op);
+  return ir::get_text(node.attrs, kMark) == kNarrow && can_be_marked(node.op);
 }
 bool is_narrow_cast(const Node& node) {
   return node.op == Op::cast && node.attrs.contains(kCast);
@@ -198,11 +200,11 @@ void permit_tf32(Graph& g) {
     if (!can_be_marked(n.op) || n.op == Op::conv_transpose || n.attrs.contains(kMark)) continue;
     const bool product = n.op == Op::matmul && is_float(n.inputs[1]);  // of computed matrices
     if (is_float(n.inputs[0]) && (product || (n.op != Op::matmul && g.is_constant(n.inputs[1]))))
-      n.attrs[kMark] = std::string("tf32");
+      n.attrs[kMark] = std::string(kTf32);
   }
 }
 bool may_tf32(const ir::Attrs& attrs) {
-  return ir::get_text(attrs, kMark) == "tf32";
+  return ir::get_text(attrs, kMark) == kTf32;
 }
 void narrow(Graph& g) {
   Narrower(g).run();

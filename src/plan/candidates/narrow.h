@@ -20,7 +20,6 @@ void mark_narrow(ir::Node& node, bool emulated = false);
 void permit_tf32(ir::Graph& g);
 /// Has the operator's anchor that permission, by its attributes?
 [[nodiscard]] bool may_tf32(const ir::Attrs& attrs);
-void unmark(ir::Attrs& attrs);
 /// One of the casts that `narrow` made; true for both directions.
 [[nodiscard]] bool is_narrow_cast(const ir::Node& node);
 /// The cast from a bfloat16 tensor in memory to the floats that its readers see: it costs nothing and is computed nowhere.
