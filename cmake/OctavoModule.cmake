@@ -9,6 +9,26 @@ function(octavo_precompile target)
   endif()
 endfunction()
 
+# octavo_unity(TARGET sources...): with OCTAVO_UNITY, sources are compiled in the groups that scripts/unity_groups.py finds. A source with compile options
+# of its own stays alone (CMake sees to that).
+function(octavo_unity target)
+  if(NOT OCTAVO_UNITY)
+    return()
+  endif()
+  find_package(Python REQUIRED COMPONENTS Interpreter)
+  set(script ${PROJECT_SOURCE_DIR}/scripts/unity_groups.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
+  execute_process(COMMAND ${Python_EXECUTABLE} ${script} ${ARGN} OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" lines "${lines}")
+  foreach(line ${lines})
+    if(line MATCHES "^([0-9]+) (.+)$")
+      set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP ${target}_${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)  # of one file's names by another one's
+endfunction()
+
 function(octavo_module name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(NOT sources)  # a module that is only headers so far
@@ -19,6 +39,7 @@ function(octavo_module name)
   list(LENGTH sources count)
   if(count GREATER 5)  # otherwise compiling the headers costs more than it gains
     octavo_precompile(octavo_${name})
+    octavo_unity(octavo_${name} ${sources})
   endif()
   target_include_directories(octavo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   foreach(module ${ARGN})
@@ -35,6 +56,7 @@ function(octavo_module_test name)
     target_compile_definitions(test_${name} PRIVATE OCTAVO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a quarter less time to compile
     octavo_precompile(test_${name} <gtest/gtest.h>)
+    octavo_unity(test_${name} ${sources})
     include(GoogleTest)
     gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900 LABELS ${name})
   endif()

@@ -22,6 +22,8 @@ struct Field {
   std::string_view attribute;
   T Struct::*member;
 };
+template <class Struct, class T>
+Field(const char*, T Struct::*) -> Field<Struct, T>;
 
 template <class E>
 inline constexpr std::array<std::string_view, 0>

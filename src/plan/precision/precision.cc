@@ -102,7 +102,7 @@ class Chooser {
       std::string list;
       for (const Reason& why : refused) {
         list += why.cause == Cause::kernel_refused ? fmt::format("\n  {}:", std::get<std::string>(why.values[0]))
-                                                   : " " + spelled({why});
+                                                   : " " + spelled(Reasons{why});
       }
       return fail(ErrorKind::unsupported,
                   fmt::format("region \"{}\" is to compute in bfloat16, and nothing here can:{}\n  allow float32 "

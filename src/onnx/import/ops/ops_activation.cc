@@ -94,7 +94,7 @@ Status swish(NodeContext& n) {
   return n.result(n.emit(Op::mul, {n.in(0), inner}));
 }
 
-constexpr std::array kRows{
+constexpr std::array kActivationRows{
     OpRow{"Relu", "", 1, 0, 1, 1, plain<Op::relu>},
     OpRow{"Clip", "", 6, 0, 1, 3, clip},
     OpRow{"LeakyRelu", "", 1, 0, 1, 1, with_alpha<Op::leaky_relu, 10>},
@@ -132,7 +132,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family activation_ops() {
-  return kRows;
+  return kActivationRows;
 }
 
 }  // namespace octavo::onnx

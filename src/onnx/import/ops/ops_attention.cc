@@ -271,7 +271,7 @@ Status causal_conv(NodeContext& n) {
   return c.finish(y);
 }
 
-constexpr std::array kRows{
+constexpr std::array kAttentionRows{
     OpRow{"Attention", "", 23, 0, 3, 7, attention},
     OpRow{"RotaryEmbedding", "", 23, 0, 3, 4, rotary_embedding},
     OpRow{"LinearAttention", "", 27, 0, 3, 6, linear_attention},
@@ -281,7 +281,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family attention_ops() {
-  return kRows;
+  return kAttentionRows;
 }
 
 }  // namespace octavo::onnx

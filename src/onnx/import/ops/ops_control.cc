@@ -229,7 +229,7 @@ Status scan(NodeContext& n) {
   return c.status();
 }
 
-constexpr std::array kRows{
+constexpr std::array kControlRows{
     OpRow{"If", "", 1, 0, 1, 1, branch},
     OpRow{"Loop", "", 1, 0, 0, -1, loop},
     OpRow{"Scan", "", 8, 0, 0, -1, scan},
@@ -238,7 +238,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family control_ops() {
-  return kRows;
+  return kControlRows;
 }
 
 }  // namespace octavo::onnx

@@ -80,7 +80,7 @@ Status fused_conv(NodeContext& n) {
   return n.result(lower_fused_activation(n, y, n.attr_text("activation", ""), n.attr_floats("activation_params")));
 }
 
-constexpr std::array kRows{
+constexpr std::array kConvRows{
     OpRow{"Conv", "", 1, 0, 2, 3, conv},
     OpRow{"ConvTranspose", "", 1, 0, 2, 3, conv_transpose},
     OpRow{"FusedConv", kMicrosoft, 1, 0, 2, 4, fused_conv},
@@ -89,7 +89,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family conv_ops() {
-  return kRows;
+  return kConvRows;
 }
 
 Result<ValueId> lower_fused_activation(NodeContext& n, ValueId y, const std::string& activation, const std::vector<float>& params) {

@@ -190,12 +190,12 @@ Status einsum(NodeContext& n) {
   return c.finish(c.expand(arranged(c, y, result), shape));
 }
 
-constexpr std::array kRows{OpRow{"Einsum", "", 12, 0, 1, -1, einsum}};
+constexpr std::array kEinsumRows{OpRow{"Einsum", "", 12, 0, 1, -1, einsum}};
 
 }  // namespace
 
 Family einsum_ops() {
-  return kRows;
+  return kEinsumRows;
 }
 
 }  // namespace octavo::onnx

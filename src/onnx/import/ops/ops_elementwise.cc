@@ -87,7 +87,7 @@ Status where(NodeContext& n) {
   return n.result(n.emit(Op::where, {n.in(0), n.in(1), n.in(2)}));
 }
 
-constexpr std::array kRows{
+constexpr std::array kElementwiseRows{
     OpRow{"Add", "", 1, 0, 2, 2, binary<Op::add>},
     OpRow{"Sub", "", 1, 0, 2, 2, binary<Op::sub>},
     OpRow{"Mul", "", 1, 0, 2, 2, binary<Op::mul>},
@@ -113,7 +113,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family elementwise_ops() {
-  return kRows;
+  return kElementwiseRows;
 }
 
 }  // namespace octavo::onnx

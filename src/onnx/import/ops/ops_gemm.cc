@@ -38,7 +38,7 @@ Status matmul(NodeContext& n) {
   return n.result(lower_matmul(n, n.in(0), n.in(1)));
 }
 
-constexpr std::array kRows{
+constexpr std::array kGemmRows{
     OpRow{"Gemm", "", 1, 0, 2, 3, gemm},
     OpRow{"FusedGemm", kMicrosoft, 1, 0, 2, 3, fused_gemm},
     OpRow{"MatMul", "", 1, 0, 2, 2, matmul},
@@ -103,7 +103,7 @@ Result<ValueId> lower_gemm(NodeContext& n) {
 }
 
 Family gemm_ops() {
-  return kRows;
+  return kGemmRows;
 }
 
 }  // namespace octavo::onnx

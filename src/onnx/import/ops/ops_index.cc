@@ -259,7 +259,7 @@ Status compress(NodeContext& n) {
   return c.finish(c.gather(x, c.integers({static_cast<std::int64_t>(keep.size())}, keep), axis));
 }
 
-constexpr std::array kRows{
+constexpr std::array kIndexRows{
     OpRow{"Scatter", "", 9, 10, 3, 3, scatter_elements},
     OpRow{"ScatterElements", "", 11, 0, 3, 3, scatter_elements},
     OpRow{"ScatterND", "", 11, 0, 3, 3, scatter_nd},
@@ -279,7 +279,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family index_ops() {
-  return kRows;
+  return kIndexRows;
 }
 
 }  // namespace octavo::onnx

@@ -247,7 +247,7 @@ Status matmul_integer(NodeContext& n) {
   return c.finish(sum);
 }
 
-constexpr std::array kRows{
+constexpr std::array kIntegerRows{
     OpRow{"ConvInteger", "", 10, 0, 2, 4, conv_integer},
     OpRow{"MatMulInteger", "", 10, 0, 2, 4, matmul_integer},
 };
@@ -255,7 +255,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family integer_ops() {
-  return kRows;
+  return kIntegerRows;
 }
 
 }  // namespace octavo::onnx

@@ -58,7 +58,7 @@ Status softmax_cross_entropy(NodeContext& n) {
   return n.result(negative_log_likelihood(n, c, log_p));
 }
 
-constexpr std::array kRows{
+constexpr std::array kLossRows{
     OpRow{"NegativeLogLikelihoodLoss", "", 12, 0, 2, 3, nll_loss},
     OpRow{"SoftmaxCrossEntropyLoss", "", 12, 0, 2, 3, softmax_cross_entropy},
 };
@@ -66,7 +66,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family loss_ops() {
-  return kRows;
+  return kLossRows;
 }
 
 }  // namespace octavo::onnx

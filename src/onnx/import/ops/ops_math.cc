@@ -126,7 +126,7 @@ Status one_hot(NodeContext& n) {
   return c.finish(c.where(hit, on, off));
 }
 
-constexpr std::array kRows{
+constexpr std::array kMathRows{
     OpRow{"Tan", "", 7, 0, 1, 1, math},
     OpRow{"Asin", "", 7, 0, 1, 1, math},
     OpRow{"Acos", "", 7, 0, 1, 1, math},
@@ -153,7 +153,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family math_ops() {
-  return kRows;
+  return kMathRows;
 }
 
 }  // namespace octavo::onnx

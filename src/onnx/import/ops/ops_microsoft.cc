@@ -177,7 +177,7 @@ Status dynamic_quantize_lstm(NodeContext& n) {
   return c.finish(c.concat(all, 1));
 }
 
-constexpr std::array kRows{
+constexpr std::array kMicrosoftRows{
     OpRow{"FusedMatMul", kMicrosoft, 1, 0, 2, 2, fused_matmul},
     OpRow{"TransposeMatMul", kMicrosoft, 1, 0, 2, 2, fused_matmul},
     OpRow{"GemmFastGelu", kMicrosoft, 1, 0, 2, 3, gemm_fast_gelu},
@@ -194,7 +194,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family microsoft_ops() {
-  return kRows;
+  return kMicrosoftRows;
 }
 
 }  // namespace octavo::onnx

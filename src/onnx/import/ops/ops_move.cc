@@ -274,7 +274,7 @@ Status space_to_depth(NodeContext& n) {
   return n.result(n.emit(Op::space_to_depth, {n.in(0)}, {{"blocksize", n.attr_int("blocksize", 0)}}));
 }
 
-constexpr std::array kRows{
+constexpr std::array kMoveRows{
     OpRow{"Identity", "", 1, 0, 1, 1, identity},
     OpRow{"Dropout", "", 1, 0, 1, 3, dropout},
     OpRow{"Transpose", "", 1, 0, 1, 1, transpose},
@@ -296,7 +296,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family move_ops() {
-  return kRows;
+  return kMoveRows;
 }
 
 }  // namespace octavo::onnx

@@ -181,7 +181,7 @@ Status softmax(NodeContext& n) {
   return n.result(lower_softmax(n, op, n.in(0), n.attr_int("axis", flattens ? 1 : -1), flattens));
 }
 
-constexpr std::array kRows{
+constexpr std::array kNormRows{
     OpRow{"BatchNormalization", "", 1, 0, 5, 5, batch_norm},
     OpRow{"InstanceNormalization", "", 1, 0, 3, 3, instance_norm},
     OpRow{"LayerNormalization", "", 1, 0, 2, 3, layer_norm},
@@ -198,7 +198,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family norm_ops() {
-  return kRows;
+  return kNormRows;
 }
 
 Result<ValueId> lower_softmax(NodeContext& n, Op op, ValueId x, std::int64_t axis, bool flattens) {

@@ -94,7 +94,7 @@ Status global_lp_pool(NodeContext& n) {
   return c.finish(root(c, c.reduce(Op::reduce_sum, power(c, n.in(0), p), axes, true), p));
 }
 
-constexpr std::array kRows{
+constexpr std::array kPoolRows{
     OpRow{"LpPool", "", 2, 0, 1, 1, lp_pool},
     OpRow{"GlobalLpPool", "", 2, 0, 1, 1, global_lp_pool},
     OpRow{"MaxPool", "", 1, 0, 1, 1, max_pool},
@@ -106,7 +106,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family pool_ops() {
-  return kRows;
+  return kPoolRows;
 }
 
 Result<ValueId> lower_global_average(NodeContext& n, ValueId x) {

@@ -195,7 +195,7 @@ Status qlinear_concat(NodeContext& n) {
   return n.result(quantized(n, y, 0, 1, 1));
 }
 
-constexpr std::array kRows{
+constexpr std::array kQlinearRows{
     OpRow{"QLinearConv", "", 10, 0, 8, 9, qlinear_conv},
     OpRow{"QLinearConv", kMicrosoft, 1, 0, 8, 9, qlinear_conv},
     OpRow{"QLinearMatMul", "", 10, 0, 8, 8, qlinear_matmul},
@@ -213,7 +213,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family qlinear_ops() {
-  return kRows;
+  return kQlinearRows;
 }
 
 }  // namespace octavo::onnx

@@ -183,7 +183,7 @@ Status dynamic_quantize_linear(NodeContext& n) {
   return {};
 }
 
-constexpr std::array kRows{
+constexpr std::array kQuantRows{
     OpRow{"QuantizeLinear", "", 10, 0, 2, 3, quantize_linear},
     OpRow{"QuantizeLinear", kMicrosoft, 1, 0, 2, 3, quantize_linear},
     OpRow{"DequantizeLinear", "", 10, 0, 2, 3, dequantize_linear},
@@ -194,7 +194,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family quant_ops() {
-  return kRows;
+  return kQuantRows;
 }
 
 }  // namespace octavo::onnx

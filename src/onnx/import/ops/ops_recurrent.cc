@@ -94,7 +94,7 @@ Status lstm(NodeContext& n) {
   return recurrent(n, "lstm", 4, {"Sigmoid", "Tanh", "Tanh"});
 }
 
-constexpr std::array kRows{
+constexpr std::array kRecurrentRows{
     OpRow{"RNN", "", 1, 0, 3, 6, rnn},
     OpRow{"GRU", "", 1, 0, 3, 6, gru},
     OpRow{"LSTM", "", 1, 0, 3, 8, lstm},
@@ -103,7 +103,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family recurrent_ops() {
-  return kRows;
+  return kRecurrentRows;
 }
 
 }  // namespace octavo::onnx

@@ -135,7 +135,7 @@ Status arg_min(NodeContext& n) {
   return arg(n, v);
 }
 
-constexpr std::array kRows{
+constexpr std::array kReduceRows{
     OpRow{"ReduceMean", "", 1, 0, 1, 2, reduce_mean},
     OpRow{"ReduceSum", "", 1, 0, 1, 2, plain<Op::reduce_sum, 13>},
     OpRow{"ReduceMax", "", 1, 0, 1, 2, extreme<Op::reduce_max>},
@@ -153,7 +153,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family reduce_ops() {
-  return kRows;
+  return kReduceRows;
 }
 
 }  // namespace octavo::onnx

@@ -280,7 +280,7 @@ Status resize(NodeContext& n) {
   return lower(n, r, std::move(cubic));
 }
 
-constexpr std::array kRows{
+constexpr std::array kResizeRows{
     OpRow{"Upsample", "", 7, 9, 1, 2, upsample},
     OpRow{"Resize", "", 10, 10, 2, 2, upsample},
     OpRow{"Resize", "", 11, 0, 1, 4, resize},
@@ -289,7 +289,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family resize_ops() {
-  return kRows;
+  return kResizeRows;
 }
 
 }  // namespace octavo::onnx

@@ -108,7 +108,7 @@ Status non_max_suppression(NodeContext& n) {
                        {{"center_point_box", n.attr_int("center_point_box", 0)}, {"count", count}}));
 }
 
-constexpr std::array kRows{
+constexpr std::array kSampleRows{
     OpRow{"GridSample", "", 16, 0, 2, 2, grid_sample},
     OpRow{"AffineGrid", "", 20, 0, 2, 2, affine_grid},
     OpRow{"RoiAlign", "", 10, 0, 3, 3, roi_align},
@@ -120,7 +120,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family sample_ops() {
-  return kRows;
+  return kSampleRows;
 }
 
 }  // namespace octavo::onnx

@@ -153,7 +153,7 @@ Status cast_like(NodeContext& n) {
   return cast_to(n, n.declared(1));
 }
 
-constexpr std::array kRows{
+constexpr std::array kShapeRows{
     OpRow{"Constant", "", 1, 0, 0, 0, constant}, OpRow{"Shape", "", 1, 0, 1, 1, shape},
     OpRow{"Size", "", 1, 0, 1, 1, size},         OpRow{"ConstantOfShape", "", 9, 0, 1, 1, constant_of_shape},
     OpRow{"Range", "", 11, 0, 3, 3, range},      OpRow{"NonZero", "", 9, 0, 1, 1, non_zero},
@@ -163,7 +163,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family shape_ops() {
-  return kRows;
+  return kShapeRows;
 }
 
 }  // namespace octavo::onnx

@@ -185,7 +185,7 @@ Status mel_weight_matrix(NodeContext& n) {
   return {};
 }
 
-constexpr std::array kRows{
+constexpr std::array kSignalRows{
     OpRow{"DFT", "", 17, 0, 1, 3, dft},
     OpRow{"STFT", "", 17, 0, 2, 4, stft},
     OpRow{"HannWindow", "", 17, 0, 1, 1, window},
@@ -197,7 +197,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family signal_ops() {
-  return kRows;
+  return kSignalRows;
 }
 
 }  // namespace octavo::onnx

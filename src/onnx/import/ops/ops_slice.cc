@@ -108,7 +108,7 @@ Status split(NodeContext& n) {
   return {};
 }
 
-constexpr std::array kRows{
+constexpr std::array kSliceRows{
     OpRow{"Slice", "", 1, 0, 1, 5, slice},
     OpRow{"Split", "", 2, 0, 1, 2, split},
 };
@@ -116,7 +116,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family slice_ops() {
-  return kRows;
+  return kSliceRows;
 }
 
 }  // namespace octavo::onnx

@@ -360,7 +360,7 @@ Status rotary_embedding(NodeContext& n) {
   return c.finish(x.size() == 4 ? y : heads_together(c, y));
 }
 
-constexpr std::array kRows{
+constexpr std::array kTransformerRows{
     OpRow{"Attention", kMicrosoft, 1, 0, 2, 7, packed_attention},
     OpRow{"QAttention", kMicrosoft, 1, 0, 5, 9, quantized_attention},
     OpRow{"MultiHeadAttention", kMicrosoft, 1, 0, 1, 10, multi_head_attention},
@@ -372,7 +372,7 @@ constexpr std::array kRows{
 }  // namespace
 
 Family transformer_ops() {
-  return kRows;
+  return kTransformerRows;
 }
 
 }  // namespace octavo::onnx
