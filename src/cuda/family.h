@@ -33,12 +33,12 @@ struct Launch {
   std::string function;
   std::array<int, 3> grid{1, 1, 1}, block{1, 1, 1};
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory
-  bool early = false;             ///< may start while the kernel before runs (cuda/early_start.h); the provider sets it
+  bool early = false;             ///< may start while the kernel before runs (cuda/text/early_start.h); the provider sets it
   std::vector<Parameter> parameters;
   bool operator==(const Launch&) const = default;
 };
 
-/// A region on the GPU. `text` does not begin with the prelude (device functions that every text may use: cuda/prelude.h), which is
+/// A region on the GPU. `text` does not begin with the prelude (device functions that every text may use: cuda/text/prelude.inc), which is
 /// put in front when it is compiled. Equal texts are compiled once, so no name of a region, buffer or tensor is part of a text.
 struct KernelText {
   std::string text;

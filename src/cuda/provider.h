@@ -8,14 +8,14 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/compile_plan.h"
+#include "cuda/device/compile_plan.h"
 #include "cuda/family.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {
 
 /// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
-/// launches of it (cuda/cubin.h).
+/// launches of it (cuda/device/cubin.h).
 using CodeCheck =
     std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
 

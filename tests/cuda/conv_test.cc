@@ -2,16 +2,16 @@
 // architecture. tests/cuda/gpu/conv_bench.cc runs the same scenes on a GPU.
 #include <gtest/gtest.h>
 
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_window.h"
-#include "cuda/depthwise.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
-#include "cuda/nvrtc.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/conv/conv_rows.h"
+#include "cuda/families/conv/conv_shift.h"
+#include "cuda/families/conv/conv_stream.h"
+#include "cuda/families/conv/conv_window.h"
+#include "cuda/families/conv/depthwise.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Machine code that an engine file gives: read, and held against its launches. A code made here by hand, so that every lie can be told; and, where
 // there is an NVRTC, codes of its own.
-#include "cuda/cubin.h"
+#include "cuda/device/cubin.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-#include "cuda/compile_plan.h"
+#include "cuda/device/compile_plan.h"
 
 namespace octavo::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Every kernel of a text waits for the one before it, and none twice.
-#include "cuda/early_start.h"
+#include "cuda/text/early_start.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "cuda/emit_cuda.h"
-#include "cuda/nvrtc.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "program/random_program.h"
 

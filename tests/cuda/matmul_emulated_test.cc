@@ -5,13 +5,13 @@
 #include <functional>
 #include <set>
 
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
+#include "cuda/families/matmul/matmul_mma.h"
 #include "cuda/family_scene.h"
-#include "cuda/matmul_mma.h"
 #include "cuda/matmul_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

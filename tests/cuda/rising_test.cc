@@ -1,5 +1,5 @@
 // Which programs keep the order of accumulators. What is said to rise is run on neighbouring accumulators.
-#include "cuda/rising.h"
+#include "cuda/text/rising.h"
 
 #include <gtest/gtest.h>
 

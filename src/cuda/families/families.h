@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "cuda/elements.h"
 #include "cuda/family.h"
+#include "cuda/text/elements.h"
 
 namespace octavo::cuda {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "cuda/emit_cuda.h"
 #include "cuda/families/words.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "cuda/device/gpu_kernel.h"
 #include "cuda/emulation/emulator.h"
-#include "cuda/gpu_kernel.h"
 
 namespace octavo::testing {
 namespace {

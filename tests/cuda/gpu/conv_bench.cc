@@ -19,18 +19,18 @@
 #include <set>
 #include <thread>
 
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_window.h"
-#include "cuda/depthwise.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/library.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/conv/conv_rows.h"
+#include "cuda/families/conv/conv_shift.h"
+#include "cuda/families/conv/conv_stream.h"
+#include "cuda/families/conv/conv_window.h"
+#include "cuda/families/conv/depthwise.h"
 #include "cuda/gpu/conv_bench_gpu.h"
 #include "cuda/gpu/conv_bench_networks.h"
-#include "cuda/library.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::cuda {
 namespace {

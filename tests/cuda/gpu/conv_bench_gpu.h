@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "cuda/conv_scene.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/library.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/family.h"
-#include "cuda/library.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::cuda {
 

@@ -13,9 +13,9 @@
 #include <sstream>
 
 #include "base/half.h"
-#include "cuda/driver.h"
-#include "cuda/emit_cuda.h"
-#include "cuda/nvrtc.h"
+#include "cuda/device/driver.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "program/random_program.h"
 

@@ -1,0 +1,22 @@
+// The families "matmul.u8.mma", "matmul.bf16.mma", "matmul.f16.mma", "matmul.tf32.mma" and "matmul.f32.mma": products of two computed matrices on matrix
+// units (matmul.inc), of codes, of 16-bit floats, of float32 whose operands may be rounded to tf32, and of float32 whose operands may not.
+#pragma once
+
+#include "cuda/families/matmul/matmul_shape.h"
+#include "cuda/family.h"
+
+namespace octavo::cuda {
+
+[[nodiscard]] const Family& matmul_mma_family(ProductType type);
+
+/// Settings of the kernel, as its parameters spell them.
+struct MatmulTile {
+  int m = 64, n = 64, k = 64;    ///< "tile": rows x columns x bytes of depth a step
+  int warps_m = 2, warps_n = 2;  ///< "warps"
+  int stages = 3;                ///< "stages": steps of depth in shared memory
+  int blocks = 2;                ///< "blocks": per multiprocessor
+};
+[[nodiscard]] Parameters spell(const MatmulTile& tile);
+[[nodiscard]] Result<MatmulTile> parse_matmul_tile(const Parameters& parameters);
+
+}  // namespace octavo::cuda
