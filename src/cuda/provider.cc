@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -30,6 +29,7 @@
 #include "cuda/text/early_start.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/unknown_weights.h"
+#include "region/artifact.h"
 #include "region/kernel_version.h"
 #include "region/tensor_ref.h"
 
@@ -180,7 +180,7 @@ class GpuProvider final : public region::Provider {
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
     }
     OCTAVO_TRY(region::Artifact made, compile(r, full, r.tactic));
-    if (hash128_hex(made.code) != facts.texts)  // its packed constants may not be what other texts read
+    if (hash128_hex(made.source.text) != facts.texts)  // its packed constants may not be what other texts read
       return bad("its kernels do not come out as the engine's build made them" + std::string(kRebuild));
     if (made.constants.size() != r.packed.size())
       return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
@@ -190,16 +190,7 @@ class GpuProvider final : public region::Provider {
       if (has != reads) return bad(fmt::format("packed constant {} has {} bytes, it reads {}", i, has, reads));
     }
     r.launch = std::move(made.launch);
-    r.code = -1;
-    if (made.code.empty()) return {};
-    region::Buffer code;
-    code.name = r.name + " (code)";
-    code.kind = region::BufferKind::constant;
-    code.bytes = static_cast<std::int64_t>(made.code.size());
-    code.data = ir::Tensor(ir::DType::u8, {code.bytes});
-    std::memcpy(code.data.mutable_bytes().data(), made.code.data(), made.code.size());
-    r.code = static_cast<region::BufferId>(plan.buffers.size());
-    plan.buffers.push_back(std::move(code));
+    r.code = region::keep_source(made.source, r, plan);
     return {};
   }
 
@@ -211,8 +202,8 @@ class GpuProvider final : public region::Provider {
     OCTAVO_TRY(RegionKernels kernels, kernels_of(r, plan, tactic));
     region::Artifact made;
     OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
-    made.code = join_modules(kernels.texts);
-    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.code)});
+    made.source = {join_modules(kernels.texts)};
+    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.source.text)});
     made.constants = std::move(kernels.constants);
     return made;
   }

@@ -19,7 +19,7 @@ namespace octavo::cuda {
 using CodeCheck =
     std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
 
-/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; `finish` has them
+/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::source; `finish` has them
 /// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});
 

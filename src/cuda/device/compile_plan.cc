@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/text/emit_cuda.h"
+#include "region/artifact.h"
 
 namespace octavo::cuda {
 namespace {
@@ -49,20 +49,13 @@ void put_code(region::Plan& plan, const std::vector<std::vector<std::size_t>>& t
   for (std::size_t i = 0; i < plan.regions.size(); ++i) {
     region::Region& r = plan.regions[i];
     if (texts[i].empty()) continue;
-    region::Buffer& buffer = plan.buffers[static_cast<std::size_t>(r.code)];
     const auto [at, fresh] = made.emplace(texts[i], r.code);
-    if (!fresh) {  // another region holds the same code
-      buffer.data = ir::Tensor(ir::DType::u8, {0});
-      buffer.bytes = 0;
-      r.code = at->second;
-      continue;
-    }
     std::vector<std::string> modules;
-    for (const std::size_t t : texts[i]) modules.push_back(*work[t].code);
-    const std::string joined = join_modules(modules);
-    buffer.data = ir::Tensor(ir::DType::u8, {static_cast<std::int64_t>(joined.size())});
-    std::memcpy(buffer.data.mutable_bytes().data(), joined.data(), joined.size());
-    buffer.bytes = static_cast<std::int64_t>(joined.size());
+    for (const std::size_t t : texts[i]) {
+      if (fresh) modules.push_back(*work[t].code);
+    }
+    region::keep_code(join_modules(modules), r, plan);
+    r.code = at->second;  // which may be another region's: this one's is empty then
   }
 }
 
@@ -158,7 +151,9 @@ Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& com
     for (std::size_t i = 0; i < plan.regions.size(); ++i) {
       const region::Region& r = plan.regions[i];
       if (r.code < 0 || r.tactic.provider != "cuda") continue;
-      OCTAVO_TRY(const auto modules, split_modules(plan.buffers[static_cast<std::size_t>(r.code)].data.bytes()));
+      const region::Buffer& source = plan.buffers[static_cast<std::size_t>(r.code)];
+      if (source.kind != region::BufferKind::source) continue;
+      OCTAVO_TRY(const auto modules, split_modules(source.data.bytes()));
       for (const auto m : modules) {
         std::string text(reinterpret_cast<const char*>(m.data()), m.size());
         const auto [at, fresh] = index.emplace(text, work.size());

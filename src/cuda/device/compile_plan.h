@@ -25,7 +25,7 @@ using Compiler = std::function<Result<std::string>(std::string_view text)>;
 /// write it, and it holds this very text. Where there is no such folder, nothing is kept.
 [[nodiscard]] Compiler kept_on_disk(Compiler compiler, std::string key);
 
-/// Replaces the texts that the GPU's provider left as the regions' code by what `compile` makes of them: each text once, on `threads`
+/// Puts what `compile` makes of them in the place of the sources that the GPU's provider left in the plans: each text once, on `threads`
 /// threads; regions with equal code share one buffer. A plan without GPU regions stays as it is. Errors: the compiler's, naming the
 /// region; then no plan is changed.
 [[nodiscard]] Status compile_kernels(std::span<region::Plan* const> plans, const Compiler& compile, int threads);
