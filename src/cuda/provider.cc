@@ -14,6 +14,7 @@
 #include "cuda/device/gpu_device.h"
 #include "cuda/device/gpu_kernel.h"
 #include "cuda/device/nvrtc.h"
+#include "cuda/families/attention/attention.h"
 #include "cuda/families/conv/conv_mma.h"
 #include "cuda/families/conv/conv_rows.h"
 #include "cuda/families/conv/conv_shift.h"
@@ -96,6 +97,7 @@ const std::vector<const Family*>& families() {
                                                &conv_tf32_family(),
                                                &conv_f32_family(),
                                                &resize_family(),
+                                               &attention_family(),
                                                &matmul_mma_family(ProductType::u8),
                                                &matmul_mma_family(ProductType::bf16),
                                                &matmul_mma_family(ProductType::f16),
@@ -362,7 +364,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention"};
 }
 
 const region::Provider& provider(int ordinal) {

@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "reference/oracle_provider.h"
 #include "region/host_kernel.h"
+#include "region/stage_graph.h"
 
 namespace octavo::testing {
 namespace {
@@ -101,7 +103,11 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       if (!wrong.empty()) return wrong + repeat + "\n" + kernels->text;
     }
   }
+  std::set<region::BufferId> within;  // what one stage hands to another need not be in memory
+  for (const region::StageEdge& e : region::edges_of(region))
+    within.insert(region.stages[e.from.stage].stores[e.from.store].buffer);
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    if (within.contains(static_cast<region::BufferId>(b))) continue;
     ir::DType type = ir::DType::u8;
     for (const region::TensorRef& s : region.stages.back().stores) {
       if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;

@@ -21,6 +21,9 @@ constexpr std::string_view kSplit =
 constexpr std::string_view kLoad =
 #include "cuda/families/matmul/matmul_load.inc"
     ;
+constexpr std::string_view kStep =
+#include "cuda/families/matmul/matmul_step.inc"
+    ;
 constexpr std::string_view kText =
 #include "cuda/families/matmul/matmul.inc"
     ;
@@ -61,23 +64,6 @@ Reasons why_not_tile(const MatmulTile& t, const Target& target) {
   if (t.blocks * (shared_bytes(t) + 1024) > target.shared_bytes + 1024)
     return unmet("bytes of shared memory", shared_bytes(t) * t.blocks, fmt::format("at most {}", target.shared_bytes));
   return {};
-}
-
-/// What sums begin with: see matmul.inc.
-std::int32_t start_of(const ProductShape& s, const MatmulTile& t) {
-  if (s.type != ProductType::u8) return 0;
-  const std::int64_t padding = parts(s.k, t.k) * t.k - s.k;                          // zeros behind the depth, of either side
-  const std::int64_t left = s.a.flipped ? -128 : 0, right = s.b.flipped ? -128 : 0;  // what they are multiplied as
-  return static_cast<std::int32_t>(static_cast<std::uint64_t>(s.k * s.a.zero * s.b.zero - padding * left * right +
-                                                              padding * (s.a.zero * right + s.b.zero * left)));
-}
-
-std::string side_text(const char* name, const ProductSide& s, const char* tile, const char* count, bool permuted) {
-  return fmt::format(
-      "struct {} {{\n  static constexpr int kTile = {}, kCount = {}, kWay = {}, kUnit = {};\n  static constexpr octavo_offset kRow "
-      "= {}, kStep = {};\n"
-      "  static constexpr bool kPermuted = {};\n}};\n",
-      name, tile, count, static_cast<int>(s.way), s.unit, s.row, s.depth, permuted);
 }
 
 std::string define(const ProductShape& s, const MatmulTile& t) {
@@ -213,9 +199,10 @@ class MatmulMma final : public Family {
       launch.parameters.push_back({Parameter::Kind::buffer, side->ref.buffer, side->ref.offset});
     launch.parameters.push_back({Parameter::Kind::constant, 0, 0});
     launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
-    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()), start_of(s, tile));
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()),
+                                          s.type == ProductType::u8 ? sums_begin_with(s.a, s.b, s.k, tile.k) : 0);
     out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
-    std::string text(kText);
+    std::string text = std::string(kStep) + std::string(kText);
     replace_mark(text, "@PARAMETERS@",
                  "const unsigned char* left, const unsigned char* right, const unsigned char* constants" + e.parameters);
     replace_mark(text, "@POINTERS@", e.pointers);
@@ -245,6 +232,28 @@ class MatmulMma final : public Family {
 };
 
 }  // namespace
+
+std::int32_t sums_begin_with(const ProductSide& a, const ProductSide& b, std::int64_t k, std::int64_t step) {
+  const std::int64_t padding = parts(k, step) * step - k;                        // zeros behind the depth, of either side
+  const std::int64_t left = a.flipped ? -128 : 0, right = b.flipped ? -128 : 0;  // what they are multiplied as
+  return static_cast<std::int32_t>(
+      static_cast<std::uint64_t>(k * a.zero * b.zero - padding * left * right + padding * (a.zero * right + b.zero * left)));
+}
+
+std::string side_text(const char* name, const ProductSide& s, const char* tile, const char* count, bool permuted) {
+  return fmt::format(
+      "struct {} {{\n  static constexpr int kTile = {}, kCount = {}, kWay = {}, kUnit = {};\n  static constexpr octavo_offset kRow "
+      "= {}, kStep = {};\n"
+      "  static constexpr bool kPermuted = {};\n}};\n",
+      name, tile, count, static_cast<int>(s.way), s.unit, s.row, s.depth, permuted);
+}
+
+std::string_view load_text() {
+  return kLoad;
+}
+std::string_view step_text() {
+  return kStep;
+}
 
 Parameters spell(const MatmulTile& t) {
   return {{"tile", fmt::format("{}x{}x{}", t.m, t.n, t.k)},

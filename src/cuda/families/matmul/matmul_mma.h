@@ -2,6 +2,9 @@
 // units (matmul.inc), of codes, of 16-bit floats, of float32 whose operands may be rounded to tf32, and of float32 whose operands may not.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "cuda/families/matmul/matmul_shape.h"
 #include "cuda/family.h"
 
@@ -18,5 +21,14 @@ struct MatmulTile {
 };
 [[nodiscard]] Parameters spell(const MatmulTile& tile);
 [[nodiscard]] Result<MatmulTile> parse_matmul_tile(const Parameters& parameters);
+
+// Pieces of the text, for kernels that compute such products among other things (families/attention).
+/// What sums of codes begin with (matmul_step.inc), where `step` elements of depth are taken at a time.
+[[nodiscard]] std::int32_t sums_begin_with(const ProductSide& a, const ProductSide& b, std::int64_t k, std::int64_t step);
+/// The structure that matmul_load.inc reads a side from; `tile` and `count`: constants of the text.
+[[nodiscard]] std::string side_text(const char* name, const ProductSide& side, const char* tile, const char* count, bool permuted);
+/// matmul_load.inc and matmul_step.inc.
+[[nodiscard]] std::string_view load_text();
+[[nodiscard]] std::string_view step_text();
 
 }  // namespace octavo::cuda

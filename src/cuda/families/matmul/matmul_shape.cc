@@ -66,6 +66,14 @@ std::int64_t aligned(const ProductSide& s, std::int64_t along) {
   return common;
 }
 
+std::int64_t reach(std::int64_t size, std::initializer_list<std::pair<std::int64_t, std::int64_t>> dims) {
+  std::int64_t end = size;
+  for (const auto& [extent, stride] : dims) end += (extent - 1) * std::abs(stride);
+  return end;
+}
+
+}  // namespace
+
 void choose_way(ProductSide& s, std::int64_t k, int size) {
   if (s.depth == size || k == 1) {
     s.depth = size;
@@ -80,14 +88,6 @@ void choose_way(ProductSide& s, std::int64_t k, int size) {
     s.unit = static_cast<int>(std::max<std::int64_t>(std::gcd(elements, s.rows), 1));
   }
 }
-
-std::int64_t reach(std::int64_t size, std::initializer_list<std::pair<std::int64_t, std::int64_t>> dims) {
-  std::int64_t end = size;
-  for (const auto& [extent, stride] : dims) end += (extent - 1) * std::abs(stride);
-  return end;
-}
-
-}  // namespace
 
 bool ProductShape::wide_offsets() const {
   constexpr std::int64_t kMost = INT32_MAX;

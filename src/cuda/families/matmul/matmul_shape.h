@@ -45,6 +45,9 @@ struct ProductShape {
   [[nodiscard]] bool wide_offsets() const;  ///< some tensor reaches 2^31 bytes
 };
 
+/// Sets how the side comes into shared memory (way, unit) from its strides; `k` elements of `size` bytes are its depth.
+void choose_way(ProductSide& side, std::int64_t k, int size);
+
 /// The type that the stage, a matmul or gemm of two inputs, is computed in by kernels on matrix units; nothing: in none.
 [[nodiscard]] std::optional<ProductType> product_type(const region::Stage& stage);
 
