@@ -89,6 +89,16 @@ TEST_F(AttentionEmulated, OneDimensionOfTheBatchAndNone) {
   EXPECT_EQ(attend({1, 1, 18, 20, 16, 16}, {}, {16, 1, 32}), "");
 }
 
+/// Scores far apart: exponentials down to the least subnormal number, by programs that round them away and by ones that do not.
+TEST_F(AttentionEmulated, ExponentialsOfFarScores) {
+  attention::Forms forms;
+  forms.unit = 0.0007F, forms.mask = true;
+  for (const float probability : {1.0F / 255, 1e-30F, 1e-20F}) {
+    forms.probability = probability;
+    EXPECT_EQ(attend({1, 2, 33, 70, 40, 24}, forms, {32, 2, 32}, true, 21), "") << probability;
+  }
+}
+
 TEST_F(AttentionEmulated, RefusalsSayWhat) {
   Scene s(5);
   attention::set(s, {1, 2, 20, 20, 300, 16}, {}, true);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cuda/text/elements.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/epilogue.h"
+#include "cuda/text/shorten.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
 
@@ -24,7 +26,8 @@ namespace {
 constexpr std::string_view kText =
 #include "cuda/families/attention/attention.inc"
     ;
-constexpr int kStages = 2;  // of keys, of values
+constexpr int kStages = 2;         // of keys, of values
+constexpr float kTiny = 0x1p-60F;  // as attention.inc has it
 
 /// What the kernel needs to know of its region. Of a batch there are two dimensions, [outer, inner].
 struct AttentionShape {
@@ -176,6 +179,11 @@ Sizes sizes_of(const AttentionShape& a, const AttentionTile& t) {
   return z;
 }
 
+/// Blocks that a multiprocessor is to hold: as shared memory allows, and registers for twelve warps.
+std::int64_t blocks_at_once(const Sizes& z, const AttentionTile& t, const Target& target) {
+  return std::clamp<std::int64_t>(target.shared_bytes / (z.shared + 1024), 1, std::max(1, 12 / t.warps));
+}
+
 Reasons why_not_tile(const AttentionShape& a, const AttentionTile& t, const Target& target) {
   if (t.warps < 1 || t.warps > 16 || t.queries % t.warps != 0 || (t.queries / t.warps != 16 && t.queries / t.warps != 32))
     return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
@@ -201,17 +209,72 @@ double seconds_of(const AttentionShape& a, const AttentionTile& t, const Target&
   return rounds * std::max((products + issued) * std::floor(resident), products + issued * 4 / t.warps + waits) / kClock + 2e-6;
 }
 
+double largest_code(const ProductSide& x) {
+  return x.flipped ? 128 : std::max(x.zero, 255 - x.zero);
+}
+
+/// Gives the program one result for all accumulators from 0 to `most`? Operations that never turn back, of the accumulator and numbers alone, do where they
+/// give one at both ends.
+bool is_constant_up_to(const program::Program& p, float most) {
+  using program::Op;
+  std::vector<char> follows;  // the accumulator
+  for (const program::Instr& in : p.code) {
+    int from = 0;
+    for (const int a : in.args) from += a >= 0 && follows[static_cast<std::size_t>(a)] != 0 ? 1 : 0;
+    const auto number = [&](int a) {
+      return p.code[static_cast<std::size_t>(a)].op == Op::imm_f || p.code[static_cast<std::size_t>(a)].op == Op::imm_i;
+    };
+    const bool first = in.args[0] >= 0 && follows[static_cast<std::size_t>(in.args[0])] != 0;
+    bool known = in.op == Op::acc_f || from == 0;
+    switch (in.op) {
+      case Op::mul:
+      case Op::add:
+      case Op::max:
+      case Op::min:
+      case Op::add_i:
+      case Op::max_i:
+      case Op::min_i: known = known || (from == 1 && number(in.args[first ? 1 : 0])); break;
+      case Op::div:
+      case Op::sub:
+      case Op::sub_i: known = known || (from == 1 && first && number(in.args[1])); break;
+      case Op::nan0:
+      case Op::f2i:
+      case Op::i2f:
+      case Op::round: known = known || from == 1; break;
+      case Op::load_i:
+      case Op::load_f: known = false; break;
+      default: break;
+    }
+    if (!known) return false;
+    follows.push_back(in.op == Op::acc_f || from > 0 ? 1 : 0);
+  }
+  std::vector<program::Scalar> least(p.outputs.size()), greatest(p.outputs.size()), scratch;
+  const std::vector<program::Scalar> none(static_cast<std::size_t>(p.operand_count));
+  program::Scalar acc{};
+  acc.f = 0;
+  program::interpret(p, acc, none, least, scratch);
+  acc.f = most;
+  program::interpret(p, acc, none, greatest, scratch);
+  return least[0].i == greatest[0].i;
+}
+
 /// `octavo_score` and `octavo_probability`: a program of one element, with its operands.
 struct ElementText {
   std::string text, parameters, names;  ///< parameters of the kernel, and how they are handed on
   std::vector<Parameter> arguments;
+  std::int32_t acc_offset = 0;  ///< what the program expects to be added to the sum
 };
 ElementText element_text(const AttentionShape& a, const region::Stage& s, const std::string& name, const std::string& prefix,
-                         bool real) {
+                         bool real, double largest) {
   ElementText out;
   const std::size_t rank = s.space.size();
-  const std::vector<char> used = loaded(s.program);
-  const bool sums = program::uses(s.program, program::Op::acc_f) || program::uses(s.program, program::Op::acc_i);
+  Magnitudes magnitudes{largest, {}};
+  magnitudes.operands.assign(s.operands.size(), std::numeric_limits<double>::infinity());
+  const Shortened shortened = shorten(s.program, magnitudes, std::vector<char>(s.operands.size(), 0));
+  out.acc_offset = shortened.acc_offset;
+  const program::Program& p = shortened.program;
+  const std::vector<char> used = loaded(p);
+  const bool sums = program::uses(p, program::Op::acc_f) || program::uses(p, program::Op::acc_i);
   std::string loads, call = sums ? "acc" : "0", parameters;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     if (used[i] == 0) continue;
@@ -229,9 +292,9 @@ ElementText element_text(const AttentionShape& a, const region::Stage& s, const 
     call += fmt::format(", l{}[0]", i);
     out.arguments.push_back({Parameter::Kind::buffer, at.buffer, at.offset});
   }
-  const bool floats = s.program.outputs[0].type == ir::DType::f32;
+  const bool floats = p.outputs[0].type == ir::DType::f32;
   out.parameters = parameters;
-  out.text = emit_function(s.program, name + "_program") +
+  out.text = emit_function(p, name + "_program") +
              fmt::format(
                  "OCTAVO_DEVICE {0} {1}({2} acc, int outer, int inner, int row, int key{3}) {{\n  const bool inside = row < kM && "
                  "key < kKeys;\n"
@@ -288,8 +351,7 @@ EpilogueShape epilogue_shape(const AttentionShape& a, const region::Plan& plan, 
   e.piece = piece_for(a.product, plan, e.run);
   e.padded_channels = z.column_tile;
   e.takes_bias = true, e.threads = 32 * t.warps;
-  const auto largest = [](const ProductSide& x) { return x.flipped ? 128 : std::max(x.zero, 255 - x.zero); };
-  e.accumulator = std::min(static_cast<double>(a.keys) * largest(a.p) * largest(a.v), 2147483648.0);
+  e.accumulator = std::min(static_cast<double>(a.keys) * largest_code(a.p) * largest_code(a.v), 2147483648.0);
   return e;
 }
 
@@ -335,29 +397,35 @@ class Attention final : public Family {
     const EpilogueShape shape = epilogue_shape(a, plan, t);
     const Epilogue e = emit_epilogue(a.product, plan, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
-    const ElementText scores = element_text(a, *a.scores, "octavo_score", "s", false),
-                      probabilities = element_text(a, *a.softmax, "octavo_probability", "p", true);
+    const ElementText scores = element_text(
+                          a, *a.scores, "octavo_score", "s", false,
+                          std::min(static_cast<double>(a.features) * largest_code(a.q) * largest_code(a.k), 2147483648.0)),
+                      probabilities = element_text(a, *a.softmax, "octavo_probability", "p", true, 0);
     ProductSide codes = a.p;
     codes.rows = a.queries;
 
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_SPLIT 0\n#define OCTAVO_CODES 1\n",
                            wide_offsets(a) ? "long long" : "int");
-    for (const auto& [what, value] : {std::pair<const char*, std::int64_t>{"kM", a.queries},
-                                      {"kKeys", a.keys},
-                                      {"kInner", a.inner},
-                                      {"kTileM", t.queries},
-                                      {"kWarps", t.warps},
-                                      {"kPitch", z.pitch},
-                                      {"kMovingBytes", z.moving},
-                                      {"kTogether", 4},
-                                      {"kBlocksPerProcessor", 1},
-                                      {"kScoresBeginWith", sums_begin_with(a.q, a.k, a.features, z.score_step)}})
+    for (const auto& [what, value] :
+         {std::pair<const char*, std::int64_t>{"kM", a.queries},
+          {"kKeys", a.keys},
+          {"kInner", a.inner},
+          {"kTileM", t.queries},
+          {"kWarps", t.warps},
+          {"kPitch", z.pitch},
+          {"kMovingBytes", z.moving},
+          {"kTogether", 4},
+          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
+          {"kScoresBeginWith",
+           static_cast<std::int32_t>(static_cast<std::uint32_t>(sums_begin_with(a.q, a.k, a.features, z.score_step)) +
+                                     static_cast<std::uint32_t>(scores.acc_offset))}})
       out.text += declare(what, value);
     out.text += fmt::format(
         "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
         "{};\n",
         a.q.outer, a.q.inner, a.k.outer, a.k.inner, a.v.outer, a.v.inner);
+    out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax->program, kTiny));
     std::string text(kText);
     replace_mark(
         text, "@PARAMETERS@",
