@@ -21,7 +21,7 @@ class Elf {
                     "ELF\x02\x01\x01\x41\x08",
                     9) +
         std::string(55, '\0'));
-    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 61);
+    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 58);
     section(1, 3, names);
     section(8, 3, std::string("\0k\0", 3));
     std::string symbol(48, '\0');  // the first is nothing
