@@ -75,7 +75,7 @@ TEST_F(AttentionEmulated, EveryTileThatIsOffered) {
   attention::set(s, {1, 2, 130, 70, 64, 64}, {}, true);
   std::set<std::string> seen;
   for (const cuda::Candidate& c : cuda::attention_family().candidates(s.region(), s.plan(), kSm80)) {
-    const auto t = cuda::parse_attention_tile(c.parameters);
+    const auto t = cuda::parse<AttentionTile>(c.parameters, "attention.u8.mma");
     ASSERT_TRUE(t);
     seen.insert(c.parameters.at("queries") + " " + c.parameters.at("warps"));
     EXPECT_EQ(attend({1, 1, 130, 70, 64, 64}, {}, *t), "")

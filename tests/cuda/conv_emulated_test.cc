@@ -5,11 +5,8 @@
 #include "cuda/conv_scene.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
-#include "cuda/families/conv/conv_rows.h"
-#include "cuda/families/conv/conv_shift.h"
-#include "cuda/families/conv/conv_stream.h"
-#include "cuda/families/conv/conv_window.h"
 #include "cuda/families/conv/depthwise.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {

@@ -33,6 +33,18 @@ bool close(const std::byte* a, const std::byte* e, ir::DType t, float tolerance)
   return std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y)) + step;
 }
 
+/// "", or which kernel of the text never waits for the ones before it (Launch::early).
+std::string begins_before_others_end(const std::string& text) {
+  constexpr std::string_view kKernel = "OCTAVO_KERNEL(", kWait = "octavo_wait_for_previous();";
+  for (std::size_t at = text.find(kKernel); at != std::string::npos;) {
+    const std::size_t next = text.find(kKernel, at + kKernel.size());
+    if (text.substr(at, next - at).find(kWait) == std::string::npos)
+      return "a kernel does not wait: " + text.substr(at, text.find('{', at) - at);
+    at = next;
+  }
+  return "";
+}
+
 }  // namespace
 
 void reference_region(const region::Region& region, const region::Memory& memory) {
@@ -63,6 +75,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
     return "no candidate with an estimate" + repeat;
   const auto kernels = family.emit(region, plan, parameters, target);
   if (!kernels) return "emit: " + kernels.error().message + repeat;
+  if (const std::string early = begins_before_others_end(kernels->text); !early.empty())
+    return early + repeat + "\n" + kernels->text;
   const auto library = emulate(edit ? edit(kernels->text) : kernels->text);
   if (!library) return library.error().message + "\n" + kernels->text + repeat;
 
@@ -92,10 +106,10 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       const auto kernel = (*library)->find(launch.function);
       if (!kernel) return kernel.error().message + repeat;
       std::vector<void*> arguments;
-      for (const cuda::Parameter& p : launch.parameters) {
-        std::byte* base = p.kind == cuda::Parameter::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
-                          : p.kind == cuda::Parameter::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
-                                                                      : workspace;
+      for (const cuda::Argument& p : launch.arguments) {
+        std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+                          : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
+                                                                     : workspace;
         arguments.push_back(base + p.offset);
       }
       const Grid grid{launch.grid, launch.block, static_cast<std::size_t>(launch.shared_bytes)};

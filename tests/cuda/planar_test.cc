@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/emulation/emulated_test.h"
-#include "cuda/families/conv/conv_rows.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {

@@ -143,7 +143,7 @@ TEST(Rows, RefusesWhatItCannot) {
   turned.order = {0, 2, 3, 1};
   EXPECT_NE(refused(turned), "") << "a plane whose neighbours are other channels";
   EXPECT_NE(refused({Op::softmax, {4, 50}}, [](Scene& s) { s.stage().anchor.inputs[0].dtype = DType::s32; }), "");
-  EXPECT_FALSE(cuda::parse_row_tile({{"rows", "4"}}));
+  EXPECT_FALSE(cuda::parse<cuda::RowTile>({{"rows", "4"}}, "norm.rows"));
 }
 
 TEST(Rows, ComeBeforeAThreadARow) {

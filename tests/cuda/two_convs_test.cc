@@ -4,6 +4,7 @@
 #include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 #include "cuda/text/emit_cuda.h"
 

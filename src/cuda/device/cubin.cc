@@ -209,7 +209,7 @@ Status check_launch(const Launch& l, const Cubin& cubin) {
     for (const CubinKernel& k : cubin.kernels) names += (names.empty() ? "" : ", ") + k.name;
     return bad(fmt::format("a launch of \"{}\", its kernels are: {}", l.function, names));
   }
-  const auto given = static_cast<std::int64_t>(l.parameters.size());
+  const auto given = static_cast<std::int64_t>(l.arguments.size());
   if (!of->pointers || of->parameters != given || of->parameter_bytes != 8 * given)
     return bad(fmt::format("kernel \"{}\" takes {} parameters of {} bytes, the launch gives {} pointers", l.function,
                            of->parameters, of->parameter_bytes, given));

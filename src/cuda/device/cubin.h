@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cuda/family.h"
+#include "cuda/text/kernel_text.h"
 
 namespace octavo::cuda {
 

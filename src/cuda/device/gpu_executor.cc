@@ -138,8 +138,8 @@ Result<CuGraphExec> GpuExecutor::graph(std::size_t first, std::size_t last, int 
   Key key{first, last, copies, {}};
   for (std::size_t i = first; i < last; ++i) {
     for (const Ready& r : ready_[i]) {
-      for (const Parameter& p : r.launch->parameters) {
-        if (p.kind == Parameter::Kind::buffer) key.addresses.push_back(memory.base[static_cast<std::size_t>(p.index)]);
+      for (const Argument& p : r.launch->arguments) {
+        if (p.kind == Argument::Kind::buffer) key.addresses.push_back(memory.base[static_cast<std::size_t>(p.index)]);
       }
     }
   }
@@ -183,9 +183,9 @@ Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
 Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const std::string& name) const {
   std::vector<CuAddress> values;
   std::vector<void*> parameters;
-  for (const Parameter& p : r.launch->parameters) {
+  for (const Argument& p : r.launch->arguments) {
     const CuAddress base =
-        p.kind == Parameter::Kind::workspace ? r.workspace : address(memory.base[static_cast<std::size_t>(p.index)]);
+        p.kind == Argument::Kind::workspace ? r.workspace : address(memory.base[static_cast<std::size_t>(p.index)]);
     values.push_back(base + static_cast<CuAddress>(p.offset));
   }
   for (CuAddress& v : values) parameters.push_back(&v);

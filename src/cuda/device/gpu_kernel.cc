@@ -27,20 +27,20 @@ tl::unexpected<Error> bad(const std::string& what) {
   return fail(ErrorKind::bad_engine, "launches of GPU kernels: " + what);
 }
 
-Result<Parameter> read_parameter(const json& p, const region::Region& region) {
+Result<Argument> read_parameter(const json& p, const region::Region& region) {
   if (!p.is_array() || p.empty() || !p[0].is_string()) return bad("a parameter is not a list that begins with a name");
   for (std::size_t i = 1; i < p.size(); ++i) {
     if (!p[i].is_number_integer()) return bad("a parameter is not a name and integers");
   }
   const std::string kind = p[0];
-  if (kind == "workspace" && p.size() == 2) return Parameter{Parameter::Kind::workspace, 0, p[1]};
+  if (kind == "workspace" && p.size() == 2) return Argument{Argument::Kind::workspace, 0, p[1]};
   if (kind == "constant" && p.size() == 3) {
     const std::int64_t index = p[1];
     if (index < 0 || index >= static_cast<std::int64_t>(region.packed.size()))
       return bad(fmt::format("packed constant {} of {}", index, region.packed.size()));
-    return Parameter{Parameter::Kind::constant, region.packed[static_cast<std::size_t>(index)], p[2]};
+    return Argument{Argument::Kind::constant, region.packed[static_cast<std::size_t>(index)], p[2]};
   }
-  Parameter found{Parameter::Kind::buffer, -1, 0};
+  Argument found{Argument::Kind::buffer, -1, 0};
   if (p.size() == 4) {
     each_tensor(region, [&](const char* name, std::size_t s, std::size_t k, const TensorRef& t) {
       if (kind != name || p[1] != s || p[2] != k) return;
@@ -73,8 +73,8 @@ Result<Launch> read_launch(const json& j, const region::Region& region) {
   l.early = j["early"];
   if (l.shared_bytes < 0 || l.shared_bytes > (1 << 20)) return bad(fmt::format("{} bytes of shared memory", l.shared_bytes));
   for (const json& p : j["parameters"]) {
-    OCTAVO_TRY(const Parameter parameter, read_parameter(p, region));
-    l.parameters.push_back(parameter);
+    OCTAVO_TRY(const Argument parameter, read_parameter(p, region));
+    l.arguments.push_back(parameter);
   }
   return l;
 }
@@ -85,10 +85,10 @@ Result<std::string> write_launches(const RegionKernels& kernels, const region::R
   json list = json::array();
   for (const RegionKernels::Start& start : kernels.starts) {
     json parameters = json::array();
-    for (const Parameter& p : start.launch.parameters) {
-      if (p.kind == Parameter::Kind::workspace) parameters.push_back({"workspace", p.offset});
-      if (p.kind == Parameter::Kind::constant) parameters.push_back({"constant", p.index, p.offset});
-      if (p.kind != Parameter::Kind::buffer) continue;
+    for (const Argument& p : start.launch.arguments) {
+      if (p.kind == Argument::Kind::workspace) parameters.push_back({"workspace", p.offset});
+      if (p.kind == Argument::Kind::constant) parameters.push_back({"constant", p.index, p.offset});
+      if (p.kind != Argument::Kind::buffer) continue;
       json found;
       each_tensor(region, [&](const char* name, std::size_t s, std::size_t k, const TensorRef& t) {
         if (t.buffer == p.index && found.is_null()) found = {name, s, k, p.offset - t.offset};

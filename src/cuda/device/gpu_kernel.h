@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/family.h"
+#include "cuda/text/kernel_text.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cuda/families/families.h"
+#include "cuda/text/elements.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/epilogue.h"
 #include "cuda/text/shorten.h"
@@ -44,40 +45,50 @@ std::string literal(char kind, std::uint32_t bits, ir::DType type) {
   return fmt::format("__int_as_float((int)0x{:08x}u)", bits);
 }
 
-class PlanarFamily final : public SingleFamily {
+struct PlanarCopy {
+  Planar planes;
+  region::TensorRef store;
+  std::int64_t images = 1, pixels = 4, blocks = 1, out_image = 0, vector = 4;
+  double seconds = 0;
+};
+
+class PlanarFamily final : public FamilyOf<PlanarCopy> {
  public:
   std::string_view name() const override { return "pointwise.planar"; }
   bool about(const Region& r) const override { return is_single(r) && about_planar(only(r)); }
 
-  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target&) const override {
+  Result<PlanarCopy> match(const Region& r, const Plan& plan, const Target&) const override {
     const Stage& s = only(r);
-    const Planar p = read_planar(s, plan);
-    if (!p.refusal.empty()) return refuse(p.refusal);
-    const region::TensorRef& y = s.stores[0];
-    const std::int64_t pixels = s.space[2] * s.space[3];
-    if ((s.space[2] > 1 && p.row != s.space[3] * p.element) || pixels % 4 != 0)
+    PlanarCopy c;
+    OCTAVO_TRY(c.planes, read_planar(s, plan));
+    const Planar& p = c.planes;
+    const region::TensorRef& y = c.store = s.stores[0];
+    c.images = s.space[0], c.pixels = s.space[2] * s.space[3], c.seconds = seconds_of_a_pass(r);
+    if ((s.space[2] > 1 && p.row != s.space[3] * p.element) || c.pixels % 4 != 0)
       return refuse("pixels and bytes a row", fmt::format("{}, {}", s.space[3], p.row), "dense planes of a multiple of 4 pixels");
     const bool dense =
         (s.space[3] == 1 || y.strides[3] == p.channels) && (s.space[2] == 1 || y.strides[2] == s.space[3] * p.channels);
     if (!dense) return refuse("pixels of the store", "apart", "side by side");
-    const std::int64_t out_image = s.space[0] == 1 ? 0 : y.strides[0];
-    const std::int64_t common = std::gcd(std::gcd(out_image, y.offset), std::gcd(pixels * p.channels, std::int64_t{16}));
-    if (common < 4) return refuse("alignment of the stored images", common, "at least 4 bytes");
-    const std::int64_t blocks = (pixels / 4 + kThreads - 1) / kThreads;
-    if (blocks * s.space[0] > std::numeric_limits<std::int32_t>::max())
-      return refuse("blocks", blocks * s.space[0], "less than 2^31");
+    c.out_image = c.images == 1 ? 0 : y.strides[0];
+    c.vector = std::gcd(std::gcd(c.out_image, y.offset), std::gcd(c.pixels * p.channels, std::int64_t{16}));
+    if (c.vector < 4) return refuse("alignment of the stored images", c.vector, "at least 4 bytes");
+    c.blocks = parts(c.pixels / 4, kThreads);
+    if (c.blocks * c.images > std::numeric_limits<std::int32_t>::max())
+      return refuse("blocks", c.blocks * c.images, "less than 2^31");
+    return c;
+  }
+  std::vector<Choice<NoTile>> tactics(const PlanarCopy& c, const Target&) const override { return {{{}, c.seconds}}; }
+  Result<KernelText> emit(const PlanarCopy& c, const NoTile&, const Target&) const override {
+    const Planar& p = c.planes;
     KernelText out;
     out.text = fmt::format(
         "constexpr int kThreads = {}, kChannels = {}, kBlocks = {}, kPixels = {}, kElement = {}, kVector = {};\n"
         "constexpr long long kInImage = {}, kOutImage = {};\n",
-        kThreads, p.channels, blocks, pixels, p.element, common, p.image, out_image);
+        kThreads, p.channels, c.blocks, c.pixels, p.element, c.vector, p.image, c.out_image);
     out.text += std::string(elements_functions()) + p.text + std::string(kText);
-    Launch launch;
-    launch.function = "octavo_planar";
-    launch.grid = {static_cast<int>(blocks * s.space[0]), 1, 1};
-    launch.block = {kThreads, 1, 1};
-    launch.parameters = {{Parameter::Kind::buffer, p.source.buffer, p.source.offset},
-                         {Parameter::Kind::buffer, y.buffer, y.offset}};
+    Launch launch = launch_of("octavo_planar", c.blocks * c.images, kThreads);
+    launch.arguments = {{Argument::Kind::buffer, p.source.buffer, p.source.offset},
+                        {Argument::Kind::buffer, c.store.buffer, c.store.offset}};
     out.launches.push_back(std::move(launch));
     return out;
   }
@@ -91,48 +102,39 @@ bool about_planar(const region::Stage& s) {
          std::any_of(s.operands.begin(), s.operands.end(), along_columns);
 }
 
-Planar read_planar(const region::Stage& s, const region::Plan& plan) {
+Result<Planar> read_planar(const region::Stage& s, const region::Plan& plan) {
   Planar p;
-  if (!about_planar(s)) {
-    p.refusal = unmet("stage", "of another kind", "bytes from one tensor with neighbouring columns");
-    return p;
-  }
+  if (!about_planar(s)) return refuse("stage", "of another kind", "bytes from one tensor with neighbouring columns");
   p.channels = static_cast<int>(s.space[1]);
   Magnitudes sources;
   sources.acc = std::numeric_limits<double>::infinity();
   sources.operands.assign(s.operands.size(), std::numeric_limits<double>::infinity());
   program::Program program = without_store_clamps(shorten(s.program, sources, std::vector<char>(s.operands.size(), 0)).program);
   const std::vector<char> kinds = loads_of(program);
+  const Tail tail = tail_of(s, plan);
   const region::Operand* source = nullptr;
   std::vector<std::string> arguments(static_cast<std::size_t>(p.channels));  // of each channel's call
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     if (kinds[k] == 0) continue;
     const region::Operand& o = s.operands[k];
-    if (const auto bits = channel_bits(s, plan, o)) {
+    if (const auto& bits = tail.constants[k]) {
       for (std::size_t c = 0; c < arguments.size(); ++c) arguments[c] += ", " + literal(kinds[k], (*bits)[c], o.ref.dtype);
       continue;
     }
-    if (source != nullptr || !along_columns(o) || load_function(o.ref.dtype).empty()) {
-      p.refusal = unmet(fmt::format("operand {}", k), fmt::format("a tensor of {}", ir::name_of(o.ref.dtype)),
-                        "constant, or the one tensor with neighbouring columns");
-      return p;
-    }
+    if (source != nullptr || !along_columns(o) || load_function(o.ref.dtype).empty())
+      return refuse(fmt::format("operand {}", k), fmt::format("a tensor of {}", ir::name_of(o.ref.dtype)),
+                    "constant, or the one tensor with neighbouring columns");
     source = &o;
     for (std::string& a : arguments) a += ", v[k]";
   }
-  if (source == nullptr) {
-    p.refusal = unmet("operands that are no constants", 0, "1");
-    return p;
-  }
+  if (source == nullptr) return refuse("operands that are no constants", 0, "1");
   p.source = source->ref;
   p.element = element_bytes(p.source);
   const auto stride = [&](std::size_t d) { return broadcast_stride(p.source, s.space, d) * p.element; };
   p.image = stride(0), p.plane = stride(1), p.row = stride(2);
   for (const std::int64_t v : {p.image, p.plane, p.source.offset}) {
-    if (v % (4 * p.element) != 0) {
-      p.refusal = unmet("bytes between planes or images", v, fmt::format("a multiple of {}", 4 * p.element));
-      return p;
-    }
+    if (v % (4 * p.element) != 0)
+      return refuse("bytes between planes or images", v, fmt::format("a multiple of {}", 4 * p.element));
   }
   const bool real = ir::is_float(p.source.dtype), sign = s.stores[0].dtype == ir::DType::s8;
   p.text = emit_function(program, "octavo_code");

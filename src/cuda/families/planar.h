@@ -13,7 +13,6 @@
 namespace octavo::cuda {
 
 struct Planar {
-  Reasons refusal;   ///< why the stage is not of this kind, with the values; empty: it is
   int channels = 0;  ///< 1 to 8
   region::TensorRef source;
   std::int64_t image = 0, plane = 0, row = 0, element = 0;  ///< strides of the source, bytes
@@ -23,12 +22,10 @@ struct Planar {
 };
 /// A stage of rank 4 without an anchor that computes bytes from one tensor whose columns are neighbours in memory, and from constants
 /// with a value a channel or one in all. Planes and images begin at
-/// multiples of four elements.
-[[nodiscard]] Planar read_planar(const region::Stage& stage, const region::Plan& plan);
+/// multiples of four elements. Error: why the stage is not of this kind, with the values.
+[[nodiscard]] Result<Planar> read_planar(const region::Stage& stage, const region::Plan& plan);
 
 /// Quick test of the kind, without a plan: one tensor with neighbouring columns, one store of bytes with neighbouring channels.
 [[nodiscard]] bool about_planar(const region::Stage& stage);
-
-[[nodiscard]] const Family& planar_family();
 
 }  // namespace octavo::cuda

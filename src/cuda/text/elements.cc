@@ -8,9 +8,12 @@
 
 #include "cuda/text/emit_cuda.h"
 #include "program/program.h"
+#include "region/refusal.h"
 
 namespace octavo::cuda {
 namespace {
+
+using region::refuse;
 
 using ir::DType;
 using program::Op;
@@ -89,7 +92,7 @@ Access followed_along(const region::TensorRef& x, std::size_t from, std::size_t 
 Result<Elements> Elements::of(const region::Stage& stage, bool has_anchor, const std::vector<Access>& followed,
                               std::int64_t longest_run) {
   Elements e;
-  e.stage_ = &stage;
+  e.program_ = stage.program, e.space_ = stage.space;
   e.has_anchor_ = has_anchor;
   e.dims_ = stage.space;
   for (const region::Operand& o : stage.operands) {
@@ -236,29 +239,29 @@ std::string Elements::offset(const Access& a) const {
 }
 
 KernelText Elements::emit(const AnchorText& anchor) const {
-  const program::Program& p = stage_->program;
+  const program::Program& p = program_;
   const std::vector<char> used = loaded(p);
   KernelText out;
   Launch launch;
   launch.function = "octavo_elements";
   std::string parameters, loads, call, results, stores;
-  const auto parameter = [&](const std::string& name, Parameter what, bool written) {
+  const auto parameter = [&](const std::string& name, Argument what, bool written) {
     parameters += fmt::format("{}{}unsigned char* {}", parameters.empty() ? "" : ", ", written ? "" : "const ", name);
-    launch.parameters.push_back(what);
+    launch.arguments.push_back(what);
   };
   for (std::size_t k = 0; k < anchor.inputs.size(); ++k)
-    parameter(fmt::format("x{}", k), {Parameter::Kind::buffer, anchor.inputs[k].buffer, anchor.inputs[k].offset}, false);
+    parameter(fmt::format("x{}", k), {Argument::Kind::buffer, anchor.inputs[k].buffer, anchor.inputs[k].offset}, false);
   for (std::size_t k = 0; k < anchor.constants.size(); ++k) {
-    parameter(fmt::format("k{}", k), {Parameter::Kind::constant, static_cast<std::int32_t>(k), 0}, false);
+    parameter(fmt::format("k{}", k), {Argument::Kind::constant, static_cast<std::int32_t>(k), 0}, false);
     out.constants.push_back(anchor.constants[k]);
   }
-  if (anchor.workspace_bytes > 0) parameter("w", {Parameter::Kind::workspace, 0, 0}, false);
+  if (anchor.workspace_bytes > 0) parameter("w", {Argument::Kind::workspace, 0, 0}, false);
   out.workspace_bytes = anchor.workspace_bytes;
   out.launches = anchor.before;
   for (std::size_t k = 0; k < loads_.size(); ++k) {
     if (!used[k]) continue;
     const Access& a = loads_[k];
-    parameter(fmt::format("a{}", k), {Parameter::Kind::buffer, a.buffer, a.offset}, false);
+    parameter(fmt::format("a{}", k), {Argument::Kind::buffer, a.buffer, a.offset}, false);
     const std::string load = load_function(a.dtype), at = fmt::format("a{} + {}", k, offset(a));
     loads += fmt::format("  {} l{}[kRun];\n", register_type(a.dtype), k);
     switch (mode(a, run_)) {
@@ -280,7 +283,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   }
   for (std::size_t j = 0; j < stores_.size(); ++j) {
     const Access& a = stores_[j];
-    parameter(fmt::format("o{}", j), {Parameter::Kind::buffer, a.buffer, a.offset}, true);
+    parameter(fmt::format("o{}", j), {Argument::Kind::buffer, a.buffer, a.offset}, true);
     results += fmt::format("  {} r{}[kRun];\n", register_type(a.dtype), j);
     call += fmt::format(", r{}[v]", j);
     stores += fmt::format("  {}(o{} + {}, r{});\n", store_function(a.dtype), j, offset(a), j);
@@ -291,7 +294,8 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   const char* index = threads < (std::int64_t{1} << 31) ? "unsigned" : "unsigned long long";
   const bool acc = has_anchor_ && (program::uses(p, Op::acc_i) || program::uses(p, Op::acc_f));
   std::string text = std::string(kFunctions) + emit_function(p, "octavo_program") + anchor.functions;
-  text += fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}) {{\n  constexpr int kRun = {};\n", kThreads, parameters, run_);
+  text += fmt::format("OCTAVO_KERNEL({}, 1) octavo_elements({}) {{\n  octavo_wait_for_previous();\n  constexpr int kRun = {};\n",
+                      kThreads, parameters, run_);
   const std::int64_t units = kThreads / anchor.shared;  // runs of a block
   const char* suffix = index[8] != 0 ? "ll" : "";
   if (anchor.shared == 1) {
@@ -312,7 +316,7 @@ KernelText Elements::emit(const AnchorText& anchor) const {
   }
   if (!dims_.empty()) text += fmt::format("  const int run_at = i{};\n", dims_.size() - 1);
   if (has_anchor_) {
-    for (std::size_t d = 0; d < stage_->space.size(); ++d) {
+    for (std::size_t d = 0; d < space_.size(); ++d) {
       const auto at = std::find(origin_.begin(), origin_.end(), d);
       text += at == origin_.end() ? fmt::format("  constexpr int c{} = 0;\n", d)
                                   : fmt::format("  const int c{} = i{};\n", d, at - origin_.begin());

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/family.h"
+#include "base/result.h"
+#include "cuda/text/kernel_text.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
@@ -67,7 +68,8 @@ class Elements {
   void choose_run(const std::vector<Access>& followed, std::int64_t longest);
   [[nodiscard]] std::string offset(const Access& a) const;
 
-  const region::Stage* stage_ = nullptr;
+  program::Program program_;
+  ir::Shape space_;
   std::vector<std::int64_t> dims_;   ///< outermost first
   std::vector<std::size_t> origin_;  ///< with an anchor: the dimension of the space that dims_[k] is
   std::vector<Access> loads_, stores_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cassert>
 
 namespace octavo::cuda {
 namespace {
@@ -93,31 +92,6 @@ std::string tables_of(const Program& p, std::string_view name) {
   return out;
 }
 
-/// An array element as int or float.
-std::string load_text(DType type, std::string_view array) {
-  switch (type) {
-    case DType::u8:
-    case DType::boolean: return fmt::format("(int)((const unsigned char*){0}.base)[octavo_at({0}, i)]", array);
-    case DType::s8: return fmt::format("(int)((const signed char*){0}.base)[octavo_at({0}, i)]", array);
-    case DType::s32: return fmt::format("((const int*){0}.base)[octavo_at({0}, i)]", array);
-    case DType::f16: return fmt::format("octavo_f16_value(((const unsigned short*){0}.base)[octavo_at({0}, i)])", array);
-    case DType::bf16: return fmt::format("octavo_bf16_value(((const unsigned short*){0}.base)[octavo_at({0}, i)])", array);
-    default: return fmt::format("((const float*){0}.base)[octavo_at({0}, i)]", array);
-  }
-}
-
-std::string store_text(DType type, std::string_view array, std::string_view value) {
-  switch (type) {
-    case DType::u8:
-    case DType::boolean: return fmt::format("((unsigned char*){0}.base)[octavo_at({0}, i)] = (unsigned char){1};", array, value);
-    case DType::s8: return fmt::format("((signed char*){0}.base)[octavo_at({0}, i)] = (signed char){1};", array, value);
-    case DType::s32: return fmt::format("((int*){0}.base)[octavo_at({0}, i)] = {1};", array, value);
-    case DType::f16: return fmt::format("((unsigned short*){0}.base)[octavo_at({0}, i)] = octavo_f16_bits({1});", array, value);
-    case DType::bf16: return fmt::format("((unsigned short*){0}.base)[octavo_at({0}, i)] = octavo_bf16_bits({1});", array, value);
-    default: return fmt::format("((float*){0}.base)[octavo_at({0}, i)] = {1};", array, value);
-  }
-}
-
 }  // namespace
 
 std::string_view expression(Op op) {
@@ -163,14 +137,7 @@ std::string_view expression(Op op) {
 }
 
 std::string emit_prelude() {
-  return std::string(kPrelude) + fmt::format(R"(struct OctavoArray {{ unsigned long long base; long long strides[4]; }};
-struct OctavoArgs {{ long long dims[4]; OctavoArray acc; OctavoArray arrays[{}]; }};
-struct OctavoIndex {{ long long i[4]; }};
-OCTAVO_DEVICE long long octavo_at(const OctavoArray& a, const OctavoIndex& x) {{
-  return x.i[0] * a.strides[0] + x.i[1] * a.strides[1] + x.i[2] * a.strides[2] + x.i[3] * a.strides[3];
-}}
-)",
-                                             kMaxArrays);
+  return std::string(kPrelude);
 }
 
 std::string emit_function(const Program& p, std::string_view name) {
@@ -191,35 +158,6 @@ std::string emit_function(const Program& p, std::string_view name) {
   }
   for (std::size_t j = 0; j < p.outputs.size(); ++j) body += fmt::format("  r{} = v{};\n", j, p.outputs[j].value);
   return tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
-}
-
-std::string emit_kernel(const KernelSpec& spec) {
-  const Program& p = spec.program;
-  assert(p.operand_count + static_cast<int>(p.outputs.size()) <= kMaxArrays);
-  const std::string function = spec.name + "_program";
-  const std::vector<char> kinds = operand_kinds(p);
-  std::string call = fmt::format("{}({}", function, load_text(program::uses(p, Op::acc_f) ? DType::f32 : DType::s32, "a.acc"));
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    if (kinds[k]) call += ", " + load_text(spec.operand_types[k], fmt::format("a.arrays[{}]", k));
-  }
-  std::string results, stores;
-  for (std::size_t j = 0; j < p.outputs.size(); ++j) {
-    results += fmt::format("  {} r{};\n", c_type(result_kind(p, j)), j);
-    call += fmt::format(", r{}", j);
-    stores += "  " + store_text(p.outputs[j].type, fmt::format("a.arrays[{}]", kinds.size() + j), fmt::format("r{}", j)) + "\n";
-  }
-  return emit_function(p, function) + fmt::format(R"(OCTAVO_KERNEL(256, 1) {}(const OctavoArgs a) {{
-  long long flat = (long long)octavo_block() * 256 + octavo_thread();
-  if (flat >= a.dims[0] * a.dims[1] * a.dims[2] * a.dims[3]) return;
-  OctavoIndex i;
-  for (int d = 3; d >= 0; --d) {{
-    i.i[d] = flat % a.dims[d];
-    flat /= a.dims[d];
-  }}
-{}  {});
-{}}}
-)",
-                                                  spec.name, results, call, stores);
 }
 
 std::vector<std::string> compile_options(std::string_view architecture) {

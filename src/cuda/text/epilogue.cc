@@ -12,6 +12,7 @@
 
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/shorten.h"
+#include "region/refusal.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -22,6 +23,7 @@ using program::Instr;
 using program::Op;
 using program::Program;
 using region::TensorRef;
+using region::unmet;
 
 bool is_16_bit(DType t) {
   return t == DType::f16 || t == DType::bf16;
@@ -166,7 +168,7 @@ OCTAVO_DEVICE void octavo_write_run(unsigned char* p, const unsigned* r, int val
 )";
 
 /// Leaves an s32 channel constant that is added to the accumulator, and nothing else is done with either, to the caller.
-std::vector<std::int32_t> take_bias(const region::Stage& s, const region::Plan& plan, Program& p) {
+std::vector<std::int32_t> take_bias(const Tail& s, Program& p) {
   int acc = -1, sum = -1, operand = -1;
   for (std::size_t i = 0; i < p.code.size(); ++i) {
     if (p.code[i].op == Op::acc_i) acc = acc < 0 ? static_cast<int>(i) : -2;
@@ -184,11 +186,10 @@ std::vector<std::int32_t> take_bias(const region::Stage& s, const region::Plan& 
     if (o.value == acc) return {};
   }
   if (sum < 0) return {};
-  const region::Operand& o = s.operands[static_cast<std::size_t>(operand)];
-  const ir::Tensor* data = channel_constant(s, plan, o);
-  if (data == nullptr || o.ref.dtype != DType::s32) return {};
+  const auto& values = s.constants[static_cast<std::size_t>(operand)];
+  if (!values || s.operands[static_cast<std::size_t>(operand)].ref.dtype != DType::s32) return {};
   std::vector<std::int32_t> bias;
-  for (std::int64_t c = 0; c < s.space[1]; ++c) bias.push_back(static_cast<std::int32_t>(channel_value(o.ref, *data, c)));
+  for (const std::uint32_t v : *values) bias.push_back(static_cast<std::int32_t>(v));
   for (Instr& in : p.code) std::replace(in.args.begin(), in.args.end(), sum, acc);
   for (program::Output& out : p.outputs) out.value = out.value == sum ? acc : out.value;
   p = program::simplify(p);
@@ -197,20 +198,20 @@ std::vector<std::int32_t> take_bias(const region::Stage& s, const region::Plan& 
 
 class Emitter {
  public:
-  Emitter(const region::Stage& s, const region::Plan& plan, const EpilogueShape& shape, std::int64_t constants_at)
-      : s_(s), plan_(plan), shape_(shape), constants_at_(constants_at) {}
+  Emitter(const Tail& s, const EpilogueShape& shape, std::int64_t constants_at)
+      : s_(s), shape_(shape), constants_at_(constants_at) {}
 
   Epilogue run() {
     if (out_.refusal = why_not(); !out_.refusal.empty()) return out_;
     Program p = s_.program;
-    if (shape_.takes_bias) out_.bias = take_bias(s_, plan_, p);
+    if (shape_.takes_bias) out_.bias = take_bias(s_, p);
     Magnitudes sources{shape_.accumulator, {}};
     for (const std::int32_t b : out_.bias)
       sources.acc = std::max(sources.acc, shape_.accumulator + std::fabs(static_cast<double>(b)));
     std::vector<char> is_byte;
-    for (const region::Operand& o : s_.operands) {
-      sources.operands.push_back(magnitude(o));
-      is_byte.push_back(o.ref.dtype == DType::u8 && channel_constant(s_, plan_, o) == nullptr);
+    for (std::size_t k = 0; k < s_.operands.size(); ++k) {
+      sources.operands.push_back(magnitude(k));
+      is_byte.push_back(s_.operands[k].ref.dtype == DType::u8 && !s_.constants[k]);
     }
     Shortened shortened = shorten(p, sources, is_byte);
     byte_floats_ = shortened.byte_floats;
@@ -300,15 +301,15 @@ class Emitter {
   /// The first of the neighbouring channels that a lane accesses where words are exchanged.
   [[nodiscard]] std::string exchange_channel() const { return "(channel + (octavo_thread() & 3) * (kRun - kNeighbours))"; }
 
-  [[nodiscard]] double magnitude(const region::Operand& o) const {
+  [[nodiscard]] double magnitude(std::size_t k) const {
+    const region::Operand& o = s_.operands[k];
     constexpr double kUnknown = std::numeric_limits<double>::infinity();
     if (ir::is_int8(o.ref.dtype) || o.ref.dtype == DType::boolean) return 255;
     if (o.ref.dtype == DType::s32) return 2147483648.0;
-    const ir::Tensor* data = channel_constant(s_, plan_, o);
-    if (data == nullptr || o.ref.dtype != DType::f32) return kUnknown;
+    if (!s_.constants[k] || o.ref.dtype != DType::f32) return kUnknown;
     double m = 0;
-    for (std::int64_t c = 0; c < s_.space[1]; ++c) {
-      const auto v = std::bit_cast<float>(channel_value(o.ref, *data, c));
+    for (const std::uint32_t bits : *s_.constants[k]) {
+      const auto v = std::bit_cast<float>(bits);
       m = std::isfinite(v) ? std::max(m, std::fabs(static_cast<double>(v))) : kUnknown;
     }
     return m;
@@ -324,7 +325,7 @@ class Emitter {
     members_ += fmt::format("  {} {};\n", type, name);
     out_.parameters += fmt::format(", {} {}{}", type, shape_.prefix, name);
     out_.pointers += fmt::format(", {}{}", shape_.prefix, name);
-    out_.arguments.push_back({Parameter::Kind::buffer, ref.buffer, ref.offset});
+    out_.arguments.push_back({Argument::Kind::buffer, ref.buffer, ref.offset});
   }
 
   void operands() {
@@ -338,12 +339,12 @@ class Emitter {
         call_ += fmt::format(", __int_as_float((int)x{}[j])", k);
         continue;
       }
-      if (const ir::Tensor* data = channel_constant(s_, plan_, o)) {
+      if (s_.constants[k]) {
         const std::size_t at = out_.constants.size();
         const bool wide = size != 2;
         out_.constants.resize(at + static_cast<std::size_t>(shape_.padded_channels) * 4);
         for (std::int64_t c = 0; c < s_.space[1]; ++c) {
-          const std::uint32_t v = channel_value(o.ref, *data, c);
+          const std::uint32_t v = (*s_.constants[k])[static_cast<std::size_t>(c)];
           std::memcpy(out_.constants.data() + at + static_cast<std::size_t>(c) * 4, &v, 4);
         }
         channel_reads_ += fmt::format("    unsigned x{0}[4];\n    octavo_read<16>(x{0}, o.constants + {1} + 4 * first);\n", k, at);
@@ -490,8 +491,7 @@ class Emitter {
     }
   }
 
-  const region::Stage& s_;
-  const region::Plan& plan_;
+  const Tail& s_;
   EpilogueShape shape_;
   std::int64_t constants_at_;
   std::vector<char> kinds_, byte_floats_;
@@ -502,28 +502,29 @@ class Emitter {
 
 }  // namespace
 
-std::optional<std::vector<std::uint32_t>> channel_bits(const region::Stage& stage, const region::Plan& plan,
-                                                       const region::Operand& operand) {
-  const ir::Tensor* data = channel_constant(stage, plan, operand);
-  if (data == nullptr) return std::nullopt;
-  std::vector<std::uint32_t> out;
-  for (std::int64_t c = 0; c < stage.space[1]; ++c) out.push_back(channel_value(operand.ref, *data, c));
-  return out;
+Tail tail_of(const region::Stage& stage, const region::Plan& plan) {
+  Tail t{stage.space, stage.program, stage.operands, stage.stores, {}};
+  for (const region::Operand& o : stage.operands) {
+    const ir::Tensor* data = stage.space.size() == 4 ? channel_constant(stage, plan, o) : nullptr;
+    auto& values = t.constants.emplace_back();
+    if (data == nullptr) continue;
+    values.emplace();
+    if (!can_hold(o.ref.dtype) && ir::size_of(o.ref.dtype) != 4) continue;  // no program reads it
+    for (std::int64_t c = 0; c < stage.space[1]; ++c) values->push_back(channel_value(o.ref, *data, c));
+  }
+  return t;
 }
 
-int piece_for(const region::Stage& stage, const region::Plan& plan, int run, int forwarded) {
+int piece_for(const Tail& tail, int run, int forwarded) {
   const auto wide = [](const TensorRef& r) { return ir::size_of(r.dtype) > 1; };
-  bool any = std::any_of(stage.stores.begin(), stage.stores.end(), wide);
-  for (std::size_t k = 0; k < stage.operands.size(); ++k) {
-    const region::Operand& o = stage.operands[k];
-    any = any || (static_cast<int>(k) != forwarded && wide(o.ref) && channel_constant(stage, plan, o) == nullptr);
-  }
+  bool any = std::any_of(tail.stores.begin(), tail.stores.end(), wide);
+  for (std::size_t k = 0; k < tail.operands.size(); ++k)
+    any = any || (static_cast<int>(k) != forwarded && wide(tail.operands[k].ref) && !tail.constants[k]);
   return any ? std::min(run, 4) : run;
 }
 
-Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
-                       std::int64_t constants_at) {
-  return Emitter(stage, plan, shape, constants_at).run();
+Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at) {
+  return Emitter(tail, shape, constants_at).run();
 }
 
 ir::Tensor constants_with_start(std::span<const std::int32_t> start, const Epilogue& epilogue, std::int64_t padded_channels) {

@@ -22,7 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/family.h"
+#include "base/reason.h"
+#include "cuda/text/kernel_text.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
@@ -51,10 +52,22 @@ struct EpilogueShape {
   bool stores_padding = false;        ///< stores have room for padded_channels, and get all of them
 };
 
+/// What a stage of rank 4 computes from its sums, read off the plan.
+struct Tail {
+  ir::Shape space;
+  program::Program program;
+  std::vector<region::Operand> operands;
+  std::vector<region::TensorRef> stores;
+  /// Of each operand that is a constant with one value a channel, or one in all: the values as 32 bits each, s32 or a float's (of a float of
+  /// 16 bits those). Nothing for other operands.
+  std::vector<std::optional<std::vector<std::uint32_t>>> constants;
+};
+[[nodiscard]] Tail tail_of(const region::Stage& stage, const region::Plan& plan);
+
 /// How many of a thread's `run` channels should be neighbours where four lanes share a pixel: all if every tensor of the space is of
 /// bytes, otherwise 4.
 /// Of operand `forwarded` (-1: none) nothing is in memory.
-[[nodiscard]] int piece_for(const region::Stage& stage, const region::Plan& plan, int run, int forwarded = -1);
+[[nodiscard]] int piece_for(const Tail& tail, int run, int forwarded = -1);
 /// Which of the 4 * run channels of four lanes is the e-th one of lane `lane`.
 [[nodiscard]] constexpr int channel_of_lane(int lane, int e, int run, int piece) {
   return piece == run ? lane * run + e : e / piece * 4 * piece + lane * piece + e % piece;
@@ -68,19 +81,13 @@ struct Epilogue {
   std::string text;
   std::string parameters;            ///< ", const unsigned char* operand0, ..., unsigned char* store0"
   std::string pointers;              ///< "constants, operand0, ..., store0": what OctavoPointers is made from
-  std::vector<Parameter> arguments;  ///< of those parameters
+  std::vector<Argument> arguments;   ///< of those parameters
   std::vector<std::byte> constants;  ///< channel constants, to stand `constants_at` bytes behind the parameter "constants"
   std::vector<std::int32_t> bias;    ///< one a channel: what the program no longer adds; empty: nothing
   Reasons refusal;                   ///< why the stage cannot be written like this, with the values; empty: it is
 };
-/// Stage of rank 4 with a program and at least one store. `constants_at` is a multiple of 16.
-[[nodiscard]] Epilogue emit_epilogue(const region::Stage& stage, const region::Plan& plan, const EpilogueShape& shape,
-                                     std::int64_t constants_at);
-
-/// The values of an operand that is a constant with one value a channel, or one in all, as 32 bits each: s32, or a float's (of a float
-/// of 16 bits those). Nothing for other operands.
-[[nodiscard]] std::optional<std::vector<std::uint32_t>> channel_bits(const region::Stage& stage, const region::Plan& plan,
-                                                                     const region::Operand& operand);
+/// Of a tail with a program and at least one store. `constants_at` is a multiple of 16.
+[[nodiscard]] Epilogue emit_epilogue(const Tail& tail, const EpilogueShape& shape, std::int64_t constants_at);
 
 /// What a convolution's parameter "constants" holds: what the sums of each channel begin with (`start` and the bias), padded, then the
 /// channel constants of the program, as emit_epilogue expects them at 4 * padded_channels.

@@ -29,9 +29,9 @@ Value within(Known v, bool integer) {
   return v;
 }
 
-Value loaded(const region::Stage& s, const region::Plan& plan, const Instr& in) {
+Value loaded(const Tail& s, const Instr& in) {
   const region::Operand& o = s.operands[static_cast<std::size_t>(in.imm)];
-  const auto bits = channel_bits(s, plan, o);
+  const auto& bits = s.constants[static_cast<std::size_t>(in.imm)];
   if (!bits || (in.op == Op::load_f && o.ref.dtype != ir::DType::f32)) return std::nullopt;
   Known v{true, HUGE_VAL, -HUGE_VAL};
   for (const std::uint32_t b : *bits) {
@@ -77,7 +77,7 @@ Value looked_up(const program::Program& p, const Instr& in, const Value& index) 
 
 }  // namespace
 
-bool rises(const region::Stage& s, const region::Plan& plan, double accumulator) {
+bool rises(const Tail& s, double accumulator) {
   const program::Program& p = s.program;
   std::vector<Value> known;
   for (const Instr& in : p.code) {
@@ -92,7 +92,7 @@ bool rises(const region::Stage& s, const region::Plan& plan, double accumulator)
         break;
       }
       case Op::load_i:
-      case Op::load_f: v = loaded(s, plan, in); break;
+      case Op::load_f: v = loaded(s, in); break;
       case Op::i2f: v = arg(0); break;
       case Op::f2i:
       case Op::round:

@@ -23,13 +23,11 @@
 #include "cuda/device/library.h"
 #include "cuda/device/nvrtc.h"
 #include "cuda/families/conv/conv_mma.h"
-#include "cuda/families/conv/conv_rows.h"
-#include "cuda/families/conv/conv_shift.h"
-#include "cuda/families/conv/conv_stream.h"
-#include "cuda/families/conv/conv_window.h"
 #include "cuda/families/conv/depthwise.h"
+#include "cuda/families/families.h"
 #include "cuda/gpu/conv_bench_gpu.h"
 #include "cuda/gpu/conv_bench_networks.h"
+#include "cuda/program_kernel.h"
 #include "cuda/text/emit_cuda.h"
 
 namespace octavo::cuda {
@@ -100,7 +98,7 @@ class Plain {
     spec_ = {"octavo_plain", st.program, {}};
     for (const auto& o : st.operands) spec_.operand_types.push_back(o.ref.dtype);
     const auto& x = st.anchor.inputs[0];
-    std::string text = emit_prelude() + std::string(kPlain) + emit_kernel(spec_);
+    std::string text = emit_prelude() + argument_structures() + std::string(kPlain) + emit_kernel(spec_);
     text += fmt::format(R"(
 extern "C" __global__ void sums(const unsigned char* x, const signed char* w, int* acc) {{
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;

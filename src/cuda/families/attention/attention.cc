@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "cuda/families/conv/conv_text.h"
-#include "cuda/families/conv/conv_tiles.h"
+#include "cuda/cost_model.h"
 #include "cuda/families/float_function.h"
 #include "cuda/families/matmul/matmul_mma.h"
 #include "cuda/text/elements.h"
 #include "cuda/text/emit_cuda.h"
 #include "cuda/text/epilogue.h"
+#include "cuda/text/pieces.h"
 #include "cuda/text/shorten.h"
 #include "region/stage_graph.h"
 #include "region/tensor_ref.h"
@@ -29,12 +28,19 @@ constexpr std::string_view kText =
 constexpr int kStages = 2;         // of keys, of values
 constexpr float kTiny = 0x1p-60F;  // as attention.inc has it
 
+/// A program of one element; its operands over the space of the scores.
+struct ElementProgram {
+  program::Program program;
+  std::vector<Access> operands;
+};
+
 /// What the kernel needs to know of its region. Of a batch there are two dimensions, [outer, inner].
 struct AttentionShape {
+  std::size_t rank = 2;  ///< of the region's spaces
   std::int64_t outer = 1, inner = 1, queries = 1, keys = 1, features = 1, columns = 1;
   ProductSide q, k, p, v;  ///< p: the probabilities, which lie in shared memory
-  const region::Stage *scores = nullptr, *softmax = nullptr;
-  region::Stage product;               ///< as an epilogue of convolutions sees it: [outer, columns, inner, queries]
+  ElementProgram scores, softmax;
+  Tail product;                        ///< over [outer, columns, inner, queries], as an epilogue of convolutions sees it
   std::array<std::size_t, 2> batch{};  ///< the dimensions of the space that outer and inner are; of extent 1: the rank
   [[nodiscard]] std::int64_t matrices() const { return outer * inner; }
 };
@@ -72,7 +78,7 @@ ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::si
   return x;
 }
 
-Result<AttentionShape> attention_shape(const region::Region& r) {
+Result<AttentionShape> attention_shape(const region::Region& r, const region::Plan& plan) {
   const region::Stage &scores = r.stages[0], &softmax = r.stages[1], &last = r.stages[2];
   const auto reads = [&](std::size_t stage, std::size_t from) {
     const auto id = region::forwarded_from(r, stage, r.stages[stage].anchor.inputs[0]);
@@ -100,6 +106,7 @@ Result<AttentionShape> attention_shape(const region::Region& r) {
   if (const std::int64_t axis = softmax.anchor.as<ir::Along>().axis; axis != static_cast<std::int64_t>(rank) - 1)
     return refuse("axis of softmax", axis, "the last");
   AttentionShape a;
+  a.rank = rank;
   a.queries = scores.space[rank - 2], a.keys = scores.space[rank - 1], a.columns = last.space[rank - 1], a.features = q.dims.back();
   const auto extents = [](const region::TensorRef& m, std::int64_t rows, std::int64_t columns) {
     return m.dims[m.dims.size() - 2] == rows && m.dims.back() == columns;
@@ -129,35 +136,40 @@ Result<AttentionShape> attention_shape(const region::Region& r) {
   a.p.zero = p.quantizer->zero_point[0];
   a.p.flipped = a.p.zero == 128;
   if (a.p.flipped) a.p.zero = 0;
-  a.scores = &scores, a.softmax = &softmax;
-  for (const region::Stage* s : {&scores, &softmax}) {
-    const std::vector<char> used = loaded(s->program);
-    for (std::size_t i = 0; i < s->operands.size(); ++i) {
+  const auto element = [&](const region::Stage& of, ElementProgram& to) -> Reasons {
+    to.program = of.program;
+    const std::vector<char> used = loaded(of.program);
+    for (std::size_t i = 0; i < of.operands.size(); ++i) {
+      to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space));
+      const Access& at = to.operands.back();
       if (used[i] == 0) continue;
-      const Access at = access_of(s->operands[i].ref, s->operands[i].div, s->space);
       if (std::any_of(at.div.begin(), at.div.end(), [](std::int64_t d) { return d != 1; }))
-        return refuse("an operand that repeats", ir::to_string(at.div),
-                      "one element for each of the space, or for all of a dimension");
+        return unmet("an operand that repeats", ir::to_string(at.div),
+                     "one element for each of the space, or for all of a dimension");
       if (load_function(at.dtype).empty())
-        return refuse("type of an operand", ir::name_of(at.dtype), "one that the GPU's programs read");
+        return unmet("type of an operand", ir::name_of(at.dtype), "one that the GPU's programs read");
     }
-  }
+    return {};
+  };
+  if (Reasons why = element(scores, a.scores); !why.empty()) return refuse(std::move(why));
+  if (Reasons why = element(softmax, a.softmax); !why.empty()) return refuse(std::move(why));
 
-  a.product = last;
-  a.product.space = {a.outer, a.columns, a.inner, a.queries};
+  region::Stage tail = last;
+  tail.space = {a.outer, a.columns, a.inner, a.queries};
   const std::array<std::size_t, 4> from{a.batch[0], rank - 1, a.batch[1], rank - 2};
   const auto place = [&](region::TensorRef& t, const std::vector<std::int64_t>& strides) {
-    t.dims = a.product.space;
+    t.dims = tail.space;
     t.strides.clear();
     for (const std::size_t d : from) t.strides.push_back(d < rank ? strides[d] : 0);
   };
-  for (region::Operand& o : a.product.operands) {
+  for (region::Operand& o : tail.operands) {
     const Access at = access_of(o.ref, o.div, last.space);
     place(o.ref, at.strides);
     o.div.clear();
     for (const std::size_t d : from) o.div.push_back(d < rank ? at.div[d] : 1);
   }
-  for (region::TensorRef& t : a.product.stores) place(t, access_of(t, {}, last.space).strides);
+  for (region::TensorRef& t : tail.stores) place(t, access_of(t, {}, last.space).strides);
+  a.product = tail_of(tail, plan);
   return a;
 }
 
@@ -190,23 +202,22 @@ Reasons why_not_tile(const AttentionShape& a, const AttentionTile& t, const Targ
   if (t.depth != 32 && t.depth != 64 && t.depth != 128) return unmet("keys a step", t.depth, "32, 64 or 128");
   const Sizes z = sizes_of(a, t);
   if (z.column_tile == 128 && t.queries / t.warps == 32) return unmet("queries a warp", 32, "16 for more than 64 columns");
-  if (z.shared > target.shared_bytes)
-    return unmet("bytes of shared memory", z.shared, fmt::format("at most {}", target.shared_bytes));
   if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
-  return {};
+  return why_not_shared(z.shared, 1, target);
 }
 
 /// An estimate of an H100: products, and about 60 instructions an exponential, on as many blocks as fit; the sums of rows wait for each other.
 double seconds_of(const AttentionShape& a, const AttentionTile& t, const Target& target) {
-  constexpr double kClock = 1.7e9, kMacs = 2000, kInstructions = 70, kWait = 4000, kTerm = 6;
+  constexpr double kMacs = 2000, kInstructions = 70, kWait = 4000, kTerm = 6;
   const Sizes z = sizes_of(a, t);
   const double resident =
       std::clamp(static_cast<double>(target.shared_bytes) / static_cast<double>(z.shared + 1024), 1.0, 64.0 / t.warps);
   const auto rows = static_cast<double>(t.queries), keys = static_cast<double>(parts(a.keys, z.key_tile) * z.key_tile);
   const double products = rows * keys * static_cast<double>(z.score_steps * z.score_step + z.column_tile) / kMacs;
-  const double issued = rows * keys * kInstructions / 128, waits = kWait + kTerm * keys;
+  const double issued = rows * keys * kInstructions / cost::kLanes, waits = kWait + kTerm * keys;
   const double rounds = std::max(1.0, static_cast<double>(z.blocks) / (std::floor(resident) * target.multiprocessors));
-  return rounds * std::max((products + issued) * std::floor(resident), products + issued * 4 / t.warps + waits) / kClock + 2e-6;
+  return rounds * std::max((products + issued) * std::floor(resident), products + issued * 4 / t.warps + waits) / cost::kClock +
+         cost::kLaunch;
 }
 
 double largest_code(const ProductSide& x) {
@@ -261,13 +272,13 @@ bool is_constant_up_to(const program::Program& p, float most) {
 /// `octavo_score` and `octavo_probability`: a program of one element, with its operands.
 struct ElementText {
   std::string text, parameters, names;  ///< parameters of the kernel, and how they are handed on
-  std::vector<Parameter> arguments;
+  std::vector<Argument> arguments;
   std::int32_t acc_offset = 0;  ///< what the program expects to be added to the sum
 };
-ElementText element_text(const AttentionShape& a, const region::Stage& s, const std::string& name, const std::string& prefix,
+ElementText element_text(const AttentionShape& a, const ElementProgram& s, const std::string& name, const std::string& prefix,
                          bool real, double largest) {
   ElementText out;
-  const std::size_t rank = s.space.size();
+  const std::size_t rank = a.rank;
   Magnitudes magnitudes{largest, {}};
   magnitudes.operands.assign(s.operands.size(), std::numeric_limits<double>::infinity());
   const Shortened shortened = shorten(s.program, magnitudes, std::vector<char>(s.operands.size(), 0));
@@ -278,7 +289,7 @@ ElementText element_text(const AttentionShape& a, const region::Stage& s, const 
   std::string loads, call = sums ? "acc" : "0", parameters;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     if (used[i] == 0) continue;
-    const Access at = access_of(s.operands[i].ref, s.operands[i].div, s.space);
+    const Access& at = s.operands[i];
     const auto size = static_cast<std::int64_t>(ir::size_of(at.dtype));
     const auto stride = [&](std::size_t d) { return d < rank ? at.strides[d] * size : 0; };
     parameters += fmt::format(", const unsigned char* {}{}", prefix, i);
@@ -290,7 +301,7 @@ ElementText element_text(const AttentionShape& a, const region::Stage& s, const 
         register_type(at.dtype), i, load_function(at.dtype), i, prefix, i, stride(a.batch[0]), stride(a.batch[1]), stride(rank - 2),
         stride(rank - 1));
     call += fmt::format(", l{}[0]", i);
-    out.arguments.push_back({Parameter::Kind::buffer, at.buffer, at.offset});
+    out.arguments.push_back({Argument::Kind::buffer, at.buffer, at.offset});
   }
   const bool floats = p.outputs[0].type == ir::DType::f32;
   out.parameters = parameters;
@@ -307,20 +318,19 @@ ElementText element_text(const AttentionShape& a, const region::Stage& s, const 
 std::string product_text(const char* name, const ProductSide& left, const ProductSide& right, std::int64_t depth,
                          std::int64_t tile_m, std::int64_t tile_n, std::int64_t step, int warps, bool permuted) {
   std::string out = fmt::format("namespace {} {{\n", name);
-  for (const auto& [what, value] : {std::pair<const char*, std::int64_t>{"kM", left.rows},
-                                    {"kN", right.rows},
-                                    {"kDepth", depth},
-                                    {"kSize", 1},
-                                    {"kTileM", tile_m},
-                                    {"kTileN", tile_n},
-                                    {"kTileK", step},
-                                    {"kWarpsM", warps},
-                                    {"kWarpsN", 1},
-                                    {"kStages", kStages},
-                                    {"kZeroLeft", left.zero},
-                                    {"kZeroRight", right.zero}})
-    out += declare(what, value);
-  if (!permuted) out += declare("kRun", 4) + declare("kNeighbours", 4);
+  out += declare({{"kM", left.rows},
+                  {"kN", right.rows},
+                  {"kDepth", depth},
+                  {"kSize", 1},
+                  {"kTileM", tile_m},
+                  {"kTileN", tile_n},
+                  {"kTileK", step},
+                  {"kWarpsM", warps},
+                  {"kWarpsN", 1},
+                  {"kStages", kStages},
+                  {"kZeroLeft", left.zero},
+                  {"kZeroRight", right.zero}});
+  if (!permuted) out += declare({{"kRun", 4}, {"kNeighbours", 4}});
   out += fmt::format(
       "constexpr unsigned kFlipLeft = {}, kFlipRight = {};\nconstexpr bool kTotalRows = {}, kTotalColumns = {}, kRounded = "
       "false;\n",
@@ -344,88 +354,78 @@ bool wide_offsets(const AttentionShape& a) {
   return most > INT32_MAX;
 }
 
-EpilogueShape epilogue_shape(const AttentionShape& a, const region::Plan& plan, const AttentionTile& t) {
+EpilogueShape epilogue_shape(const AttentionShape& a, const AttentionTile& t) {
   const Sizes z = sizes_of(a, t);
   EpilogueShape e;
   e.rows = t.queries / t.warps / 8, e.run = static_cast<int>(std::min<std::int64_t>(16, z.column_tile / 4));
-  e.piece = piece_for(a.product, plan, e.run);
+  e.piece = piece_for(a.product, e.run);
   e.padded_channels = z.column_tile;
   e.takes_bias = true, e.threads = 32 * t.warps;
   e.accumulator = std::min(static_cast<double>(a.keys) * largest_code(a.p) * largest_code(a.v), 2147483648.0);
   return e;
 }
 
-class Attention final : public Family {
+class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
  public:
-  [[nodiscard]] std::string_view name() const override { return "attention.u8.mma"; }
-  [[nodiscard]] bool about(const region::Region& r) const override {
+  std::string_view name() const override { return "attention.u8.mma"; }
+  bool about(const region::Region& r) const override {
     return !r.independent && r.stages.size() == 3 && product(r.stages[0]) && product(r.stages[2]) &&
            r.stages[1].anchor.op == ir::Op::softmax && r.stages[1].anchor.inputs.size() == 1 &&
            !r.stages[1].program.outputs.empty() && !r.stages[1].stores.empty();
   }
-  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
-    const auto a = attention_shape(r);
-    if (!a) return refusal_of(a);
+  Result<AttentionShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(AttentionShape a, attention_shape(r, plan));
     const AttentionTile least{16, 1, 32};
-    if (auto why = why_not_tile(*a, least, target); !why.empty()) return why;
-    return emit_epilogue(a->product, plan, epilogue_shape(*a, plan, least), 0).refusal;
+    if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));
+    if (auto why = emit_epilogue(a.product, epilogue_shape(a, least), 0).refusal; !why.empty()) return refuse(std::move(why));
+    return a;
   }
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan&,
-                                                  const Target& target) const override {
-    std::vector<Candidate> out;
-    const auto a = attention_shape(r);
-    if (!a) return out;
+  std::vector<Choice<AttentionTile>> tactics(const AttentionShape& a, const Target& target) const override {
+    std::vector<Choice<AttentionTile>> out;
     for (const auto& [queries, warps] : {std::pair{64, 4}, {128, 8}, {32, 2}, {16, 1}, {64, 2}, {128, 4}}) {
-      if (queries > 16 && queries >= 2 * a->queries) continue;
+      if (queries > 16 && queries >= 2 * a.queries) continue;
       for (const int depth : {64, 128, 32}) {
-        if (depth > 32 && depth >= 2 * a->keys) continue;
+        if (depth > 32 && depth >= 2 * a.keys) continue;
         const AttentionTile t{queries, warps, depth};
-        if (why_not_tile(*a, t, target).empty()) out.push_back({spell(t), seconds_of(*a, t, target)});
+        if (why_not_tile(a, t, target).empty()) out.push_back({t, seconds_of(a, t, target)});
       }
     }
-    put_in_order(out, {"queries", "warps"});
+    put_in_order(out, [](const AttentionTile& t) { return std::pair{t.queries, t.warps}; });
     return out;
   }
-  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                        const Target& target) const override {
-    if (auto why = why_not(r, plan, target); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(const AttentionTile t, parse_attention_tile(parameters));
-    OCTAVO_TRY(const AttentionShape a, attention_shape(r));
+  Result<KernelText> emit(const AttentionShape& a, const AttentionTile& t, const Target& target) const override {
     if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
     const Sizes z = sizes_of(a, t);
-    const EpilogueShape shape = epilogue_shape(a, plan, t);
-    const Epilogue e = emit_epilogue(a.product, plan, shape, shape.padded_channels * 4);
+    const EpilogueShape shape = epilogue_shape(a, t);
+    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
-    const ElementText scores = element_text(
-                          a, *a.scores, "octavo_score", "s", false,
-                          std::min(static_cast<double>(a.features) * largest_code(a.q) * largest_code(a.k), 2147483648.0)),
-                      probabilities = element_text(a, *a.softmax, "octavo_probability", "p", true, 0);
+    const double largest_sum = std::min(static_cast<double>(a.features) * largest_code(a.q) * largest_code(a.k), 2147483648.0);
+    const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
+                      probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
     ProductSide codes = a.p;
     codes.rows = a.queries;
+    const std::uint32_t begin = static_cast<std::uint32_t>(sums_begin_with(a.q, a.k, a.features, z.score_step)) +
+                                static_cast<std::uint32_t>(scores.acc_offset);
 
     KernelText out;
     out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_SPLIT 0\n#define OCTAVO_CODES 1\n",
                            wide_offsets(a) ? "long long" : "int");
-    for (const auto& [what, value] :
-         {std::pair<const char*, std::int64_t>{"kM", a.queries},
-          {"kKeys", a.keys},
-          {"kInner", a.inner},
-          {"kTileM", t.queries},
-          {"kWarps", t.warps},
-          {"kPitch", z.pitch},
-          {"kMovingBytes", z.moving},
-          {"kTogether", 4},
-          {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
-          {"kScoresBeginWith",
-           static_cast<std::int32_t>(static_cast<std::uint32_t>(sums_begin_with(a.q, a.k, a.features, z.score_step)) +
-                                     static_cast<std::uint32_t>(scores.acc_offset))}})
-      out.text += declare(what, value);
+    out.text += declare({{"kM", a.queries},
+                         {"kKeys", a.keys},
+                         {"kInner", a.inner},
+                         {"kTileM", t.queries},
+                         {"kWarps", t.warps},
+                         {"kPitch", z.pitch},
+                         {"kMovingBytes", z.moving},
+                         {"kTogether", 4},
+                         {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
+                         {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
     out.text += fmt::format(
         "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
         "{};\n",
         a.q.outer, a.q.inner, a.k.outer, a.k.inner, a.v.outer, a.v.inner);
-    out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax->program, kTiny));
+    out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax.program, kTiny));
     std::string text(kText);
     replace_mark(
         text, "@PARAMETERS@",
@@ -439,16 +439,12 @@ class Attention final : public Family {
                 e.text + product_text("octavo_scores", a.q, a.k, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
                 product_text("octavo_values", codes, a.v, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
 
-    Launch launch;
-    launch.function = "octavo_attention";
-    launch.grid = {static_cast<int>(z.blocks), 1, 1};
-    launch.block = {32 * t.warps, 1, 1};
-    launch.shared_bytes = z.shared;
+    Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
     for (const ProductSide* side : {&a.q, &a.k, &a.v})
-      launch.parameters.push_back({Parameter::Kind::buffer, side->ref.buffer, side->ref.offset});
-    launch.parameters.push_back({Parameter::Kind::constant, 0, 0});
+      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
+    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
     for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
-      launch.parameters.insert(launch.parameters.end(), more->begin(), more->end());
+      launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
     out.launches.push_back(std::move(launch));
     const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), sums_begin_with(a.p, a.v, a.keys, t.depth));
     out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
@@ -457,17 +453,6 @@ class Attention final : public Family {
 };
 
 }  // namespace
-
-Parameters spell(const AttentionTile& t) {
-  return {{"queries", std::to_string(t.queries)}, {"warps", std::to_string(t.warps)}, {"depth", std::to_string(t.depth)}};
-}
-
-Result<AttentionTile> parse_attention_tile(const Parameters& parameters) {
-  AttentionTile t;
-  const auto number = [&](const char* name, int& to) { return std::sscanf(value_of(parameters, name).c_str(), "%d", &to) == 1; };
-  if (number("queries", t.queries) && number("warps", t.warps) && number("depth", t.depth) && spell(t) == parameters) return t;
-  return fail(ErrorKind::bad_input, "attention: parameters are queries, warps and depth");
-}
 
 const Family& attention_family() {
   static const Attention family;

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "cuda/families/conv/conv_text.h"
+#include "cuda/cost_model.h"
+#include "cuda/text/pieces.h"
 #include "cuda/text/rising.h"
 #include "region/in_place.h"
 #include "region/tensor_ref.h"
@@ -27,10 +28,6 @@ Reach reach(std::int64_t from, std::int64_t to, std::int64_t stride, std::int64_
   return {inside(from * stride - pad), inside((to - 1) * stride - pad + extent - 1) + 1};
 }
 
-bool is_channel_constant(const region::Operand& o, const region::Stage& s, const region::Plan& plan) {
-  return channel_bits(s, plan, o).has_value();
-}
-
 }  // namespace
 
 bool pools(const region::Stage& s, const region::Stage& conv) {
@@ -41,20 +38,18 @@ bool pools(const region::Stage& s, const region::Stage& conv) {
                       [&](const region::Operand& o) { return o.ref.buffer == a.inputs[0].buffer; });
 }
 
-Reasons read_pooling(const region::Stage& s, const region::Stage& conv, const region::Plan& plan, Pooling& p) {
+Result<Pooling> read_pooling(const region::Stage& s, const region::Stage& conv, const Tail& tail) {
   if (s.space.size() != 4 || s.anchor.inputs[0].dims != conv.space || s.space[1] != conv.space[1])
-    return unmet("what is pooled", ir::to_string(s.anchor.inputs[0].dims),
-                 fmt::format("{}, all that is computed before", ir::to_string(conv.space)));
+    return refuse("what is pooled", ir::to_string(s.anchor.inputs[0].dims),
+                  fmt::format("{}, all that is computed before", ir::to_string(conv.space)));
   if (!region::same_places(s.anchor.inputs[0], conv.stores[0]))
-    return unmet("what is pooled", "a part of what is computed before", "all of it");
-  for (const region::Operand& o : conv.operands) {
-    if (!is_channel_constant(o, conv, plan)) return unmet("operands of the convolution", "a tensor", "constants of its channels");
-  }
+    return refuse("what is pooled", "a part of what is computed before", "all of it");
+  if (std::find(tail.constants.begin(), tail.constants.end(), std::nullopt) != tail.constants.end())
+    return refuse("operands of the convolution", "a tensor", "constants of its channels");
   const auto& w = s.anchor.as<ir::Window>();
-  p = {s.space[2],   s.space[3],     w.kernel[0],    w.kernel[1], w.strides[0],
-       w.strides[1], w.dilations[0], w.dilations[1], w.pads[0],   w.pads[1]};
-  if (w.pads[0] < 0 || w.pads[1] < 0) return unmet("padding", fmt::format("{}, {}", w.pads[0], w.pads[1]), "0 or more");
-  return {};
+  if (w.pads[0] < 0 || w.pads[1] < 0) return refuse("padding", fmt::format("{}, {}", w.pads[0], w.pads[1]), "0 or more");
+  return Pooling{s.space[2],   s.space[3],     w.kernel[0],    w.kernel[1], w.strides[0],
+                 w.strides[1], w.dilations[0], w.dilations[1], w.pads[0],   w.pads[1]};
 }
 
 PoolCover cover_of(const Pooling& p, const ConvShape& conv, std::int64_t rows, std::int64_t columns) {
@@ -72,8 +67,8 @@ PoolCover cover_of(const Pooling& p, const ConvShape& conv, std::int64_t rows, s
   return c;
 }
 
-region::Stage into_tile(const region::Stage& conv, const PoolCover& cover, std::int64_t channels) {
-  region::Stage s = conv;
+Tail into_tile(const Tail& conv, const PoolCover& cover, std::int64_t channels) {
+  Tail s = conv;
   s.space = {1, conv.space[1], cover.rows, cover.row_pixels};
   region::TensorRef& t = s.stores[0];
   t.dims = s.space;
@@ -82,8 +77,7 @@ region::Stage into_tile(const region::Stage& conv, const PoolCover& cover, std::
   return s;
 }
 
-Reasons why_not_sums(const Pooling& p, const ConvShape& shape, const region::Stage& conv, const region::Stage& pool,
-                     const region::Plan& plan, double accumulator) {
+Reasons why_not_sums(const Pooling& p, const ConvShape& shape, const Tail& conv, const Tail& pool, double accumulator) {
   const auto pairs = [](std::int64_t k) { return k == 2 || k == 3; };
   if (!pairs(p.kernel_h) || !pairs(p.kernel_w) || p.stride_h != 2 || p.stride_w != 2 || p.dilation_h != 1 || p.dilation_w != 1)
     return unmet("window, strides, dilations",
@@ -96,41 +90,39 @@ Reasons why_not_sums(const Pooling& p, const ConvShape& shape, const region::Sta
   const bool as_they_are = pool.stores.size() == 1 && program.outputs.size() == 1 && program.outputs[0].type == ir::DType::u8 &&
                            program.code[static_cast<std::size_t>(program.outputs[0].value)].op == program::Op::acc_i;
   if (!as_they_are) return unmet("what is made of the greatest code", "something else", "the code itself, stored once");
-  if (!rises(conv, plan, accumulator)) return unmet("program of the convolution", "not seen to rise with the sum", "one that does");
+  if (!rises(conv, accumulator)) return unmet("program of the convolution", "not seen to rise with the sum", "one that does");
   return {};
 }
 
-region::Stage on_pooled_sums(const region::Stage& conv, const region::Stage& pool) {
-  region::Stage s = conv;
+Tail on_pooled_sums(const Tail& conv, const Tail& pool) {
+  Tail s = conv;
   s.space = pool.space;
   s.stores = pool.stores;
   return s;
 }
 
-Epilogue pool_epilogue(const region::Stage& stage, const region::Plan& plan, std::int64_t padded_channels) {
+Epilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels) {
   EpilogueShape shape;
   shape.rows = 1, shape.run = shape.piece = kRun, shape.padded_channels = padded_channels;
   shape.prefix = "pooled_", shape.accumulator = 255;
-  return emit_epilogue(stage, plan, shape, kPoolConstantsAt);
+  return emit_epilogue(tail, shape, kPoolConstantsAt);
 }
 
 std::string pool_numbers(const Pooling& p, std::int64_t rows, std::int64_t columns, const Epilogue* epilogue) {
-  std::string out;
-  for (const auto& [name, value] : {std::pair{"kPoolRows", rows},
-                                    {"kPoolColumns", columns},
-                                    {"kPooledH", p.out_h},
-                                    {"kPooledW", p.out_w},
-                                    {"kPoolKernelH", p.kernel_h},
-                                    {"kPoolKernelW", p.kernel_w},
-                                    {"kPoolStrideH", p.stride_h},
-                                    {"kPoolStrideW", p.stride_w},
-                                    {"kPoolDilationH", p.dilation_h},
-                                    {"kPoolDilationW", p.dilation_w},
-                                    {"kPoolPadTop", p.pad_top},
-                                    {"kPoolPadLeft", p.pad_left}})
-    out += declare(name, value);
+  std::string out = declare({{"kPoolRows", rows},
+                             {"kPoolColumns", columns},
+                             {"kPooledH", p.out_h},
+                             {"kPooledW", p.out_w},
+                             {"kPoolKernelH", p.kernel_h},
+                             {"kPoolKernelW", p.kernel_w},
+                             {"kPoolStrideH", p.stride_h},
+                             {"kPoolStrideW", p.stride_w},
+                             {"kPoolDilationH", p.dilation_h},
+                             {"kPoolDilationW", p.dilation_w},
+                             {"kPoolPadTop", p.pad_top},
+                             {"kPoolPadLeft", p.pad_left}});
   if (epilogue == nullptr) return out;
-  out += declare("kPoolStart", epilogue->bias.empty() ? 0 : epilogue->bias[0]);  // of all channels alike
+  out += declare({{"kPoolStart", epilogue->bias.empty() ? 0 : epilogue->bias[0]}});  // of all channels alike
   out += fmt::format("#define OCTAVO_POOL_UNROLL {}\n",
                      p.kernel_h * p.kernel_w <= kUnrolledTaps ? "OCTAVO_UNROLL" : "OCTAVO_NO_UNROLL");
   return out + "namespace pooled {\n" + epilogue->text + "}\n";
@@ -141,9 +133,9 @@ std::string_view pool_functions() {
 }
 
 double pool_clocks(const Pooling& p, double pixels, int channels) {
-  constexpr double kSelect = 3.0 / 4, kProgram = 4, kLanes = 128, kBytes = 128;  // instructions a channel and tap; a clock
+  constexpr double kSelect = 3.0 / 4, kProgram = 4;  // instructions a channel and tap; a channel
   const double taps = static_cast<double>(p.kernel_h * p.kernel_w), elements = pixels * channels;
-  return elements * (taps * kSelect + kProgram) / kLanes + elements * taps / kBytes;
+  return elements * (taps * kSelect + kProgram) / cost::kLanes + elements * taps / cost::kLanes;
 }
 
 }  // namespace octavo::cuda

@@ -6,8 +6,6 @@
 #include <string_view>
 
 #include "cuda/families/conv/conv_shape.h"
-#include "cuda/family.h"
-#include "cuda/text/epilogue.h"
 
 namespace octavo::cuda {
 
@@ -19,9 +17,8 @@ struct Pooling {
 
 /// Does the stage pool the one result of `conv`, which nothing else of the stage reads?
 [[nodiscard]] bool pools(const region::Stage& stage, const region::Stage& conv);
-/// Empty, and `pooling` is filled; or why the pair cannot be one kernel, with the values.
-[[nodiscard]] Reasons read_pooling(const region::Stage& stage, const region::Stage& conv, const region::Plan& plan,
-                                   Pooling& pooling);
+/// Error: why the pair cannot be one kernel, with the values. `tail`: of `conv`.
+[[nodiscard]] Result<Pooling> read_pooling(const region::Stage& stage, const region::Stage& conv, const Tail& tail);
 
 /// What a tile of pooled pixels needs of the convolution.
 struct PoolCover {
@@ -30,20 +27,20 @@ struct PoolCover {
 };
 [[nodiscard]] PoolCover cover_of(const Pooling& pooling, const ConvShape& conv, std::int64_t rows, std::int64_t columns);
 
-/// The convolution's stage with its result in shared memory instead.
-[[nodiscard]] region::Stage into_tile(const region::Stage& conv, const PoolCover& cover, std::int64_t channels);
+/// The convolution's tail with its result in shared memory instead.
+[[nodiscard]] Tail into_tile(const Tail& conv, const PoolCover& cover, std::int64_t channels);
 
 /// Can sums be pooled before the convolution's program computes codes of them, |sum| <= `accumulator`? The program rises with the sum, the pooling stores
 /// codes as they are, and windows are of the kind that registers hold.
-[[nodiscard]] Reasons why_not_sums(const Pooling& pooling, const ConvShape& shape, const region::Stage& conv,
-                                   const region::Stage& pool, const region::Plan& plan, double accumulator);
-/// The stage that then follows the sums: the convolution's program with the pooling's pixels and store.
-[[nodiscard]] region::Stage on_pooled_sums(const region::Stage& conv, const region::Stage& pool);
+[[nodiscard]] Reasons why_not_sums(const Pooling& pooling, const ConvShape& shape, const Tail& conv, const Tail& pool,
+                                   double accumulator);
+/// The tail that then follows the sums: the convolution's program with the pooling's pixels and store.
+[[nodiscard]] Tail on_pooled_sums(const Tail& conv, const Tail& pool);
 
 /// Where the channel constants of the pooling's program begin in its parameter "pooled_constants".
 inline constexpr std::int64_t kPoolConstantsAt = 16;
 /// The pooling's program. `padded_channels`: as of the convolution.
-[[nodiscard]] Epilogue pool_epilogue(const region::Stage& stage, const region::Plan& plan, std::int64_t padded_channels);
+[[nodiscard]] Epilogue pool_epilogue(const Tail& tail, std::int64_t padded_channels);
 /// What stands in front of the text: the numbers of the pooling and of its tile, and its program if codes are pooled, in a namespace of its own.
 [[nodiscard]] std::string pool_numbers(const Pooling& pooling, std::int64_t rows, std::int64_t columns, const Epilogue* epilogue);
 /// The functions.

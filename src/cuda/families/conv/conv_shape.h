@@ -1,4 +1,4 @@
-// An int8 convolution as a matrix product, read off a region: what kernels need to know, in bytes and elements.
+// A convolution as a matrix product, read off a region: what kernels need to know, in bytes and elements.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/family.h"
+#include "cuda/families/families.h"
+#include "cuda/text/epilogue.h"
 
 namespace octavo::cuda {
 
@@ -35,12 +36,38 @@ struct ConvShape {
   [[nodiscard]] std::int64_t taps() const { return packed_rows ? kernel_h : kernel_h * kernel_w; }
   [[nodiscard]] std::int64_t tap_bytes() const { return packed_rows ? kernel_w * channels : channels; }
   [[nodiscard]] std::int64_t tap_chunks() const { return (tap_bytes() + 15) / 16; }  ///< of 16 bytes
+  /// Input rows and columns that so many output rows and columns read.
+  [[nodiscard]] std::int64_t in_rows(std::int64_t rows) const { return (rows - 1) * stride_h + (kernel_h - 1) * dilation_h + 1; }
+  [[nodiscard]] std::int64_t in_columns(std::int64_t columns) const {
+    return (columns - 1) * stride_w + (kernel_w - 1) * dilation_w + 1;
+  }
+  /// Of the weight's first byte in ConvWeights::values; `byte`: of the pixel.
+  [[nodiscard]] std::size_t place(std::int64_t out_channel, std::int64_t byte, std::int64_t y, std::int64_t x) const {
+    const std::int64_t tap = packed_rows ? y : y * kernel_w + x;
+    return static_cast<std::size_t>((out_channel * taps() + tap) * tap_bytes() + (packed_rows ? x * channels : 0) + byte);
+  }
   [[nodiscard]] bool wide_offsets() const { return batch * image > INT32_MAX || pixels() * out_channels * 4 > INT32_MAX; }
 };
 
-/// A stage with an integer conv of rank 4, or where `type` says so one of floats: fills `shape`. Returns why kernels cannot take it, with the values; empty: they can.
-[[nodiscard]] Reasons read_conv(const region::Region& region, const region::Plan& plan, ConvShape& shape,
-                                ConvType type = ConvType::u8s8);
+/// Constant weights where the plan has them.
+struct ConvFilter {
+  region::TensorRef ref;
+  ir::Tensor data;                 ///< of the buffer
+  std::vector<std::int32_t> zero;  ///< Anchor::weight_zero
+};
+
+/// A convolution by constant weights, and what follows its sums. The setting of families that need no more.
+struct ConvSetting {
+  ConvShape shape;
+  region::TensorRef input;
+  ConvFilter filter;
+  Tail tail;
+  /// Bytes of activations that it reads and stores; operands that are one element a channel do not count.
+  [[nodiscard]] double traffic() const;
+};
+
+/// A stage with a conv of rank 4, an integer one or one of floats as `type` says. Error: why kernels cannot take it, with the values.
+[[nodiscard]] Result<ConvSetting> read_conv(const region::Stage& stage, const region::Plan& plan, ConvType type = ConvType::u8s8);
 
 /// Weights less their zero points, or the bytes of floats (tf32: rounded to it), [channel][tap][byte of a tap], and what sums begin with so that (x - zx) counts.
 struct ConvWeights {
@@ -48,6 +75,6 @@ struct ConvWeights {
   std::vector<std::int32_t> start;  ///< one a channel: -zx * sum of its weights
   double largest_sum = 0;           ///< bound of |sum (x - zx) * w| over channels
 };
-[[nodiscard]] ConvWeights read_weights(const region::Region& region, const region::Plan& plan, const ConvShape& shape);
+[[nodiscard]] ConvWeights read_weights(const ConvSetting& conv);
 
 }  // namespace octavo::cuda

@@ -1,15 +1,14 @@
-#include "cuda/families/conv/conv_shift.h"
-
+// conv.u8s8.shift: int8 convolutions with windows as products of warpgroups whose operand of every tap is one tile in shared memory, from
+// another byte on (conv_shift.inc).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
-#include "cuda/families/conv/conv_text.h"
-#include "cuda/families/conv/conv_tiles.h"
-#include "region/tensor_ref.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/conv/conv_kernel.h"
 
 namespace octavo::cuda {
 namespace {
@@ -19,32 +18,15 @@ constexpr std::string_view kText =
     ;
 constexpr std::int64_t kMostSteps = 80;  // they are unrolled
 
-struct Tile {
+struct ShiftTile {
   int rows = 8, columns = 16, channels = 32, groups = 2, unit = 64, stages = 2, blocks = 1;
+  static constexpr std::array<TileParameter<ShiftTile>, 5> kParameters{
+      {{{"tile", "", "rows x columns x channels of a block"}, {&ShiftTile::rows, &ShiftTile::columns, &ShiftTile::channels}},
+       {{"groups", "", "of four warps that multiply"}, {&ShiftTile::groups}},
+       {{"unit", "", "positions that a group multiplies at a time"}, {&ShiftTile::unit}},
+       {{"stages", "", "input tiles in shared memory"}, {&ShiftTile::stages}},
+       {{"blocks", "", "of a multiprocessor"}, {&ShiftTile::blocks}}}};
 };
-
-Parameters spell(const Tile& t) {
-  return {{"tile", fmt::format("{}x{}x{}", t.rows, t.columns, t.channels)},
-          {"groups", std::to_string(t.groups)},
-          {"unit", std::to_string(t.unit)},
-          {"stages", std::to_string(t.stages)},
-          {"blocks", std::to_string(t.blocks)}};
-}
-
-Result<Tile> parse(const Parameters& parameters) {
-  Tile t;
-  const auto get = [&](const char* name) { return value_of(parameters, name); };
-  const bool numbers =
-      std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.rows, &t.columns, &t.channels) == 3 &&
-      std::sscanf(get("groups").c_str(), "%d", &t.groups) == 1 && std::sscanf(get("unit").c_str(), "%d", &t.unit) == 1 &&
-      std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 && std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
-  if (!numbers || spell(t) != parameters)
-    return fail(
-        ErrorKind::bad_input,
-        "conv.u8s8.shift: parameters are tile (rows x columns x channels), groups (of four warps), unit (positions), stages and "
-        "blocks");
-  return t;
-}
 
 /// Sixteen bytes of the depth: how far behind a position's first byte they lie in the tile, and which weights they meet.
 struct Half {
@@ -52,15 +34,14 @@ struct Half {
 };
 
 /// What follows from shape and tile.
-struct Sizes {
+struct ShiftSizes {
   std::int64_t pitch, plane_rows, plane, stage, units, steps, filter, tiles_n, items, grid, shared;
   std::vector<Half> halves;  ///< in the order of their distances
 };
-Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
-  Sizes z{};
+ShiftSizes sizes_of(const ConvShape& s, const ShiftTile& t, const Target& target) {
+  ShiftSizes z{};
   const std::int64_t chunks = s.channels / 16;
-  const std::int64_t columns = (t.columns - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1,
-                     rows = (t.rows - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1;
+  const std::int64_t columns = s.in_columns(t.columns), rows = s.in_rows(t.rows);
   // A row's right padding is the next row's left one.
   const bool whole = t.columns == s.out_w && s.stride_w == 1;
   // At most so much that every column has its position, and no two taps meet in one byte.
@@ -91,8 +72,7 @@ Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
   z.filter = z.steps * t.channels * 32;
   z.tiles_n = parts(s.out_channels, t.channels);
   z.items = s.batch * parts(s.out_h, t.rows) * parts(s.out_w, t.columns) * z.tiles_n;
-  z.grid = std::min<std::int64_t>(z.items, std::int64_t{target.multiprocessors} * t.blocks);
-  z.grid = std::max<std::int64_t>(z.grid / z.tiles_n, 1) * z.tiles_n;  // a block keeps one filter
+  z.grid = blocks_of_filters(z.items, z.tiles_n, t.blocks, target);
   // A product takes 64 x 16 bytes from each of two places of the tile. memcheck of compute-sanitizer counts 2,048 from the first one on, which
   // may end behind the last tile, so there is room for them.
   const std::int64_t seen = (z.units * t.unit - 64) * 16 + z.halves[static_cast<std::size_t>(2 * (z.steps - 1))].distance + 2048;
@@ -100,7 +80,7 @@ Sizes sizes_of(const ConvShape& s, const Tile& t, const Target& target) {
   return z;
 }
 
-Reasons why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
+Reasons why_not_tile(const ConvShape& s, const ShiftTile& t, const Target& target) {
   if (t.rows < 1 || t.columns < 1 || t.columns > s.out_w || t.rows > s.out_h || (t.unit != 64 && t.unit != 128) ||
       (t.channels != 32 && t.channels != 64 && t.channels != 128 && t.channels != 256))
     return unmet("tile and unit", fmt::format("{}x{}x{}, {}", t.rows, t.columns, t.channels, t.unit),
@@ -113,20 +93,16 @@ Reasons why_not_tile(const ConvShape& s, const Tile& t, const Target& target) {
   const std::int64_t threads = 128 * (t.groups + 1), registers = t.channels * t.unit / 128 + 56;
   if (threads > 1024 || threads * t.blocks * std::min<std::int64_t>(registers, 128) > 65536)
     return unmet("registers", threads * t.blocks * registers, "at most 65536");
-  const Sizes z = sizes_of(s, t, target);
-  if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
-    return unmet("bytes of shared memory", z.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
-  return {};
+  return why_not_shared(sizes_of(s, t, target).shared, t.blocks, target);
 }
 
 /// As in conv_mma.cc: products at the rate of the matrix units or of shared memory, bytes from L2, instructions.
-double seconds_of(const Tile& t, const Sizes& z, double traffic, const Target& target) {
-  constexpr double kClock = 1.7e9, kMemory = 2.8e12, kEpilogue = 14.0 / 128;
+double seconds_of(const ShiftTile& t, const ShiftSizes& z, double traffic, const Target& target) {
   const double n = t.channels, unit = t.unit;
   const double read = unit / 64 * (2048 + 32 * n) / 128,
                products = static_cast<double>(z.steps) * std::max(unit / 64 * n / 2, read * 1.1);
   const double constants = 3.0 * unit * n / (unit / 32) / 32 * 0.5;  // through L1, which is the shared memory
-  const double program = unit * n * kEpilogue;
+  const double program = unit * n * cost::kProgram;
   const auto units = static_cast<double>(z.units);
   const auto bytes = static_cast<double>(z.stage);
   const double copied = bytes / 16 * 20 / 128 + bytes / 24;
@@ -138,33 +114,33 @@ double seconds_of(const Tile& t, const Sizes& z, double traffic, const Target& t
   const double one = t.stages * t.blocks > 1 ? std::max(busy, copied) + 0.1 * std::min(busy, copied) + 200 : busy + copied + 1000;
   const auto processors = static_cast<double>(std::min<std::int64_t>(z.grid, target.multiprocessors));
   const double rounds = std::ceil(static_cast<double>(z.items) / processors);
-  const double clock = (rounds * one + static_cast<double>(z.filter) / 30 * t.blocks + bytes / 24 + 2 * program + 2500) / kClock;
-  const double memory = traffic / kMemory;
-  return std::max(clock, memory) + 0.3 * std::min(clock, memory) + 1.5e-6;
+  const double clocks = rounds * one + static_cast<double>(z.filter) / 30 * t.blocks + bytes / 24 + 2 * program + 2500;
+  return cost::seconds(clocks, traffic) + cost::kStart;
 }
 
-class ConvShift final : public Family {
+class ConvShift final : public FamilyOf<ConvSetting, ShiftTile> {
  public:
-  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.shift"; }
-  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r); }
-  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    ConvShape s;
-    return why_not(r, plan, target, s);
+  std::string_view name() const override { return "conv.u8s8.shift"; }
+  bool about(const region::Region& r) const override { return is_windowed(r); }
+  Result<ConvSetting> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(ConvSetting conv, read_conv(only(r), plan));
+    if (auto why = why_not_windowed(conv.shape, kMostSteps); !why.empty()) return refuse(std::move(why));
+    if (auto why = why_not_tile(conv.shape, kLeast, target); !why.empty()) return refuse(std::move(why));
+    return conv;
   }
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
-                                                  const Target& target) const override {
-    ConvShape s;
-    if (!why_not(r, plan, target, s).empty()) return {};
-    const double traffic = traffic_of(r.stages[0]);
-    std::vector<Candidate> out;
+  std::vector<Choice<ShiftTile>> tactics(const ConvSetting& conv, const Target& target) const override {
+    const double traffic = conv.traffic();
+    std::vector<Choice<ShiftTile>> out;
     for (const int channels : {32, 64, 128, 256}) {
-      if (channels > 32 && channels >= 2 * s.out_channels) continue;
+      if (channels > 32 && channels >= 2 * conv.shape.out_channels) continue;
       for (const int unit : {64, 128}) {
         for (const int groups : {1, 2, 3, 4}) {
           for (const int stages : {1, 2, 3}) {
             for (const int blocks : {1, 2}) {
-              std::vector<Candidate> mine = areas(s, {1, 1, channels, groups, unit, stages, blocks}, traffic, target);
-              std::stable_sort(mine.begin(), mine.end(), faster);
+              std::vector<Choice<ShiftTile>> mine =
+                  areas(conv.shape, {1, 1, channels, groups, unit, stages, blocks}, traffic, target);
+              fastest_first(mine);
               if (mine.size() > 3) mine.resize(3);
               out.insert(out.end(), mine.begin(), mine.end());
             }
@@ -172,63 +148,33 @@ class ConvShift final : public Family {
         }
       }
     }
-    if (out.empty()) out.push_back({spell(kLeast), 1});
-    put_in_order(out);
+    if (out.empty()) out.push_back({kLeast, 1});
+    put_in_order(out, [](const ShiftTile& t) { return std::array{t.rows, t.columns, t.channels}; });
     return out;
   }
-  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                        const Target& target) const override {
-    ConvShape s;
-    if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(const Tile t, parse(parameters));
-    if (auto why = why_not_tile(s, t, target); !why.empty()) return refuse(std::move(why));
-    const Sizes z = sizes_of(s, t, target);
-    const ConvWeights weights = read_weights(r, plan, s);
-    EpilogueShape shape;
-    shape.rows = t.unit / 32, shape.run = std::min(16, t.channels / 4);
-    shape.piece = piece_for(r.stages[0], plan, shape.run);
-    shape.padded_channels = z.tiles_n * t.channels, shape.takes_bias = true;
-    shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
-    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return refuse(e.refusal);
-
-    KernelText out;
-    std::string text(kText);
-    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
-    replace_mark(text, "@POINTERS@", e.pointers);
-    out.text = define(s, t, z) + e.text + text;
-    Launch launch;
-    launch.function = "octavo_conv_shift";
-    launch.grid = {static_cast<int>(z.grid), 1, 1};
-    launch.block = {128 * (t.groups + 1), 1, 1};
-    launch.shared_bytes = z.shared;
-    add_conv_arguments(launch, r.stages[0].anchor.inputs[0], 0, e);
-    out.launches.push_back(std::move(launch));
-    out.constants = {packed(s, t, z, weights, shape), constants_with_start(weights.start, e, shape.padded_channels)};
-    return out;
+  Result<KernelText> emit(const ConvSetting& conv, const ShiftTile& t, const Target& target) const override {
+    if (auto why = why_not_tile(conv.shape, t, target); !why.empty()) return refuse(std::move(why));
+    const ShiftSizes z = sizes_of(conv.shape, t, target);
+    ConvKernel k{"octavo_conv_shift", define(conv.shape, t, z), std::string(kText), z.grid, 128 * (t.groups + 1), z.shared};
+    k.rows = t.unit / 32, k.run = std::min(16, t.channels / 4), k.padded_channels = z.tiles_n * t.channels;
+    return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape& e) {
+      return packed(conv.shape, t, z, weights, e);
+    });
   }
 
  private:
-  static constexpr Tile kLeast{1, 1, 32, 1, 64, 1, 1};
-  static bool faster(const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; }
-
-  static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
-    if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
-    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
-    if (auto why = why_not_windowed(s, kMostSteps); !why.empty()) return why;
-    return why_not_tile(s, kLeast, target);
-  }
+  static constexpr ShiftTile kLeast{1, 1, 32, 1, 64, 1, 1};
 
   /// The areas of a tile worth a try: whole rows, or equal parts of them.
-  static std::vector<Candidate> areas(const ConvShape& s, Tile t, double traffic, const Target& target) {
-    std::vector<Candidate> out;
+  static std::vector<Choice<ShiftTile>> areas(const ConvShape& s, ShiftTile t, double traffic, const Target& target) {
+    std::vector<Choice<ShiftTile>> out;
     for (const int across : {1, 2, 3, 4, 5, 8}) {
       t.columns = static_cast<int>(parts(s.out_w, across));
       if (across > 1 && t.columns < 16) break;
       for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 28, 32}) {
         t.rows = static_cast<int>(std::min<std::int64_t>(rows, s.out_h));
         if (!why_not_tile(s, t, target).empty()) break;  // more rows need more memory
-        out.push_back({spell(t), seconds_of(t, sizes_of(s, t, target), traffic, target)});
+        out.push_back({t, seconds_of(t, sizes_of(s, t, target), traffic, target)});
         if (t.rows < rows) break;
       }
     }
@@ -236,7 +182,7 @@ class ConvShift final : public Family {
   }
 
   /// The filter with its depth in the order of the halves.
-  static ir::Tensor packed(const ConvShape& s, const Tile& t, const Sizes& z, const ConvWeights& weights,
+  static ir::Tensor packed(const ConvShape& s, const ShiftTile& t, const ShiftSizes& z, const ConvWeights& weights,
                            const EpilogueShape& shape) {
     ConvWeights ordered;
     const auto depth = static_cast<std::size_t>(s.taps() * s.channels);
@@ -267,21 +213,27 @@ class ConvShift final : public Family {
     return out;
   }
 
-  static std::string define(const ConvShape& s, const Tile& t, const Sizes& z) {
-    std::string out = conv_parameters(s);
-    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
-    number("kTileRows", t.rows), number("kTileColumns", t.columns), number("kTileN", t.channels), number("kGroups", t.groups);
-    number("kRowTiles", t.unit / 64), number("kStages", t.stages), number("kBlocksPerProcessor", t.blocks);
-    number("kPitch", z.pitch), number("kPlaneRows", z.plane_rows), number("kPlane", z.plane), number("kSteps", z.steps);
-    std::string distances;
-    for (const Half& h : z.halves) distances += fmt::format("{}{}", distances.empty() ? "" : ", ", h.distance);
+  static std::string define(const ConvShape& s, const ShiftTile& t, const ShiftSizes& z) {
+    std::vector<std::int64_t> distances;
+    for (const Half& h : z.halves) distances.push_back(h.distance);
     // The weights behind the last half are zero: any bytes will do.
-    if (z.halves.size() % 2 != 0) distances += fmt::format(", {}", z.halves.back().distance + 16);
-    return out +
+    if (z.halves.size() % 2 != 0) distances.push_back(z.halves.back().distance + 16);
+    return conv_parameters(s) +
+           declare({{"kTileRows", t.rows},
+                    {"kTileColumns", t.columns},
+                    {"kTileN", t.channels},
+                    {"kGroups", t.groups},
+                    {"kRowTiles", t.unit / 64},
+                    {"kStages", t.stages},
+                    {"kBlocksPerProcessor", t.blocks},
+                    {"kPitch", z.pitch},
+                    {"kPlaneRows", z.plane_rows},
+                    {"kPlane", z.plane},
+                    {"kSteps", z.steps}}) +
            fmt::format(
                "// Byte of a half of the depth, from the position of the first tap on.\n"
                "OCTAVO_DEVICE constexpr int octavo_half(int half) {{\n  constexpr int at[] = {{{}}};\n  return at[half];\n}}\n",
-               distances);
+               listed(distances));
   }
 };
 

@@ -1,16 +1,15 @@
-#include "cuda/families/conv/conv_stream.h"
-
+// conv.u8s8.stream: int8 convolutions with windows as products of warpgroups whose rows are gathered from slabs of the input, while the filter
+// streams through shared memory (conv_stream.inc).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 #include <string>
 
-#include "cuda/families/conv/conv_text.h"
-#include "cuda/families/conv/conv_tiles.h"
-#include "region/tensor_ref.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/conv/conv_kernel.h"
 
 namespace octavo::cuda {
 namespace {
@@ -22,44 +21,27 @@ constexpr std::int64_t kMostSteps = 40;  // of a slab: they are unrolled
 constexpr int kSignals = 32, kMostCopiers = 4;
 constexpr std::int64_t kSignalBytes = 8 * kSignals;  // as in the text
 
-struct Tile {
+struct StreamTile {
   int pixels = 192, channels = 128, slab = 64;
-  int deep = 3, stages = 4;    ///< of the filter: products of a batch, batches
-  int tiles = 2, copiers = 3;  ///< of the input: slabs, warps that copy them
-  int blocks = 1;              ///< a multiprocessor
+  int stages = 4, deep = 3;    ///< of the filter
+  int tiles = 2, copiers = 3;  ///< of the input
+  int blocks = 1;
+  static constexpr std::array<TileParameter<StreamTile>, 4> kParameters{
+      {{{"tile", "", "pixels x channels of a block x input channels of a slab"},
+        {&StreamTile::pixels, &StreamTile::channels, &StreamTile::slab}},
+       {{"filter", "", "batches in shared memory x products of a batch"}, {&StreamTile::stages, &StreamTile::deep}},
+       {{"input", "", "slabs in shared memory x warps that copy them"}, {&StreamTile::tiles, &StreamTile::copiers}},
+       {{"blocks", "", "of a multiprocessor"}, {&StreamTile::blocks}}}};
 };
 
-Parameters spell(const Tile& t) {
-  return {{"tile", fmt::format("{}x{}x{}", t.pixels, t.channels, t.slab)},
-          {"filter", fmt::format("{}x{}", t.stages, t.deep)},
-          {"input", fmt::format("{}x{}", t.tiles, t.copiers)},
-          {"blocks", std::to_string(t.blocks)}};
-}
-
-Result<Tile> parse(const Parameters& parameters) {
-  Tile t;
-  const auto get = [&](const char* name) { return value_of(parameters, name); };
-  const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.pixels, &t.channels, &t.slab) == 3 &&
-                       std::sscanf(get("filter").c_str(), "%dx%d", &t.stages, &t.deep) == 2 &&
-                       std::sscanf(get("input").c_str(), "%dx%d", &t.tiles, &t.copiers) == 2 &&
-                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
-  if (!numbers || spell(t) != parameters)
-    return fail(
-        ErrorKind::bad_input,
-        "conv.u8s8.stream: parameters are tile (pixels x channels x channels of a slab), filter (batches x products), input "
-        "(slabs x warps) and blocks");
-  return t;
-}
-
 /// Where the input's pixels lie in a plane, which follows from the shape alone. Padding between two rows or images is that of both.
-struct Planes {
+struct StreamPlanes {
   std::int64_t pitch, image_rows;
   std::vector<std::int64_t> residues;  ///< those that a tap reads: row residue * stride + column residue
   std::vector<std::int64_t> residue_of_tap, distance_of_tap;
   std::vector<std::int64_t> reach_of_residue;  ///< the farthest that a tap reads behind an output pixel's position
-  explicit Planes(const ConvShape& s) {
-    const std::int64_t columns = (s.out_w - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1,
-                       rows = (s.out_h - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1;
+  explicit StreamPlanes(const ConvShape& s) {
+    const std::int64_t columns = s.in_columns(s.out_w), rows = s.in_rows(s.out_h);
     // Not so much that a row's last outputs would lie behind the next row's first.
     const auto shared = [](std::int64_t stride, std::int64_t all, std::int64_t before, std::int64_t inside, std::int64_t outputs) {
       return stride == 1 ? std::max<std::int64_t>(std::min({all - before - inside, before, all - outputs}), 0) : 0;
@@ -98,18 +80,18 @@ struct Planes {
 
 /// Registers: sums, operands of two batches, and what else a thread takes. With fewer the compiler lets products wait for each other,
 /// which those of 256 channels can afford.
-std::int64_t needed(const Tile& t) {
+std::int64_t needed(const StreamTile& t) {
   return t.channels / 2 + 8 * t.deep + (t.channels == 256 ? 16 : 40);
 }
 
 /// What follows from shape and tile.
-struct Sizes {
+struct StreamSizes {
   std::int64_t chunks, steps, positions, plane, slab, stage, tiles_n, items, grid, shared, threads;
   std::int64_t registers;  ///< that a thread can have
   std::int64_t held;       ///< positions whose places a copying thread keeps from slab to slab
 };
-Sizes sizes_of(const ConvShape& s, const Planes& p, const Tile& t, std::int64_t positions, const Target& target) {
-  Sizes z{};
+StreamSizes sizes_of(const ConvShape& s, const StreamPlanes& p, const StreamTile& t, std::int64_t positions, const Target& target) {
+  StreamSizes z{};
   z.chunks = t.slab / 16;
   z.steps = s.kernel_h * s.kernel_w * t.slab / 32;
   z.positions = z.plane = positions;
@@ -134,7 +116,7 @@ Sizes sizes_of(const ConvShape& s, const Planes& p, const Tile& t, std::int64_t 
   return z;
 }
 
-Reasons why_not_tile(const ConvShape& s, const Tile& t, const Sizes& z, const Target& target) {
+Reasons why_not_tile(const ConvShape& s, const StreamTile& t, const StreamSizes& z, const Target& target) {
   if (t.pixels < 64 || t.pixels % 64 != 0 || t.pixels > 256 || (t.channels != 64 && t.channels != 128 && t.channels != 256))
     return unmet("tile", fmt::format("{}x{}", t.pixels, t.channels), "64 to 256 pixels, 64, 128 or 256 channels");
   if ((t.slab != 32 && t.slab != 64 && t.slab != 128) || s.channels % t.slab != 0)
@@ -147,15 +129,13 @@ Reasons why_not_tile(const ConvShape& s, const Tile& t, const Sizes& z, const Ta
     return unmet("batches, slabs, copying warps, blocks", fmt::format("{}, {}, {}, {}", t.stages, t.tiles, t.copiers, t.blocks),
                  fmt::format("at least 2, 1, 1, 1, with no more than {} signals and {} warps", kSignals, kMostCopiers));
   if (z.threads > 1024 || z.registers < needed(t)) return unmet("registers", z.registers, fmt::format("at least {}", needed(t)));
-  if ((z.shared + 1024) * t.blocks > target.shared_bytes + 1024)
-    return unmet("bytes of shared memory", z.shared * t.blocks, fmt::format("at most {}", target.shared_bytes));
-  return {};
+  return why_not_shared(z.shared, t.blocks, target);
 }
 
 /// Measured on an H200: a product of 64 pixels takes channels / 2 clocks wherever its operands lie; a multiprocessor gets 35 bytes of its
 /// own and 40 of everybody's filter from L2 in a clock.
-double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traffic, const Target& target) {
-  constexpr double kClock = 1.75e9, kMemory = 3.6e12, kEpilogue = 14.0 / 128, kInput = 32, kFilter = 40;
+double seconds_of(const ConvShape& s, const StreamTile& t, const StreamSizes& z, double traffic, const Target& target) {
+  constexpr double kInput = 32, kFilter = 40;
   const auto slabs = static_cast<double>(s.channels / t.slab);
   const double groups = t.pixels / 64.0, n = t.channels;
   const double products = slabs * static_cast<double>(z.steps) * groups * n / 2;
@@ -163,31 +143,44 @@ double seconds_of(const ConvShape& s, const Tile& t, const Sizes& z, double traf
   // Copying warps put every 16 bytes on their way by about so many instructions, one in three clocks; L1 takes a clock for each line
   // of 128 bytes that an instruction touches.
   const double issued = slabs * static_cast<double>(z.slab) * std::max(16.0 * 3 / (16 * 32 * t.copiers * t.blocks), 1.0 / t.slab);
-  const double program = t.pixels * n * kEpilogue + 400;
+  const double program = t.pixels * n * cost::kProgram + 400;
   const double rounds = std::ceil(static_cast<double>(z.items) / target.multiprocessors);
   const double one = std::max({products, copied, issued}) * 1.05 + (t.blocks > 1 ? 0.3 : 1.0) * program;
-  const double clock = (rounds * one + static_cast<double>(z.slab) / kInput + 2500) / kClock, memory = traffic / kMemory;
-  return std::max(clock, memory) + 0.3 * std::min(clock, memory) + 1.5e-6;
+  const double clock = (rounds * one + static_cast<double>(z.slab) / kInput + 2500) / cost::kClockOfStream;
+  return cost::overlapped(clock, traffic / cost::kMemoryOfStream) + cost::kStart;
 }
 
-class ConvStream final : public Family {
+struct StreamSetting {
+  ConvSetting conv;
+  StreamPlanes planes;
+};
+
+class ConvStream final : public FamilyOf<StreamSetting, StreamTile> {
  public:
-  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.stream"; }
-  // 1x1 convolutions wait for memory: products that fetch their rows by themselves are faster there (cuda/families/conv/conv_mma.h), as more warps copy.
-  [[nodiscard]] bool about(const region::Region& r) const override { return is_windowed(r); }
-  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    ConvShape s;
-    return why_not(r, plan, target, s);
+  std::string_view name() const override { return "conv.u8s8.stream"; }
+  // 1x1 convolutions wait for memory: products that fetch their rows by themselves are faster there (conv_mma.cc), as more warps copy.
+  bool about(const region::Region& r) const override { return is_windowed(r); }
+  Result<StreamSetting> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_warpgroups(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(ConvSetting conv, read_conv(only(r), plan));
+    const ConvShape& s = conv.shape;
+    if (s.channels % 32 != 0 || s.piece != 16)
+      return refuse("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
+                    "multiples of 32, 16 and 16");
+    const StreamPlanes planes(s);
+    if ((s.batch + 2) * planes.image_rows * planes.pitch > INT32_MAX / 4 || s.pixels() > INT32_MAX / 4)
+      return refuse("pixels", s.pixels(), "less than 2^29");
+    const StreamTile t = least(s);
+    if (auto why = why_not_tile(s, t, sizes_of(s, planes, t, planes.positions(s, t.pixels), target), target); !why.empty())
+      return refuse(std::move(why));
+    return StreamSetting{std::move(conv), planes};
   }
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
-                                                  const Target& target) const override {
-    ConvShape s;
-    if (!why_not(r, plan, target, s).empty()) return {};
-    const Planes planes(s);
-    const double traffic = traffic_of(r.stages[0]);
-    std::vector<Candidate> out;
+  std::vector<Choice<StreamTile>> tactics(const StreamSetting& setting, const Target& target) const override {
+    const ConvShape& s = setting.conv.shape;
+    const double traffic = setting.conv.traffic();
+    std::vector<Choice<StreamTile>> out;
     for (const int pixels : {64, 128, 192, 256}) {
-      const std::int64_t positions = planes.positions(s, pixels);
+      const std::int64_t positions = setting.planes.positions(s, pixels);
       for (const int channels : {64, 128, 256}) {
         if (channels > 64 && channels >= 2 * s.out_channels) continue;
         for (const int slab : {128, 64, 32}) {
@@ -195,17 +188,17 @@ class ConvStream final : public Family {
             for (const int blocks : {1, 2, 3}) {
               for (const int copiers : {3, 1}) {
                 for (const int tiles : {3, 2, 1}) {
-                  Tile t{pixels, channels, slab, deep, 2, tiles, copiers, blocks};
-                  Sizes z = sizes_of(s, planes, t, positions, target);
+                  StreamTile t{pixels, channels, slab, 2, deep, tiles, copiers, blocks};
+                  StreamSizes z = sizes_of(s, setting.planes, t, positions, target);
                   if (!why_not_tile(s, t, z, target).empty()) continue;
                   const std::int64_t room = (target.shared_bytes + 1024) / blocks - 1024 - z.shared;
                   t.stages += static_cast<int>(std::min<std::int64_t>(room / z.stage, std::max(2, 12 / deep)));
-                  z = sizes_of(s, planes, t, positions, target);
+                  z = sizes_of(s, setting.planes, t, positions, target);
                   if (t.stages * deep < 6 || !why_not_tile(s, t, z, target).empty()) continue;
                   // The next slab is copied while one is multiplied, if there is room; a filter comes late with few batches under way.
                   const double worse = (tiles == 1 ? 1.3 : 1) * (z.steps / deep % 2 != 0 ? 1.05 : 1) * (deep == 1 ? 1.1 : 1) *
                                        (t.stages * deep < 12 ? 1.3 : 1);
-                  out.push_back({spell(t), seconds_of(s, t, z, traffic, target) * worse});
+                  out.push_back({t, seconds_of(s, t, z, traffic, target) * worse});
                 }
               }
             }
@@ -213,66 +206,30 @@ class ConvStream final : public Family {
         }
       }
     }
-    if (out.empty()) out.push_back({spell(least(s)), 1});
-    put_in_order(out);
+    if (out.empty()) out.push_back({least(s), 1});
+    put_in_order(out, [](const StreamTile& t) { return std::array{t.pixels, t.channels, t.slab}; });
     return out;
   }
-  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                        const Target& target) const override {
-    ConvShape s;
-    if (auto why = why_not(r, plan, target, s); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(const Tile t, parse(parameters));
-    if (t.pixels < 1 || t.slab < 16) return refuse(unmet("tile", t.pixels, "at least 64 pixels"));
-    const Planes planes(s);
-    const Sizes z = sizes_of(s, planes, t, planes.positions(s, t.pixels), target);
+  Result<KernelText> emit(const StreamSetting& setting, const StreamTile& t, const Target& target) const override {
+    const ConvShape& s = setting.conv.shape;
+    if (t.slab < 16) return refuse("channels of a slab", t.slab, "32, 64 or 128");
+    const StreamSizes z = sizes_of(s, setting.planes, t, setting.planes.positions(s, t.pixels), target);
     if (auto why = why_not_tile(s, t, z, target); !why.empty()) return refuse(std::move(why));
-    const ConvWeights weights = read_weights(r, plan, s);
-    EpilogueShape shape;
-    shape.rows = 2, shape.run = 16;
-    shape.piece = piece_for(r.stages[0], plan, shape.run);
-    shape.padded_channels = z.tiles_n * t.channels, shape.takes_bias = true;
-    shape.accumulator = std::min(weights.largest_sum, 2147483648.0);
-    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, shape.padded_channels * 4);
-    if (!e.refusal.empty()) return refuse(e.refusal);
-
-    KernelText out;
-    std::string text(kText);
-    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
-    replace_mark(text, "@POINTERS@", e.pointers);
-    out.text = define(s, planes, t, z) + e.text + text;
-    Launch launch;
-    launch.function = "octavo_conv_stream";
-    launch.grid = {static_cast<int>(z.grid), 1, 1};
-    launch.block = {static_cast<int>(z.threads), 1, 1};
-    launch.shared_bytes = z.shared;
-    add_conv_arguments(launch, r.stages[0].anchor.inputs[0], 0, e);
-    out.launches.push_back(std::move(launch));
-    out.constants = {packed(s, t, z, weights, shape), constants_with_start(weights.start, e, shape.padded_channels)};
-    return out;
+    ConvKernel k{"octavo_conv_stream", define(s, setting.planes, t, z), std::string(kText), z.grid, z.threads, z.shared};
+    k.rows = 2, k.run = 16, k.padded_channels = z.tiles_n * t.channels;
+    return emit_conv_kernel(setting.conv, std::move(k),
+                            [&](const ConvWeights& weights, const EpilogueShape& e) { return packed(s, t, z, weights, e); });
   }
 
  private:
-  static Tile least(const ConvShape& s) { return {64, 64, s.channels % 64 == 0 && s.taps() <= 9 ? 64 : 32, 1, 6, 1, 1, 1}; }
-
-  static Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target, ConvShape& s) {
-    if (target.architecture != "sm_90a") return unmet("architecture", target.architecture, "sm_90a (products of warpgroups)");
-    if (auto why = read_conv(r, plan, s); !why.empty()) return why;
-    if (s.channels % 32 != 0 || s.piece != 16)
-      return unmet("channels, bytes a pixel, bytes a run", fmt::format("{}, {}, {}", s.channels, s.pixel, s.piece),
-                   "multiples of 32, 16 and 16");
-    const Planes planes(s);
-    if ((s.batch + 2) * planes.image_rows * planes.pitch > INT32_MAX / 4 || s.pixels() > INT32_MAX / 4)
-      return unmet("pixels", s.pixels(), "less than 2^29");
-    const Tile t = least(s);
-    return why_not_tile(s, t, sizes_of(s, planes, t, planes.positions(s, t.pixels), target), target);
-  }
+  static StreamTile least(const ConvShape& s) { return {64, 64, s.channels % 64 == 0 && s.taps() <= 9 ? 64 : 32, 6, 1, 1, 1, 1}; }
 
   /// Steps of a slab: halves of 32 channels, and all taps of each.
   static std::int64_t tap_of(const ConvShape& s, std::int64_t step) { return step % (s.kernel_h * s.kernel_w); }
   static std::int64_t half_of(const ConvShape& s, std::int64_t step) { return step / (s.kernel_h * s.kernel_w); }
 
   /// The filter of each tile of channels, step after step: its two halves of 16 bytes, of every channel one behind the other.
-  static ir::Tensor packed(const ConvShape& s, const Tile& t, const Sizes& z, const ConvWeights& weights,
+  static ir::Tensor packed(const ConvShape& s, const StreamTile& t, const StreamSizes& z, const ConvWeights& weights,
                            const EpilogueShape& shape) {
     ir::Tensor out(ir::DType::s8, {z.tiles_n * t.channels * s.taps() * s.channels});
     auto* to = out.mutable_data<std::int8_t>().data();
@@ -297,25 +254,29 @@ class ConvStream final : public Family {
     return out;
   }
 
-  static std::string define(const ConvShape& s, const Planes& p, const Tile& t, const Sizes& z) {
-    std::string out = conv_parameters(s);
-    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
-    number("kTileM", t.pixels), number("kTileN", t.channels), number("kSlab", t.slab), number("kDeep", t.deep);
-    number("kStages", t.stages), number("kTiles", t.tiles), number("kCopiers", t.copiers), number("kBlocksPerProcessor", t.blocks);
-    number("kHeld", z.held);
-    number("kPitch", p.pitch), number("kImageRows", p.image_rows), number("kImage", p.image_rows * p.pitch);
-    number("kPositions", z.positions), number("kPlane", z.plane);
+  static std::string define(const ConvShape& s, const StreamPlanes& p, const StreamTile& t, const StreamSizes& z) {
     const auto residues = static_cast<std::int64_t>(p.residues.size());
-    number("kResidues", residues);
-    std::string residue, reach, taps;
-    for (const std::int64_t v : p.residues) residue += fmt::format("{}{}", residue.empty() ? "" : ", ", v);
-    for (const std::int64_t v : p.reach_of_residue) reach += fmt::format("{}{}", reach.empty() ? "" : ", ", v);
+    std::vector<std::int64_t> taps;
     for (std::int64_t step = 0; step < z.steps; ++step) {
       const auto tap = static_cast<std::size_t>(tap_of(s, step));
-      taps += fmt::format("{}{}", step == 0 ? "" : ", ",
-                          ((half_of(s, step) * 2 * residues + p.residue_of_tap[tap]) * z.plane + p.distance_of_tap[tap]) * 16);
+      taps.push_back(((half_of(s, step) * 2 * residues + p.residue_of_tap[tap]) * z.plane + p.distance_of_tap[tap]) * 16);
     }
-    return out +
+    return conv_parameters(s) +
+           declare({{"kTileM", t.pixels},
+                    {"kTileN", t.channels},
+                    {"kSlab", t.slab},
+                    {"kDeep", t.deep},
+                    {"kStages", t.stages},
+                    {"kTiles", t.tiles},
+                    {"kCopiers", t.copiers},
+                    {"kBlocksPerProcessor", t.blocks},
+                    {"kHeld", z.held},
+                    {"kPitch", p.pitch},
+                    {"kImageRows", p.image_rows},
+                    {"kImage", p.image_rows * p.pitch},
+                    {"kPositions", z.positions},
+                    {"kPlane", z.plane},
+                    {"kResidues", residues}}) +
            fmt::format(
                "typedef unsigned {} octavo_mask;\n"
                "OCTAVO_DEVICE constexpr int octavo_residue(int r) {{\n  constexpr int all[] = {{{}}};\n  return all[r];\n}}\n"
@@ -323,7 +284,7 @@ class ConvStream final : public Family {
                "OCTAVO_DEVICE constexpr int octavo_reach(int r) {{\n  constexpr int all[] = {{{}}};\n  return all[r];\n}}\n"
                "// Byte of a product's first half of the depth, from the position of an output pixel on.\n"
                "OCTAVO_DEVICE constexpr int octavo_tap(int step) {{\n  constexpr int at[] = {{{}}};\n  return at[step];\n}}\n",
-               residues > 32 ? "long long" : "int", residue, reach, taps);
+               residues > 32 ? "long long" : "int", listed(p.residues), listed(p.reach_of_residue), listed(taps));
   }
 };
 

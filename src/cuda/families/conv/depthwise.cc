@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <array>
 
-#include "cuda/families/conv/conv_text.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/conv/conv_kernel.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -19,15 +19,19 @@ constexpr std::string_view kWindow =
 #include "cuda/families/conv/depthwise_window.inc"
     ;
 
-struct Split {
+struct DepthwiseTile {
   int rows = 4, columns = 2, threads = 128;
+  static constexpr std::array<TileParameter<DepthwiseTile>, 3> kParameters{
+      {{{"rows", "", "of output pixels of a thread"}, {&DepthwiseTile::rows}},
+       {{"columns", "", "of output pixels of a thread"}, {&DepthwiseTile::columns}},
+       {{"threads", "", "of a block"}, {&DepthwiseTile::threads}}}};
 };
 
 std::int64_t words_of(const ConvShape& s, int columns) {
-  return ((columns - 1) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1 + 3) / 4;
+  return parts(s.in_columns(columns), 4);
 }
 
-Reasons why_not_split(const ConvShape& s, const Split& t) {
+Reasons why_not_tile(const ConvShape& s, const DepthwiseTile& t) {
   if (t.rows < 1 || t.rows > 16 || t.columns < 1 || t.columns > 8 || t.threads < 32 || t.threads > 512 || t.threads % 32 != 0)
     return unmet("pixels and threads", fmt::format("{}x{}, {}", t.rows, t.columns, t.threads), "up to 16x8, whole warps up to 512");
   if (const std::int64_t registers = depthwise_registers(s, t.rows, t.columns); registers > kMostDepthwiseRegisters)
@@ -35,113 +39,68 @@ Reasons why_not_split(const ConvShape& s, const Split& t) {
   return {};
 }
 
-Parameters spell(const Split& t) {
-  return {{"rows", std::to_string(t.rows)}, {"columns", std::to_string(t.columns)}, {"threads", std::to_string(t.threads)}};
+/// Threads of the launch that have a share of the results.
+std::int64_t items_of(const ConvShape& s, const DepthwiseTile& t) {
+  return s.batch * parts(s.out_h, t.rows) * parts(s.out_w, t.columns) * (s.out_channels / 4);
 }
 
-Result<Split> parse(const Parameters& parameters) {
-  Split t;
-  const auto get = [&](const char* name) {
-    const auto it = parameters.find(name);
-    return it == parameters.end() ? 0 : std::atoi(it->second.c_str());
-  };
-  t.rows = get("rows"), t.columns = get("columns"), t.threads = get("threads");
-  if (spell(t) != parameters)
-    return fail(ErrorKind::bad_input, "conv.u8s8.depthwise: parameters are rows, columns and threads, numbers all");
-  return t;
-}
-
-class Depthwise final : public Family {
+class Depthwise final : public FamilyOf<ConvSetting, DepthwiseTile> {
  public:
-  [[nodiscard]] std::string_view name() const override { return "conv.u8s8.depthwise"; }
-  [[nodiscard]] bool about(const region::Region& r) const override {
+  std::string_view name() const override { return "conv.u8s8.depthwise"; }
+  bool about(const region::Region& r) const override {
     return r.stages.size() == 1 && r.stages[0].anchor.op == ir::Op::conv && r.stages[0].anchor.integer &&
            r.stages[0].anchor.as<ir::Window>().group > 1;
   }
-  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target&) const override {
-    ConvShape s;
-    return read_depthwise(r, plan, s);
+  Result<ConvSetting> match(const region::Region& r, const region::Plan& plan, const Target&) const override {
+    return read_depthwise(only(r), plan);
   }
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan& plan,
-                                                  const Target& target) const override {
-    ConvShape s;
-    if (!read_depthwise(r, plan, s).empty()) return {};
+  std::vector<Choice<DepthwiseTile>> tactics(const ConvSetting& conv, const Target& target) const override {
+    const ConvShape& s = conv.shape;
     double bytes = static_cast<double>(s.batch * s.image);
-    for (const auto& o : r.stages[0].stores) bytes += static_cast<double>(tensor_bytes(o));
-    std::vector<Candidate> out;
+    for (const auto& o : conv.tail.stores) bytes += static_cast<double>(tensor_bytes(o));
+    std::vector<Choice<DepthwiseTile>> out;
     for (const int rows : {1, 2, 4, 7, 8}) {
       for (const int columns : {1, 2, 4}) {
         for (const int threads : {64, 128, 256}) {
-          const Split t{rows, columns, threads};
-          if (!why_not_split(s, t).empty() || rows > 2 * s.out_h || columns > 2 * s.out_w) continue;
+          const DepthwiseTile t{rows, columns, threads};
+          if (!why_not_tile(s, t).empty() || rows > 2 * s.out_h || columns > 2 * s.out_w) continue;
           const double instructions = depthwise_instructions(s, rows, columns);
-          const double items = static_cast<double>(s.batch * ((s.out_h + rows - 1) / rows) * ((s.out_w + columns - 1) / columns)) *
-                               static_cast<double>(s.out_channels) / 4;
-          const double waves = std::max(1.0, items / (target.multiprocessors * 128.0 * 2));
-          const double busy = std::max(instructions * waves * 2 * 1.3, instructions * 4.0) / 1.7e9;
-          const double memory = bytes / 2.8e12;
-          out.push_back({spell(t), std::max(busy, memory) + 0.3 * std::min(busy, memory) + 2e-6 + (threads == 128 ? 0 : 1e-9)});
+          const double waves = std::max(1.0, static_cast<double>(items_of(s, t)) / (target.multiprocessors * 128.0 * 2));
+          const double clocks = std::max(instructions * waves * 2 * 1.3, instructions * 4.0);
+          out.push_back({t, cost::seconds(clocks, bytes) + cost::kLaunch + (threads == 128 ? 0 : 1e-9)});
         }
       }
     }
-    std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    fastest_first(out);
     return out;
   }
-  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                        const Target&) const override {
-    ConvShape s;
-    if (auto why = read_depthwise(r, plan, s); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(const Split t, parse(parameters));
-    if (auto why = why_not_split(s, t); !why.empty()) return refuse(std::move(why));
-    const ConvWeights w = read_weights(r, plan, s);
-    EpilogueShape shape;
-    shape.rows = t.rows * t.columns, shape.run = 4, shape.piece = 4, shape.padded_channels = s.out_channels,
-    shape.takes_bias = true;
-    shape.accumulator = std::min(w.largest_sum, 2147483648.0);
-    const std::int64_t constants_at = (s.out_channels * 4 + 15) / 16 * 16;
-    const Epilogue e = emit_epilogue(r.stages[0], plan, shape, constants_at);
-    if (!e.refusal.empty()) return refuse(e.refusal);
-
-    KernelText out;
-    std::string text(kText);
-    replace_mark(text, "@PARAMETERS@", conv_parameter_list(e));
-    replace_mark(text, "@POINTERS@", e.pointers);
-    out.text = define(s, t) + e.text + std::string(kWindow) + text;
-    const std::int64_t items =
-        s.batch * ((s.out_h + t.rows - 1) / t.rows) * ((s.out_w + t.columns - 1) / t.columns) * (s.out_channels / 4);
-    const region::TensorRef& x = r.stages[0].anchor.inputs[0];
-    Launch launch;
-    launch.function = "octavo_depthwise";
-    launch.grid = {static_cast<int>((items + t.threads - 1) / t.threads), 1, 1};
-    launch.block = {t.threads, 1, 1};
-    add_conv_arguments(launch, x, 0, e);
-    out.launches.push_back(std::move(launch));
-    out.constants = {pack_depthwise(s, w, t.columns), constants_with_start(w.start, e, shape.padded_channels)};
-    return out;
-  }
-
- private:
-  static std::string define(const ConvShape& s, const Split& t) {
-    std::string out = conv_parameters(s);
-    const auto number = [&out](const char* name, std::int64_t v) { out += declare(name, v); };
-    number("kOutRows", t.rows), number("kOutColumns", t.columns), number("kThreads", t.threads);
-    return out;
+  Result<KernelText> emit(const ConvSetting& conv, const DepthwiseTile& t, const Target&) const override {
+    const ConvShape& s = conv.shape;
+    if (auto why = why_not_tile(s, t); !why.empty()) return refuse(std::move(why));
+    ConvKernel k{"octavo_depthwise", conv_parameters(s), std::string(kWindow) + std::string(kText),
+                 parts(items_of(s, t), t.threads), t.threads};
+    k.numbers += declare({{"kOutRows", t.rows}, {"kOutColumns", t.columns}, {"kThreads", t.threads}});
+    k.rows = t.rows * t.columns, k.run = 4, k.padded_channels = s.out_channels;
+    return emit_conv_kernel(conv, std::move(k), [&](const ConvWeights& weights, const EpilogueShape&) {
+      return pack_depthwise(s, weights, t.columns);
+    });
   }
 };
 
 }  // namespace
 
-Reasons read_depthwise(const region::Region& r, const region::Plan& plan, ConvShape& s) {
-  if (auto why = read_conv(r, plan, s); !why.empty()) return why;
+Result<ConvSetting> read_depthwise(const region::Stage& stage, const region::Plan& plan) {
+  OCTAVO_TRY(ConvSetting conv, read_conv(stage, plan));
+  const ConvShape& s = conv.shape;
   if (s.channels != 1 || s.groups != s.out_channels)
-    return unmet("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / std::max<std::int64_t>(s.groups, 1)),
-                 "1 to 1");
-  const region::TensorRef& x = r.stages[0].anchor.inputs[0];
-  if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || x.offset % 4 != 0)
-    return unmet("channels, bytes a pixel, offset", fmt::format("{}, {}, {}", s.out_channels, s.pixel, x.offset), "multiples of 4");
-  if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_split(s, {1, 1, 64}).empty())
-    return unmet("kernel", fmt::format("{}x{}", s.kernel_h, s.kernel_w), "at most 11x11, and its weights in registers");
-  return {};
+    return refuse("channels a group", fmt::format("{} to {}", s.channels, s.out_channels / std::max<std::int64_t>(s.groups, 1)),
+                  "1 to 1");
+  if (s.out_channels % 4 != 0 || s.pixel % 4 != 0 || s.row % 4 != 0 || s.image % 4 != 0 || conv.input.offset % 4 != 0)
+    return refuse("channels, bytes a pixel, offset", fmt::format("{}, {}, {}", s.out_channels, s.pixel, conv.input.offset),
+                  "multiples of 4");
+  if (s.kernel_h > 11 || s.kernel_w > 11 || !why_not_tile(s, {1, 1, 64}).empty())
+    return refuse("kernel", fmt::format("{}x{}", s.kernel_h, s.kernel_w), "at most 11x11, and its weights in registers");
+  return conv;
 }
 
 std::int64_t depthwise_registers(const ConvShape& s, int rows, int columns) {
@@ -149,7 +108,7 @@ std::int64_t depthwise_registers(const ConvShape& s, int rows, int columns) {
 }
 
 double depthwise_instructions(const ConvShape& s, int rows, int columns) {
-  const auto in_rows = static_cast<double>((rows - 1) * s.stride_h + (s.kernel_h - 1) * s.dilation_h + 1);
+  const auto in_rows = static_cast<double>(s.in_rows(rows));
   const double span = 4.0 * static_cast<double>(words_of(s, columns));
   return in_rows * span * 4 + rows * columns * 4 * (1.5 * static_cast<double>(s.kernel_h) + 14) +
          static_cast<double>(s.kernel_h * columns * words_of(s, columns)) + 60;

@@ -4,17 +4,13 @@
 #include <string_view>
 
 #include "cuda/families/conv/conv_shape.h"
-#include "cuda/family.h"
 
 namespace octavo::cuda {
 
-/// Parameters: "rows", "columns": output pixels of a thread; "threads" of a block.
-[[nodiscard]] const Family& depthwise_family();
-
 // What texts with depthwise_window.inc share. A thread computes rows x columns pixels of four channels.
 
-/// A region of one stage: fills `shape`. Why no such text takes it, with the values; empty: they do.
-[[nodiscard]] Reasons read_depthwise(const region::Region& one, const region::Plan& plan, ConvShape& shape);
+/// Error: why no such text takes the stage, with the values.
+[[nodiscard]] Result<ConvSetting> read_depthwise(const region::Stage& stage, const region::Plan& plan);
 /// Registers of weights and sums, about; and the instructions of a thread.
 [[nodiscard]] std::int64_t depthwise_registers(const ConvShape& shape, int rows, int columns);
 [[nodiscard]] double depthwise_instructions(const ConvShape& shape, int rows, int columns);

@@ -4,7 +4,8 @@
 // transposed convolution gathers: a tap whose source would fall between input pixels is left out.
 #include <algorithm>
 
-#include "cuda/families/families.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -36,7 +37,7 @@ Result<Conv> conv_of(const Stage& s, const ir::Shape& weights) {
   return c;
 }
 
-class DirectConvFamily final : public SingleFamily {
+class DirectConvFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "conv.direct"; }
   bool about(const Region& r) const override {
@@ -44,8 +45,7 @@ class DirectConvFamily final : public SingleFamily {
            !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan& plan) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const bool integer = s.anchor.integer, packed = s.anchor.weights.has_value();
     if (!packed && s.anchor.inputs.size() != 2) return refuse("inputs", s.anchor.inputs.size(), "2, or constant weights");
@@ -120,8 +120,7 @@ class DirectConvFamily final : public SingleFamily {
     // Runs go along output channels, or are of one element.
     Access along{x.buffer, 0, DType::u8, Ints(s.space.size(), 0), Ints(s.space.size(), 1)};
     along.strides[1] = 1;
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {along}, run));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {along}, run);
   }
 
  protected:
@@ -130,8 +129,8 @@ class DirectConvFamily final : public SingleFamily {
     const auto& w = s.anchor.weights ? *s.anchor.weights : s.anchor.inputs.back();
     double depth = 1;
     for (std::size_t k = 1; k < w.dims.size(); ++k) depth *= static_cast<double>(w.dims[k]);
-    // A thread reads the operands of one product after the other: 0.4 us each on an H100, whatever else runs.
-    return SingleFamily::seconds(r) + depth * static_cast<double>(ir::count(s.space)) / 0.5e12 + depth * 0.4e-6;
+    return seconds_of_a_pass(r) + depth * static_cast<double>(ir::count(s.space)) / cost::kProductsOfDirectConv +
+           depth * cost::kDirectProduct;
   }
 
  private:

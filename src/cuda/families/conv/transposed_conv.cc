@@ -3,12 +3,13 @@
 // with those taps in reverse order, whose results lie `stride` apart. Tensor cores compute it (conv_mma.h); the phases share a text.
 // Where the filter is as large as the stride, each phase has one tap and all read the same pixels: they are one convolution 1x1 with
 // the channels of all phases, which reads its input once and stores neighbouring pixels together.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
+#include "cuda/cost_model.h"
 #include "cuda/families/conv/conv_mma.h"
-#include "cuda/families/families.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -18,13 +19,13 @@ using ir::Op;
 using Ints = std::vector<std::int64_t>;
 
 /// One dimension of a phase: result r + stride * j reads input j - pad + t with tap first - stride * t, t in 0..taps-1.
-struct Axis {
+struct PhaseAxis {
   std::int64_t taps = 0, first = 0, pad = 0, count = 0;
 };
 
-Axis axis_of(std::int64_t r, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+PhaseAxis axis_of(std::int64_t r, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
   const std::int64_t least = (r + pad) % stride;  // the smallest tap of the phase
-  Axis a;
+  PhaseAxis a;
   a.taps = least < kernel ? (kernel - 1 - least) / stride + 1 : 0;
   a.first = least + (a.taps - 1) * stride;
   a.pad = (a.first - r - pad) / stride;
@@ -53,8 +54,8 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
   std::vector<region::Region> out;
   for (std::int64_t y = 0; y < std::min(strides[0], s.space[2]); ++y) {
     for (std::int64_t x = 0; x < std::min(strides[1], s.space[3]); ++x) {
-      const Axis down = axis_of(y, s.space[2], w.dims[2], strides[0], pads[0]),
-                 right = axis_of(x, s.space[3], w.dims[3], strides[1], pads[1]);
+      const PhaseAxis down = axis_of(y, s.space[2], w.dims[2], strides[0], pads[0]),
+                      right = axis_of(x, s.space[3], w.dims[3], strides[1], pads[1]);
       if (down.taps == 0 || right.taps == 0) return refuse("taps of a phase", 0, "some");
       region::Region one;
       one.stages = {s};
@@ -80,12 +81,7 @@ Result<std::vector<region::Region>> phases_of(const Region& r) {
 }
 
 /// All phases as one convolution 1x1, if the filter is as large as the stride.
-struct Folded {
-  region::Region region;
-  Plan plan;  ///< with the constants of that region
-  Fold fold;
-};
-std::optional<Folded> folded(const Region& r, const Plan& plan) {
+std::optional<ConvProducts> folded(const Region& r, const Plan& plan, const Target& target) {
   const Stage& s = only(r);
   const region::TensorRef &w = *s.anchor.weights, &x = s.anchor.inputs[0];
   const auto& window = s.anchor.as<ir::Window>();
@@ -98,27 +94,16 @@ std::optional<Folded> folded(const Region& r, const Plan& plan) {
                        s.space[3] == x.dims[3] * strides[1];
   const auto& weight_data = plan.buffers[static_cast<std::size_t>(w.buffer)].data;
   if (!one_tap || phases < 2 || phases > 16 || outputs % 16 != 0 || weight_data.empty()) return std::nullopt;
-  Folded f;
-  f.plan.buffers = plan.buffers;
-  f.region.stages = {s};
-  Stage& p = f.region.stages[0];
-  const ir::Shape space{x.dims[0], outputs * phases, x.dims[2], x.dims[3]};
-  const auto constant = [&](ir::Tensor data, const ir::Shape& dims, const std::vector<std::int64_t>& by) {
-    region::TensorRef ref;
-    ref.buffer = static_cast<region::BufferId>(f.plan.buffers.size());
-    ref.dtype = data.dtype(), ref.dims = dims, ref.strides = by;
-    region::Buffer b;
-    b.kind = region::BufferKind::constant, b.bytes = static_cast<std::int64_t>(data.bytes().size()), b.data = std::move(data);
-    f.plan.buffers.push_back(std::move(b));
-    return ref;
+  const auto repeat = [&](auto& values) {
+    const auto once = values;
+    for (std::int64_t k = 1; k < phases; ++k) values.insert(values.end(), once.begin(), once.end());
   };
-  for (region::Operand& o : p.operands) {
-    const auto bits = channel_bits(s, plan, o);
-    if (!bits || ir::size_of(o.ref.dtype) != 4) return std::nullopt;
-    ir::Tensor t(o.ref.dtype, {outputs * phases});
-    for (std::int64_t c = 0; c < outputs * phases; ++c)
-      std::memcpy(t.mutable_bytes().data() + 4 * c, &(*bits)[static_cast<std::size_t>(c % outputs)], 4);
-    o = {constant(std::move(t), space, {0, 1, 0, 0}), {}};
+  Tail tail = tail_of(s, plan);
+  for (std::size_t k = 0; k < tail.operands.size(); ++k) {
+    region::TensorRef& ref = tail.operands[k].ref;
+    if (!tail.constants[k] || ir::size_of(ref.dtype) != 4) return std::nullopt;
+    ref.strides = {0, 1, 0, 0};
+    repeat(*tail.constants[k]);
   }
   ir::Tensor weights(ir::DType::s8, {outputs * phases, inputs, 1, 1});
   const auto* from = weight_data.bytes().data() + w.offset;
@@ -129,25 +114,40 @@ std::optional<Folded> folded(const Region& r, const Plan& plan) {
       for (std::int64_t c = 0; c < inputs; ++c) *to++ = from[c * w.strides[0] + o * w.strides[1] + tap];
     }
   }
-  p.space = space;
+  Region one;  // without operands, which are in `tail`, and of a plan with these weights alone
+  one.stages = {s};
+  Stage& p = one.stages[0];
+  p.operands.clear();
+  p.space = {x.dims[0], outputs * phases, x.dims[2], x.dims[3]};
   p.anchor.op = Op::conv;
   p.anchor.facts = ir::default_facts(Op::conv);
-  p.anchor.weights = constant(std::move(weights), {outputs * phases, inputs, 1, 1}, {inputs, 1, 1, 1});
-  if (p.anchor.weight_zero.size() > 1) {
-    const auto once = p.anchor.weight_zero;
-    for (std::int64_t k = 1; k < phases; ++k) p.anchor.weight_zero.insert(p.anchor.weight_zero.end(), once.begin(), once.end());
-  }
-  f.fold.channels = outputs, f.fold.across = strides[1];
+  p.anchor.weights->buffer = 0, p.anchor.weights->offset = 0;
+  p.anchor.weights->dims = weights.shape(), p.anchor.weights->strides = {inputs, 1, 1, 1};
+  if (p.anchor.weight_zero.size() > 1) repeat(p.anchor.weight_zero);
+  Fold fold{outputs, strides[1], {}};
   for (region::TensorRef& t : p.stores) {
     const auto size = element_bytes(t);
-    f.fold.steps.push_back({t.strides[2] * size, t.strides[3] * size});
+    fold.steps.push_back({t.strides[2] * size, t.strides[3] * size});
     t.strides[2] *= strides[0], t.strides[3] *= strides[1];
-    t.dims = space;
+    t.dims = p.space;
   }
-  return f;
+  Plan own;
+  own.buffers.resize(1);
+  own.buffers[0].data = std::move(weights);
+  auto made = match_conv(one, own, target);
+  if (!made) return std::nullopt;
+  made->conv.tail.operands = std::move(tail.operands), made->conv.tail.constants = std::move(tail.constants);
+  made->fold = std::move(fold);
+  return std::move(*made);
 }
 
-class TransposedConvFamily final : public SingleFamily {
+struct TransposedConv {
+  std::optional<ConvProducts> folded;  ///< all phases as one convolution
+  std::vector<ConvProducts> phases;    ///< or each for itself
+  double seconds = 0;                  ///< of the phases
+};
+
+class TransposedConvFamily final : public FamilyOf<TransposedConv, std::optional<ConvTile>> {
  public:
   std::string_view name() const override { return "conv.transposed"; }
   int version() const override { return 3; }
@@ -156,54 +156,49 @@ class TransposedConvFamily final : public SingleFamily {
            !only(r).program.outputs.empty();
   }
 
-  /// Where all phases are one convolution, the tiles of that one.
-  std::vector<Candidate> candidates(const Region& r, const Plan& plan, const Target& target) const override {
-    if (const auto one = folded(r, plan); one && conv_mma_family().why_not(one->region, one->plan, target).empty()) {
-      if (auto tiles = conv_mma_family().candidates(one->region, one->plan, target); !tiles.empty()) return tiles;
+  Result<TransposedConv> match(const Region& r, const Plan& plan, const Target& target) const override {
+    TransposedConv out;
+    out.folded = folded(r, plan, target);
+    if (!out.folded) {
+      OCTAVO_TRY(const std::vector<Region> phases, phases_of(r));
+      for (std::size_t k = 0; k < phases.size(); ++k) {
+        OCTAVO_TRY(out.phases.emplace_back(), match_conv(phases[k], plan, target));
+        out.phases.back().function += fmt::format("_{}", k);
+      }
+      const region::TensorRef& w = *only(r).anchor.weights;
+      const auto input = ir::count(only(r).anchor.inputs[0].dims);
+      out.seconds = seconds_of_a_pass(r) + 4 * cost::kLaunch +
+                    static_cast<double>(input) * static_cast<double>(ir::count(w.dims) / w.dims[0]) / cost::kProductsOfPhases;
     }
-    return SingleFamily::candidates(r, plan, target);
+    OCTAVO_CHECK(emit(out, std::nullopt, target));  // a program that no epilogue can be
+    return out;
   }
-
-  Result<KernelText> emit(const Region& r, const Plan& plan, const Parameters& parameters, const Target& target) const override {
-    if (const auto one = folded(r, plan); one && conv_mma_family().why_not(one->region, one->plan, target).empty()) {
-      if (!parameters.empty()) return emit_conv(one->region, one->plan, parameters, target, one->fold);
-      const auto tiles = conv_mma_family().candidates(one->region, one->plan, target);
-      if (!tiles.empty()) return emit_conv(one->region, one->plan, tiles[0].parameters, target, one->fold);
-    }
-    if (!parameters.empty())
-      return fail(ErrorKind::bad_input, "conv.transposed: parameters for phases that are not one convolution");
-    OCTAVO_TRY(const std::vector<region::Region> phases, phases_of(r));
+  /// Where all phases are one convolution, the tiles of that one.
+  std::vector<Choice<std::optional<ConvTile>>> tactics(const TransposedConv& setting, const Target& target) const override {
+    if (!setting.folded) return {{std::nullopt, setting.seconds}};
+    std::vector<Choice<std::optional<ConvTile>>> out;
+    for (const Choice<ConvTile>& c : conv_tactics(*setting.folded, target)) out.push_back({c.tile, c.seconds});
+    return out;
+  }
+  Result<KernelText> emit(const TransposedConv& setting, const std::optional<ConvTile>& tile, const Target& target) const override {
+    const auto best = [&](const ConvProducts& conv) { return conv_tactics(conv, target).at(0).tile; };
+    if (const auto& one = setting.folded) return emit_conv(*one, tile ? *tile : best(*one), target);
+    if (tile) return fail(ErrorKind::bad_input, "conv.transposed: parameters for phases that are not one convolution");
     KernelText out;
-    for (std::size_t k = 0; k < phases.size(); ++k) {
-      const Family& conv = conv_mma_family();
-      if (Reasons why = conv.why_not(phases[k], plan, target); !why.empty()) return refuse(std::move(why));
-      const auto tiles = conv.candidates(phases[k], plan, target);
-      if (tiles.empty()) return refuse("tiles of a phase", 0, "1");
-      OCTAVO_TRY(KernelText one, conv.emit(phases[k], plan, tiles[0].parameters, target));
+    for (std::size_t k = 0; k < setting.phases.size(); ++k) {
+      OCTAVO_TRY(KernelText one, emit_conv(setting.phases[k], best(setting.phases[k]), target));
       for (Launch& l : one.launches) {
-        const std::string own = fmt::format("{}_{}", l.function, k), call = l.function + "(";
-        if (const auto at = one.text.find(call); at != std::string::npos) one.text.replace(at, call.size(), own + "(");
-        l.function = own;
-        for (Parameter& p : l.parameters) {
-          if (p.kind == Parameter::Kind::constant) p.index += static_cast<std::int32_t>(out.constants.size());
-          if (p.kind == Parameter::Kind::workspace) p.offset += out.workspace_bytes;
+        for (Argument& a : l.arguments) {
+          if (a.kind == Argument::Kind::constant) a.index += static_cast<std::int32_t>(out.constants.size());
+          if (a.kind == Argument::Kind::workspace) a.offset += out.workspace_bytes;
         }
         out.launches.push_back(std::move(l));
       }
       out.text += fmt::format("#undef OCTAVO_GROUPS\nnamespace phase{} {{\n{}}}\n", k, one.text);
       for (ir::Tensor& t : one.constants) out.constants.push_back(std::move(t));
-      out.workspace_bytes += (one.workspace_bytes + 255) / 256 * 256;
+      out.workspace_bytes += up(one.workspace_bytes, 256);
     }
     return out;
-  }
-
- protected:
-  double seconds(const Region& r) const override {
-    constexpr double kLaunch = 2e-6, kProducts = 200e12;
-    const region::TensorRef& w = *only(r).anchor.weights;
-    const auto input = ir::count(only(r).anchor.inputs[0].dims);
-    return SingleFamily::seconds(r) + 4 * kLaunch +
-           static_cast<double>(input) * static_cast<double>(ir::count(w.dims) / w.dims[0]) / kProducts;
   }
 };
 

@@ -1,5 +1,6 @@
 // matmul: matrix products, of floats or of 8-bit codes, of two values computed at run time, with broadcast leading dimensions. A thread computes one element.
-#include "cuda/families/families.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -7,15 +8,14 @@ namespace {
 
 using ir::Op;
 
-class MatmulFamily final : public SingleFamily {
+class MatmulFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "matmul"; }
   bool about(const Region& r) const override {
     return is_single(r) && (only(r).anchor.op == Op::matmul || only(r).anchor.op == Op::gemm) && !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     std::vector<region::TensorRef> inputs = s.anchor.inputs;
     if (s.anchor.weights) inputs.push_back(*s.anchor.weights);
     const bool integer = s.anchor.integer;
@@ -68,16 +68,14 @@ class MatmulFamily final : public SingleFamily {
                           fmt::arg("load_a", load_function(a.dtype)), fmt::arg("load_b", load_function(b.dtype)),
                           fmt::arg("step_a", a.strides.back() * element_bytes(a)),
                           fmt::arg("step_b", b.strides[b.dims.size() - 2] * element_bytes(b)));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {}, 1);
   }
 
  protected:
   /// Products of an H100 with a thread an element, as measured on attention of ViT-B/16.
   double seconds(const Region& r) const override {
-    constexpr double kProducts = 4e11;
     const double k = only(r).anchor.inputs.empty() ? 1 : static_cast<double>(only(r).anchor.inputs[0].dims.back());
-    return SingleFamily::seconds(r) + static_cast<double>(ir::count(only(r).space)) * k / kProducts;
+    return seconds_of_a_pass(r) + static_cast<double>(ir::count(only(r).space)) * k / cost::kProductsOfElements;
   }
 };
 

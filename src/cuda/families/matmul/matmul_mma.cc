@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <string>
 
-#include "cuda/families/conv/conv_text.h"
-#include "cuda/families/conv/conv_tiles.h"
-#include "cuda/text/epilogue.h"
+#include "cuda/cost_model.h"
+#include "cuda/text/pieces.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -61,28 +59,25 @@ Reasons why_not_tile(const MatmulTile& t, const Target& target) {
   if (threads_of(t) > 1024 || t.blocks < 1 || t.stages < 2 || t.stages > 8)
     return unmet("threads, blocks, stages", fmt::format("{}, {}, {}", threads_of(t), t.blocks, t.stages),
                  "at most 1024, at least 1, 2 to 8");
-  if (t.blocks * (shared_bytes(t) + 1024) > target.shared_bytes + 1024)
-    return unmet("bytes of shared memory", shared_bytes(t) * t.blocks, fmt::format("at most {}", target.shared_bytes));
-  return {};
+  return why_not_shared(shared_bytes(t), t.blocks, target);
 }
 
 std::string define(const ProductShape& s, const MatmulTile& t) {
-  std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int");
-  for (const auto& [name, value] : {std::pair<const char*, std::int64_t>{"kM", s.m()},
-                                    {"kN", s.n()},
-                                    {"kDepth", s.depth_bytes()},
-                                    {"kSize", bytes_of(s.type)},
-                                    {"kInner", s.inner},
-                                    {"kTileM", t.m},
-                                    {"kTileN", t.n},
-                                    {"kTileK", t.k},
-                                    {"kWarpsM", t.warps_m},
-                                    {"kWarpsN", t.warps_n},
-                                    {"kStages", t.stages},
-                                    {"kBlocksPerProcessor", t.blocks},
-                                    {"kZeroLeft", s.a.zero},
-                                    {"kZeroRight", s.b.zero}})
-    out += declare(name, value);
+  std::string out = fmt::format("typedef {} octavo_offset;\n", s.wide_offsets() ? "long long" : "int") +
+                    declare({{"kM", s.m()},
+                             {"kN", s.n()},
+                             {"kDepth", s.depth_bytes()},
+                             {"kSize", bytes_of(s.type)},
+                             {"kInner", s.inner},
+                             {"kTileM", t.m},
+                             {"kTileN", t.n},
+                             {"kTileK", t.k},
+                             {"kWarpsM", t.warps_m},
+                             {"kWarpsN", t.warps_n},
+                             {"kStages", t.stages},
+                             {"kBlocksPerProcessor", t.blocks},
+                             {"kZeroLeft", s.a.zero},
+                             {"kZeroRight", s.b.zero}});
   out += fmt::format("constexpr long long kLeftOuter = {}, kLeftInner = {}, kRightOuter = {}, kRightInner = {};\n", s.a.outer,
                      s.a.inner, s.b.outer, s.b.inner);
   out += fmt::format("constexpr unsigned kFlipLeft = {}, kFlipRight = {};\n", s.a.flipped ? "0x80808080u" : "0u",
@@ -98,14 +93,13 @@ std::string define(const ProductShape& s, const MatmulTile& t) {
 
 /// What a multiprocessor of an H100 does in a clock, for an estimate.
 double seconds_of(const ProductShape& s, const MatmulTile& t, const Target& target) {
-  constexpr double kClock = 1.7e9, kMacs = 2793, kBytesFromL2 = 20, kMemory = 2.8e12, kEpilogue = 20.0 / 128,
-                   kByteOfWord = 2.0 / 128;
+  constexpr double kEpilogue = 20.0 / 128, kByteOfWord = 2.0 / 128;
   const auto tiles = static_cast<double>(tiles_of(s, t));
   const double depth = static_cast<double>(parts(s.depth_bytes(), t.k)) * t.k, m = t.m, n = t.n;
   const double warp_m = m / t.warps_m, warp_n = n / t.warps_n;
   const double times = s.type == ProductType::f32 ? 5 : 1;
-  const double products = times * std::max(m * depth * n / kMacs * 1.3, m * depth * n * (1 / warp_m + 1 / warp_n) / 128 * 1.3);
-  double copied = depth * (m + n) / kBytesFromL2;
+  const double products = times * cost::product_clocks(m, depth, n, warp_m, warp_n, 1.3);
+  double copied = depth * (m + n) / cost::kBytesFromL2;
   for (const ProductSide* side : {&s.a, &s.b}) {
     const double bytes = depth * (side == &s.a ? m : n);
     if (side->way != Way::copied) copied += bytes * kByteOfWord * (side->unit == 1 ? 8 : 1);
@@ -119,25 +113,22 @@ double seconds_of(const ProductShape& s, const MatmulTile& t, const Target& targ
   const double one = std::max((std::max(products, copied) + program) * shared_by, products + program + latency);
   double bytes = 0;
   for (const region::TensorRef* r : {&s.a.ref, &s.b.ref}) bytes += static_cast<double>(region::tensor_bytes(*r));
-  for (const region::TensorRef& r : s.stage.stores) bytes += static_cast<double>(region::tensor_bytes(r));
-  return std::max(rounds * one / kClock, bytes / kMemory) + 1.5e-6;
+  for (const region::TensorRef& r : s.tail.stores) bytes += static_cast<double>(region::tensor_bytes(r));
+  return std::max(rounds * one / cost::kClock, bytes / cost::kMemory) + cost::kStart;
 }
 
-class MatmulMma final : public Family {
+class MatmulMma final : public FamilyOf<ProductShape, MatmulTile> {
  public:
   explicit MatmulMma(ProductType type) : type_(type), name_(fmt::format("matmul.{}.mma", cuda::name_of(type))) {}
-  [[nodiscard]] std::string_view name() const override { return name_; }
-  [[nodiscard]] bool about(const region::Region& r) const override {
-    return r.stages.size() == 1 && product_type(r.stages[0]) == type_;
+  std::string_view name() const override { return name_; }
+  bool about(const region::Region& r) const override { return r.stages.size() == 1 && product_type(r.stages[0]) == type_; }
+  Result<ProductShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(ProductShape s, read_product(only(r), plan, type_));
+    if (auto why = emit_epilogue(s.tail, epilogue_shape(s, {}), 0).refusal; !why.empty()) return refuse(std::move(why));
+    return s;
   }
-  [[nodiscard]] Reasons why_not(const region::Region& r, const region::Plan& plan, const Target& target) const override {
-    if (target.architecture == "sm_75") return unmet("architecture", target.architecture, "sm_80 or later (mma.m16n8k32)");
-    ProductShape s;
-    if (auto why = read_product(r.stages[0], type_, s); !why.empty()) return why;
-    return emit_epilogue(s.stage, plan, epilogue_shape(s, plan, {}), 0).refusal;
-  }
-  [[nodiscard]] std::vector<Candidate> candidates(const region::Region& r, const region::Plan&,
-                                                  const Target& target) const override {
+  std::vector<Choice<MatmulTile>> tactics(const ProductShape& s, const Target& target) const override {
     static constexpr std::array<std::array<int, 5>, 19> kBases{{{128, 128, 2, 4, 1},
                                                                 {128, 128, 2, 2, 1},
                                                                 {128, 64, 4, 1, 2},
@@ -157,9 +148,7 @@ class MatmulMma final : public Family {
                                                                 {64, 16, 4, 1, 6},
                                                                 {32, 16, 2, 1, 8},
                                                                 {16, 16, 1, 1, 8}}};
-    std::vector<Candidate> out;
-    ProductShape s;
-    if (!read_product(r.stages[0], type_, s).empty()) return out;
+    std::vector<Choice<MatmulTile>> out;
     for (const auto& [m, n, warps_m, warps_n, blocks] : kBases) {
       if ((m > 16 && m >= 2 * s.m()) || (n > 16 && n >= 2 * s.n())) continue;
       for (const int k : {32, 64, 128}) {
@@ -169,38 +158,28 @@ class MatmulMma final : public Family {
           if (stages > 2 && parts(s.depth_bytes(), k) < stages) continue;
           MatmulTile t{m, n, k, warps_m, warps_n, stages, blocks};
           while (t.blocks > 1 && !why_not_tile(t, target).empty()) --t.blocks;
-          if (why_not_tile(t, target).empty()) out.push_back({spell(t), seconds_of(s, t, target)});
+          if (why_not_tile(t, target).empty()) out.push_back({t, seconds_of(s, t, target)});
         }
       }
     }
-    put_in_order(out);
+    put_in_order(out, [](const MatmulTile& t) { return std::array{t.m, t.n, t.k}; });
     return out;
   }
-  [[nodiscard]] Result<KernelText> emit(const region::Region& r, const region::Plan& plan, const Parameters& parameters,
-                                        const Target& target) const override {
-    if (auto why = why_not(r, plan, target); !why.empty()) return refuse(std::move(why));
-    OCTAVO_TRY(const MatmulTile tile, parse_matmul_tile(parameters));
+  Result<KernelText> emit(const ProductShape& s, const MatmulTile& tile, const Target& target) const override {
     if (auto why = why_not_tile(tile, target); !why.empty()) return refuse(std::move(why));
-    ProductShape s;
-    if (auto why = read_product(r.stages[0], type_, s); !why.empty()) return refuse(std::move(why));
     const std::int64_t tiles = tiles_of(s, tile);
     if (tiles > INT32_MAX) return refuse("tiles", tiles, "less than 2^31");
-    const EpilogueShape shape = epilogue_shape(s, plan, tile);
-    const Epilogue e = emit_epilogue(s.stage, plan, shape, shape.padded_channels * 4);
+    const EpilogueShape shape = epilogue_shape(s, tile);
+    const Epilogue e = emit_epilogue(s.tail, shape, shape.padded_channels * 4);
     if (!e.refusal.empty()) return refuse(e.refusal);
 
     KernelText out;
-    Launch launch;
-    launch.function = "octavo_matmul";
-    launch.grid = {static_cast<int>(tiles), 1, 1};
-    launch.block = {threads_of(tile), 1, 1};
-    launch.shared_bytes = shared_bytes(tile);
+    Launch launch = launch_of("octavo_matmul", tiles, threads_of(tile), shared_bytes(tile));
     for (const ProductSide* side : {&s.a, &s.b})
-      launch.parameters.push_back({Parameter::Kind::buffer, side->ref.buffer, side->ref.offset});
-    launch.parameters.push_back({Parameter::Kind::constant, 0, 0});
-    launch.parameters.insert(launch.parameters.end(), e.arguments.begin(), e.arguments.end());
-    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()),
-                                          s.type == ProductType::u8 ? sums_begin_with(s.a, s.b, s.k, tile.k) : 0);
+      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
+    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
+    launch.arguments.insert(launch.arguments.end(), e.arguments.begin(), e.arguments.end());
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(s.n()), s.type == ProductType::u8 ? sums_begin_with(s.a, s.b, s.k, tile.k) : 0);
     out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
     std::string text = std::string(kStep) + std::string(kText);
     replace_mark(text, "@PARAMETERS@",
@@ -214,10 +193,10 @@ class MatmulMma final : public Family {
   }
 
  private:
-  static EpilogueShape epilogue_shape(const ProductShape& s, const region::Plan& plan, const MatmulTile& t) {
+  static EpilogueShape epilogue_shape(const ProductShape& s, const MatmulTile& t) {
     EpilogueShape e;
     e.rows = t.m / t.warps_m / 8, e.run = std::min(16, t.n / t.warps_n / 4);
-    e.piece = piece_for(s.stage, plan, e.run);
+    e.piece = piece_for(s.tail, e.run);
     e.padded_channels = parts(s.n(), t.n) * t.n;
     e.takes_bias = s.type == ProductType::u8, e.threads = threads_of(t), e.real = s.type != ProductType::u8;
     if (s.type == ProductType::u8) {
@@ -255,28 +234,6 @@ std::string_view step_text() {
   return kStep;
 }
 
-Parameters spell(const MatmulTile& t) {
-  return {{"tile", fmt::format("{}x{}x{}", t.m, t.n, t.k)},
-          {"warps", fmt::format("{}x{}", t.warps_m, t.warps_n)},
-          {"stages", std::to_string(t.stages)},
-          {"blocks", std::to_string(t.blocks)}};
-}
-
-Result<MatmulTile> parse_matmul_tile(const Parameters& parameters) {
-  MatmulTile t;
-  const auto get = [&](const char* name) { return value_of(parameters, name); };
-  const bool numbers = std::sscanf(get("tile").c_str(), "%dx%dx%d", &t.m, &t.n, &t.k) == 3 &&
-                       std::sscanf(get("warps").c_str(), "%dx%d", &t.warps_m, &t.warps_n) == 2 &&
-                       std::sscanf(get("stages").c_str(), "%d", &t.stages) == 1 &&
-                       std::sscanf(get("blocks").c_str(), "%d", &t.blocks) == 1;
-  if (!numbers || t.m < 1 || t.n < 1 || t.k < 1 || t.warps_m < 1 || t.warps_n < 1 || spell(t) != parameters) {
-    std::string all;
-    for (const auto& [name, value] : parameters) all += fmt::format("{}{}={}", all.empty() ? "" : " ", name, value);
-    return fail(ErrorKind::bad_input, fmt::format("matmul: parameters \"{}\" are not a tile", all));
-  }
-  return t;
-}
-
 const Family& matmul_mma_family(ProductType type) {
   static const MatmulMma codes(ProductType::u8), bf16(ProductType::bf16), f16(ProductType::f16), tf32(ProductType::tf32),
       f32(ProductType::f32);
@@ -287,6 +244,22 @@ const Family& matmul_mma_family(ProductType type) {
     case ProductType::tf32: return tf32;
     default: return f32;
   }
+}
+
+const Family& matmul_u8_family() {
+  return matmul_mma_family(ProductType::u8);
+}
+const Family& matmul_bf16_family() {
+  return matmul_mma_family(ProductType::bf16);
+}
+const Family& matmul_f16_family() {
+  return matmul_mma_family(ProductType::f16);
+}
+const Family& matmul_tf32_family() {
+  return matmul_mma_family(ProductType::tf32);
+}
+const Family& matmul_f32_family() {
+  return matmul_mma_family(ProductType::f32);
 }
 
 }  // namespace octavo::cuda

@@ -6,21 +6,19 @@
 #include <string_view>
 
 #include "cuda/families/matmul/matmul_shape.h"
-#include "cuda/family.h"
 
 namespace octavo::cuda {
 
 [[nodiscard]] const Family& matmul_mma_family(ProductType type);
 
-/// Settings of the kernel, as its parameters spell them.
 struct MatmulTile {
-  int m = 64, n = 64, k = 64;    ///< "tile": rows x columns x bytes of depth a step
-  int warps_m = 2, warps_n = 2;  ///< "warps"
-  int stages = 3;                ///< "stages": steps of depth in shared memory
-  int blocks = 2;                ///< "blocks": per multiprocessor
+  int m = 64, n = 64, k = 64, warps_m = 2, warps_n = 2, stages = 3, blocks = 2;
+  static constexpr std::array<TileParameter<MatmulTile>, 4> kParameters{
+      {{{"tile", "", "rows x columns of a block x bytes of depth a step"}, {&MatmulTile::m, &MatmulTile::n, &MatmulTile::k}},
+       {{"warps", "", "along rows x along columns"}, {&MatmulTile::warps_m, &MatmulTile::warps_n}},
+       {{"stages", "", "steps of depth in shared memory"}, {&MatmulTile::stages}},
+       {{"blocks", "", "of a multiprocessor"}, {&MatmulTile::blocks}}}};
 };
-[[nodiscard]] Parameters spell(const MatmulTile& tile);
-[[nodiscard]] Result<MatmulTile> parse_matmul_tile(const Parameters& parameters);
 
 // Pieces of the text, for kernels that compute such products among other things (families/attention).
 /// What sums of codes begin with (matmul_step.inc), where `step` elements of depth are taken at a time.

@@ -16,13 +16,13 @@ using ir::Op;
 using region::TensorRef;
 
 /// A dimension of the space, with the strides (elements) of everything that lies in it: of the left matrix, the right one, operands, stores.
-struct Axis {
+struct ProductAxis {
   std::int64_t extent = 1;
   std::vector<std::int64_t> strides;
   std::vector<std::int64_t> div;  ///< of operands
 };
 
-bool joins(const Axis& outer, const Axis& inner) {
+bool joins(const ProductAxis& outer, const ProductAxis& inner) {
   const auto divided = [](std::int64_t d) { return d != 1; };
   if (std::any_of(outer.div.begin(), outer.div.end(), divided) || std::any_of(inner.div.begin(), inner.div.end(), divided))
     return false;
@@ -32,7 +32,7 @@ bool joins(const Axis& outer, const Axis& inner) {
   return true;
 }
 /// One dimension for both, where they join; a dimension of one element is nothing.
-bool join(Axis& outer, const Axis& inner) {
+bool join(ProductAxis& outer, const ProductAxis& inner) {
   if (outer.extent == 1) {
     outer = inner;
     return true;
@@ -45,8 +45,8 @@ bool join(Axis& outer, const Axis& inner) {
   return true;
 }
 
-Axis axis_of(const region::Stage& s, std::size_t d) {
-  Axis x;
+ProductAxis axis_of(const region::Stage& s, std::size_t d) {
+  ProductAxis x;
   x.extent = s.space[d];
   x.strides = {0, 0};
   for (const region::Operand& o : s.operands) {
@@ -96,11 +96,11 @@ bool ProductShape::wide_offsets() const {
   }
   const auto beyond = [&](const TensorRef& r) {
     std::int64_t end = 1;
-    for (std::size_t d = 0; d < stage.space.size(); ++d) end += (stage.space[d] - 1) * std::abs(r.strides[d]);
+    for (std::size_t d = 0; d < tail.space.size(); ++d) end += (tail.space[d] - 1) * std::abs(r.strides[d]);
     return end * region::element_bytes(r) > kMost;
   };
-  return std::any_of(stage.stores.begin(), stage.stores.end(), beyond) ||
-         std::any_of(stage.operands.begin(), stage.operands.end(), [&](const region::Operand& o) { return beyond(o.ref); });
+  return std::any_of(tail.stores.begin(), tail.stores.end(), beyond) ||
+         std::any_of(tail.operands.begin(), tail.operands.end(), [&](const region::Operand& o) { return beyond(o.ref); });
 }
 
 std::optional<ProductType> product_type(const region::Stage& s) {
@@ -116,7 +116,8 @@ std::optional<ProductType> product_type(const region::Stage& s) {
   }
 }
 
-Reasons read_product(const region::Stage& s, ProductType type, ProductShape& shape) {
+Result<ProductShape> read_product(const region::Stage& s, const region::Plan& plan, ProductType type) {
+  ProductShape shape;
   const TensorRef &left = s.anchor.inputs[0], &right = s.anchor.inputs[1];
   const std::size_t rank = s.space.size();
   const DType held = type == ProductType::u8     ? DType::u8
@@ -124,25 +125,25 @@ Reasons read_product(const region::Stage& s, ProductType type, ProductShape& sha
                      : type == ProductType::f16  ? DType::f16
                                                  : DType::f32;
   for (const TensorRef* x : {&left, &right}) {
-    if (x->dtype != held) return unmet("type of a matrix", ir::name_of(x->dtype), ir::name_of(held));
+    if (x->dtype != held) return refuse("type of a matrix", ir::name_of(x->dtype), ir::name_of(held));
     if (x->dims.size() < 2 || x->dims.size() > rank)
-      return unmet("shape of a matrix", ir::to_string(x->dims), "two dimensions or more");
+      return refuse("shape of a matrix", ir::to_string(x->dims), "two dimensions or more");
     if (type == ProductType::u8 && (!x->quantizer || !x->quantizer->per_tensor()))
-      return unmet("quantizer of a matrix", x->quantizer ? "one an index" : "none", "one per tensor");
+      return refuse("quantizer of a matrix", x->quantizer ? "one an index" : "none", "one per tensor");
   }
   const std::size_t row_of_left = left.dims.size() - 2, depth_of_right = right.dims.size() - 2;
   shape.type = type;
   shape.k = left.dims.back();
   if (right.dims[depth_of_right] != shape.k || s.space[rank - 2] != left.dims[row_of_left] ||
       s.space[rank - 1] != right.dims.back())
-    return unmet("extents of the matrices", fmt::format("{} and {}", ir::to_string(left.dims), ir::to_string(right.dims)),
-                 fmt::format("such as give {}", ir::to_string(s.space)));
-  if (ir::count(s.space) == 0 || shape.k == 0) return unmet("elements", 0, "some");
+    return refuse("extents of the matrices", fmt::format("{} and {}", ir::to_string(left.dims), ir::to_string(right.dims)),
+                  fmt::format("such as give {}", ir::to_string(s.space)));
+  if (ir::count(s.space) == 0 || shape.k == 0) return refuse("elements", 0, "some");
 
-  std::vector<Axis> batch;
+  std::vector<ProductAxis> batch;
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     if (s.space[d] == 1) continue;
-    Axis x = axis_of(s, d);
+    ProductAxis x = axis_of(s, d);
     x.strides[0] = region::aligned_stride(left, rank, d), x.strides[1] = region::aligned_stride(right, rank, d);
     if (batch.empty() || !joins(batch.back(), x)) {
       batch.push_back(std::move(x));
@@ -150,21 +151,21 @@ Reasons read_product(const region::Stage& s, ProductType type, ProductShape& sha
     }
     join(batch.back(), x);
   }
-  Axis rows = axis_of(s, rank - 2), columns = axis_of(s, rank - 1);
+  ProductAxis rows = axis_of(s, rank - 2), columns = axis_of(s, rank - 1);
   rows.strides[0] = left.dims[row_of_left] == 1 ? 0 : left.strides[row_of_left];
   columns.strides[1] = right.dims.back() == 1 ? 0 : right.strides.back();
   while (!batch.empty() && batch.back().strides[1] == 0 && join(batch.back(), rows)) {  // all of them meet one right matrix
     rows = batch.back();
     batch.pop_back();
   }
-  if (batch.size() > 2) return unmet("dimensions of the batch that lie unevenly", batch.size(), "at most 2");
+  if (batch.size() > 2) return refuse("dimensions of the batch that lie unevenly", batch.size(), "at most 2");
   while (batch.size() < 2)
     batch.insert(batch.begin(),
-                 Axis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1)});
+                 ProductAxis{1, std::vector<std::int64_t>(rows.strides.size()), std::vector<std::int64_t>(rows.div.size(), 1)});
 
   const int size = bytes_of(type);
   shape.outer = batch[0].extent, shape.inner = batch[1].extent;
-  const auto side = [&](const TensorRef& ref, std::size_t which, const Axis& along, std::int64_t depth) {
+  const auto side = [&](const TensorRef& ref, std::size_t which, const ProductAxis& along, std::int64_t depth) {
     ProductSide x;
     x.ref = ref;
     x.rows = along.extent, x.row = along.strides[which] * size, x.depth = depth * size;
@@ -184,20 +185,21 @@ Reasons read_product(const region::Stage& s, ProductType type, ProductShape& sha
     std::swap(rows, columns);
   }
   for (const std::int64_t v : {shape.m(), shape.n(), shape.batch() * shape.m(), shape.depth_bytes()}) {
-    if (v > INT32_MAX / 4) return unmet("rows, columns or bytes of depth", v, "less than 2^29");
+    if (v > INT32_MAX / 4) return refuse("rows, columns or bytes of depth", v, "less than 2^29");
   }
-  shape.stage = s;
-  shape.stage.space = {shape.outer, shape.n(), shape.inner, shape.m()};
+  region::Stage placed = s;
+  placed.space = {shape.outer, shape.n(), shape.inner, shape.m()};
   const auto place = [&](TensorRef& r, std::size_t which) {
-    r.dims = shape.stage.space;
+    r.dims = placed.space;
     r.strides = {batch[0].strides[which], columns.strides[which], batch[1].strides[which], rows.strides[which]};
   };
   for (std::size_t k = 0; k < s.operands.size(); ++k) {
-    place(shape.stage.operands[k].ref, 2 + k);
-    shape.stage.operands[k].div = {batch[0].div[k], columns.div[k], batch[1].div[k], rows.div[k]};
+    place(placed.operands[k].ref, 2 + k);
+    placed.operands[k].div = {batch[0].div[k], columns.div[k], batch[1].div[k], rows.div[k]};
   }
-  for (std::size_t k = 0; k < s.stores.size(); ++k) place(shape.stage.stores[k], 2 + s.operands.size() + k);
-  return {};
+  for (std::size_t k = 0; k < s.stores.size(); ++k) place(placed.stores[k], 2 + s.operands.size() + k);
+  shape.tail = tail_of(placed, plan);
+  return shape;
 }
 
 }  // namespace octavo::cuda

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda/family.h"
+#include "cuda/families/families.h"
+#include "cuda/text/epilogue.h"
 
 namespace octavo::cuda {
 
@@ -36,8 +37,8 @@ struct ProductShape {
   ProductType type = ProductType::u8;
   std::int64_t outer = 1, inner = 1, k = 1;  ///< two dimensions of the batch; k: elements
   ProductSide a, b;
-  /// The stage as an epilogue of convolutions sees it: [outer, rows of b, inner, rows of a].
-  region::Stage stage;
+  /// What follows the sums as an epilogue of convolutions sees it, over [outer, rows of b, inner, rows of a].
+  Tail tail;
   [[nodiscard]] std::int64_t m() const { return a.rows; }
   [[nodiscard]] std::int64_t n() const { return b.rows; }
   [[nodiscard]] std::int64_t batch() const { return outer * inner; }
@@ -51,8 +52,8 @@ void choose_way(ProductSide& side, std::int64_t k, int size);
 /// The type that the stage, a matmul or gemm of two inputs, is computed in by kernels on matrix units; nothing: in none.
 [[nodiscard]] std::optional<ProductType> product_type(const region::Stage& stage);
 
-/// Fills `shape` for a stage of that type: dimensions of the batch that lie evenly are joined, with the left rows too where all of them meet one right
-/// matrix; left and right change places where results are neighbours along the left rows. Returns why kernels cannot take it; empty: they can.
-[[nodiscard]] Reasons read_product(const region::Stage& stage, ProductType type, ProductShape& shape);
+/// Of a stage of that type: dimensions of the batch that lie evenly are joined, with the left rows too where all of them meet one right matrix;
+/// left and right change places where results are neighbours along the left rows. Error: why kernels cannot take it.
+[[nodiscard]] Result<ProductShape> read_product(const region::Stage& stage, const region::Plan& plan, ProductType type);
 
 }  // namespace octavo::cuda

@@ -1,7 +1,5 @@
 // norm.rows: layer_norm and instance_norm of floats whose rows (the elements from `axis` on; a plane) lie in one piece, a warp a row. Mean and
 // deviation are added up in the reference's blocks and pairs (reference/sums.h), a thread a block: the results are the reference's bits.
-#include "cuda/families/families.h"
-#include "cuda/families/rows/row_families.h"
 #include "cuda/families/rows/rows.h"
 #include "region/tensor_ref.h"
 
@@ -41,46 +39,13 @@ std::string total(std::int64_t chains) {
   return fmt::format("OCTAVO_DEVICE float octavo_total(const float* p) {{ return {}; }}\n", sum);
 }
 
-class RowNormFamily final : public Family {
+class RowNormFamily final : public RowFamily {
  public:
   std::string_view name() const override { return "norm.rows"; }
   bool about(const Region& r) const override { return norm_family().about(r) && only(r).anchor.op != Op::lrn; }
-  Reasons why_not(const Region& r, const Plan&, const Target& target) const override {
-    const auto rows = rows_of(r);
-    if (!rows) return refusal_of(rows);
-    RowText text;
-    text.chain = kBlock;
-    return refusal_of(rows->emit({1, 1}, text, target));
-  }
-  std::vector<Candidate> candidates(const Region& r, const Plan&, const Target& target) const override {
-    const auto rows = rows_of(r);
-    return rows ? rows->candidates(target, kBlock) : std::vector<Candidate>{};
-  }
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters& parameters, const Target& target) const override {
-    OCTAVO_TRY(const Rows rows, rows_of(r));
-    OCTAVO_TRY(const RowTile tile, parse_row_tile(parameters));
-    const Stage& s = only(r);
-    const std::string n = float_text(static_cast<float>(rows.extent()));
-    const double epsilon =
-        s.anchor.op == Op::instance_norm ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
-    RowText text;
-    text.chain = kBlock;
-    text.functions = total(rows.chains(kBlock));
-    text.chains = fmt::format(kStatistics, fmt::arg("n", n));
-    text.before = fmt::format(kMoments, fmt::arg("n", n), fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
-    text.each = fmt::format(R"(      OCTAVO_UNROLL
-      for (int v = 0; v < kRun; ++v) {{
-        const float normal = __fmul_rn(__fsub_rn(e[v], mean), inverse);
-        acc[v] = {};
-      }}
-)",
-                            s.anchor.inputs.size() > 2 ? "__fmaf_rn(normal, ep1[v], ep2[v])" : "__fmul_rn(normal, ep1[v])");
-    return rows.emit(tile, text, target);
-  }
 
- private:
-  static Result<Rows> rows_of(const Region& r) {
-    const Stage& s = only(r);
+ protected:
+  Result<RowKernel> kernel(const Stage& s) const override {
     for (const region::TensorRef& x : s.anchor.inputs) {
       if (!ir::is_float(x.dtype)) return refuse("type of an input", ir::name_of(x.dtype), "a float type");
     }
@@ -104,7 +69,22 @@ class RowNormFamily final : public Family {
       }
       parameters.push_back(std::move(strides));
     }
-    return Rows::of(s, static_cast<std::size_t>(axis), s.space.size(), parameters);
+    OCTAVO_TRY(Rows rows, Rows::of(s, static_cast<std::size_t>(axis), s.space.size(), parameters));
+    const std::string n = float_text(static_cast<float>(rows.extent()));
+    const double epsilon = instance ? s.anchor.as<ir::InstanceNorm>().epsilon : s.anchor.as<ir::LayerNorm>().epsilon;
+    RowText text;
+    text.chain = kBlock;
+    if (rows.chains(kBlock) <= Rows::kMostChains) text.functions = total(rows.chains(kBlock));  // more are refused
+    text.chains = fmt::format(kStatistics, fmt::arg("n", n));
+    text.before = fmt::format(kMoments, fmt::arg("n", n), fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
+    text.each = fmt::format(R"(      OCTAVO_UNROLL
+      for (int v = 0; v < kRun; ++v) {{
+        const float normal = __fmul_rn(__fsub_rn(e[v], mean), inverse);
+        acc[v] = {};
+      }}
+)",
+                            s.anchor.inputs.size() > 2 ? "__fmaf_rn(normal, ep1[v], ep2[v])" : "__fmul_rn(normal, ep1[v])");
+    return RowKernel{std::move(rows), std::move(text)};
   }
 };
 

@@ -1,8 +1,6 @@
 // softmax.rows: softmax and log_softmax of floats along the innermost dimension in memory, a warp a row. Exponentials are computed once, and
 // a thread a row adds them up in the reference's order, from shared memory: the results are the reference's bits.
-#include "cuda/families/families.h"
 #include "cuda/families/float_function.h"
-#include "cuda/families/rows/row_families.h"
 #include "cuda/families/rows/rows.h"
 
 namespace octavo::cuda {
@@ -31,23 +29,21 @@ constexpr const char* kSums = R"(  for (int row = octavo_thread(); row < rows; r
     parts[row] = octavo_chain<false>(octavo_place(tile, row, 0), kExtent, 0.0f);
 )";
 
-class RowSoftmaxFamily final : public Family {
+class RowSoftmaxFamily final : public RowFamily {
  public:
   std::string_view name() const override { return "softmax.rows"; }
   bool about(const Region& r) const override { return softmax_family().about(r); }
-  Reasons why_not(const Region& r, const Plan&, const Target& target) const override {
-    const auto rows = rows_of(r);
-    if (!rows) return refusal_of(rows);
-    return refusal_of(rows->emit({1, 1}, {}, target));
-  }
-  std::vector<Candidate> candidates(const Region& r, const Plan&, const Target& target) const override {
-    const auto rows = rows_of(r);
-    return rows ? rows->candidates(target, 0) : std::vector<Candidate>{};
-  }
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters& parameters, const Target& target) const override {
-    OCTAVO_TRY(const Rows rows, rows_of(r));
-    OCTAVO_TRY(const RowTile tile, parse_row_tile(parameters));
-    const bool log = only(r).anchor.op == Op::log_softmax;
+
+ protected:
+  Result<RowKernel> kernel(const Stage& s) const override {
+    const region::TensorRef& x = s.anchor.inputs[0];
+    const auto rank = static_cast<std::int64_t>(s.space.size());
+    const std::int64_t axis = s.anchor.as<ir::Along>().axis;
+    if (!ir::is_float(x.dtype)) return refuse("type of the input", ir::name_of(x.dtype), "a float type");
+    if (x.dims != s.space || axis < 0 || axis >= rank)
+      return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));
+    OCTAVO_TRY(Rows rows, Rows::of(s, static_cast<std::size_t>(axis), static_cast<std::size_t>(axis) + 1));
+    const bool log = s.anchor.op == Op::log_softmax;
     RowText text;
     text.functions = float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) +
                      (log ? float_function("octavo_log", [](auto& m, int v) { return program::log(m, v); }) : "");
@@ -59,19 +55,7 @@ class RowSoftmaxFamily final : public Family {
     text.each = log ? "      octavo_load_x(e, x + at.x + i * kSize);\n      OCTAVO_UNROLL\n"
                       "      for (int v = 0; v < kRun; ++v) acc[v] = __fsub_rn(__fsub_rn(e[v], largest), sum);\n"
                     : "      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) acc[v] = __fdiv_rn(e[v], sum);\n";
-    return rows.emit(tile, text, target);
-  }
-
- private:
-  static Result<Rows> rows_of(const Region& r) {
-    const Stage& s = only(r);
-    const region::TensorRef& x = s.anchor.inputs[0];
-    const auto rank = static_cast<std::int64_t>(s.space.size());
-    const std::int64_t axis = s.anchor.as<ir::Along>().axis;
-    if (!ir::is_float(x.dtype)) return refuse("type of the input", ir::name_of(x.dtype), "a float type");
-    if (x.dims != s.space || axis < 0 || axis >= rank)
-      return fail(ErrorKind::bad_engine, fmt::format("softmax over axis {} of {}", axis, ir::to_string(x.dims)));
-    return Rows::of(s, static_cast<std::size_t>(axis), static_cast<std::size_t>(axis) + 1);
+    return RowKernel{std::move(rows), std::move(text)};
   }
 };
 

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 
-#include "cuda/families/conv/conv_text.h"
-#include "cuda/families/conv/conv_tiles.h"
+#include "cuda/cost_model.h"
 #include "cuda/text/emit_cuda.h"
+#include "cuda/text/pieces.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -24,23 +23,10 @@ constexpr int kBatch = 4;  // runs of a lane that are read together
 
 }  // namespace
 
-Parameters spell(const RowTile& t) {
-  return {{"rows", std::to_string(t.rows)}, {"warps", std::to_string(t.warps)}};
-}
-
-Result<RowTile> parse_row_tile(const Parameters& parameters) {
-  RowTile t;
-  const auto number = [&](const char* name, int& to) { return std::sscanf(value_of(parameters, name).c_str(), "%d", &to) == 1; };
-  if (number("rows", t.rows) && number("warps", t.warps) && spell(t) == parameters) return t;
-  std::string all;
-  for (const auto& [name, value] : parameters) all += fmt::format("{}{}={}", all.empty() ? "" : " ", name, value);
-  return fail(ErrorKind::bad_input, fmt::format("rows: parameters \"{}\" are not rows=N and warps=N", all));
-}
-
 Result<Rows> Rows::of(const region::Stage& s, std::size_t first, std::size_t last,
                       const std::vector<std::vector<std::int64_t>>& parameters) {
   Rows r;
-  r.stage_ = &s;
+  r.program_ = s.program;
   const region::TensorRef& x = s.anchor.inputs[0];
   std::vector<std::size_t> outer, inner;
   for (std::size_t k = 0; k < s.space.size(); ++k) {
@@ -110,14 +96,13 @@ std::int64_t Rows::shared_bytes(const RowTile& tile, std::int64_t chain) const {
 }
 
 bool Rows::fits(const RowTile& t, std::int64_t chain, const Target& target) const {
-  return t.rows >= 1 && t.rows <= 64 && t.warps >= 1 && t.warps <= 16 && t.warps <= t.rows && chains(chain) <= 64 &&
+  return t.rows >= 1 && t.rows <= 64 && t.warps >= 1 && t.warps <= 16 && t.warps <= t.rows && chains(chain) <= kMostChains &&
          shared_bytes(t, chain) <= target.shared_bytes;
 }
 
 /// An estimate of an H100: what issues, what memory gives, and what a block waits for, which as many blocks overlap as fit.
 double Rows::seconds(const RowTile& t, std::int64_t chain, const Target& target) const {
-  constexpr double kClock = 1.7e9, kMemory = 2.5e12, kLaunch = 2e-6, kInstructions = 60, kWait = 2500, kTerm = 8,
-                   kSharedOfAll = 227 * 1024;
+  constexpr double kInstructions = 60, kWait = 2500, kTerm = 8, kSharedOfAll = 227 * 1024;
   const double elements = static_cast<double>(count_) * static_cast<double>(extent_);
   const double resident = std::max(1.0, std::min({std::floor(64.0 / t.warps), 32.0,
                                                   std::floor(kSharedOfAll / static_cast<double>(shared_bytes(t, chain) + 1024))}));
@@ -128,21 +113,29 @@ double Rows::seconds(const RowTile& t, std::int64_t chain, const Target& target)
   const double sums = chain == 0 ? kTerm * static_cast<double>(extent_)
                                  : 2 * kTerm * static_cast<double>(std::min(chain, extent_)) *
                                        std::ceil(static_cast<double>(t.rows * chains(chain)) / (32.0 * t.warps));
-  const double issued =
-      elements / static_cast<double>(extent_) * lanes * kInstructions / (128.0 * std::min<double>(target.multiprocessors, blocks));
-  return kLaunch + std::max({bytes_ / kMemory, issued / kClock, std::ceil(blocks / at_once) * (kWait + own + sums) / kClock});
+  const double issued = elements / static_cast<double>(extent_) * lanes * kInstructions /
+                        (cost::kLanes * std::min<double>(target.multiprocessors, blocks));
+  return cost::kLaunch + std::max({bytes_ / cost::kMemoryOfPasses, issued / cost::kClock,
+                                   std::ceil(blocks / at_once) * (kWait + own + sums) / cost::kClock});
 }
 
-std::vector<Candidate> Rows::candidates(const Target& target, std::int64_t chain) const {
-  std::vector<Candidate> out;
+std::vector<Choice<RowTile>> Rows::tactics(const Target& target, std::int64_t chain) const {
+  std::vector<Choice<RowTile>> out;
   for (const int rows : {1, 2, 4, 8, 16, 32}) {
     for (const int warps : {1, 2, 4, 8}) {
       const RowTile t{rows, warps};
-      if (fits(t, chain, target)) out.push_back({spell(t), seconds(t, chain, target)});
+      if (fits(t, chain, target)) out.push_back({t, seconds(t, chain, target)});
     }
   }
-  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  fastest_first(out);
   return out;
+}
+
+Status Rows::check(const RowTile& t, std::int64_t chain, const Target& target) const {
+  if (fits(t, chain, target)) return {};
+  return refuse("rows, warps, bytes of shared memory of a block",
+                fmt::format("{}, {}, {}", t.rows, t.warps, shared_bytes(t, chain)),
+                fmt::format("1 to 64, at most 16 and as many as rows, at most {}", target.shared_bytes));
 }
 
 /// Where a row begins in each tensor.
@@ -175,23 +168,16 @@ std::string Rows::load(const Array& a, const std::string& into) const {
 }
 
 Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const Target& target) const {
-  if (!fits(tile, anchor.chain, target))
-    return refuse("rows, warps, bytes of shared memory of a block",
-                  fmt::format("{}, {}, {}", tile.rows, tile.warps, shared_bytes(tile, anchor.chain)),
-                  fmt::format("1 to 64, at most 16 and as many as rows, at most {}", target.shared_bytes));
-  const program::Program& p = stage_->program;
+  OCTAVO_CHECK(check(tile, anchor.chain, target));
+  const program::Program& p = program_;
   KernelText out;
-  Launch launch;
-  launch.function = "octavo_rows";
-  launch.grid = {static_cast<int>((count_ + tile.rows - 1) / tile.rows), 1, 1};
-  launch.block = {32 * tile.warps, 1, 1};
-  launch.shared_bytes = shared_bytes(tile, anchor.chain);
+  Launch launch = launch_of("octavo_rows", (count_ + tile.rows - 1) / tile.rows, 32 * tile.warps, shared_bytes(tile, anchor.chain));
   std::string parameters, each = anchor.each, call = program::uses(p, Op::acc_f) || program::uses(p, Op::acc_i) ? "acc[v]" : "0";
   std::string parameter_loads, operand_loads, results, called, stores;
   int stored = 0;
   for (const Array& a : arrays_) {
     parameters += fmt::format("{}{}unsigned char* {}", parameters.empty() ? "" : ", ", a.written ? "" : "const ", a.name);
-    launch.parameters.push_back({Parameter::Kind::buffer, a.ref.buffer, a.ref.offset});
+    launch.arguments.push_back({Argument::Kind::buffer, a.ref.buffer, a.ref.offset});
     if (a.name[0] == 'p') parameter_loads += load(a, "e" + a.name);
     if (a.name[0] == 'a') operand_loads += load(a, "l" + a.name), call += fmt::format(", l{}[v]", a.name);
     if (!a.written) continue;
@@ -210,18 +196,16 @@ Result<KernelText> Rows::emit(const RowTile& tile, const RowText& anchor, const 
   }
   each = parameter_loads + anchor.each + operand_loads + results +
          fmt::format("      OCTAVO_UNROLL\n      for (int v = 0; v < kRun; ++v) octavo_program({});\n{}", call, stores);
-  std::string text(kText), numbers;
-  for (const auto& [name, value] : {std::pair<const char*, std::int64_t>{"kExtent", extent_},
-                                    {"kRun", run_},
-                                    {"kWide", std::min(run_, 4)},
-                                    {"kRows", tile.rows},
-                                    {"kWarps", tile.warps},
-                                    {"kBatch", std::min<std::int64_t>(kBatch, (extent_ + 32 * run_ - 1) / (32 * run_))},
-                                    {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
-                                    {"kChains", chains(anchor.chain)},
-                                    {"kPitch", pitch(anchor.chain)},
-                                    {"kSize", element_bytes(arrays_[0].ref)}})
-    numbers += declare(name, value);
+  std::string text(kText), numbers = declare({{"kExtent", extent_},
+                                              {"kRun", run_},
+                                              {"kWide", std::min(run_, 4)},
+                                              {"kRows", tile.rows},
+                                              {"kWarps", tile.warps},
+                                              {"kBatch", std::min<std::int64_t>(kBatch, parts(extent_, 32 * run_))},
+                                              {"kChain", anchor.chain == 0 ? extent_ : anchor.chain},
+                                              {"kChains", chains(anchor.chain)},
+                                              {"kPitch", pitch(anchor.chain)},
+                                              {"kSize", element_bytes(arrays_[0].ref)}});
   numbers += fmt::format("constexpr unsigned kCount = {}u;\n", count_);
   const std::string read_x =
       fmt::format("OCTAVO_DEVICE void octavo_load_x(float (&e)[kRun], const unsigned char* p) {{ {}(e, p); }}\n",

@@ -6,18 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "cuda/family.h"
+#include "cuda/families/families.h"
 #include "cuda/text/elements.h"
 #include "region/region.h"
 
 namespace octavo::cuda {
 
 struct RowTile {
-  int rows = 8, warps = 4;  ///< of a block
+  int rows = 8, warps = 4;
+  static constexpr std::array<TileParameter<RowTile>, 2> kParameters{
+      {{{"rows", "", "rows of a block"}, {&RowTile::rows}}, {{"warps", "", "warps of a block"}, {&RowTile::warps}}}};
 };
-[[nodiscard]] Parameters spell(const RowTile& t);
-/// Error: `bad_input`, the parameters.
-[[nodiscard]] Result<RowTile> parse_row_tile(const Parameters& parameters);
 
 /// What an anchor does with its rows. Its texts know `row` (of the block), `lane`, `tile`, `parts`, `squares` and what rows.inc has.
 struct RowText {
@@ -38,14 +37,16 @@ class Rows {
   static Result<Rows> of(const region::Stage& stage, std::size_t first, std::size_t last,
                          const std::vector<std::vector<std::int64_t>>& parameters = {});
 
+  static constexpr std::int64_t kMostChains = 64;
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t extent() const { return extent_; }
   [[nodiscard]] int run() const { return run_; }  ///< elements that a lane reads at once
   [[nodiscard]] std::int64_t chains(std::int64_t chain) const { return chain == 0 ? 1 : (extent_ + chain - 1) / chain; }
   [[nodiscard]] std::int64_t shared_bytes(const RowTile& tile, std::int64_t chain) const;
   /// Tiles that fit, the least estimate first. `chain`: as in RowText.
-  [[nodiscard]] std::vector<Candidate> candidates(const Target& target, std::int64_t chain) const;
+  [[nodiscard]] std::vector<Choice<RowTile>> tactics(const Target& target, std::int64_t chain) const;
   /// Error: a tile that does not fit.
+  [[nodiscard]] Status check(const RowTile& tile, std::int64_t chain, const Target& target) const;
   [[nodiscard]] Result<KernelText> emit(const RowTile& tile, const RowText& anchor, const Target& target) const;
 
  private:
@@ -68,12 +69,37 @@ class Rows {
   [[nodiscard]] std::string places() const;
   [[nodiscard]] std::string load(const Array& a, const std::string& into) const;
 
-  const region::Stage* stage_ = nullptr;
+  program::Program program_;
   std::vector<std::int64_t> dims_;  ///< of the rows, outermost first
   std::int64_t count_ = 1, extent_ = 1;
   int run_ = 1;
   std::vector<Array> arrays_;  ///< x, parameters, operands that the program reads, stores
   double bytes_ = 0;           ///< of all
+};
+
+/// The rows of a region of one stage, and what its anchor does with them.
+struct RowKernel {
+  Rows rows;
+  RowText text;
+};
+
+class RowFamily : public FamilyOf<RowKernel, RowTile> {
+ public:
+  /// What `kernel` says, if the smallest tile fits.
+  [[nodiscard]] Result<RowKernel> match(const Region& region, const Plan&, const Target& target) const final {
+    OCTAVO_TRY(RowKernel made, kernel(only(region)));
+    OCTAVO_CHECK(made.rows.check({1, 1}, made.text.chain, target));
+    return made;
+  }
+  [[nodiscard]] std::vector<Choice<RowTile>> tactics(const RowKernel& k, const Target& target) const final {
+    return k.rows.tactics(target, k.text.chain);
+  }
+  [[nodiscard]] Result<KernelText> emit(const RowKernel& k, const RowTile& tile, const Target& target) const final {
+    return k.rows.emit(tile, k.text, target);
+  }
+
+ protected:
+  [[nodiscard]] virtual Result<RowKernel> kernel(const Stage& stage) const = 0;
 };
 
 }  // namespace octavo::cuda

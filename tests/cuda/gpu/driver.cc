@@ -1,4 +1,4 @@
-#include "cuda/device/driver.h"
+#include "cuda/gpu/driver.h"
 
 #include <fmt/format.h>
 
