@@ -3,7 +3,8 @@
 Reads every #include "module/..." and every octavo_module(...) line. Also checks that what an engine needs at run time includes neither
 the importer nor the planner, that only api, cli and python see the public headers, and that no text in a module other than cpu and cuda
 spells a tactic or an instruction set: the properties of region::Tactic say what others need to know; and that no module behind the
-planner looks up an attribute by its name: ir/facts.h has read them once. Prints each violation; exit status 1 if any.
+planner looks up an attribute by its name: ir/facts.h has read them once; and that the rooms of cuda (its folders) include only what ROOMS
+says. Prints each violation; exit status 1 if any.
 """
 import pathlib
 import re
@@ -14,6 +15,8 @@ RUNTIME = {"base", "ir", "program", "region", "reference", "cpu", "cuda", "engin
 NOT_AT_RUNTIME = {"onnx", "passes", "plan", "tune", "report", "quantize", "api", "cli", "python"}
 PUBLIC = {"api", "cli", "python"}
 DEVICES = {"cpu", "cuda"}
+# What files of a room may include of their own module, beside the room itself. Files of the module's own folder may include all of it.
+ROOMS = {"cuda": {"text": [], "families": ["text/", "family.h", "cost_model.h"], "device": ["text/"]}}
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 SPELLING = re.compile(r"(?<!/)\b(?:cpu|cuda)\.[a-z]|avx|amx|vnni|^portable$|\.portable\b|\bsm_\d")
 # The compiler's own words, which dispatch nothing that a plan names.
@@ -33,6 +36,18 @@ def check(module, needs, where):
     if module in RUNTIME and needs in NOT_AT_RUNTIME:
         return f'{where}: module "{module}" is needed at run time and must not use "{needs}"'
     return None
+
+
+def check_room(module, path, needs, where):
+    """`path`, `needs`: of the file and of what it includes, from the module's folder on."""
+    room, inside, _ = path.partition("/")
+    if not inside or module not in ROOMS or needs is None:
+        return None
+    if room not in ROOMS[module]:
+        return f'{where}: "{module}/{room}" is not a room; the rooms are in scripts/check_modules.py'
+    if needs.startswith((room + "/", *ROOMS[module][room])):
+        return None
+    return f'{where}: room "{module}/{room}" uses "{module}/{needs}", which only {", ".join([room + "/", *ROOMS[module][room]])} may be'
 
 
 def spellings(module, text, where):
@@ -72,6 +87,8 @@ def main():
                         problems.append(f'{where}: include "{module}/{m.group(1)}": paths start at src/')
                     continue
                 problems.append(check(module, first, where))
+                within = m.group(1).partition("/")[2] if first == module else None
+                problems.append(check_room(module, path.relative_to(folder).as_posix(), within, where))
         lists = folder / "CMakeLists.txt"
         if lists.exists():
             for m in re.finditer(r"octavo_module\(\s*(\w+)([^)]*)\)", lists.read_text()):

@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 mode=${1:-run}
 dir=${2:-build-gpu}
-programs="octavo_gpu_epilogue_check octavo_gpu_matmul octavo_gpu_rows"
+programs="octavo_gpu_epilogue_check octavo_gpu_matmul octavo_gpu_rows octavo_gpu_attention"
 case $mode in
   build)
     build=build/release
@@ -55,6 +55,8 @@ case $mode in
     {
       step rows 60 $ours "$work/bin/octavo_gpu_rows" check 120
       lines=40 step row-times 60 $ours "$work/bin/octavo_gpu_rows" time 8
+      step attention 60 $ours "$work/bin/octavo_gpu_attention" check 60
+      lines=20 step attention-times 30 $ours "$work/bin/octavo_gpu_attention" time
       step products 60 $ours "$work/bin/octavo_gpu_matmul" check 100
       [ ! -x "$work/bin/octavo_gpu_epilogue_check" ] || step epilogues 30 $ours "$work/bin/octavo_gpu_epilogue_check"
       lines=70 step transformers 260 python3 bench/gpu_transformers.py "$work" --out "$out" --seconds 240

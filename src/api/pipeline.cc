@@ -11,7 +11,7 @@
 #include "api/model_source.h"
 #include "cpu/cap.h"
 #include "cpu/provider.h"
-#include "cuda/gpu_device.h"
+#include "cuda/device/gpu_device.h"
 #include "cuda/provider.h"
 #include "ir/text.h"
 #include "plan/plan.h"

@@ -14,8 +14,8 @@
 
 #include "cpu/isa.h"
 #include "cpu/onednn/onednn.h"
-#include "cuda/driver_api.h"
-#include "cuda/nvrtc.h"
+#include "cuda/device/driver_api.h"
+#include "cuda/device/nvrtc.h"
 #include "engine/file.h"
 #include "engine/thread_pool.h"
 #include "engine/version.h"

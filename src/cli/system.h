@@ -7,7 +7,7 @@
 
 #include "base/machine.h"
 #include "cpu/cap.h"
-#include "cuda/gpu_device.h"
+#include "cuda/device/gpu_device.h"
 
 namespace octavo::cli {
 

@@ -5,31 +5,21 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 
 #include "base/hash.h"
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_tiles.h"
-#include "cuda/conv_window.h"
-#include "cuda/cubin.h"
-#include "cuda/depthwise.h"
-#include "cuda/depthwise_pointwise.h"
-#include "cuda/early_start.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/cost_model.h"
+#include "cuda/device/cubin.h"
+#include "cuda/device/gpu_device.h"
+#include "cuda/device/gpu_kernel.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/families/conv/conv_kernel.h"
 #include "cuda/families/families.h"
-#include "cuda/families/row_families.h"
-#include "cuda/gpu_device.h"
-#include "cuda/gpu_kernel.h"
-#include "cuda/matmul_mma.h"
-#include "cuda/nvrtc.h"
-#include "cuda/planar.h"
+#include "cuda/text/emit_cuda.h"
 #include "cuda/unknown_weights.h"
+#include "region/artifact.h"
 #include "region/kernel_version.h"
 #include "region/tensor_ref.h"
 
@@ -69,49 +59,12 @@ std::vector<Candidate> shortlist(std::vector<Candidate> all) {
   return out;
 }
 
-/// In the order of preference where estimates are equal.
-const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> list{&conv_mma_family(),
-                                               &conv_rows_family(),
-                                               &conv_window_family(),
-                                               &conv_shift_family(),
-                                               &conv_stream_family(),
-                                               &conv_rows_pool_family(),
-                                               &depthwise_pointwise_family(),
-                                               &depthwise_family(),
-                                               &copy_family(),
-                                               &planar_family(),
-                                               &pointwise_family(),
-                                               &move_family(),
-                                               &indexed_family(),
-                                               &choose_family(),
-                                               &typed_family(),
-                                               &pool_family(),
-                                               &reduce_family(),
-                                               &row_softmax_family(),
-                                               &row_norm_family(),
-                                               &softmax_family(),
-                                               &norm_family(),
-                                               &conv_bf16_family(),
-                                               &conv_tf32_family(),
-                                               &conv_f32_family(),
-                                               &resize_family(),
-                                               &matmul_mma_family(ProductType::u8),
-                                               &matmul_mma_family(ProductType::bf16),
-                                               &matmul_mma_family(ProductType::f16),
-                                               &matmul_mma_family(ProductType::tf32),
-                                               &matmul_mma_family(ProductType::f32),
-                                               &matmul_family(),
-                                               &transposed_conv_family(),
-                                               &direct_conv_family()};
-  return list;
-}
-
 std::vector<const Family*> families_for(const region::Region& r) {
-  if (nothing_family().about(r)) return {&nothing_family()};
   std::vector<const Family*> out;
   for (const Family* f : families()) {
-    if (f->about(r)) out.push_back(f);
+    if (!f->about(r)) continue;
+    out.push_back(f);
+    if (f->alone()) return {f};
   }
   return out;
 }
@@ -152,12 +105,11 @@ class GpuProvider final : public region::Provider {
 
   static Status check_version(const Tactic& tactic) {
     if (tactic.family == kTransfer) return {};
-    const auto same = [&](const Family* f) { return f->name() == tactic.family; };
-    const auto f = std::find_if(families().begin(), families().end(), same);
-    const Family* family = f != families().end() ? *f : same(&nothing_family()) ? &nothing_family() : nullptr;
-    if (family == nullptr) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
-    if (family->version() == tactic.version) return {};
-    return region::other_version(tactic, family->version());
+    const auto all = families();
+    const auto f = std::find_if(all.begin(), all.end(), [&](const Family* one) { return one->name() == tactic.family; });
+    if (f == all.end()) return fail(ErrorKind::bad_engine, fmt::format("tactic {}: the GPU has no such family", tactic.name()));
+    if ((*f)->version() == tactic.version) return {};
+    return region::other_version(tactic, (*f)->version());
   }
 
   /// One region's part of remake_kernels: its launches, and its texts as a constant of the plan. `full` has weights.
@@ -171,16 +123,19 @@ class GpuProvider final : public region::Provider {
                   fmt::format("region \"{}\" needs {}, this GPU is {}", r.name,
                               r.tactic.required.empty() ? "nothing" : r.tactic.required[0], target_.architecture));
     if (region::is_transfer(r, plan) != (r.tactic.family == kTransfer)) return bad("it is not one for this region");
+    RegionKernels kernels;
     if (r.tactic.family != kTransfer) {
       OCTAVO_TRY(const Family* f, family_of(r, r.tactic));
       if (tactic_of(*f, r.tactic.parameters, r) != r.tactic) return bad("it is not what it says of itself");
-      if (const Reasons why = f->why_not(r, full, target_); !why.empty()) return bad(spelled(why) + std::string(kRebuild));
-      const auto all = f->candidates(r, full, target_);
+      const auto matched = f->matched(r, full, target_);
+      if (!matched) return bad(spelled(refusal_of(matched)) + std::string(kRebuild));
+      const auto all = (*matched)->tactics();
       if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.parameters == r.tactic.parameters; }))
         return bad("its parameters are not among those that the family has for the region on this GPU" + std::string(kRebuild));
+      OCTAVO_TRY(kernels, kernels_of(**matched, r.tactic));
     }
-    OCTAVO_TRY(region::Artifact made, compile(r, full, r.tactic));
-    if (hash128_hex(made.code) != facts.texts)  // its packed constants may not be what other texts read
+    OCTAVO_TRY(region::Artifact made, artifact_of(std::move(kernels), r, full));
+    if (hash128_hex(made.source.text) != facts.texts)  // its packed constants may not be what other texts read
       return bad("its kernels do not come out as the engine's build made them" + std::string(kRebuild));
     if (made.constants.size() != r.packed.size())
       return bad(fmt::format("{} packed constants, it reads {}", r.packed.size(), made.constants.size()));
@@ -190,16 +145,7 @@ class GpuProvider final : public region::Provider {
       if (has != reads) return bad(fmt::format("packed constant {} has {} bytes, it reads {}", i, has, reads));
     }
     r.launch = std::move(made.launch);
-    r.code = -1;
-    if (made.code.empty()) return {};
-    region::Buffer code;
-    code.name = r.name + " (code)";
-    code.kind = region::BufferKind::constant;
-    code.bytes = static_cast<std::int64_t>(made.code.size());
-    code.data = ir::Tensor(ir::DType::u8, {code.bytes});
-    std::memcpy(code.data.mutable_bytes().data(), made.code.data(), made.code.size());
-    r.code = static_cast<region::BufferId>(plan.buffers.size());
-    plan.buffers.push_back(std::move(code));
+    r.code = region::keep_source(made.source, r, plan);
     return {};
   }
 
@@ -208,13 +154,13 @@ class GpuProvider final : public region::Provider {
   }
 
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const override {
-    OCTAVO_TRY(RegionKernels kernels, kernels_of(r, plan, tactic));
-    region::Artifact made;
-    OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
-    made.code = join_modules(kernels.texts);
-    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.code)});
-    made.constants = std::move(kernels.constants);
-    return made;
+    RegionKernels kernels;
+    if (tactic.family != kTransfer) {
+      OCTAVO_TRY(const Family* f, family_of(r, tactic));
+      OCTAVO_TRY(const auto matched, f->matched(r, plan, target_));
+      OCTAVO_TRY(kernels, kernels_of(*matched, tactic));
+    }
+    return artifact_of(std::move(kernels), r, plan);
   }
 
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& plan,
@@ -225,9 +171,9 @@ class GpuProvider final : public region::Provider {
     for (const RegionKernels::Start& s : kernels.starts) {
       if (static_cast<std::size_t>(s.module) >= modules.size())
         return fail(ErrorKind::bad_engine, fmt::format("a launch of module {}, there are {}", s.module, modules.size()));
-      for (const Parameter& p : s.launch.parameters) {
+      for (const Argument& p : s.launch.arguments) {
         const std::int64_t bytes =
-            p.kind == Parameter::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
+            p.kind == Argument::Kind::workspace ? kernels.workspace_bytes : plan.buffers[static_cast<std::size_t>(p.index)].bytes;
         if (p.offset < 0 || p.offset > bytes)
           return fail(ErrorKind::bad_engine, fmt::format("a kernel's parameter {} bytes into {}", p.offset, bytes));
       }
@@ -255,8 +201,9 @@ class GpuProvider final : public region::Provider {
     std::vector<Listed> out;
     const Listed* best = nullptr;
     for (const Family* f : families_for(r)) {
-      Listed l{f, f->why_not(r, plan, target_), {}};
-      if (l.refusal.empty()) l.all = shortlist(f->candidates(r, plan, target_));
+      const auto matched = f->matched(r, plan, target_);
+      Listed l{f, refusal_of(matched), {}};
+      if (matched) l.all = shortlist((*matched)->tactics());
       out.push_back(std::move(l));
     }
     for (const Listed& l : out) {
@@ -284,12 +231,12 @@ class GpuProvider final : public region::Provider {
 
   /// The executor copies: there is no kernel.
   Offer transfer(const region::Region& r) const {
-    constexpr double kStart = 5e-6, kBytesPerSecond = 20e9;
     Offer o;
     o.tactic.provider = kProvider;
     o.tactic.family = kTransfer;
     o.tactic.required = {target_.architecture};
-    o.cost = kStart + static_cast<double>(ir::count(r.stages[0].space) * element_bytes(r.stages[0].stores[0])) / kBytesPerSecond;
+    o.cost = cost::kTransferStart +
+             static_cast<double>(ir::count(r.stages[0].space) * element_bytes(r.stages[0].stores[0])) / cost::kTransfer;
     return o;
   }
 
@@ -301,20 +248,25 @@ class GpuProvider final : public region::Provider {
                 fmt::format("region \"{}\": no tactic \"{}\" for this kind of region", r.name, tactic.name()));
   }
 
-  Result<RegionKernels> kernels_of(const region::Region& r, const region::Plan& plan, const Tactic& tactic) const {
+  Result<RegionKernels> kernels_of(const Matched& matched, const Tactic& tactic) const {
     RegionKernels out;
-    if (tactic.family == kTransfer) return out;
-    OCTAVO_TRY(const Family* f, family_of(r, tactic));
-    OCTAVO_TRY(KernelText one, f->emit(r, plan, tactic.parameters, target_));
-    const bool early = can_start_early(target_.architecture);
+    OCTAVO_TRY(KernelText one, matched.emit(tactic.parameters));
     for (Launch& l : one.launches) {
-      l.early = early;
+      l.early = target_.starts_early();
       out.starts.push_back({0, std::move(l)});
     }
     out.constants = std::move(one.constants);
     out.workspace_bytes = one.workspace_bytes;
-    out.texts = {early ? waiting_for_previous(std::move(one.text)) : std::move(one.text)};
+    out.texts = {std::move(one.text)};
     return out;
+  }
+  static Result<region::Artifact> artifact_of(RegionKernels kernels, const region::Region& r, const region::Plan& plan) {
+    region::Artifact made;
+    OCTAVO_TRY(const std::string launch, write_launches(kernels, r));
+    made.source = {join_modules(kernels.texts)};
+    made.launch = with_facts(launch, {weight_sums(r, plan), hash128_hex(made.source.text)});
+    made.constants = std::move(kernels.constants);
+    return made;
   }
 
   Target target_;
@@ -371,7 +323,7 @@ std::set<std::string, std::less<>> usual_choices() {
 }
 
 std::set<std::string, std::less<>> priced_choices() {
-  return {"fuse-conv-pool", "depthwise-pointwise"};
+  return {"fuse-conv-pool", "depthwise-pointwise", "attention"};
 }
 
 const region::Provider& provider(int ordinal) {

@@ -8,18 +8,18 @@
 #include <string>
 #include <string_view>
 
-#include "cuda/compile_plan.h"
+#include "cuda/device/compile_plan.h"
 #include "cuda/family.h"
 #include "region/provider.h"
 
 namespace octavo::cuda {
 
 /// What an engine's machine code is held against before a driver may see it: the code of one module, the architecture that the tactic names, and the
-/// launches of it (cuda/cubin.h).
+/// launches of it (cuda/device/cubin.h).
 using CodeCheck =
     std::function<Status(std::span<const std::byte> code, std::string_view architecture, std::span<const Launch* const>)>;
 
-/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::code; `finish` has them
+/// Offers come from the families, for one GPU architecture. `compile` gives the texts of the kernels as Artifact::source; `finish` has them
 /// turned into machine code by `compiler`, which is asked for each text once. `check`: in `load`; nothing for compilers whose results no driver gets.
 [[nodiscard]] std::unique_ptr<const region::Provider> make_provider(const Target& target, Compiler compiler, CodeCheck check = {});
 

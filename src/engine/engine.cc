@@ -15,6 +15,7 @@
 #include "engine/part_plan.h"
 #include "engine/set.h"
 #include "engine/version.h"
+#include "region/artifact.h"
 #include "region/hash.h"
 #include "region/kernel_version.h"
 
@@ -75,6 +76,7 @@ tl::unexpected<Error> internal(std::string message) {
 
 Result<std::shared_ptr<const Engine>> Engine::create(region::Plan plan, const Providers& providers, std::string graph_text,
                                                      const Devices& devices, SharedMemory* shared, Origin origin) {
+  OCTAVO_CHECK(region::check_compiled(plan));
   std::shared_ptr<Engine> e(new Engine);
   e->plan_ = std::move(plan);
   e->graph_text_ = std::move(graph_text);

@@ -9,7 +9,7 @@ Result<region::Artifact> CompiledRegions::compile(const region::Provider& provid
   const std::string which = tactic.name() + " " + region::content_hash(region, plan);
   if (const auto found = made_.find(which); found != made_.end()) return found->second;
   OCTAVO_TRY(region::Artifact made, provider.compile(region, plan, tactic));
-  if (made.code.empty() && made.launch.empty()) made_.emplace(which, made);
+  if (made.code.empty() && made.source.empty() && made.launch.empty()) made_.emplace(which, made);
   return made;
 }
 

@@ -11,7 +11,7 @@
 
 namespace octavo::plan {
 
-/// What was compiled during one planning. Artifacts that have code are not kept: it may name buffers by their numbers in the plan.
+/// What was compiled during one planning. Artifacts that have code or a source are not kept: it may name buffers by their numbers in the plan.
 class CompiledRegions {
  public:
   /// Provider::compile, or what it gave for an equal region with the same tactic.

@@ -1,14 +1,22 @@
 #include "region/artifact.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <set>
 
 namespace octavo::region {
 namespace {
 
-BufferId add_constant(ir::Tensor data, DeviceId space, std::string name, Plan& plan) {
+ir::Tensor tensor_of(std::string_view bytes) {
+  ir::Tensor out(ir::DType::u8, {static_cast<std::int64_t>(bytes.size())});
+  if (!bytes.empty()) std::memcpy(out.mutable_bytes().data(), bytes.data(), bytes.size());
+  return out;
+}
+
+BufferId add(BufferKind kind, ir::Tensor data, DeviceId space, std::string name, Plan& plan) {
   Buffer b;
-  b.kind = BufferKind::constant;
+  b.kind = kind;
   b.space = space;
   b.bytes = static_cast<std::int64_t>(data.bytes().size());
   b.data = std::move(data);
@@ -21,17 +29,35 @@ BufferId add_constant(ir::Tensor data, DeviceId space, std::string name, Plan& p
 
 void keep_artifact(Artifact made, Region& r, Plan& plan) {
   r.packed.clear();
-  for (ir::Tensor& t : made.constants) r.packed.push_back(add_constant(std::move(t), r.device, r.name + " (packed)", plan));
-  r.code = -1;
-  if (!made.code.empty()) {
-    ir::Tensor code(ir::DType::u8, {static_cast<std::int64_t>(made.code.size())});
-    std::memcpy(code.mutable_bytes().data(), made.code.data(), made.code.size());
-    r.code = add_constant(std::move(code), kHost, r.name + " (code)", plan);
-  }
+  for (ir::Tensor& t : made.constants)
+    r.packed.push_back(add(BufferKind::constant, std::move(t), r.device, r.name + " (packed)", plan));
+  r.code = keep_source(made.source, r, plan);
+  if (!made.code.empty()) r.code = add(BufferKind::constant, tensor_of(made.code), kHost, r.name + " (code)", plan);
   r.launch = std::move(made.launch);
   std::set<std::string> required(r.tactic.required.begin(), r.tactic.required.end());
   required.insert(made.required.begin(), made.required.end());
   r.required.assign(required.begin(), required.end());
+}
+
+BufferId keep_source(const Source& source, const Region& r, Plan& plan) {
+  return source.empty() ? -1 : add(BufferKind::source, tensor_of(source.text), kHost, r.name + " (code)", plan);
+}
+
+void keep_code(std::string_view code, const Region& r, Plan& plan) {
+  Buffer& b = plan.buffers[static_cast<std::size_t>(r.code)];
+  b.kind = BufferKind::constant;
+  b.data = tensor_of(code);
+  b.bytes = static_cast<std::int64_t>(code.size());
+}
+
+Status check_compiled(const Plan& plan) {
+  for (const Region& r : plan.regions) {
+    if (r.code >= 0 && plan.buffers[static_cast<std::size_t>(r.code)].kind == BufferKind::source)
+      return fail(
+          ErrorKind::internal,
+          fmt::format("region \"{}\", tactic {}: its source is not compiled; Provider::finish does that", r.name, r.tactic.name()));
+  }
+  return {};
 }
 
 void drop_packed_weights(Plan& plan) {

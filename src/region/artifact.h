@@ -1,13 +1,22 @@
 // Artifacts inside plans: what Provider::compile made becomes constant buffers and fields of the region.
 #pragma once
 
+#include <string_view>
+
 #include "region/provider.h"
 
 namespace octavo::region {
 
-/// Adds the artifact's constants to the plan, in the memory of the region's device, and its code, in host memory; fills Region::packed,
-/// code, launch and required. Region::tactic is the one that was compiled.
+/// Adds the artifact's constants to the plan, in the memory of the region's device, and its code or source, in host memory; fills
+/// Region::packed, code, launch and required. Region::tactic is the one that was compiled.
 void keep_artifact(Artifact made, Region& region, Plan& plan);
+
+/// Adds the source to the plan for Region::code; -1: it is empty.
+[[nodiscard]] BufferId keep_source(const Source& source, const Region& region, Plan& plan);
+/// The region's machine code, in the place of the source that it was made of.
+void keep_code(std::string_view code, const Region& region, Plan& plan);
+/// Error: `internal`, the region whose source nobody has compiled.
+[[nodiscard]] Status check_compiled(const Plan& plan);
 
 /// Raw weights that every reader has packed for itself leave the plan: they have no bytes then.
 void drop_packed_weights(Plan& plan);

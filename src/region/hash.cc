@@ -94,12 +94,14 @@ std::string hash_of(const Plan& plan, const Content& content) {
   d.number(static_cast<std::int64_t>(plan.buffers.size()));
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
-    d.number(static_cast<std::int64_t>(b.kind));
+    // A plan is what it is before and after its code is compiled.
+    const BufferKind kind = b.kind == BufferKind::source ? BufferKind::constant : b.kind;
+    d.number(static_cast<std::int64_t>(kind));
     d.number(b.space);
     d.number(b.alignment);
     d.number(b.bytes);
     d.number(b.kind == BufferKind::arena ? b.arena_offset : b.binding);
-    if (b.kind == BufferKind::constant) content(i, d);
+    if (kind == BufferKind::constant) content(i, d);
   }
   d.number(static_cast<std::int64_t>(plan.regions.size()));
   for (const Region& r : plan.regions) {

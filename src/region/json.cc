@@ -144,7 +144,7 @@ json buffer(const Buffer& b) {
 }  // namespace
 
 std::string_view detail::name_of(BufferKind kind) {
-  return kKinds[static_cast<std::size_t>(kind)];
+  return kind == BufferKind::source ? "source" : kKinds[static_cast<std::size_t>(kind)];
 }
 
 std::string to_json(const Plan& plan) {

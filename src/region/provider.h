@@ -24,11 +24,19 @@ struct Offer {
   double cost = 0;
 };
 
-/// What a tactic needs at run time, made once, when an engine is built. The engine file stores all of it.
+/// Text that a compiler has not seen yet, in a form that only its provider knows.
+struct Source {
+  std::string text;
+  [[nodiscard]] bool empty() const { return text.empty(); }
+};
+
+/// What a tactic needs at run time, made once, when an engine is built. The engine file stores all of it, the code that `finish` compiles
+/// instead of the source.
 struct Artifact {
   std::vector<ir::Tensor>
       constants;       ///< weights as the kernel reads them, tables: become Region::packed, in the region's memory space
   std::string code;    ///< machine code for the device, or empty
+  Source source;       ///< or what Provider::finish makes it of
   std::string launch;  ///< how the code is started, as JSON, or empty
   std::vector<std::string> required;  ///< capabilities beside Tactic::required that the code turned out to need, sorted
 };
@@ -71,9 +79,9 @@ class Provider {
   [[nodiscard]] virtual std::vector<Offer> variants(const Region&, const Plan&) const { return {}; }
   /// Build time: makes everything the kernel needs beside the region. What depends on the machine is in the tactic's parameters.
   [[nodiscard]] virtual Result<Artifact> compile(const Region& region, const Plan& plan, const Tactic& tactic) const = 0;
-  /// Build time, once the tactics of whole plans are chosen: what `compile` left to be done for many regions at a time (machine code of
-  /// generated texts, on up to `threads` threads). The same for every plan, whichever it is finished with. Errors: the compiler's,
-  /// naming the region.
+  /// Build time, once the tactics of whole plans are chosen: compiles what `compile` left as Artifact::source, for many regions at a time on up
+  /// to `threads` threads, and keeps the code (keep_code of region/artifact.h). The same for every plan, whichever it is finished with.
+  /// Errors: the compiler's, naming the region.
   [[nodiscard]] virtual Status finish(std::span<Plan* const>, int /*threads*/) const { return {}; }
   /// Load time: a kernel for Region::tactic out of the artifact. Errors: `unsupported`, naming the capability that this machine
   /// lacks; `bad_engine` when the tactic or the artifact is not what this provider makes.

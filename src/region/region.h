@@ -25,7 +25,8 @@ using BufferId = std::int32_t;
 using DeviceId = std::int32_t;
 inline constexpr DeviceId kHost = 0;
 
-enum class BufferKind : std::uint8_t { input, output, constant, arena };
+/// source: what Provider::finish still has to compile (Artifact::source), a constant from then on; in plans that are being made alone.
+enum class BufferKind : std::uint8_t { input, output, constant, arena, source };
 
 /// A run of bytes. Arena buffers get `arena_offset` from the memory planner; constants live in the engine file (64-byte aligned, at least
 /// 64 readable bytes after the end); inputs and outputs belong to the caller and are exactly `bytes` long.
@@ -35,7 +36,7 @@ struct Buffer {
   std::int64_t bytes = 0;
   std::int64_t arena_offset = 0;  ///< arena only
   int binding = -1;               ///< input/output only: index into Plan::inputs / Plan::outputs
-  ir::Tensor data;                ///< constant only, while planning (engine files store the bytes in a section of their own)
+  ir::Tensor data;                ///< constant, source: while planning (engine files store the bytes in a section of their own)
   std::string name;               ///< for people
   DeviceId space = kHost;         ///< whose memory the bytes are in
   std::int64_t alignment = 64;    ///< a power of two; of arena_offset
@@ -116,10 +117,10 @@ struct Region {
   std::string name;  ///< from the ONNX nodes: "conv1 + relu1"
   std::vector<Stage> stages;
   DeviceId device = kHost;
-  Tactic tactic;                      ///< chosen; none() before
-  std::vector<BufferId> packed;       ///< constant buffers made by Provider::compile (Artifact::constants), in its own order
-  BufferId code = -1;                 ///< Artifact::code, a constant buffer in host memory; -1: none
-  std::string launch;                 ///< Artifact::launch
+  Tactic tactic;                 ///< chosen; none() before
+  std::vector<BufferId> packed;  ///< constant buffers made by Provider::compile (Artifact::constants), in its own order
+  BufferId code = -1;            ///< Artifact::code, a constant in host memory, or until it is compiled Artifact::source; -1: none
+  std::string launch;            ///< Artifact::launch
   std::vector<std::string> required;  ///< capabilities of the machine: the tactic's and the artifact's, sorted
   std::set<std::string> onnx_nodes;   ///< provenance
   Precision precision;

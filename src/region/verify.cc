@@ -98,7 +98,9 @@ class Verifier {
       if (buffer_of(id).space != r.device) return bad(fmt::format("packed buffer {} is not in the region's memory", id));
     }
     if (r.code == -1) return {};
-    if (!constant(r.code) || buffer_of(r.code).space != kHost)
+    const bool source =
+        r.code >= 0 && static_cast<std::size_t>(r.code) < plan_.buffers.size() && buffer_of(r.code).kind == BufferKind::source;
+    if ((!source && !constant(r.code)) || buffer_of(r.code).space != kHost)
       return bad(fmt::format("code buffer {} is not a constant in host memory", r.code));
     return {};
   }
@@ -137,6 +139,7 @@ class Verifier {
                                 plan_.images > 1 ? fmt::format(" in {} parts", plan_.images) : ""));
         return {};
       }
+      case BufferKind::source:
       case BufferKind::constant:
         if (!b.data.empty() && static_cast<std::int64_t>(b.data.bytes().size()) != b.bytes) {
           return at(fmt::format("says {} bytes, holds {}", b.bytes, b.data.bytes().size()));

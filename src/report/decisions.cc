@@ -111,6 +111,7 @@ std::string place_of(const TensorRef& t, const Plan& plan) {
   switch (b.kind) {
     case BufferKind::input: where = fmt::format("the network input \"{}\"", b.name); break;
     case BufferKind::output: where = fmt::format("the network output \"{}\"", b.name); break;
+    case BufferKind::source:
     case BufferKind::constant: where = "a constant"; break;
     case BufferKind::arena: where = fmt::format("working memory at byte {}", b.arena_offset + t.offset); break;
   }

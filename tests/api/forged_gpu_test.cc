@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "api/check.h"
-#include "cuda/cubin.h"
+#include "cuda/device/cubin.h"
 #include "cuda/emulation/emulated_device.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/provider.h"

@@ -2,14 +2,11 @@
 // reference; and mistakes planted in their text, each of which is found.
 #include <gtest/gtest.h>
 
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_window.h"
-#include "cuda/depthwise.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/conv/depthwise.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {

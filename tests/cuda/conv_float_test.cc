@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/conv_mma.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/conv/conv_mma.h"
 #include "cuda/families/families.h"
 #include "cuda/family_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

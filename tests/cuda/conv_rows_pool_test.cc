@@ -1,5 +1,5 @@
 // A first layer with the MaxPool behind it in one kernel: bits under the emulation, planted mistakes, machine code.
-#include "cuda/conv_rows_pool.h"
+#include "cuda/families/conv/conv_rows_pool.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <random>
 
-#include "cuda/conv_rows.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

@@ -2,16 +2,13 @@
 // architecture. tests/cuda/gpu/conv_bench.cc runs the same scenes on a GPU.
 #include <gtest/gtest.h>
 
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_window.h"
-#include "cuda/depthwise.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
-#include "cuda/nvrtc.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/conv/depthwise.h"
+#include "cuda/families/families.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {
@@ -51,10 +48,10 @@ std::string emulated(const ConvCase& k, const Family& family, const Parameters& 
       const auto kernel = (*library)->find(launch.function);
       if (!kernel) return kernel.error().message;
       std::vector<void*> arguments;
-      for (const cuda::Parameter& p : launch.parameters) {
-        std::byte* base = p.kind == cuda::Parameter::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
-                          : p.kind == cuda::Parameter::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
-                                                                      : workspace;
+      for (const cuda::Argument& p : launch.arguments) {
+        std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+                          : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
+                                                                     : workspace;
         arguments.push_back(base + p.offset);
       }
       const auto wrong =

@@ -1,6 +1,6 @@
 // Machine code that an engine file gives: read, and held against its launches. A code made here by hand, so that every lie can be told; and, where
 // there is an NVRTC, codes of its own.
-#include "cuda/cubin.h"
+#include "cuda/device/cubin.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-#include "cuda/compile_plan.h"
+#include "cuda/device/compile_plan.h"
 
 namespace octavo::cuda {
 namespace {
@@ -21,7 +21,7 @@ class Elf {
                     "ELF\x02\x01\x01\x41\x08",
                     9) +
         std::string(55, '\0'));
-    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 61);
+    const std::string names("\0.names\0.strings\0.symbols\0.nv.info.k\0.text.k\0.nv.shared.k\0", 58);
     section(1, 3, names);
     section(8, 3, std::string("\0k\0", 3));
     std::string symbol(48, '\0');  // the first is nothing
@@ -79,7 +79,7 @@ Launch launch() {
   Launch l;
   l.function = "k";
   l.grid = {10, 1, 1}, l.block = {128, 1, 1};
-  l.parameters.resize(2);
+  l.arguments.resize(2);
   return l;
 }
 
@@ -142,7 +142,7 @@ TEST(Cubin, LaunchesAreHeldAgainstTheCode) {
   // The driver reads as many arguments as the code says, from an array as long as the launch.
   for (const std::size_t given : {0U, 1U, 3U}) {
     l = launch();
-    l.parameters.resize(given);
+    l.arguments.resize(given);
     expect(said(Elf(), l), fmt::format("kernel \"k\" takes 2 parameters of 16 bytes, the launch gives {} pointers", given));
   }
   expect(said(Elf().replace(std::string("\x03\x19\x10\0", 4), std::string("\x03\x19\x40\0", 4))), "takes 2 parameters of 64 bytes");

@@ -1,12 +1,11 @@
 // A depthwise convolution and the 1x1 convolution behind it in one kernel, under the emulation and as machine code.
-#include "cuda/depthwise_pointwise.h"
-
 #include <gtest/gtest.h>
 
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

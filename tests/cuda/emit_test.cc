@@ -4,8 +4,9 @@
 
 #include <set>
 
-#include "cuda/emit_cuda.h"
-#include "cuda/nvrtc.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/program_kernel.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "program/random_program.h"
 
@@ -48,7 +49,7 @@ class CompileFor : public ::testing::TestWithParam<const char*> {};
 TEST_P(CompileFor, ProgramsThatCoverEveryOperation) {
   const auto version = compiler_version();
   if (!version) GTEST_SKIP() << version.error().message;
-  std::string text = emit_prelude();
+  std::string text = emit_prelude() + argument_structures();
   std::set<Op> used;
   for (unsigned seed = 0; seed < 24; ++seed) {
     constexpr DType kInts[] = {DType::u8, DType::s8, DType::s32}, kFloats[] = {DType::f32, DType::f16, DType::bf16};

@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "reference/oracle_provider.h"
 #include "region/host_kernel.h"
+#include "region/stage_graph.h"
 
 namespace octavo::testing {
 namespace {
@@ -29,6 +31,18 @@ bool close(const std::byte* a, const std::byte* e, ir::DType t, float tolerance)
                       : t == ir::DType::f16 ? std::abs(y) / 1024
                                             : 0;
   return std::abs(x - y) <= static_cast<double>(tolerance) * (1 + std::abs(y)) + step;
+}
+
+/// "", or which kernel of the text never waits for the ones before it (Launch::early).
+std::string begins_before_others_end(const std::string& text) {
+  constexpr std::string_view kKernel = "OCTAVO_KERNEL(", kWait = "octavo_wait_for_previous();";
+  for (std::size_t at = text.find(kKernel); at != std::string::npos;) {
+    const std::size_t next = text.find(kKernel, at + kKernel.size());
+    if (text.substr(at, next - at).find(kWait) == std::string::npos)
+      return "a kernel does not wait: " + text.substr(at, text.find('{', at) - at);
+    at = next;
+  }
+  return "";
 }
 
 }  // namespace
@@ -61,6 +75,8 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
     return "no candidate with an estimate" + repeat;
   const auto kernels = family.emit(region, plan, parameters, target);
   if (!kernels) return "emit: " + kernels.error().message + repeat;
+  if (const std::string early = begins_before_others_end(kernels->text); !early.empty())
+    return early + repeat + "\n" + kernels->text;
   const auto library = emulate(edit ? edit(kernels->text) : kernels->text);
   if (!library) return library.error().message + "\n" + kernels->text + repeat;
 
@@ -90,10 +106,10 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       const auto kernel = (*library)->find(launch.function);
       if (!kernel) return kernel.error().message + repeat;
       std::vector<void*> arguments;
-      for (const cuda::Parameter& p : launch.parameters) {
-        std::byte* base = p.kind == cuda::Parameter::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
-                          : p.kind == cuda::Parameter::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
-                                                                      : workspace;
+      for (const cuda::Argument& p : launch.arguments) {
+        std::byte* base = p.kind == cuda::Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+                          : p.kind == cuda::Argument::Kind::constant ? constants[static_cast<std::size_t>(p.index)]
+                                                                     : workspace;
         arguments.push_back(base + p.offset);
       }
       const Grid grid{launch.grid, launch.block, static_cast<std::size_t>(launch.shared_bytes)};
@@ -101,7 +117,11 @@ std::string run_emulated(const EmulatedCase& c, const cuda::Family& family, cons
       if (!wrong.empty()) return wrong + repeat + "\n" + kernels->text;
     }
   }
+  std::set<region::BufferId> within;  // what one stage hands to another need not be in memory
+  for (const region::StageEdge& e : region::edges_of(region))
+    within.insert(region.stages[e.from.stage].stores[e.from.store].buffer);
   for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    if (within.contains(static_cast<region::BufferId>(b))) continue;
     ir::DType type = ir::DType::u8;
     for (const region::TensorRef& s : region.stages.back().stores) {
       if (s.buffer == static_cast<region::BufferId>(b)) type = s.dtype;

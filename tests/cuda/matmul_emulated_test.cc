@@ -5,13 +5,13 @@
 #include <functional>
 #include <set>
 
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
+#include "cuda/families/matmul/matmul_mma.h"
 #include "cuda/family_scene.h"
-#include "cuda/matmul_mma.h"
 #include "cuda/matmul_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {
@@ -81,10 +81,10 @@ TEST_F(MatmulEmulated, BatchesThatJoinOrAreShared) {
   c.shared_right = true, c.zero_left = 128, c.zero_right = 128, c.style = "residual";
   Scene s(1);
   build(s, c);
-  cuda::ProductShape shape;
-  ASSERT_TRUE(cuda::read_product(s.stage(), c.type, shape).empty());
-  EXPECT_EQ(shape.m(), 30) << "all rows meet one right matrix";
-  EXPECT_EQ(shape.batch(), 1);
+  const auto shape = cuda::read_product(s.stage(), s.plan(), c.type);
+  ASSERT_TRUE(shape) << shape.error().message;
+  EXPECT_EQ(shape->m(), 30) << "all rows meet one right matrix";
+  EXPECT_EQ(shape->batch(), 1);
   EXPECT_EQ(run(c, tile()), "") << c.text();
   c.shared_right = false, c.shared_left = true, c.type = ProductType::bf16;
   EXPECT_EQ(run(c, tile()), "") << c.text();
@@ -112,13 +112,13 @@ TEST_F(MatmulEmulated, EveryTileThatIsOffered) {
   const auto all = cuda::matmul_mma_family(c.type).candidates(s.region(), s.plan(), kTarget);
   std::set<std::string> seen;
   for (const cuda::Candidate& x : all) {
-    const auto t = cuda::parse_matmul_tile(x.parameters);
+    const auto t = cuda::parse<cuda::MatmulTile>(x.parameters, "matmul");
     ASSERT_TRUE(t);
     if (!seen.insert(fmt::format("{}x{} {}x{}", t->m, t->n, t->warps_m, t->warps_n)).second) continue;
     EXPECT_EQ(run(c, *t), "") << c.text() << " tile " << x.parameters.at("tile");
   }
   EXPECT_GE(seen.size(), 8U);
-  EXPECT_FALSE(cuda::parse_matmul_tile({{"tile", "64x64"}}));
+  EXPECT_FALSE(cuda::parse<cuda::MatmulTile>({{"tile", "64x64"}}, "matmul"));
 }
 
 TEST_F(MatmulEmulated, MistakesAreFound) {

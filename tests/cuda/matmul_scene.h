@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cpu/scalar_region.h"
-#include "cuda/matmul_mma.h"
+#include "cuda/families/matmul/matmul_mma.h"
 
 namespace octavo::testing {
 

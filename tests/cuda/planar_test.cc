@@ -1,10 +1,10 @@
 // Images stored plane by plane that become codes: by a kernel of their own, and on their way into a first layer.
-#include "cuda/planar.h"
+#include "cuda/families/planar.h"
 
 #include <gtest/gtest.h>
 
-#include "cuda/conv_rows.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
 
 namespace octavo::testing {

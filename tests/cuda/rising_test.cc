@@ -1,5 +1,5 @@
 // Which programs keep the order of accumulators. What is said to rise is run on neighbouring accumulators.
-#include "cuda/rising.h"
+#include "cuda/text/rising.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ bool program_rises(Make make, double accumulator = 10000) {
   auto& p = st.program;
   p.operand_count = 4;
   p.outputs = {{make(p), ir::DType::u8}};
-  const bool rises = cuda::rises(st, s.plan(), accumulator);
+  const bool rises = cuda::rises(cuda::tail_of(st, s.plan()), accumulator);
   if (!rises) return false;
   for (const float scale : {0.5F, 0.25F}) {
     std::int32_t before = INT32_MIN;

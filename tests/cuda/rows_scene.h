@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cpu/scalar_region.h"
-#include "cuda/families/row_families.h"
+#include "cuda/families/families.h"
 
 namespace octavo::testing {
 

@@ -1,6 +1,6 @@
 // Softmax and norms of rows under emulation: lengths around a warp, a run and a block of terms, every layout and type, extremes, against the
 // reference evaluator bit for bit; and mistakes planted in their text.
-#include "cuda/rows.h"
+#include "cuda/families/rows/rows.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@
 #include <functional>
 #include <limits>
 
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
 #include "cuda/families/families.h"
 #include "cuda/family_scene.h"
-#include "cuda/nvrtc.h"
 #include "cuda/rows_scene.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {
@@ -143,7 +143,7 @@ TEST(Rows, RefusesWhatItCannot) {
   turned.order = {0, 2, 3, 1};
   EXPECT_NE(refused(turned), "") << "a plane whose neighbours are other channels";
   EXPECT_NE(refused({Op::softmax, {4, 50}}, [](Scene& s) { s.stage().anchor.inputs[0].dtype = DType::s32; }), "");
-  EXPECT_FALSE(cuda::parse_row_tile({{"rows", "4"}}));
+  EXPECT_FALSE(cuda::parse<cuda::RowTile>({{"rows", "4"}}, "norm.rows"));
 }
 
 TEST(Rows, ComeBeforeAThreadARow) {

@@ -1,6 +1,6 @@
 // Programs made shorter for a GPU give the same bits: the epilogues of convolutions over random accumulators and operands, evaluated
 // by the interpreter as written and as shortened.
-#include "cuda/shorten.h"
+#include "cuda/text/shorten.h"
 
 #include <gtest/gtest.h>
 

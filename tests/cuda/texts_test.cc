@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "cpu/scalar_region.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
-#include "cuda/nvrtc.h"
-#include "cuda/planar.h"
+#include "cuda/families/planar.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

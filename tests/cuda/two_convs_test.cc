@@ -1,11 +1,12 @@
 // Two convolutions in one kernel, the first one's floats an operand of the second one's program: a residual branch with a convolution.
 #include <gtest/gtest.h>
 
-#include "cuda/conv_mma.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/emulation/emulated_test.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/families.h"
 #include "cuda/family_scene.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::testing {
 namespace {

@@ -64,6 +64,10 @@ def write(root, path, text):
         ("src/report/a.cc", 'return name.find(".portable");\n', 'module "report" spells ".portable"'),
         ("src/engine/a.cc", 'need("sm_90");\n', 'module "engine" spells "sm_90"'),
         ("src/cuda/a.cc", '\nconst auto axis = ir::get_int(attrs, "axis");\n', 'src/cuda/a.cc:2: module "cuda" looks an attribute up'),
+        ("src/cuda/text/a.cc", '#include "cuda/families/b.h"\n', 'src/cuda/text/a.cc:1: room "cuda/text" uses "cuda/families/b.h"'),
+        ("src/cuda/families/conv/a.cc", '#include "cuda/device/b.h"\n', 'room "cuda/families" uses "cuda/device/b.h"'),
+        ("src/cuda/device/a.cc", '#include "cuda/family.h"\n', 'room "cuda/device" uses "cuda/family.h"'),
+        ("src/cuda/shed/a.cc", '#include "cuda/family.h"\n', '"cuda/shed" is not a room'),
         ("src/ir/CMakeLists.txt", "octavo_module(ir base onnx)\n", 'src/ir/CMakeLists.txt: module "ir" uses "onnx"'),
     ],
 )
@@ -76,6 +80,8 @@ def test_rooms_found(tmp_path, path, text, complaint):
 
 def test_rooms_clean(tmp_path):
     write(tmp_path, "src/plan/a.cc", '#include "ir/graph.h"\n#include "plan/a.h"\n#include <vector>\n')
+    write(tmp_path, "src/cuda/families/conv/a.cc", '#include "cuda/text/b.h"\n#include "cuda/family.h"\n#include "cuda/families/a.h"\n')
+    write(tmp_path, "src/cuda/provider.cc", '#include "cuda/device/b.h"\n#include "cuda/families/b.h"\n')
     assert run("check_modules.py", tmp_path).returncode == 0
 
 

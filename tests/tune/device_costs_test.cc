@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,6 +13,7 @@
 #include "engine/engine.h"
 #include "ir/text.h"
 #include "plan/plan.h"
+#include "region/artifact.h"
 #include "tune/measured_costs.h"
 
 namespace octavo {
@@ -58,7 +58,7 @@ class Fake final : public region::Provider {
   }
   Result<region::Artifact> compile(const Region&, const Plan&, const Tactic& t) const override {
     region::Artifact made;
-    made.code = "text " + t.name();
+    made.source = {"text " + t.name()};
     return made;
   }
   Status finish(std::span<Plan* const> plans, int) const override {
@@ -68,10 +68,7 @@ class Fake final : public region::Provider {
     for (Plan* plan : plans) {
       for (const Region& r : plan->regions) {
         if (tile_of(r.tactic) == broken) return fail(ErrorKind::internal, "the compiler fails");
-        region::Buffer& code = plan->buffers[static_cast<std::size_t>(r.code)];
-        ir::Tensor done(ir::DType::u8, {code.bytes});  // copies of a plan share their constants
-        std::memcpy(done.mutable_bytes().data(), "code", 4);
-        code.data = std::move(done);
+        region::keep_code("code", r, *plan);  // copies of a plan share their constants
       }
     }
     return {};

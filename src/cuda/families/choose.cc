@@ -53,7 +53,7 @@ std::string place(const region::TensorRef& x, std::size_t rank) {
   return at;
 }
 
-class ChooseFamily final : public SingleFamily {
+class ChooseFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "choose"; }
   bool about(const Region& r) const override {
@@ -62,8 +62,7 @@ class ChooseFamily final : public SingleFamily {
     return (a.op == Op::where && a.inputs.size() == 3) || ((compares(a.op) || joins(a.op)) && a.inputs.size() == 2);
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     for (const region::TensorRef& x : s.anchor.inputs) {
       if (x.dims.size() > s.space.size())
         return fail(ErrorKind::bad_engine, fmt::format("{} of {} does not give {}", ir::name_of(s.anchor.op), ir::to_string(x.dims),
@@ -74,7 +73,7 @@ class ChooseFamily final : public SingleFamily {
   }
 
  private:
-  static Result<KernelText> where(const Stage& s) {
+  static Result<ElementKernel> where(const Stage& s) {
     region::TensorRef condition = s.anchor.inputs[0], a = s.anchor.inputs[1], b = s.anchor.inputs[2];
     const DType type = a.dtype;
     if (b.dtype != type || ir::size_of(condition.dtype) != 1)
@@ -94,11 +93,10 @@ class ChooseFamily final : public SingleFamily {
     anchor.body = fmt::format(
         "  if (x0[{0}] != 0) {{\n    {3}(acc, x1 + ({1}) * {4});\n  }} else {{\n    {3}(acc, x2 + ({2}) * {4});\n  }}\n", pc, pa,
         pb, load_function(a.dtype), ir::size_of(a.dtype));
-    OCTAVO_TRY(const Elements elements, Elements::of(moved.stage, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(moved.stage, std::move(anchor), {}, 1);
   }
 
-  static Result<KernelText> compare(Stage s) {
+  static Result<ElementKernel> compare(Stage s) {
     const region::TensorRef a = s.anchor.inputs[0], b = s.anchor.inputs[1];
     const Op op = s.anchor.op;
     if (a.dtype != b.dtype || plain_type(a.dtype).empty() || (joins(op) && ir::size_of(a.dtype) != 1))
@@ -113,8 +111,7 @@ class ChooseFamily final : public SingleFamily {
     anchor.inputs = {a, b};
     anchor.body = fmt::format("  acc[0] = ((const {0}*)x0)[{1}] {2} ((const {0}*)x1)[{3}] ? 1 : 0;\n", plain_type(a.dtype),
                               place(a, rank), symbol(op), place(b, rank));
-    OCTAVO_TRY(const Elements elements, Elements::of(words, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(words, std::move(anchor), {}, 1);
   }
 };
 

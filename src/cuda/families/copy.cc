@@ -2,6 +2,7 @@
 // load. Words go in runs where both sides lie along memory. Where the two sides' innermost dimensions differ, tiles of 32 x 32 words
 // are turned through shared memory, so that both sides are read and written along memory.
 #include <algorithm>
+#include <optional>
 
 #include "cuda/families/words.h"
 #include "region/tensor_ref.h"
@@ -50,6 +51,7 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
   const std::int64_t row_tiles = (rows + kTile - 1) / kTile, column_tiles = (columns + kTile - 1) / kTile;
   KernelText t;
   t.text = fmt::format(R"(OCTAVO_KERNEL(256, 1) octavo_turn(const unsigned char* x, unsigned char* y) {{
+  octavo_wait_for_previous();
   __shared__ {type} tile[32][33];
   const int lane = octavo_thread() % 32, first = octavo_thread() / 32;
   int rest = octavo_block();
@@ -72,16 +74,19 @@ Result<KernelText> turned(const Stage& s, int in, int out) {
                        fmt::arg("to_step", y.strides[static_cast<std::size_t>(in)]));
   const std::int64_t blocks = row_tiles * column_tiles * others;
   if (blocks >= (std::int64_t{1} << 31)) return refuse("tiles", blocks, "less than 2^31");
-  Launch l;
-  l.function = "octavo_turn";
-  l.grid = {static_cast<int>(blocks), 1, 1};
-  l.block = {256, 1, 1};
-  l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::buffer, y.buffer, y.offset}};
+  Launch l = launch_of("octavo_turn", blocks, 256);
+  l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::buffer, y.buffer, y.offset}};
   t.launches = {std::move(l)};
   return t;
 }
 
-class CopyFamily final : public SingleFamily {
+struct Copy {
+  std::optional<KernelText> turned;  ///< or runs of elements
+  Elements elements;
+  double seconds = 0;
+};
+
+class CopyFamily final : public FamilyOf<Copy> {
  public:
   std::string_view name() const override { return "copy"; }
   bool about(const Region& r) const override {
@@ -92,14 +97,23 @@ class CopyFamily final : public SingleFamily {
     return s.anchor.none() && s.operands.size() == 1 && code.size() == 1 && s.program.outputs.size() == 1 &&
            (code[0].op == program::Op::load_i || code[0].op == program::Op::load_f) && s.operands[0].ref.dtype == s.stores[0].dtype;
   }
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
+  Result<Copy> match(const Region& r, const Plan&, const Target&) const override {
+    Copy copy;
+    copy.seconds = seconds_of_a_pass(r);
     OCTAVO_TRY(const Stage s, moved(only(r)));
     const region::Operand& from = s.operands[0];
     const int in = along_memory(from.ref, s.space), out = along_memory(s.stores[0], s.space);
     const bool divided = std::any_of(from.div.begin(), from.div.end(), [](auto d) { return d != 1; });
-    if (in >= 0 && out >= 0 && in != out && !divided) return turned(s, in, out);
-    OCTAVO_TRY(const Elements elements, Elements::of(s, false));
-    return elements.emit({});
+    if (in >= 0 && out >= 0 && in != out && !divided) {
+      OCTAVO_TRY(copy.turned, turned(s, in, out));
+    } else {
+      OCTAVO_TRY(copy.elements, Elements::of(s, false));
+    }
+    return copy;
+  }
+  std::vector<Choice<NoTile>> tactics(const Copy& copy, const Target&) const override { return {{{}, copy.seconds}}; }
+  Result<KernelText> emit(const Copy& copy, const NoTile&, const Target&) const override {
+    return copy.turned ? *copy.turned : copy.elements.emit({});
   }
 };
 

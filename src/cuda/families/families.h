@@ -1,11 +1,11 @@
-// The families of kernels, and what the simple ones share.
+// The table of families, and what several of them share.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <set>
+#include <span>
 #include <vector>
 
-#include "cuda/elements.h"
 #include "cuda/family.h"
 
 namespace octavo::cuda {
@@ -14,44 +14,47 @@ using region::Plan;
 using region::Region;
 using region::Stage;
 
-/// A family with one way to compute a region: it is refused for the reason why its text cannot be made.
-class SingleFamily : public Family {
- public:
-  [[nodiscard]] Reasons why_not(const Region& region, const Plan& plan, const Target& target) const override {
-    return refusal_of(emit(region, plan, {}, target));
-  }
-  [[nodiscard]] std::vector<Candidate> candidates(const Region& region, const Plan&, const Target&) const override {
-    return {{{}, seconds(region)}};
-  }
+// Static storage.
+#define FAMILY(id) [[nodiscard]] const Family& id##_family();
+#include "cuda/families/families.def"
+[[nodiscard]] std::span<const Family* const> families();
 
- protected:
-  /// Every tensor once through memory, and a launch.
-  [[nodiscard]] virtual double seconds(const Region& region) const;
-};
-
-/// The stage of a region of one stage.
-[[nodiscard]] inline const Stage& only(const Region& r) {
+/// The only stage of a region of one stage.
+[[nodiscard]] inline const region::Stage& only(const region::Region& r) {
   return r.stages.front();
 }
-[[nodiscard]] inline bool is_single(const Region& r) {
+[[nodiscard]] inline bool is_single(const region::Region& r) {
   return r.stages.size() == 1 && !r.stages[0].stores.empty();
 }
 
-// Static storage.
-[[nodiscard]] const Family& nothing_family();
-[[nodiscard]] const Family& pointwise_family();
-[[nodiscard]] const Family& copy_family();
-[[nodiscard]] const Family& move_family();
-[[nodiscard]] const Family& indexed_family();
-[[nodiscard]] const Family& choose_family();
-[[nodiscard]] const Family& typed_family();
-[[nodiscard]] const Family& pool_family();
-[[nodiscard]] const Family& reduce_family();
-[[nodiscard]] const Family& softmax_family();
-[[nodiscard]] const Family& norm_family();
-[[nodiscard]] const Family& resize_family();
-[[nodiscard]] const Family& transposed_conv_family();
-[[nodiscard]] const Family& direct_conv_family();
-[[nodiscard]] const Family& matmul_family();
+/// How many parts of `of` cover `v`.
+[[nodiscard]] constexpr std::int64_t parts(std::int64_t v, std::int64_t of) {
+  return (v + of - 1) / of;
+}
+[[nodiscard]] constexpr std::int64_t up(std::int64_t v, std::int64_t to) {
+  return parts(v, to) * to;
+}
+
+/// Empty, or why the target lacks products of warps (mma.sync) or of warpgroups (wgmma).
+[[nodiscard]] Reasons why_no_products(const Target& target);
+[[nodiscard]] Reasons why_no_warpgroups(const Target& target);
+/// Empty, or why so many blocks of a multiprocessor do not fit in its shared memory.
+[[nodiscard]] Reasons why_not_shared(std::int64_t bytes, int blocks, const Target& target);
+
+/// Every tensor of the region once through memory, and a launch.
+[[nodiscard]] double seconds_of_a_pass(const region::Region& region);
+
+template <class Tile>
+void fastest_first(std::vector<Choice<Tile>>& choices) {
+  std::stable_sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+}
+/// The fastest first, but choices that agree in `kind` with a faster one behind all others: a search that times the first few is to see different
+/// tiles, and not one with more stages.
+template <class Tile, class Kind>
+void put_in_order(std::vector<Choice<Tile>>& choices, const Kind& kind) {
+  fastest_first(choices);
+  std::set<decltype(kind(choices[0].tile))> seen;
+  std::stable_partition(choices.begin(), choices.end(), [&](const Choice<Tile>& c) { return seen.insert(kind(c.tile)).second; });
+}
 
 }  // namespace octavo::cuda

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cuda/emit_cuda.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 
 namespace octavo::cuda {

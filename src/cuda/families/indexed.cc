@@ -7,7 +7,7 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-class IndexedFamily final : public SingleFamily {
+class IndexedFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "indexed"; }
   bool about(const Region& r) const override {
@@ -15,8 +15,7 @@ class IndexedFamily final : public SingleFamily {
            (only(r).anchor.op == Op::gather_elements || only(r).anchor.op == Op::gather_nd);
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& indices = s.anchor.inputs[1];
     region::TensorRef x = s.anchor.inputs[0];
     if (indices.dtype != DType::s64 && indices.dtype != DType::s32)
@@ -30,8 +29,7 @@ class IndexedFamily final : public SingleFamily {
     anchor.real = moved.real;
     anchor.body = fmt::format("  {{\n    long long at = 0, g;\n{}    at *= {}ll;\n{}    {}(acc, x0 + at * {});\n  }}\n", terms,
                               moved.pairs ? 2 : 1, word, load_function(x.dtype), ir::size_of(x.dtype));
-    OCTAVO_TRY(const Elements elements, Elements::of(moved.stage, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(moved.stage, std::move(anchor), {}, 1);
   }
 
  private:

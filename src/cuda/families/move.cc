@@ -54,7 +54,7 @@ Result<std::string> fill_text(const Stage& s, DType type, bool raw) {
   return fmt::format("(int)0x{:08x}u", static_cast<std::uint32_t>(bits));
 }
 
-class MoveFamily final : public SingleFamily {
+class MoveFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "move"; }
   bool about(const Region& r) const override {
@@ -73,11 +73,11 @@ class MoveFamily final : public SingleFamily {
     }
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    region::TensorRef x = only(r).anchor.inputs[0];
-    OCTAVO_TRY(region::MoveSource source, region::move_source(only(r)));
-    OCTAVO_TRY(const MovedStage moved, moved_stage(only(r), x.dtype));
-    OCTAVO_TRY(const std::string fill, fill_text(only(r), x.dtype, moved.raw));
+  Result<ElementKernel> kernel(const Stage& whole, const Plan&) const override {
+    region::TensorRef x = whole.anchor.inputs[0];
+    OCTAVO_TRY(region::MoveSource source, region::move_source(whole));
+    OCTAVO_TRY(const MovedStage moved, moved_stage(whole, x.dtype));
+    OCTAVO_TRY(const std::string fill, fill_text(whole, x.dtype, moved.raw));
     const Stage& s = moved.stage;
     if (moved.raw) x = as_words(x);
     if (moved.pairs) {
@@ -118,9 +118,9 @@ class MoveFamily final : public SingleFamily {
       if (std::find(of.begin(), of.end(), kFill) != of.end()) inside += fmt::format("{}t{} >= 0", inside.empty() ? "" : " && ", k);
       anchor.constants.push_back(ir::Tensor::of<std::int32_t>({static_cast<std::int64_t>(table.size())}, table));
     }
-    if (only(r).anchor.op == Op::gather) {  // one index too, which no dimension of the result has
-      terms += gathered(r, source, moved.pairs);
-      const std::int64_t row = only(r).anchor.inputs[0].strides[source.axis] * element_bytes(x);
+    if (whole.anchor.op == Op::gather) {  // one index too, which no dimension of the result has
+      terms += gathered(whole.anchor, source, moved.pairs);
+      const std::int64_t row = whole.anchor.inputs[0].strides[source.axis] * element_bytes(x);
       along.offset = std::gcd(along.offset, row);  // what the beginning of a run is aligned for
     }
     along.offset += base * element_bytes(x);
@@ -133,14 +133,13 @@ class MoveFamily final : public SingleFamily {
           "    if ({}) {{\n      {};\n    }} else {{\n      for (int v = 0; v < kRun; ++v) acc[v] = {};\n    }}\n  }}\n", inside,
           load, fill);
     }
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {along}));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {along});
   }
 
  private:
   /// Adds the row that the indices name.
-  static std::string gathered(const Region& r, const region::MoveSource& source, bool pairs) {
-    const region::TensorRef &x = only(r).anchor.inputs[0], &indices = only(r).anchor.inputs[1];
+  static std::string gathered(const region::Anchor& a, const region::MoveSource& source, bool pairs) {
+    const region::TensorRef &x = a.inputs[0], &indices = a.inputs[1];
     std::string at = "0";
     for (std::size_t k = 0; k < source.gathered; ++k) at += fmt::format(" + c{} * {}ll", source.axis + k, indices.strides[k]);
     return "    long long g;\n" + add_indexed_row(indices, at, x.dims[source.axis], x.strides[source.axis] * (pairs ? 2 : 1));

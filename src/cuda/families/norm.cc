@@ -1,6 +1,6 @@
 // norm: instance_norm, layer_norm and lrn of floats. The first two take mean and deviation of each row (a plane; the elements from
 // `axis` on) in a launch of their own, a block a row: sums in another order than the reference's.
-#include "cuda/families/families.h"
+#include "cuda/families/element_family.h"
 #include "cuda/families/float_function.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
@@ -22,6 +22,7 @@ constexpr const char* kStatistics = R"(OCTAVO_DEVICE float octavo_total(float mi
   return parts[0];
 }}
 OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  octavo_wait_for_previous();
   __shared__ float parts[256];
   unsigned row = (unsigned)octavo_block();
   long long base = 0;
@@ -48,7 +49,7 @@ OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
 }}
 )";
 
-class NormFamily final : public SingleFamily {
+class NormFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "norm"; }
   bool about(const Region& r) const override {
@@ -56,8 +57,7 @@ class NormFamily final : public SingleFamily {
            (only(r).anchor.op == Op::instance_norm || only(r).anchor.op == Op::layer_norm || only(r).anchor.op == Op::lrn);
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     for (const region::TensorRef& x : s.anchor.inputs) {
       if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
         return refuse("type of an input", ir::name_of(x.dtype), "a float type");
@@ -69,14 +69,14 @@ class NormFamily final : public SingleFamily {
  protected:
   /// Rows are read three times, by two launches.
   double seconds(const Region& r) const override {
-    const double once = SingleFamily::seconds(r);
+    const double once = seconds_of_a_pass(r);
     return only(r).anchor.op == Op::lrn ? once : 2 * once;
   }
 
  private:
   static std::string bytes_of(const region::TensorRef& x) { return std::to_string(ir::size_of(x.dtype)); }
 
-  static Result<KernelText> rows(const Stage& s) {
+  static Result<ElementKernel> rows(const Stage& s) {
     const region::TensorRef& x = s.anchor.inputs[0];
     const bool instance = s.anchor.op == Op::instance_norm;
     const std::int64_t axis = instance ? 2 : s.anchor.as<ir::LayerNorm>().axis;
@@ -104,11 +104,8 @@ class NormFamily final : public SingleFamily {
     anchor.functions = fmt::format(kStatistics, fmt::arg("split", split), fmt::arg("steps", steps), fmt::arg("count", count),
                                    fmt::arg("load", load_function(x.dtype)), fmt::arg("n", float_text(static_cast<float>(count))),
                                    fmt::arg("epsilon", float_text(static_cast<float>(epsilon))));
-    Launch l;
-    l.function = "octavo_rows";
-    l.grid = {static_cast<int>(number), 1, 1};
-    l.block = {256, 1, 1};
-    l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::workspace, 0, 0}};
+    Launch l = launch_of("octavo_rows", number, 256);
+    l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     anchor.before = {std::move(l)};
     // Scale and bias: a channel each, or broadcast to the row's dimensions.
     std::string parameters;
@@ -133,11 +130,10 @@ class NormFamily final : public SingleFamily {
                               fmt::arg("row", row), fmt::arg("load", load_function(x.dtype)), fmt::arg("element", element),
                               fmt::arg("parameters", parameters),
                               fmt::arg("result", biased ? "__fmaf_rn(normal, p1[0], p2[0])" : "__fmul_rn(normal, p1[0])"));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {}, 1);
   }
 
-  static Result<KernelText> lrn(const Stage& s) {
+  static Result<ElementKernel> lrn(const Stage& s) {
     const region::TensorRef& x = s.anchor.inputs[0];
     const auto& facts = s.anchor.as<ir::LocalResponse>();
     const std::int64_t window = facts.size, before = (window - 1) / 2;
@@ -168,8 +164,7 @@ class NormFamily final : public SingleFamily {
                               fmt::arg("step", x.strides[1] * size),
                               fmt::arg("factor", float_text(static_cast<float>(facts.alpha) / static_cast<float>(window))),
                               fmt::arg("base", float_text(static_cast<float>(facts.bias))));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {}, 1);
   }
 };
 

@@ -6,7 +6,11 @@
 namespace octavo::cuda {
 namespace {
 
-class NothingFamily final : public SingleFamily {
+struct Nothing {
+  double seconds = 0;
+};
+
+class NothingFamily final : public FamilyOf<Nothing> {
  public:
   std::string_view name() const override { return "nothing"; }
   bool about(const Region& r) const override {
@@ -14,7 +18,10 @@ class NothingFamily final : public SingleFamily {
       return std::all_of(s.stores.begin(), s.stores.end(), [](const region::TensorRef& t) { return ir::count(t.dims) == 0; });
     });
   }
-  Result<KernelText> emit(const Region&, const Plan&, const Parameters&, const Target&) const override { return KernelText{}; }
+  bool alone() const override { return true; }
+  Result<Nothing> match(const Region& r, const Plan&, const Target&) const override { return Nothing{seconds_of_a_pass(r)}; }
+  std::vector<Choice<NoTile>> tactics(const Nothing& n, const Target&) const override { return {{{}, n.seconds}}; }
+  Result<KernelText> emit(const Nothing&, const NoTile&, const Target&) const override { return KernelText{}; }
 };
 
 }  // namespace

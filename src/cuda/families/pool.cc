@@ -1,7 +1,7 @@
 // pool: max_pool and avg_pool of u8 codes and floats. A thread reads the taps of its window for a run of channels; several threads share
 // a large window of codes where there are few results (a pooling over the whole image). The accumulator of an average of codes is the
 // exact sum of (code - zero point), which the program divides.
-#include "cuda/families/families.h"
+#include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -14,7 +14,7 @@ constexpr std::int64_t kLongestRun = 16, kSharedRun = 4;  ///< channels of a thr
 constexpr std::int64_t kThreadsWanted = 65536;
 constexpr std::int64_t kUnrolledTaps = 64;
 
-class PoolFamily final : public SingleFamily {
+class PoolFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "pool"; }
   bool about(const Region& r) const override {
@@ -22,8 +22,7 @@ class PoolFamily final : public SingleFamily {
            only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const auto& w = s.anchor.as<ir::Window>();
     const std::size_t spatial = w.kernel.size();
@@ -128,8 +127,7 @@ class PoolFamily final : public SingleFamily {
 )",
                                 fmt::arg("open", open), fmt::arg("inside", inside), fmt::arg("at", at), fmt::arg("close", close));
     }
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, 1, 1, s.space)}, run));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {followed_along(x, 1, 1, s.space)}, run);
   }
 };
 

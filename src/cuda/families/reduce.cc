@@ -3,7 +3,7 @@
 // thread, in another order than the reference's. The maximum and the minimum of a NaN are NaN.
 #include <algorithm>
 
-#include "cuda/families/families.h"
+#include "cuda/families/element_family.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cuda {
@@ -12,7 +12,7 @@ namespace {
 using ir::DType;
 using ir::Op;
 
-class ReduceFamily final : public SingleFamily {
+class ReduceFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "reduce"; }
   bool about(const Region& r) const override {
@@ -22,8 +22,7 @@ class ReduceFamily final : public SingleFamily {
            op == Op::reduce_l2;
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     const Op op = s.anchor.op;
     const bool codes = x.dtype == DType::u8 && s.anchor.integer;
@@ -119,8 +118,7 @@ class ReduceFamily final : public SingleFamily {
 )",
                     fmt::arg("start", start), fmt::arg("count", count), fmt::arg("shared", shared), fmt::arg("first", first),
                     fmt::arg("steps", steps), fmt::arg("type", type), fmt::arg("load", load_function(x.dtype)));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, from, along, s.space)}, 4));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {followed_along(x, from, along, s.space)}, 4);
   }
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/families/families.h"
+#include "cuda/families/element_family.h"
 #include "ir/resize_source.h"
 #include "region/tensor_ref.h"
 
@@ -40,7 +40,7 @@ void add_cubic(Taps& taps, double x, std::int64_t extent, double coefficient, bo
   for (const double v : w) taps.weight.push_back(static_cast<float>(exclude_outside ? v / sum : v));
 }
 
-class ResizeFamily final : public SingleFamily {
+class ResizeFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "resize"; }
   bool about(const Region& r) const override {
@@ -48,8 +48,7 @@ class ResizeFamily final : public SingleFamily {
            only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
       return refuse("type of the input", ir::name_of(x.dtype), "a float type");
@@ -111,8 +110,7 @@ class ResizeFamily final : public SingleFamily {
       if (x.strides[d] == 1 && std::find(resized.begin(), resized.end(), d) == resized.end() && x.dims[d] > 1) along = d;
     }
     const bool kept = std::find(resized.begin(), resized.end(), along) == resized.end();
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {followed_along(x, along, along, s.space)}, kept ? 8 : 1));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {followed_along(x, along, along, s.space)}, kept ? 8 : 1);
   }
 };
 

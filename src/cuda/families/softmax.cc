@@ -1,7 +1,8 @@
 // softmax: softmax and log_softmax of floats along one axis, in two launches: the largest element and the sum of each row into the
 // workspace, then each result by itself. A short row is one thread's; a long one is a block's, which adds the exponentials in the
 // reference's order as long as they fit its shared memory. exp and log are the named functions of program/math.h.
-#include "cuda/families/families.h"
+#include "cuda/cost_model.h"
+#include "cuda/families/element_family.h"
 #include "cuda/families/float_function.h"
 #include "region/tensor_ref.h"
 
@@ -14,6 +15,7 @@ constexpr std::int64_t kShortRow = 64, kLongestRow = 10240;
 
 // A thread a row.
 constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  octavo_wait_for_previous();
   unsigned rest = (unsigned)octavo_block() * 256u + (unsigned)octavo_thread();
   if (rest >= {rows}u) return;
   float* const out = (float*)w + 2ll * rest;
@@ -33,6 +35,7 @@ constexpr const char* kBriefRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const un
 )";
 // A block a row.
 constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const unsigned char* x0, unsigned char* w) {{
+  octavo_wait_for_previous();
   __shared__ float row[{extent}], parts[256];
   unsigned rest = (unsigned)octavo_block();
   float* const out = (float*)w + 2ll * rest;
@@ -55,7 +58,7 @@ constexpr const char* kLongRows = R"(OCTAVO_KERNEL(256, 1) octavo_rows(const uns
 }}
 )";
 
-class SoftmaxFamily final : public SingleFamily {
+class SoftmaxFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "softmax"; }
   bool about(const Region& r) const override {
@@ -63,8 +66,7 @@ class SoftmaxFamily final : public SingleFamily {
            only(r).anchor.inputs.size() == 1 && !only(r).program.outputs.empty();
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const region::TensorRef& x = s.anchor.inputs[0];
     if (!ir::is_float(x.dtype) || load_function(x.dtype).empty())
       return refuse("type of the input", ir::name_of(x.dtype), "a float type");
@@ -96,11 +98,8 @@ class SoftmaxFamily final : public SingleFamily {
     anchor.functions += fmt::format(fmt::runtime(brief ? kBriefRows : kLongRows), fmt::arg("rows", rows), fmt::arg("split", split),
                                     fmt::arg("extent", extent), fmt::arg("step", x.strides[a] * size),
                                     fmt::arg("load", load_function(x.dtype)), fmt::arg("sum", log ? "octavo_log(sum)" : "sum"));
-    Launch l;
-    l.function = "octavo_rows";
-    l.grid = {static_cast<int>(brief ? (rows + 255) / 256 : rows), 1, 1};
-    l.block = {256, 1, 1};
-    l.parameters = {{Parameter::Kind::buffer, x.buffer, x.offset}, {Parameter::Kind::workspace, 0, 0}};
+    Launch l = launch_of("octavo_rows", brief ? (rows + 255) / 256 : rows, 256);
+    l.arguments = {{Argument::Kind::buffer, x.buffer, x.offset}, {Argument::Kind::workspace, 0, 0}};
     anchor.before = {std::move(l)};
     anchor.body = fmt::format(R"(  {{
     const float* const row = (const float*)w + 2ll * ({row});
@@ -112,15 +111,13 @@ class SoftmaxFamily final : public SingleFamily {
                               fmt::arg("row", row), fmt::arg("load", load_function(x.dtype)), fmt::arg("element", element),
                               fmt::arg("result", log ? "__fsub_rn(__fsub_rn(e[0], row[0]), row[1])"
                                                      : "__fdiv_rn(octavo_exp(__fsub_rn(e[0], row[0])), row[1])"));
-    OCTAVO_TRY(const Elements elements, Elements::of(s, true, {}, 1));
-    return elements.emit(anchor);
+    return element_kernel(s, std::move(anchor), {}, 1);
   }
 
  protected:
   /// What one thread adds up of a long row after another, as measured on attention of ViT-B/16 on an H100.
   double seconds(const Region& r) const override {
-    constexpr double kTerm = 6e-11;
-    return SingleFamily::seconds(r) + static_cast<double>(ir::count(only(r).space)) * kTerm;
+    return seconds_of_a_pass(r) + static_cast<double>(ir::count(only(r).space)) * cost::kTermOfRow;
   }
 };
 

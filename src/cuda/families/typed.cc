@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "cuda/emit_cuda.h"
 #include "cuda/families/words.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
 
@@ -204,7 +204,7 @@ Result<Formula> cast_of(DType from, DType to) {
   return Formula{to == DType::boolean ? "y = a0 != 0 ? 1 : 0;" : "y = a0;", ""};
 }
 
-class TypedFamily final : public SingleFamily {
+class TypedFamily final : public ElementFamily {
  public:
   std::string_view name() const override { return "typed"; }
   bool about(const Region& r) const override {
@@ -215,8 +215,7 @@ class TypedFamily final : public SingleFamily {
     return ((is_unary(op) || op == Op::cast) && a.inputs.size() == 1) || (is_binary(op) && a.inputs.size() == 2);
   }
 
-  Result<KernelText> emit(const Region& r, const Plan&, const Parameters&, const Target&) const override {
-    const Stage& s = only(r);
+  Result<ElementKernel> kernel(const Stage& s, const Plan&) const override {
     const std::vector<TensorRef>& inputs = s.anchor.inputs;
     for (const TensorRef& x : inputs) {
       if (x.quantizer) return refuse("inputs", "quantized", "plain values");
@@ -243,7 +242,7 @@ class TypedFamily final : public SingleFamily {
 
     Stage stage = raw ? words_stage(s, to, false) : s;
     stage.anchor = s.anchor;
-    OCTAVO_TRY(const Elements elements, Elements::of(stage, true, {}, 16));
+    OCTAVO_TRY(Elements elements, Elements::of(stage, true, {}, 16));
     const bool pairs = stage.space.size() > s.space.size();
     AnchorText anchor;
     anchor.inputs = inputs;
@@ -265,7 +264,7 @@ class TypedFamily final : public SingleFamily {
     anchor.body =
         fmt::format("{}  OCTAVO_UNROLL\n  for (int v = 0; v < kRun; ++v) {{\n    {} {};\n{}    {}\n    acc[v] = {};\n  }}\n",
                     before, is_real(to) ? "float" : "long long", name, inside, formula.text, result);
-    return elements.emit(anchor);
+    return ElementKernel{std::move(elements), std::move(anchor)};
   }
 
  private:

@@ -1,7 +1,7 @@
 // Elements of any type as their bits: what only moves them need not know more than their size.
 #pragma once
 
-#include "cuda/families/families.h"
+#include "cuda/families/element_family.h"
 
 namespace octavo::cuda {
 

@@ -62,7 +62,7 @@ std::set<ir::ValueId> find_default_stages(const region::Plan& unfused, const Pla
 
 std::set<AttentionValues> find_default_attention(const region::Plan& unfused, const PlanOptions& options) {
   std::set<AttentionValues> out;
-  if (unfused.devices.size() > 1 || options.disabled.contains(kAttention)) return out;
+  if (options.disabled.contains(kAttention)) return out;
   for (const AttentionRegions& a : find_attention(unfused)) out.insert(a.values);
   return out;
 }

@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "cuda/device/gpu_kernel.h"
 #include "cuda/emulation/emulator.h"
-#include "cuda/gpu_kernel.h"
 
 namespace octavo::testing {
 namespace {
@@ -77,9 +77,9 @@ class EmulatedExecutor final : public region::Executor {
     }
     OCTAVO_TRY(const HostKernel kernel, library->find(s.launch.function));
     std::vector<void*> parameters;
-    for (const cuda::Parameter& p : s.launch.parameters) {
+    for (const cuda::Argument& p : s.launch.arguments) {
       std::byte* base =
-          p.kind == cuda::Parameter::Kind::workspace ? workspaces_[region] : memory.base[static_cast<std::size_t>(p.index)];
+          p.kind == cuda::Argument::Kind::workspace ? workspaces_[region] : memory.base[static_cast<std::size_t>(p.index)];
       parameters.push_back(base + p.offset);
     }
     const Grid grid{s.launch.grid, s.launch.block, static_cast<std::size_t>(s.launch.shared_bytes)};

@@ -28,7 +28,7 @@ struct OctavoHooks {
   void (*copy_async)(void* shared, const void* global, int bytes, int source_bytes);
   void (*commit)(void);
   void (*wait)(int groups);  ///< all but the latest `groups` groups of this thread are complete
-  /// Signals (src/cuda/prelude.inc). What arrives by itself does so as late as possible: when no thread can go on.
+  /// Signals (src/cuda/text/prelude.inc). What arrives by itself does so as late as possible: when no thread can go on.
   void (*signal_begin)(void* signal, int arrivals);
   void (*signal_arrive)(void* signal);
   void (*signal_copies)(void* signal);  ///< arrives when the thread's cp.asyncs so far are complete

@@ -1,4 +1,4 @@
-// The host's form of the functions that every text may use: the names and meanings of src/cuda/prelude.inc.
+// The host's form of the functions that every text may use: the names and meanings of src/cuda/text/prelude.inc.
 #pragma once
 
 #define OCTAVO_DEVICE static inline

@@ -19,18 +19,16 @@
 #include <set>
 #include <thread>
 
-#include "cuda/conv_mma.h"
-#include "cuda/conv_rows.h"
 #include "cuda/conv_scene.h"
-#include "cuda/conv_shift.h"
-#include "cuda/conv_stream.h"
-#include "cuda/conv_window.h"
-#include "cuda/depthwise.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/library.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/conv/depthwise.h"
+#include "cuda/families/families.h"
 #include "cuda/gpu/conv_bench_gpu.h"
 #include "cuda/gpu/conv_bench_networks.h"
-#include "cuda/library.h"
-#include "cuda/nvrtc.h"
+#include "cuda/program_kernel.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::cuda {
 namespace {
@@ -100,7 +98,7 @@ class Plain {
     spec_ = {"octavo_plain", st.program, {}};
     for (const auto& o : st.operands) spec_.operand_types.push_back(o.ref.dtype);
     const auto& x = st.anchor.inputs[0];
-    std::string text = emit_prelude() + std::string(kPlain) + emit_kernel(spec_);
+    std::string text = emit_prelude() + argument_structures() + std::string(kPlain) + emit_kernel(spec_);
     text += fmt::format(R"(
 extern "C" __global__ void sums(const unsigned char* x, const signed char* w, int* acc) {{
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;

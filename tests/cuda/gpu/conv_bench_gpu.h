@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "cuda/conv_scene.h"
-#include "cuda/emit_cuda.h"
+#include "cuda/device/library.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/family.h"
-#include "cuda/library.h"
-#include "cuda/nvrtc.h"
+#include "cuda/text/emit_cuda.h"
 
 namespace octavo::cuda {
 
@@ -190,10 +190,10 @@ class Loaded {
     for (std::size_t i = 0; i < functions_.size(); ++i) {
       const Launch& l = text_.launches[i];
       std::vector<std::uint64_t> values;
-      for (const Parameter& p : l.parameters) {
-        const std::uint64_t base = p.kind == Parameter::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
-                                   : p.kind == Parameter::Kind::constant ? constants_[static_cast<std::size_t>(p.index)]
-                                                                         : workspace_;
+      for (const Argument& p : l.arguments) {
+        const std::uint64_t base = p.kind == Argument::Kind::buffer     ? buffers[static_cast<std::size_t>(p.index)]
+                                   : p.kind == Argument::Kind::constant ? constants_[static_cast<std::size_t>(p.index)]
+                                                                        : workspace_;
         values.push_back(base + static_cast<std::uint64_t>(p.offset));
       }
       std::vector<void*> arguments;

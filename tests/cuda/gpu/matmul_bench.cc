@@ -14,13 +14,13 @@
 #include <random>
 
 #include "base/half.h"
+#include "cuda/device/nvrtc.h"
 #include "cuda/families/families.h"
+#include "cuda/families/matmul/matmul_mma.h"
 #include "cuda/family_scene.h"
 #include "cuda/gpu/conv_bench_gpu.h"
 #include "cuda/gpu/scene_on_gpu.h"
-#include "cuda/matmul_mma.h"
 #include "cuda/matmul_scene.h"
-#include "cuda/nvrtc.h"
 
 namespace octavo::cuda {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "api/check.h"
 #include "api/pipeline.h"
-#include "cuda/gpu_device.h"
+#include "cuda/device/gpu_device.h"
 #include "plan/plan.h"
 #include "reference/evaluate.h"
 #include "support/feeds.h"

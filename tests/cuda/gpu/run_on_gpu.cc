@@ -13,9 +13,10 @@
 #include <sstream>
 
 #include "base/half.h"
-#include "cuda/driver.h"
-#include "cuda/emit_cuda.h"
-#include "cuda/nvrtc.h"
+#include "cuda/device/nvrtc.h"
+#include "cuda/gpu/driver.h"
+#include "cuda/program_kernel.h"
+#include "cuda/text/emit_cuda.h"
 #include "program/math.h"
 #include "program/random_program.h"
 
@@ -59,7 +60,7 @@ std::vector<KernelSpec> all_kernels(int programs) {
 }
 
 std::string module_text(const std::vector<KernelSpec>& kernels, std::size_t from) {
-  std::string text = emit_prelude();
+  std::string text = emit_prelude() + argument_structures();
   for (std::size_t i = from; i < std::min(kernels.size(), from + kKernelsAModule); ++i) text += emit_kernel(kernels[i]);
   return text;
 }

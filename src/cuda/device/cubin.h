@@ -1,0 +1,41 @@
+// Machine code for NVIDIA GPUs (cubin: an ELF file), read as far as the driver and a launch rely on it. The driver is given an address without
+// a length and believes what stands there, and a launch reads as many arguments as the code says that its kernel takes: code in a file is held
+// against its own bounds, and launches against the code, before either gets there. That makes damage an error. It does not make foreign code
+// safe: what the instructions do, nothing here looks at (docs/hostile.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cuda/text/kernel_text.h"
+
+namespace octavo::cuda {
+
+struct CubinKernel {
+  std::string name;
+  int parameters = 0;  ///< that it takes
+  std::int64_t parameter_bytes = 0;
+  bool pointers = true;           ///< each of 8 bytes, one behind the other
+  std::int64_t shared_bytes = 0;  ///< static shared memory
+  std::int64_t most_threads = 0;  ///< of a block, by __launch_bounds__; 0: not said
+};
+struct Cubin {
+  int sm = 0;  ///< 90 for sm_90 and sm_90a
+  std::vector<CubinKernel> kernels;
+};
+
+/// Errors: bad_engine, for anything that is not an ELF file of 64 bits for EM_CUDA whose headers, sections, segments, symbols and kernel
+/// facts lie inside of `code` and agree.
+[[nodiscard]] Result<Cubin> read_cubin(std::span<const std::byte> code);
+
+/// Machine code and the launches of it, as an engine file gives them, against each other, the architecture that the plan names ("sm_90a") and
+/// what a GPU of it can start: grids, blocks, shared memory. Errors: bad_engine, naming both values.
+[[nodiscard]] Status check_machine_code(std::span<const std::byte> code, std::string_view architecture,
+                                        std::span<const Launch* const> launches);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,47 @@
+// One opened GPU: its context, its facts, its memory. What devices, executors and transfers have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cuda/device/driver_api.h"
+#include "cuda/device/gpu_device.h"
+#include "region/device.h"
+
+namespace octavo::cuda {
+
+[[nodiscard]] inline std::byte* pointer(CuAddress a) {
+  return reinterpret_cast<std::byte*>(a);  // NOLINT: an address of the device, never read here
+}
+[[nodiscard]] inline CuAddress address(const std::byte* p) {
+  return reinterpret_cast<CuAddress>(p);
+}
+
+class Gpu final : public region::Device {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Gpu>> open(int ordinal);
+  explicit Gpu(const DriverApi& api) : api_(api) {}
+
+  [[nodiscard]] const GpuFacts& facts() const { return facts_; }
+  [[nodiscard]] const DriverApi& api() const { return api_; }
+  /// Makes the GPU's context current on this thread.
+  [[nodiscard]] Status enter() const { return api_.check(api_.set_current(context_), "entering the GPU's context"); }
+
+  std::string_view name() const override { return "cuda"; }
+  Result<std::string> description() const override;
+  Result<std::unique_ptr<region::DeviceMemory>> allocate(std::size_t bytes) const override;
+  Status write(std::byte* to, std::span<const std::byte> from) const override;
+  Status read(std::span<std::byte> to, const std::byte* from) const override;
+  Result<std::unique_ptr<region::Executor>> executor(const region::Plan& plan,
+                                                     std::span<const region::Kernel* const> kernels) const override;
+
+ private:
+  /// Waits for work of the default stream that a driver call with this result began.
+  [[nodiscard]] Status finished(int code, std::string_view what) const;
+
+  const DriverApi& api_;
+  CuContext context_ = nullptr;
+  GpuFacts facts_;
+};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,214 @@
+#include "cuda/device/gpu_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace octavo::cuda {
+namespace {
+
+// CU_FUNC_ATTRIBUTE_*, CU_STREAM_*, CU_LAUNCH_ATTRIBUTE_*
+constexpr int kMaxDynamicShared = 8;
+constexpr unsigned kNonBlocking = 1;
+constexpr int kCaptureThread = 1;
+constexpr int kProgrammaticSerialization = 6;
+constexpr std::int64_t kStaticShared = 48 << 10;  ///< more must be asked for
+constexpr std::size_t kMostGraphs = 16;
+constexpr std::size_t kTimedLaunches = 32;  ///< of a graph that is timed, about: some microseconds each, against some for its start
+
+}  // namespace
+
+GpuExecutor::~GpuExecutor() {
+  if (!gpu_.enter()) return;
+  if (stream_ != nullptr) api_.synchronize(stream_);
+  for (const Captured& c : graphs_) {
+    if (c.exec != nullptr) api_.destroy_exec(c.exec);
+  }
+  for (const CuModule m : modules_) api_.unload(m);
+  if (from_ != nullptr) api_.destroy_event(from_);
+  if (to_ != nullptr) api_.destroy_event(to_);
+  if (stream_ != nullptr) api_.destroy_stream(stream_);
+}
+
+Status GpuExecutor::prepare(std::span<const region::Kernel* const> kernels) {
+  OCTAVO_CHECK(gpu_.enter());
+  OCTAVO_CHECK(api_.check(api_.create_stream(&stream_, kNonBlocking), "making a stream"));
+  std::map<const std::byte*, CuModule> loaded;  // regions of equal texts share their machine code
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const auto* k = dynamic_cast<const GpuKernel*>(kernels[i]);
+    if (k == nullptr) continue;
+    if (!k->architecture().empty() && k->architecture() != gpu_.facts().architecture)
+      return fail(ErrorKind::unsupported, fmt::format("region \"{}\" needs {}, {} is {}", plan_.regions[i].name, k->architecture(),
+                                                      gpu_.facts().name, gpu_.facts().architecture));
+    CuAddress workspace = 0;
+    if (k->workspace_bytes() > 0) {
+      OCTAVO_TRY(auto memory, gpu_.allocate(static_cast<std::size_t>(k->workspace_bytes())));
+      workspace = address(memory->address());
+      workspaces_.push_back(std::move(memory));
+    }
+    for (const RegionKernels::Start& s : k->starts()) {
+      const auto code = k->modules()[static_cast<std::size_t>(s.module)];
+      CuModule& module = loaded[code.data()];
+      if (module == nullptr) {
+        OCTAVO_CHECK(
+            api_.check(api_.load(&module, code.data()), fmt::format("loading the machine code of \"{}\"", plan_.regions[i].name)));
+        modules_.push_back(module);
+      }
+      Ready r{nullptr, &s.launch, workspace};
+      OCTAVO_CHECK(api_.check(api_.function(&r.function, module, s.launch.function.c_str()),
+                              fmt::format("finding kernel {}", s.launch.function)));
+      if (s.launch.shared_bytes > kStaticShared)
+        OCTAVO_CHECK(api_.check(api_.set_attribute(r.function, kMaxDynamicShared, static_cast<int>(s.launch.shared_bytes)),
+                                fmt::format("asking for {} bytes of shared memory", s.launch.shared_bytes)));
+      ready_[i].push_back(r);
+    }
+  }
+  return {};
+}
+
+Status GpuExecutor::start(std::size_t first, std::size_t last, const region::Memory& memory, void* stream) {
+  OCTAVO_CHECK(gpu_.enter());
+  used_ = stream != nullptr ? stream : stream_;
+  if (waited_) copies_.begin();
+  waited_ = false;
+  for (std::size_t i = first; i < last;) {
+    if (region::is_transfer(plan_.regions[i], plan_)) {
+      OCTAVO_CHECK(transfer(plan_.regions[i], memory));
+      ++i;
+      continue;
+    }
+    std::size_t end = i + 1;
+    while (end < last && !region::is_transfer(plan_.regions[end], plan_)) ++end;
+    OCTAVO_TRY(const CuGraphExec exec, graph(i, end, 1, memory));
+    if (exec != nullptr) OCTAVO_CHECK(api_.check(api_.launch_graph(exec, used_), "starting the captured graph"));
+    i = end;
+  }
+  return {};
+}
+
+Status GpuExecutor::wait() {
+  OCTAVO_CHECK(gpu_.enter());
+  OCTAVO_CHECK(api_.check(api_.synchronize(used_ != nullptr ? used_ : stream_), "waiting for the GPU"));
+  copies_.deliver();
+  waited_ = true;
+  return {};
+}
+
+Result<double> GpuExecutor::time(std::size_t first, std::size_t last, const region::Memory& memory, int runs) {
+  for (std::size_t i = first; i < last; ++i) {
+    if (!region::is_transfer(plan_.regions[i], plan_)) continue;
+    double sum = 0;  // the host takes part in it; each run waits, since copies under way keep their pinned memory
+    for (int run = 0; run < runs; ++run) {
+      OCTAVO_TRY(const double one, Executor::time(first, last, memory, 1));
+      sum += one;
+    }
+    return sum / std::max(runs, 1);
+  }
+  OCTAVO_CHECK(wait());
+  used_ = stream_;
+  if (from_ == nullptr) OCTAVO_CHECK(api_.check(api_.create_event(&from_, 0), "making an event"));
+  if (to_ == nullptr) OCTAVO_CHECK(api_.check(api_.create_event(&to_, 0), "making an event"));
+  std::size_t launches = 0;
+  for (std::size_t i = first; i < last; ++i) launches += ready_[i].size();
+  if (launches == 0) return 0.0;
+  const int copies = static_cast<int>(std::clamp<std::size_t>(kTimedLaunches / launches, 1, kTimedLaunches));
+  const int starts = std::max(1, (runs + copies - 1) / copies);
+  OCTAVO_TRY(const CuGraphExec exec, graph(first, last, copies, memory));
+  OCTAVO_CHECK(api_.check(api_.record(from_, stream_), "noting the time on the GPU"));
+  for (int i = 0; i < starts; ++i) OCTAVO_CHECK(api_.check(api_.launch_graph(exec, stream_), "starting the captured graph"));
+  OCTAVO_CHECK(api_.check(api_.record(to_, stream_), "noting the time on the GPU"));
+  OCTAVO_CHECK(api_.check(api_.await_event(to_), "waiting for the GPU"));
+  float milliseconds = 0;
+  OCTAVO_CHECK(api_.check(api_.elapsed(&milliseconds, from_, to_), "reading the time on the GPU"));
+  return static_cast<double>(milliseconds) * 1e-3 / copies / starts;
+}
+
+Status GpuExecutor::transfer(const region::Region& r, const region::Memory& memory) {
+  const region::TensorRef &from = r.stages[0].anchor.inputs[0], &to = r.stages[0].stores[0];
+  const auto bytes = static_cast<std::size_t>(ir::count(to.dims)) * ir::size_of(to.dtype);
+  if (bytes == 0) return {};
+  const bool staged = used_ == stream_;  // in a caller's stream nobody waits here
+  const bool up = plan_.buffers[static_cast<std::size_t>(from.buffer)].space == region::kHost;
+  return up ? copies_.to_gpu(address(memory.at(to)), memory.at(from), bytes, used_, staged)
+            : copies_.to_host(memory.at(to), address(memory.at(from)), bytes, used_, staged);
+}
+
+/// The captured graph of these regions for these addresses. Null: they launch nothing.
+Result<CuGraphExec> GpuExecutor::graph(std::size_t first, std::size_t last, int copies, const region::Memory& memory) {
+  Key key{first, last, copies, {}};
+  for (std::size_t i = first; i < last; ++i) {
+    for (const Ready& r : ready_[i]) {
+      for (const Argument& p : r.launch->arguments) {
+        if (p.kind == Argument::Kind::buffer) key.addresses.push_back(memory.base[static_cast<std::size_t>(p.index)]);
+      }
+    }
+  }
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Captured& c) { return c.key == key; });
+  if (found != graphs_.end()) return found->exec;
+  OCTAVO_CHECK(capture(key, memory));
+  return graphs_.back().exec;
+}
+
+Status GpuExecutor::capture(const Key& key, const region::Memory& memory) {
+  if (graphs_.size() == kMostGraphs) {  // the oldest goes, when what it runs is done
+    OCTAVO_CHECK(wait());
+    if (graphs_.front().exec != nullptr) api_.destroy_exec(graphs_.front().exec);
+    graphs_.erase(graphs_.begin());
+  }
+  Captured c{key, nullptr};
+  std::size_t launches = 0;
+  for (std::size_t i = key.first; i < key.last; ++i) launches += ready_[i].size();
+  if (launches > 0) {
+    CuGraph graph = nullptr;
+    OCTAVO_CHECK(api_.check(api_.begin_capture(stream_, kCaptureThread), "beginning a captured graph"));
+    Status launched;
+    for (int copy = 0; copy < key.copies; ++copy) {
+      for (std::size_t i = key.first; i < key.last; ++i) {
+        for (const Ready& r : ready_[i]) {
+          if (launched) launched = launch(r, memory, plan_.regions[i].name);
+        }
+      }
+    }
+    const Status ended = api_.check(api_.end_capture(stream_, &graph), "ending a captured graph");
+    OCTAVO_CHECK(launched);
+    OCTAVO_CHECK(ended);
+    const Status made = api_.check(api_.instantiate(&c.exec, graph, 0), "making a captured graph ready");
+    api_.destroy_graph(graph);
+    OCTAVO_CHECK(made);
+  }
+  graphs_.push_back(std::move(c));
+  return {};
+}
+
+Status GpuExecutor::launch(const Ready& r, const region::Memory& memory, const std::string& name) const {
+  std::vector<CuAddress> values;
+  std::vector<void*> parameters;
+  for (const Argument& p : r.launch->arguments) {
+    const CuAddress base =
+        p.kind == Argument::Kind::workspace ? r.workspace : address(memory.base[static_cast<std::size_t>(p.index)]);
+    values.push_back(base + static_cast<CuAddress>(p.offset));
+  }
+  for (CuAddress& v : values) parameters.push_back(&v);
+  CuLaunchConfig config;
+  for (std::size_t d = 0; d < 3; ++d) {
+    config.grid[d] = static_cast<unsigned>(r.launch->grid[d]);
+    config.block[d] = static_cast<unsigned>(r.launch->block[d]);
+  }
+  config.shared_bytes = static_cast<unsigned>(r.launch->shared_bytes);
+  config.stream = stream_;
+  CuLaunchAttribute early;
+  early.id = kProgrammaticSerialization;
+  early.number = 1;
+  if (r.launch->early) config.attributes = &early, config.attribute_count = 1;
+  return api_.check(api_.launch_with(&config, r.function, parameters.data(), nullptr),
+                    fmt::format("launching {} of \"{}\"", r.launch->function, name));
+}
+
+Result<std::unique_ptr<region::Executor>> Gpu::executor(const region::Plan& plan,
+                                                        std::span<const region::Kernel* const> kernels) const {
+  auto e = std::make_unique<GpuExecutor>(*this, plan);
+  OCTAVO_CHECK(e->prepare(kernels));
+  return e;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,462 @@
+#include "cuda/families/attention/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cuda/cost_model.h"
+#include "cuda/families/float_function.h"
+#include "cuda/families/matmul/matmul_mma.h"
+#include "cuda/text/elements.h"
+#include "cuda/text/emit_cuda.h"
+#include "cuda/text/epilogue.h"
+#include "cuda/text/pieces.h"
+#include "cuda/text/shorten.h"
+#include "region/stage_graph.h"
+#include "region/tensor_ref.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::string_view kText =
+#include "cuda/families/attention/attention.inc"
+    ;
+constexpr int kStages = 2;         // of keys, of values
+constexpr float kTiny = 0x1p-60F;  // as attention.inc has it
+
+/// A program of one element; its operands over the space of the scores.
+struct ElementProgram {
+  program::Program program;
+  std::vector<Access> operands;
+};
+
+/// What the kernel needs to know of its region. Of a batch there are two dimensions, [outer, inner].
+struct AttentionShape {
+  std::size_t rank = 2;  ///< of the region's spaces
+  std::int64_t outer = 1, inner = 1, queries = 1, keys = 1, features = 1, columns = 1;
+  ProductSide q, k, p, v;  ///< p: the probabilities, which lie in shared memory
+  ElementProgram scores, softmax;
+  Tail product;                        ///< over [outer, columns, inner, queries], as an epilogue of convolutions sees it
+  std::array<std::size_t, 2> batch{};  ///< the dimensions of the space that outer and inner are; of extent 1: the rank
+  [[nodiscard]] std::int64_t matrices() const { return outer * inner; }
+};
+
+std::int64_t pow2_from(std::int64_t v, std::int64_t least, std::int64_t most) {
+  std::int64_t out = least;
+  while (out < v && out < most) out *= 2;
+  return out;
+}
+
+bool product(const region::Stage& s) {
+  return s.anchor.op == ir::Op::matmul && !s.anchor.weights && s.anchor.inputs.size() == 2 && !s.program.outputs.empty() &&
+         !s.stores.empty();
+}
+
+/// Why a tensor holds no codes of one quantizer; empty: it does.
+Reasons why_no_codes(const region::TensorRef& t) {
+  if (t.dtype != ir::DType::u8) return unmet("type of a matrix", ir::name_of(t.dtype), "u8");
+  if (!t.quantizer || !t.quantizer->per_tensor())
+    return unmet("quantizer of a matrix", t.quantizer ? "one an index" : "none", "one per tensor");
+  return {};
+}
+
+ProductSide side_of(const AttentionShape& a, const region::TensorRef& t, std::size_t rank, std::int64_t rows, std::int64_t row,
+                    std::int64_t depth, std::int64_t k) {
+  ProductSide x;
+  x.ref = t;
+  x.rows = rows, x.row = rows == 1 ? 0 : row, x.depth = depth;
+  x.outer = a.batch[0] < rank ? region::aligned_stride(t, rank, a.batch[0]) : 0;
+  x.inner = a.batch[1] < rank ? region::aligned_stride(t, rank, a.batch[1]) : 0;
+  x.zero = t.quantizer->zero_point[0];
+  x.flipped = x.zero == 128;
+  if (x.flipped) x.zero = 0;
+  choose_way(x, k, 1);
+  return x;
+}
+
+Result<AttentionShape> attention_shape(const region::Region& r, const region::Plan& plan) {
+  const region::Stage &scores = r.stages[0], &softmax = r.stages[1], &last = r.stages[2];
+  const auto reads = [&](std::size_t stage, std::size_t from) {
+    const auto id = region::forwarded_from(r, stage, r.stages[stage].anchor.inputs[0]);
+    return id && *id == region::StoreId{from, 0} && r.stages[from].stores.size() == 1;
+  };
+  if (!reads(1, 0) || !reads(2, 1) || region::edges_of(r).size() != 2)
+    return refuse("what is read within", "something else",
+                  "the scores by softmax alone, its result by the left side of the product alone");
+  if (!scores.anchor.integer || !last.anchor.integer)
+    return refuse("products of codes", "one or none", "both: the probabilities are codes too");
+  const region::TensorRef &q = scores.anchor.inputs[0], &k = scores.anchor.inputs[1], &p = last.anchor.inputs[0],
+                          &v = last.anchor.inputs[1];
+  for (const region::TensorRef* t : {&q, &k, &p, &v}) {
+    if (Reasons why = why_no_codes(*t); !why.empty()) return refuse(std::move(why));
+  }
+  if (scores.stores[0].dtype != ir::DType::f32) return refuse("type of the scores", ir::name_of(scores.stores[0].dtype), "f32");
+  const std::size_t rank = scores.space.size();
+  for (const region::TensorRef* t : {&q, &k, &v}) {
+    if (rank < 2 || t->dims.size() < 2 || t->dims.size() > rank || last.space.size() != rank || softmax.space != scores.space)
+      return refuse("shapes", fmt::format("{} and {}", ir::to_string(scores.space), ir::to_string(last.space)),
+                    "equally many dimensions");
+  }
+  if (!std::equal(scores.space.begin(), scores.space.end() - 1, last.space.begin()))
+    return refuse("batches of the scores", ir::to_string(scores.space), ir::to_string(last.space));
+  if (const std::int64_t axis = softmax.anchor.as<ir::Along>().axis; axis != static_cast<std::int64_t>(rank) - 1)
+    return refuse("axis of softmax", axis, "the last");
+  AttentionShape a;
+  a.rank = rank;
+  a.queries = scores.space[rank - 2], a.keys = scores.space[rank - 1], a.columns = last.space[rank - 1], a.features = q.dims.back();
+  const auto extents = [](const region::TensorRef& m, std::int64_t rows, std::int64_t columns) {
+    return m.dims[m.dims.size() - 2] == rows && m.dims.back() == columns;
+  };
+  if (!extents(q, a.queries, a.features) || !extents(k, a.features, a.keys) || !extents(v, a.keys, a.columns))
+    return fail(ErrorKind::bad_engine, "matrix extents do not agree");
+  if (ir::count(scores.space) == 0 || a.features == 0 || a.columns == 0) return refuse("elements", 0, "some");
+  std::vector<std::size_t> batch;
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    if (scores.space[d] != 1) batch.push_back(d);
+  }
+  if (batch.size() > 2) return refuse("dimensions of the batch", batch.size(), "at most 2");
+  a.batch = {rank, rank};
+  for (std::size_t i = 0; i < batch.size(); ++i) a.batch[2 - batch.size() + i] = batch[i];
+  if (a.batch[0] < rank) a.outer = scores.space[a.batch[0]];
+  if (a.batch[1] < rank) a.inner = scores.space[a.batch[1]];
+  for (const std::int64_t n : {a.matrices() * a.queries, a.matrices() * a.keys, a.features, a.columns}) {
+    if (n > INT32_MAX / 4) return refuse("rows, columns or bytes of depth", n, "less than 2^29");
+  }
+  if (a.features > 256) return refuse("features", a.features, "at most 256");
+  if (a.columns > 128) return refuse("columns of the values", a.columns, "at most 128");
+
+  const auto step = [](const region::TensorRef& t, std::size_t from_last) { return t.strides[t.dims.size() - from_last]; };
+  a.q = side_of(a, q, rank, a.queries, step(q, 2), step(q, 1), a.features);
+  a.k = side_of(a, k, rank, a.keys, step(k, 1), step(k, 2), a.features);
+  a.v = side_of(a, v, rank, a.columns, step(v, 1), step(v, 2), a.keys);
+  a.p.zero = p.quantizer->zero_point[0];
+  a.p.flipped = a.p.zero == 128;
+  if (a.p.flipped) a.p.zero = 0;
+  const auto element = [&](const region::Stage& of, ElementProgram& to) -> Reasons {
+    to.program = of.program;
+    const std::vector<char> used = loaded(of.program);
+    for (std::size_t i = 0; i < of.operands.size(); ++i) {
+      to.operands.push_back(access_of(of.operands[i].ref, of.operands[i].div, of.space));
+      const Access& at = to.operands.back();
+      if (used[i] == 0) continue;
+      if (std::any_of(at.div.begin(), at.div.end(), [](std::int64_t d) { return d != 1; }))
+        return unmet("an operand that repeats", ir::to_string(at.div),
+                     "one element for each of the space, or for all of a dimension");
+      if (load_function(at.dtype).empty())
+        return unmet("type of an operand", ir::name_of(at.dtype), "one that the GPU's programs read");
+    }
+    return {};
+  };
+  if (Reasons why = element(scores, a.scores); !why.empty()) return refuse(std::move(why));
+  if (Reasons why = element(softmax, a.softmax); !why.empty()) return refuse(std::move(why));
+
+  region::Stage tail = last;
+  tail.space = {a.outer, a.columns, a.inner, a.queries};
+  const std::array<std::size_t, 4> from{a.batch[0], rank - 1, a.batch[1], rank - 2};
+  const auto place = [&](region::TensorRef& t, const std::vector<std::int64_t>& strides) {
+    t.dims = tail.space;
+    t.strides.clear();
+    for (const std::size_t d : from) t.strides.push_back(d < rank ? strides[d] : 0);
+  };
+  for (region::Operand& o : tail.operands) {
+    const Access at = access_of(o.ref, o.div, last.space);
+    place(o.ref, at.strides);
+    o.div.clear();
+    for (const std::size_t d : from) o.div.push_back(d < rank ? at.div[d] : 1);
+  }
+  for (region::TensorRef& t : tail.stores) place(t, access_of(t, {}, last.space).strides);
+  a.product = tail_of(tail, plan);
+  return a;
+}
+
+struct Sizes {
+  std::int64_t key_tile, score_step, column_tile, score_steps, value_steps, pitch, moving, shared, blocks;
+};
+Sizes sizes_of(const AttentionShape& a, const AttentionTile& t) {
+  Sizes z{};
+  z.key_tile = pow2_from(a.keys, 16, 64);
+  z.score_step = pow2_from(a.features, 32, 128);
+  z.column_tile = pow2_from(a.columns, 16, 128);
+  z.score_steps = parts(a.features, z.score_step), z.value_steps = parts(a.keys, t.depth);
+  z.pitch =
+      (parts(a.keys, 4) | 1) * 4;  // an odd number of vectors: eight threads that read 16 bytes of eight rows meet no bank twice
+  z.moving = kStages * std::max(z.key_tile * z.score_step, z.column_tile * t.depth);
+  z.shared =
+      z.score_steps * t.queries * z.score_step + z.moving + z.value_steps * t.queries * t.depth + t.queries * (z.pitch + 1) * 4;
+  z.blocks = parts(a.queries, t.queries) * a.matrices();
+  return z;
+}
+
+/// Blocks that a multiprocessor is to hold: as shared memory allows, and registers for twelve warps.
+std::int64_t blocks_at_once(const Sizes& z, const AttentionTile& t, const Target& target) {
+  return std::clamp<std::int64_t>(target.shared_bytes / (z.shared + 1024), 1, std::max(1, 12 / t.warps));
+}
+
+Reasons why_not_tile(const AttentionShape& a, const AttentionTile& t, const Target& target) {
+  if (t.warps < 1 || t.warps > 16 || t.queries % t.warps != 0 || (t.queries / t.warps != 16 && t.queries / t.warps != 32))
+    return unmet("queries and warps", fmt::format("{} and {}", t.queries, t.warps), "16 or 32 queries a warp, at most 16 warps");
+  if (t.depth != 32 && t.depth != 64 && t.depth != 128) return unmet("keys a step", t.depth, "32, 64 or 128");
+  const Sizes z = sizes_of(a, t);
+  if (z.column_tile == 128 && t.queries / t.warps == 32) return unmet("queries a warp", 32, "16 for more than 64 columns");
+  if (z.blocks > INT32_MAX) return unmet("blocks", z.blocks, "less than 2^31");
+  return why_not_shared(z.shared, 1, target);
+}
+
+/// An estimate of an H100: products, and about 60 instructions an exponential, on as many blocks as fit; the sums of rows wait for each other.
+double seconds_of(const AttentionShape& a, const AttentionTile& t, const Target& target) {
+  constexpr double kMacs = 2000, kInstructions = 70, kWait = 4000, kTerm = 6;
+  const Sizes z = sizes_of(a, t);
+  const double resident =
+      std::clamp(static_cast<double>(target.shared_bytes) / static_cast<double>(z.shared + 1024), 1.0, 64.0 / t.warps);
+  const auto rows = static_cast<double>(t.queries), keys = static_cast<double>(parts(a.keys, z.key_tile) * z.key_tile);
+  const double products = rows * keys * static_cast<double>(z.score_steps * z.score_step + z.column_tile) / kMacs;
+  const double issued = rows * keys * kInstructions / cost::kLanes, waits = kWait + kTerm * keys;
+  const double rounds = std::max(1.0, static_cast<double>(z.blocks) / (std::floor(resident) * target.multiprocessors));
+  return rounds * std::max((products + issued) * std::floor(resident), products + issued * 4 / t.warps + waits) / cost::kClock +
+         cost::kLaunch;
+}
+
+double largest_code(const ProductSide& x) {
+  return x.flipped ? 128 : std::max(x.zero, 255 - x.zero);
+}
+
+/// Gives the program one result for all accumulators from 0 to `most`? Operations that never turn back, of the accumulator and numbers alone, do where they
+/// give one at both ends.
+bool is_constant_up_to(const program::Program& p, float most) {
+  using program::Op;
+  std::vector<char> follows;  // the accumulator
+  for (const program::Instr& in : p.code) {
+    int from = 0;
+    for (const int a : in.args) from += a >= 0 && follows[static_cast<std::size_t>(a)] != 0 ? 1 : 0;
+    const auto number = [&](int a) {
+      return p.code[static_cast<std::size_t>(a)].op == Op::imm_f || p.code[static_cast<std::size_t>(a)].op == Op::imm_i;
+    };
+    const bool first = in.args[0] >= 0 && follows[static_cast<std::size_t>(in.args[0])] != 0;
+    bool known = in.op == Op::acc_f || from == 0;
+    switch (in.op) {
+      case Op::mul:
+      case Op::add:
+      case Op::max:
+      case Op::min:
+      case Op::add_i:
+      case Op::max_i:
+      case Op::min_i: known = known || (from == 1 && number(in.args[first ? 1 : 0])); break;
+      case Op::div:
+      case Op::sub:
+      case Op::sub_i: known = known || (from == 1 && first && number(in.args[1])); break;
+      case Op::nan0:
+      case Op::f2i:
+      case Op::i2f:
+      case Op::round: known = known || from == 1; break;
+      case Op::load_i:
+      case Op::load_f: known = false; break;
+      default: break;
+    }
+    if (!known) return false;
+    follows.push_back(in.op == Op::acc_f || from > 0 ? 1 : 0);
+  }
+  std::vector<program::Scalar> least(p.outputs.size()), greatest(p.outputs.size()), scratch;
+  const std::vector<program::Scalar> none(static_cast<std::size_t>(p.operand_count));
+  program::Scalar acc{};
+  acc.f = 0;
+  program::interpret(p, acc, none, least, scratch);
+  acc.f = most;
+  program::interpret(p, acc, none, greatest, scratch);
+  return least[0].i == greatest[0].i;
+}
+
+/// `octavo_score` and `octavo_probability`: a program of one element, with its operands.
+struct ElementText {
+  std::string text, parameters, names;  ///< parameters of the kernel, and how they are handed on
+  std::vector<Argument> arguments;
+  std::int32_t acc_offset = 0;  ///< what the program expects to be added to the sum
+};
+ElementText element_text(const AttentionShape& a, const ElementProgram& s, const std::string& name, const std::string& prefix,
+                         bool real, double largest) {
+  ElementText out;
+  const std::size_t rank = a.rank;
+  Magnitudes magnitudes{largest, {}};
+  magnitudes.operands.assign(s.operands.size(), std::numeric_limits<double>::infinity());
+  const Shortened shortened = shorten(s.program, magnitudes, std::vector<char>(s.operands.size(), 0));
+  out.acc_offset = shortened.acc_offset;
+  const program::Program& p = shortened.program;
+  const std::vector<char> used = loaded(p);
+  const bool sums = program::uses(p, program::Op::acc_f) || program::uses(p, program::Op::acc_i);
+  std::string loads, call = sums ? "acc" : "0", parameters;
+  for (std::size_t i = 0; i < s.operands.size(); ++i) {
+    if (used[i] == 0) continue;
+    const Access& at = s.operands[i];
+    const auto size = static_cast<std::int64_t>(ir::size_of(at.dtype));
+    const auto stride = [&](std::size_t d) { return d < rank ? at.strides[d] * size : 0; };
+    parameters += fmt::format(", const unsigned char* {}{}", prefix, i);
+    out.names += fmt::format(", {}{}", prefix, i);
+    loads += fmt::format(
+        "  {} l{}[1] = {{0}};\n  if (inside) {}(l{}, {}{} + ((long long)outer * {}ll + (long long)inner * {}ll + (long long)row * "
+        "{}ll + "
+        "(long long)key * {}ll));\n",
+        register_type(at.dtype), i, load_function(at.dtype), i, prefix, i, stride(a.batch[0]), stride(a.batch[1]), stride(rank - 2),
+        stride(rank - 1));
+    call += fmt::format(", l{}[0]", i);
+    out.arguments.push_back({Argument::Kind::buffer, at.buffer, at.offset});
+  }
+  const bool floats = p.outputs[0].type == ir::DType::f32;
+  out.parameters = parameters;
+  out.text = emit_function(p, name + "_program") +
+             fmt::format(
+                 "OCTAVO_DEVICE {0} {1}({2} acc, int outer, int inner, int row, int key{3}) {{\n  const bool inside = row < kM && "
+                 "key < kKeys;\n"
+                 "  (void)inside, (void)acc, (void)outer, (void)inner;\n{4}  {0} r;\n  {1}_program({5}, r);\n  return r;\n}}\n",
+                 floats ? "float" : "int", name, real ? "float" : "int", parameters, loads, call);
+  return out;
+}
+
+/// One of the two products as a namespace of its own: the constants that matmul_load.inc and matmul_step.inc read.
+std::string product_text(const char* name, const ProductSide& left, const ProductSide& right, std::int64_t depth,
+                         std::int64_t tile_m, std::int64_t tile_n, std::int64_t step, int warps, bool permuted) {
+  std::string out = fmt::format("namespace {} {{\n", name);
+  out += declare({{"kM", left.rows},
+                  {"kN", right.rows},
+                  {"kDepth", depth},
+                  {"kSize", 1},
+                  {"kTileM", tile_m},
+                  {"kTileN", tile_n},
+                  {"kTileK", step},
+                  {"kWarpsM", warps},
+                  {"kWarpsN", 1},
+                  {"kStages", kStages},
+                  {"kZeroLeft", left.zero},
+                  {"kZeroRight", right.zero}});
+  if (!permuted) out += declare({{"kRun", 4}, {"kNeighbours", 4}});
+  out += fmt::format(
+      "constexpr unsigned kFlipLeft = {}, kFlipRight = {};\nconstexpr bool kTotalRows = {}, kTotalColumns = {}, kRounded = "
+      "false;\n",
+      left.flipped ? "0x80808080u" : "0u", right.flipped ? "0x80808080u" : "0u", right.zero != 0, left.zero != 0);
+  out += fmt::format("#undef OCTAVO_PRODUCT\n#define OCTAVO_PRODUCT octavo_mma_{}{}\ntypedef int octavo_sum;\n",
+                     left.flipped ? "s8" : "u8", right.flipped ? "s8" : "u8");
+  return out + side_text("OctavoLeft", left, "kTileM", "kM", false) + side_text("OctavoRight", right, "kTileN", "kN", permuted) +
+         std::string(load_text()) + std::string(step_text()) + "}\n";
+}
+
+bool wide_offsets(const AttentionShape& a) {
+  const auto reach = [](const region::TensorRef& t) {
+    std::int64_t end = 16;
+    for (std::size_t d = 0; d < t.dims.size(); ++d) end += (t.dims[d] - 1) * std::abs(t.strides[d]) * region::element_bytes(t);
+    return end;
+  };
+  std::int64_t most = 0;
+  for (const ProductSide* s : {&a.q, &a.k, &a.v}) most = std::max(most, reach(s->ref));
+  for (const region::TensorRef& t : a.product.stores) most = std::max(most, reach(t));
+  for (const region::Operand& o : a.product.operands) most = std::max(most, reach(o.ref));
+  return most > INT32_MAX;
+}
+
+EpilogueShape epilogue_shape(const AttentionShape& a, const AttentionTile& t) {
+  const Sizes z = sizes_of(a, t);
+  EpilogueShape e;
+  e.rows = t.queries / t.warps / 8, e.run = static_cast<int>(std::min<std::int64_t>(16, z.column_tile / 4));
+  e.piece = piece_for(a.product, e.run);
+  e.padded_channels = z.column_tile;
+  e.takes_bias = true, e.threads = 32 * t.warps;
+  e.accumulator = std::min(static_cast<double>(a.keys) * largest_code(a.p) * largest_code(a.v), 2147483648.0);
+  return e;
+}
+
+class Attention final : public FamilyOf<AttentionShape, AttentionTile> {
+ public:
+  std::string_view name() const override { return "attention.u8.mma"; }
+  bool about(const region::Region& r) const override {
+    return !r.independent && r.stages.size() == 3 && product(r.stages[0]) && product(r.stages[2]) &&
+           r.stages[1].anchor.op == ir::Op::softmax && r.stages[1].anchor.inputs.size() == 1 &&
+           !r.stages[1].program.outputs.empty() && !r.stages[1].stores.empty();
+  }
+  Result<AttentionShape> match(const region::Region& r, const region::Plan& plan, const Target& target) const override {
+    if (auto why = why_no_products(target); !why.empty()) return refuse(std::move(why));
+    OCTAVO_TRY(AttentionShape a, attention_shape(r, plan));
+    const AttentionTile least{16, 1, 32};
+    if (auto why = why_not_tile(a, least, target); !why.empty()) return refuse(std::move(why));
+    if (auto why = emit_epilogue(a.product, epilogue_shape(a, least), 0).refusal; !why.empty()) return refuse(std::move(why));
+    return a;
+  }
+  std::vector<Choice<AttentionTile>> tactics(const AttentionShape& a, const Target& target) const override {
+    std::vector<Choice<AttentionTile>> out;
+    for (const auto& [queries, warps] : {std::pair{64, 4}, {128, 8}, {32, 2}, {16, 1}, {64, 2}, {128, 4}}) {
+      if (queries > 16 && queries >= 2 * a.queries) continue;
+      for (const int depth : {64, 128, 32}) {
+        if (depth > 32 && depth >= 2 * a.keys) continue;
+        const AttentionTile t{queries, warps, depth};
+        if (why_not_tile(a, t, target).empty()) out.push_back({t, seconds_of(a, t, target)});
+      }
+    }
+    put_in_order(out, [](const AttentionTile& t) { return std::pair{t.queries, t.warps}; });
+    return out;
+  }
+  Result<KernelText> emit(const AttentionShape& a, const AttentionTile& t, const Target& target) const override {
+    if (auto why = why_not_tile(a, t, target); !why.empty()) return refuse(std::move(why));
+    const Sizes z = sizes_of(a, t);
+    const EpilogueShape shape = epilogue_shape(a, t);
+    const Epilogue e = emit_epilogue(a.product, shape, shape.padded_channels * 4);
+    if (!e.refusal.empty()) return refuse(e.refusal);
+    const double largest_sum = std::min(static_cast<double>(a.features) * largest_code(a.q) * largest_code(a.k), 2147483648.0);
+    const ElementText scores = element_text(a, a.scores, "octavo_score", "s", false, largest_sum),
+                      probabilities = element_text(a, a.softmax, "octavo_probability", "p", true, 0);
+    ProductSide codes = a.p;
+    codes.rows = a.queries;
+    const std::uint32_t begin = static_cast<std::uint32_t>(sums_begin_with(a.q, a.k, a.features, z.score_step)) +
+                                static_cast<std::uint32_t>(scores.acc_offset);
+
+    KernelText out;
+    out.text = fmt::format("typedef {} octavo_offset;\n#define OCTAVO_SPLIT 0\n#define OCTAVO_CODES 1\n",
+                           wide_offsets(a) ? "long long" : "int");
+    out.text += declare({{"kM", a.queries},
+                         {"kKeys", a.keys},
+                         {"kInner", a.inner},
+                         {"kTileM", t.queries},
+                         {"kWarps", t.warps},
+                         {"kPitch", z.pitch},
+                         {"kMovingBytes", z.moving},
+                         {"kTogether", 4},
+                         {"kBlocksPerProcessor", blocks_at_once(z, t, target)},
+                         {"kScoresBeginWith", static_cast<std::int32_t>(begin)}});
+    out.text += fmt::format(
+        "constexpr long long kQueryOuter = {}, kQueryInner = {}, kKeyOuter = {}, kKeyInner = {}, kValueOuter = {}, kValueInner = "
+        "{};\n",
+        a.q.outer, a.q.inner, a.k.outer, a.k.inner, a.v.outer, a.v.inner);
+    out.text += fmt::format("constexpr bool kTinyIsNothing = {};\n", is_constant_up_to(a.softmax.program, kTiny));
+    std::string text(kText);
+    replace_mark(
+        text, "@PARAMETERS@",
+        "const unsigned char* queries, const unsigned char* keys, const unsigned char* values, const unsigned char* constants" +
+            scores.parameters + probabilities.parameters + e.parameters);
+    replace_mark(text, "@POINTERS@", e.pointers);
+    replace_mark(text, "@SCORE_OPERANDS@", scores.names);
+    replace_mark(text, "@PROBABILITY_OPERANDS@", probabilities.names);
+    out.text += std::string(elements_functions()) +
+                float_function("octavo_exp", [](auto& m, int v) { return program::exp(m, v); }) + scores.text + probabilities.text +
+                e.text + product_text("octavo_scores", a.q, a.k, a.features, t.queries, z.key_tile, z.score_step, t.warps, false) +
+                product_text("octavo_values", codes, a.v, a.keys, t.queries, z.column_tile, t.depth, t.warps, true) + text;
+
+    Launch launch = launch_of("octavo_attention", z.blocks, 32 * t.warps, z.shared);
+    for (const ProductSide* side : {&a.q, &a.k, &a.v})
+      launch.arguments.push_back({Argument::Kind::buffer, side->ref.buffer, side->ref.offset});
+    launch.arguments.push_back({Argument::Kind::constant, 0, 0});
+    for (const auto* more : {&scores.arguments, &probabilities.arguments, &e.arguments})
+      launch.arguments.insert(launch.arguments.end(), more->begin(), more->end());
+    out.launches.push_back(std::move(launch));
+    const std::vector<std::int32_t> start(static_cast<std::size_t>(a.columns), sums_begin_with(a.p, a.v, a.keys, t.depth));
+    out.constants.push_back(constants_with_start(start, e, shape.padded_channels));
+    return out;
+  }
+};
+
+}  // namespace
+
+const Family& attention_family() {
+  static const Attention family;
+  return family;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,166 @@
+#include "cuda/families/conv/conv_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "region/tensor_ref.h"
+
+namespace octavo::cuda {
+namespace {
+
+std::int64_t weight_zero(const ConvFilter& filter, std::int64_t channel) {
+  const auto& z = filter.zero;
+  return z.empty() ? 0 : z[z.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
+}
+
+/// Calls f(channel, channel of the group, row, column, element of the buffer).
+template <class F>
+void each_place(const ConvFilter& filter, F f) {
+  const region::TensorRef& w = filter.ref;
+  for (std::int64_t o = 0; o < w.dims[0]; ++o) {
+    for (std::int64_t c = 0; c < w.dims[1]; ++c) {
+      for (std::int64_t y = 0; y < w.dims[2]; ++y) {
+        for (std::int64_t x = 0; x < w.dims[3]; ++x)
+          f(o, c, y, x, o * w.strides[0] + c * w.strides[1] + y * w.strides[2] + x * w.strides[3]);
+      }
+    }
+  }
+}
+/// The same with the weight less its zero point.
+template <class F>
+void each_weight(const ConvFilter& filter, F f) {
+  const auto* data = filter.data.bytes().data() + filter.ref.offset;
+  each_place(filter, [&](std::int64_t o, std::int64_t c, std::int64_t y, std::int64_t x, std::int64_t at) {
+    f(o, c, y, x, static_cast<std::int64_t>(static_cast<std::int8_t>(data[at])) - weight_zero(filter, o));
+  });
+}
+
+/// Bytes of floats, little end first.
+void write_floats(const ConvFilter& filter, const ConvShape& shape, std::vector<std::int8_t>& out) {
+  const auto* data = filter.data.bytes().data() + filter.ref.offset;
+  const auto size = static_cast<std::size_t>(bytes_of(shape.type));
+  each_place(filter, [&](std::int64_t o, std::int64_t c, std::int64_t y, std::int64_t x, std::int64_t at) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, data + static_cast<std::size_t>(at) * size, size);
+    if (shape.type == ConvType::tf32 && (bits & 0x7f800000U) != 0x7f800000U) bits = (bits + 0x1000U) & 0xffffe000U;
+    std::memcpy(&out[shape.place(o, c * static_cast<std::int64_t>(size), y, x)], &bits, size);
+  });
+}
+
+/// A weight that is inf or NaN, or nothing.
+std::optional<float> not_finite(const ConvFilter& filter) {
+  const auto* data = filter.data.bytes().data() + filter.ref.offset;
+  std::optional<float> found;
+  each_place(filter, [&](auto, auto, auto, auto, std::int64_t at) {
+    float v = 0;
+    std::memcpy(&v, data + at * 4, 4);
+    if (!found && !std::isfinite(v)) found = v;
+  });
+  return found;
+}
+
+}  // namespace
+
+std::optional<ConvType> conv_type(const region::Stage& s) {
+  const region::Anchor& a = s.anchor;
+  if (a.op != ir::Op::conv || !a.weights || a.inputs.empty()) return std::nullopt;
+  if (a.integer) return ConvType::u8s8;
+  const ir::DType x = a.inputs[0].dtype, w = a.weights->dtype;
+  if (x == ir::DType::bf16 && w == ir::DType::bf16) return ConvType::bf16;
+  if (x == ir::DType::f32 && w == ir::DType::f32)
+    return a.as<ir::Window>().arithmetic == ir::Arithmetic::tf32 ? ConvType::tf32 : ConvType::f32;
+  return std::nullopt;
+}
+
+double ConvSetting::traffic() const {
+  const auto bytes = [](const region::TensorRef& t) { return static_cast<double>(tensor_bytes(t)); };
+  double all = bytes(input);
+  for (const auto& o : tail.stores) all += bytes(o);
+  for (const auto& o : tail.operands) all += o.ref.strides[3] != 0 ? bytes(o.ref) : 0;
+  return all;
+}
+
+Result<ConvSetting> read_conv(const region::Stage& s, const region::Plan& plan, ConvType type) {
+  const region::Anchor& a = s.anchor;
+  if (conv_type(s) != type)
+    return refuse("operator", ir::name_of(a.op),
+                  type == ConvType::u8s8 ? "an integer convolution with constant weights"
+                                         : "a convolution in bfloat16, tf32 or float32 with constant weights");
+  const std::int64_t size = bytes_of(type);
+  ConvSetting out;
+  ConvShape& shape = out.shape;
+  shape.type = type;
+  const region::TensorRef& x = out.input = a.inputs[0];
+  if (x.dims.size() != 4 || s.space.size() != 4) return refuse("rank of the input", x.dims.size(), "4");
+  if (type == ConvType::u8s8 && (x.dtype != ir::DType::u8 || a.weights->dtype != ir::DType::s8))
+    return refuse("types of input and weights", fmt::format("{} and {}", ir::name_of(x.dtype), ir::name_of(a.weights->dtype)),
+                  "u8 or s8, and s8");
+  if (type == ConvType::u8s8 && (!x.quantizer || !x.quantizer->per_tensor()))
+    return refuse("quantizer of the input", "none, or one per axis", "one per tensor");
+  out.filter = {*a.weights, plan.buffers[static_cast<std::size_t>(a.weights->buffer)].data, a.weight_zero};
+  if (out.filter.data.empty()) return refuse("weights", "computed at run time", "constant");
+  if (ir::count(s.space) == 0) return refuse("elements", 0, "some");
+  const auto& window = a.as<ir::Window>();
+  shape.batch = x.dims[0], shape.in_h = x.dims[2], shape.in_w = x.dims[3];
+  shape.groups = window.group;
+  shape.channels = a.weights->dims[1] * size;
+  shape.out_channels = s.space[1], shape.out_h = s.space[2], shape.out_w = s.space[3];
+  shape.kernel_h = a.weights->dims[2], shape.kernel_w = a.weights->dims[3];
+  shape.stride_h = window.strides[0], shape.stride_w = window.strides[1];
+  shape.dilation_h = window.dilations[0], shape.dilation_w = window.dilations[1];
+  shape.pad_top = window.pads[0], shape.pad_left = window.pads[1];
+  shape.image = x.strides[0] * size, shape.row = x.strides[2] * size, shape.pixel = x.strides[3] * size;
+  // Strides of dimensions with one element say nothing.
+  if (shape.in_w == 1) shape.pixel = shape.in_h == 1 ? shape.image : shape.row;
+  if (shape.batch == 1 && shape.in_h == 1 && shape.in_w == 1) shape.pixel = x.dims[1] * size;  // one pixel: gemm of one row
+  if (shape.in_h == 1) shape.row = shape.in_w * shape.pixel;
+  if (shape.batch == 1) shape.image = shape.in_h * shape.row;
+  shape.fill = type == ConvType::u8s8 ? x.quantizer->zero_point[0] : 0;
+  if (shape.fill < 0 || shape.fill > 255) return refuse("zero point of the input", shape.fill, "0 to 255");
+  if (x.dims[1] > 1 && x.strides[1] != 1) return refuse("channel stride of the input", x.strides[1], "1");
+  if (shape.pixels() > INT32_MAX / 2) return refuse("pixels", shape.pixels(), "less than 2^30");
+  const bool plain = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 && shape.stride_w == 1 &&
+                     shape.pad_top == 0 && shape.pad_left == 0 && shape.out_h == shape.in_h && shape.out_w == shape.in_w;
+  shape.flat = plain && shape.row == shape.in_w * shape.pixel && shape.image == shape.in_h * shape.row;
+  shape.aligned = 16;
+  for (const std::int64_t v : {x.offset, shape.image, shape.row, shape.pixel}) shape.aligned = std::gcd(shape.aligned, v);
+  shape.piece = static_cast<int>(std::gcd(shape.aligned, shape.channels));
+  shape.skew = static_cast<int>(x.offset % 4);
+  if (type == ConvType::f32) {  // the parts of such a weight would make NaN of what is inf
+    if (const auto v = not_finite(out.filter)) return refuse("a weight", *v, "finite weights");
+  }
+  if (type == ConvType::u8s8) {
+    bool fits = true;
+    each_weight(out.filter, [&](auto, auto, auto, auto, std::int64_t w) { fits &= w >= -128 && w <= 127; });
+    if (!fits) return refuse("weights less their zero point", "beyond 8 bits", "within 8 bits");
+  }
+  out.tail = tail_of(s, plan);
+  return out;
+}
+
+ConvWeights read_weights(const ConvSetting& conv) {
+  const ConvShape& shape = conv.shape;
+  ConvWeights out;
+  out.values.resize(static_cast<std::size_t>(shape.out_channels * shape.taps() * shape.tap_bytes()));
+  if (shape.type != ConvType::u8s8) {
+    out.start.resize(static_cast<std::size_t>(shape.out_channels));
+    write_floats(conv.filter, shape, out.values);
+    return out;
+  }
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(shape.out_channels)), sizes(sums.size());
+  each_weight(conv.filter, [&](std::int64_t o, std::int64_t c, std::int64_t y, std::int64_t x, std::int64_t w) {
+    out.values[shape.place(o, c, y, x)] = static_cast<std::int8_t>(w);
+    sums[static_cast<std::size_t>(o)] += w;
+    sizes[static_cast<std::size_t>(o)] += std::abs(w);
+  });
+  for (const std::int64_t sum : sums) out.start.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(-shape.fill * sum)));
+  for (const std::int64_t size : sizes) out.largest_sum = std::max(out.largest_sum, 255.0 * static_cast<double>(size));
+  return out;
+}
+
+}  // namespace octavo::cuda

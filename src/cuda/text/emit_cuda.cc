@@ -1,0 +1,173 @@
+#include "cuda/text/emit_cuda.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace octavo::cuda {
+namespace {
+
+using ir::DType;
+using program::Instr;
+using program::Op;
+using program::Program;
+
+constexpr std::string_view kPrelude =
+#include "cuda/text/prelude.inc"
+    ;
+
+std::string_view c_type(char type) {
+  return type == 'i' ? "int" : "float";
+}
+
+/// How each operand is read: 'i', 'f', or 0 when it never is.
+std::vector<char> operand_kinds(const Program& p) {
+  std::vector<char> kinds(static_cast<std::size_t>(p.operand_count), 0);
+  for (const Instr& i : p.code) {
+    if (i.op == Op::load_i || i.op == Op::load_f) kinds[static_cast<std::size_t>(i.imm)] = program::info(i.op).result;
+  }
+  return kinds;
+}
+
+char result_kind(const Program& p, std::size_t output) {
+  return program::info(p.code[static_cast<std::size_t>(p.outputs[output].value)].op).result;
+}
+
+/// A bound for which the GPU's own maximum (minimum) of floats is the operation: a constant second operand, no NaN, and no zero that
+/// could meet the other zero. A NaN as the first operand gives the second in both.
+bool plain_bound(const Program& p, const Instr& instr) {
+  if (instr.op != Op::max && instr.op != Op::min) return false;
+  const Instr& bound = p.code[static_cast<std::size_t>(instr.args[1])];
+  if (bound.op != Op::imm_f) return false;
+  const auto v = std::bit_cast<float>(bound.imm);
+  if (v == 0) return instr.op == Op::max && bound.imm == 0;  // the greater of -0 and +0 is +0, as written
+  return v == v;
+}
+
+/// Is operand k the constant?
+bool is_constant(const Program& p, const Instr& instr, std::size_t k, float value) {
+  const Instr& i = p.code[static_cast<std::size_t>(instr.args[k])];
+  return i.op == Op::imm_f && std::bit_cast<float>(i.imm) == value;
+}
+
+/// The expression of an operation, with special cases that a GPU has shorter ways for: 1 / x is rounded once as well.
+std::string_view expression_of(const Program& p, const Instr& instr) {
+  if (instr.op == Op::div && is_constant(p, instr, 0, 1)) return "__frcp_rn($1)";
+  if (instr.op == Op::mul && is_constant(p, instr, 1, -1)) return "-$0";
+  if (plain_bound(p, instr)) return instr.op == Op::max ? "fmaxf($0, $1)" : "fminf($0, $1)";
+  return expression(instr.op);
+}
+
+/// Fills "$0".."$3" and "$k".
+std::string filled(std::string_view text, const Instr& instr, std::string_view immediate) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '$') {
+      out += text[i];
+      continue;
+    }
+    const char what = text[++i];
+    out += what == 'k' ? std::string(immediate) : fmt::format("v{}", instr.args[static_cast<std::size_t>(what - '0')]);
+  }
+  return out;
+}
+
+std::string immediate_of(const Instr& instr, std::string_view name) {
+  const auto bits = static_cast<std::uint32_t>(instr.imm);
+  switch (instr.op) {
+    case Op::imm_i: return fmt::format("(int)0x{:08x}u", bits);
+    case Op::imm_f: return fmt::format("__int_as_float((int)0x{:08x}u)", bits);
+    case Op::table: return fmt::format("{}_table{}", name, instr.imm);
+    default: return std::to_string(instr.imm);
+  }
+}
+
+std::string tables_of(const Program& p, std::string_view name) {
+  std::string out;
+  for (std::size_t k = 0; k < p.tables.size(); ++k) {
+    out += fmt::format("OCTAVO_TABLE {}_table{}[256] = {{", name, k);
+    for (std::size_t i = 0; i < p.tables[k].size(); ++i) out += fmt::format("{}{}", i == 0 ? "" : ",", p.tables[k][i]);
+    out += "};\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view expression(Op op) {
+  switch (op) {
+    case Op::acc_i:
+    case Op::acc_f:
+    case Op::load_i:
+    case Op::load_f: return "";
+    case Op::imm_i:
+    case Op::imm_f: return "$k";
+    case Op::i2f: return "__int2float_rn($0)";
+    case Op::f2i: return "__float2int_rn($0)";
+    case Op::bits_f: return "__int_as_float($0)";
+    case Op::bits_i: return "__float_as_int($0)";
+    case Op::to_f16: return "octavo_f16_value(octavo_f16_bits($0))";
+    case Op::to_bf16: return "octavo_bf16_value(octavo_bf16_bits($0))";
+    case Op::add: return "__fadd_rn($0, $1)";
+    case Op::sub: return "__fsub_rn($0, $1)";
+    case Op::mul: return "__fmul_rn($0, $1)";
+    case Op::div: return "__fdiv_rn($0, $1)";
+    case Op::fma: return "__fmaf_rn($0, $1, $2)";
+    case Op::max: return "octavo_gt($0, $1, $0, $1)";
+    case Op::min: return "octavo_lt($0, $1, $0, $1)";
+    case Op::sqrt: return "__fsqrt_rn($0)";
+    case Op::round: return "rintf($0)";
+    case Op::floor: return "floorf($0)";
+    case Op::ceil: return "ceilf($0)";
+    case Op::nan0: return "octavo_eq($0, $0, $0, 0.0f)";
+    case Op::sel_lt: return "octavo_lt($0, $1, $2, $3)";
+    case Op::sel_eq: return "octavo_eq($0, $1, $2, $3)";
+    case Op::add_i: return "(int)((unsigned)$0 + (unsigned)$1)";
+    case Op::sub_i: return "(int)((unsigned)$0 - (unsigned)$1)";
+    case Op::mul_i: return "(int)((unsigned)$0 * (unsigned)$1)";
+    case Op::max_i: return "$0 > $1 ? $0 : $1";
+    case Op::min_i: return "$0 < $1 ? $0 : $1";
+    case Op::and_i: return "$0 & $1";
+    case Op::or_i: return "$0 | $1";
+    case Op::shl_i: return "(int)((unsigned)$0 << $k)";
+    case Op::sra_i: return "$0 >> $k";
+    case Op::table: return "(int)$k[$0 & 255]";
+  }
+  return "";
+}
+
+std::string emit_prelude() {
+  return std::string(kPrelude);
+}
+
+std::string emit_function(const Program& p, std::string_view name) {
+  const char acc = program::uses(p, Op::acc_f) ? 'f' : 'i';
+  const std::vector<char> kinds = operand_kinds(p);
+  std::string parameters = fmt::format("{} acc", c_type(acc));
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (kinds[k]) parameters += fmt::format(", {} x{}", c_type(kinds[k]), k);
+  }
+  for (std::size_t j = 0; j < p.outputs.size(); ++j) parameters += fmt::format(", {}& r{}", c_type(result_kind(p, j)), j);
+  std::string body;
+  for (std::size_t i = 0; i < p.code.size(); ++i) {
+    const Instr& instr = p.code[i];
+    std::string value = filled(expression_of(p, instr), instr, immediate_of(instr, name));
+    if (instr.op == Op::acc_i || instr.op == Op::acc_f) value = "acc";
+    if (instr.op == Op::load_i || instr.op == Op::load_f) value = fmt::format("x{}", instr.imm);
+    body += fmt::format("  const {} v{} = {};\n", c_type(program::info(instr.op).result), i, value);
+  }
+  for (std::size_t j = 0; j < p.outputs.size(); ++j) body += fmt::format("  r{} = v{};\n", j, p.outputs[j].value);
+  return tables_of(p, name) + fmt::format("OCTAVO_DEVICE void {}({}) {{\n{}}}\n", name, parameters, body);
+}
+
+std::vector<std::string> compile_options(std::string_view architecture) {
+  return {fmt::format("--gpu-architecture={}", architecture),
+          "--std=c++17",
+          "--fmad=false",
+          "--ftz=false",
+          "--prec-div=true",
+          "--prec-sqrt=true",
+          "--diag-suppress=177"};
+}
+
+}  // namespace octavo::cuda

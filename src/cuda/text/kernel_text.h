@@ -1,0 +1,58 @@
+// Kernels of one region as text, and how they are launched.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/tensor.h"
+
+namespace octavo::cuda {
+
+/// What one parameter of a kernel points to. Every parameter is one pointer; shapes, strides and other numbers are literals of the text.
+struct Argument {
+  enum class Kind : std::uint8_t { buffer, constant, workspace };
+  Kind kind = Kind::buffer;
+  std::int32_t index = 0;   ///< buffer: its BufferId in the plan; constant: its index in KernelText::constants; workspace: 0
+  std::int64_t offset = 0;  ///< bytes behind the beginning
+  bool operator==(const Argument&) const = default;
+};
+
+/// One launch of a `extern "C" __global__` function of the text.
+struct Launch {
+  std::string function;
+  std::array<int, 3> grid{1, 1, 1}, block{1, 1, 1};
+  std::int64_t shared_bytes = 0;  ///< dynamic shared memory
+  /// Programmatic launch: the kernel's blocks are placed on the GPU when the last block of the kernel before it has ended, and wait there until
+  /// its stores can be seen. So part of the time between two kernels is left out, which is much of what a small network spends at batch 1. The
+  /// provider sets it where the target can (Target::starts_early); every kernel's text says where it waits, octavo_wait_for_previous().
+  ///   On one H100, ResNet50 at batch 1: 0.255 ms without, 0.244 ms with it; MobileNetV2: 0.141 and 0.125 ms. Kernels that allow the next one
+  ///   to be placed when they begin (griddepcontrol.launch_dependents) are slower than without, 0.390 and 0.166 ms: probably blocks that wait
+  ///   early are packed onto the multiprocessors that have room, not spread over all.
+  bool early = false;
+  std::vector<Argument> arguments;
+  bool operator==(const Launch&) const = default;
+};
+
+[[nodiscard]] inline Launch launch_of(std::string function, std::int64_t blocks, std::int64_t threads,
+                                      std::int64_t shared_bytes = 0) {
+  Launch l;
+  l.function = std::move(function);
+  l.grid[0] = static_cast<int>(blocks), l.block[0] = static_cast<int>(threads), l.shared_bytes = shared_bytes;
+  return l;
+}
+
+/// `text` does not begin with the prelude (device functions that every text may use: cuda/text/prelude.inc), which is put in front when it is
+/// compiled. Equal texts are compiled once, so no name of a region, buffer or tensor is part of a text. A kernel calls
+/// octavo_wait_for_previous() before it reads or writes anything but constants: a kernel is complete only when the ones before it are, so a wait
+/// for the kernel before is a wait for all of them.
+struct KernelText {
+  std::string text;
+  std::vector<Launch> launches;       ///< in order, on one stream
+  std::vector<ir::Tensor> constants;  ///< packed for these kernels; uploaded once, 256-byte aligned
+  std::int64_t workspace_bytes = 0;   ///< device memory of this region alone, zero before its first run
+};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,75 @@
+// What all families share: the table, parameters of tactics, and when kernels may start.
+#include "cuda/family.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cuda/families/conv/conv_mma.h"
+#include "cuda/families/families.h"
+#include "cuda/families/rows/rows.h"
+
+namespace octavo::testing {
+namespace {
+
+TEST(Family, TheTableHasEachNameOnceAndSaysWhatParametersMean) {
+  std::set<std::string_view> names;
+  for (const cuda::Family* f : cuda::families()) {
+    EXPECT_TRUE(names.insert(f->name()).second) << f->name();
+    for (const cuda::ParameterRow& row : f->parameters()) EXPECT_FALSE(row.name.empty() || row.meaning.empty()) << f->name();
+  }
+  EXPECT_TRUE(names.contains("conv.u8s8.mma"));
+}
+
+TEST(Family, ParametersAreReadAsTheyAreWritten) {
+  cuda::ConvTile t;
+  t.m = 64, t.warps_n = 4, t.resident = 1;
+  const cuda::Parameters spelled = cuda::spell(t);
+  EXPECT_EQ(spelled.at("tile"), "64x128x64");
+  EXPECT_EQ(spelled.at("warps"), "2x4");
+  EXPECT_EQ(spelled.at("filter"), "resident");
+  const auto read = cuda::parse<cuda::ConvTile>(spelled, "conv");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(cuda::spell(*read), spelled);
+}
+
+TEST(Family, OtherParametersAreRefusedWithWhatTheyMean) {
+  using cuda::RowTile;
+  const cuda::Parameters good{{"rows", "4"}, {"warps", "2"}};
+  ASSERT_TRUE(cuda::parse<RowTile>(good, "norm.rows"));
+  for (const char* value : {"", "0", "-1", "04", "4x2", "4 ", "four", "99999999999"}) {
+    cuda::Parameters bad = good;
+    bad["rows"] = value;
+    EXPECT_FALSE(cuda::parse<RowTile>(bad, "norm.rows")) << value;
+  }
+  cuda::Parameters more = good;
+  more["stages"] = "2";
+  const auto wrong = cuda::parse<RowTile>(more, "norm.rows");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message,
+            "norm.rows: parameters \"rows=4 stages=2 warps=2\" are not what it takes:\n  rows: rows of a block\n  warps: warps of "
+            "a block");
+  cuda::Parameters filter = cuda::spell(cuda::ConvTile{});
+  filter["filter"] = "Resident";
+  EXPECT_FALSE(cuda::parse<cuda::ConvTile>(filter, "conv"));
+  filter.erase("filter");
+  EXPECT_FALSE(cuda::parse<cuda::ConvTile>(filter, "conv"));
+}
+
+TEST(Family, ATileMayBeLeftOutAsAWhole) {
+  using Tile = std::optional<cuda::RowTile>;
+  EXPECT_EQ(cuda::spell(Tile()), cuda::Parameters());
+  EXPECT_EQ(*cuda::parse<Tile>({}, "any"), std::nullopt);
+  EXPECT_TRUE(cuda::parse<Tile>(cuda::spell(Tile(cuda::RowTile{2, 1})), "any"));
+  EXPECT_FALSE(cuda::parse<Tile>({{"rows", "2"}}, "any"));
+  EXPECT_TRUE(cuda::parse<cuda::NoTile>({}, "copy"));
+  EXPECT_FALSE(cuda::parse<cuda::NoTile>({{"rows", "2"}}, "copy"));
+}
+
+TEST(Family, KernelsStartEarlyFromHopperOn) {
+  for (const char* no : {"sm_75", "sm_80", "sm_89", "", "90"}) EXPECT_FALSE(cuda::Target{no}.starts_early()) << no;
+  for (const char* yes : {"sm_90", "sm_90a", "sm_100", "sm_120a"}) EXPECT_TRUE(cuda::Target{yes}.starts_early()) << yes;
+}
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,56 @@
+// What Provider::compile leaves to Provider::finish stays apart from what engines hold.
+#include "region/artifact.h"
+
+#include <gtest/gtest.h>
+
+#include "region/toy_plan.h"
+
+namespace octavo::region {
+namespace {
+
+Artifact with_source(std::string text) {
+  Artifact a;
+  a.source.text = std::move(text);
+  return a;
+}
+
+TEST(Artifact, ASourceIsNoCodeUntilItIsCompiled) {
+  Plan plan = toy_plan();
+  Region& r = plan.regions[0];
+  keep_artifact(with_source("text"), r, plan);
+  ASSERT_GE(r.code, 0);
+  const auto buffer = [&]() -> const Buffer& { return plan.buffers[static_cast<std::size_t>(r.code)]; };
+  EXPECT_EQ(buffer().kind, BufferKind::source);
+  EXPECT_TRUE(verify(plan)) << "a plan in the making";
+  const Status unfinished = check_compiled(plan);
+  ASSERT_FALSE(unfinished);
+  EXPECT_NE(unfinished.error().message.find(r.name), std::string::npos) << unfinished.error().message;
+  EXPECT_FALSE(from_json(to_json(plan))) << "no file has sources";
+
+  keep_code("machine code", r, plan);
+  EXPECT_EQ(buffer().kind, BufferKind::constant);
+  EXPECT_EQ(buffer().bytes, 12);
+  EXPECT_TRUE(verify(plan));
+  EXPECT_TRUE(check_compiled(plan));
+  EXPECT_TRUE(from_json(to_json(plan)));
+}
+
+TEST(Artifact, AHashIsOfThePlanAndNotOfWhetherItIsFinished) {
+  Plan source = toy_plan(), code = toy_plan();
+  keep_artifact(with_source("same"), source.regions[0], source);
+  Artifact made;
+  made.code = "same";
+  keep_artifact(std::move(made), code.regions[0], code);
+  EXPECT_EQ(plan_hash(source), plan_hash(code));
+}
+
+TEST(Artifact, TensorsDoNotLieInSources) {
+  Plan plan = toy_plan();
+  Region& r = plan.regions[0];
+  keep_artifact(with_source("text"), r, plan);
+  r.packed = {r.code};
+  EXPECT_FALSE(verify(plan));
+}
+
+}  // namespace
+}  // namespace octavo::region
