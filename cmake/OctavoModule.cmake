@@ -1,14 +1,5 @@
 # octavo_module(NAME modules it builds on...): the static library octavo_NAME from src/NAME/**/*.cc.
 # octavo_module_test(NAME [libraries...]): one GoogleTest program test_NAME from tests/NAME/*.cc.
-# octavo_precompile(TARGET headers...): with OCTAVO_PCH, the headers that most files read are compiled once a target. Project headers are not among
-# them: whoever edits one compiles what includes it and nothing else.
-function(octavo_precompile target)
-  if(OCTAVO_PCH)
-    target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <map> <memory> <numeric> <optional> <set>
-                                                <span> <string> <string_view> <utility> <variant> <vector> <tl/expected.hpp> ${ARGN})
-  endif()
-endfunction()
-
 # octavo_unity(TARGET sources...): with OCTAVO_UNITY, sources are compiled in the groups that scripts/unity_groups.py finds. A source with compile options
 # of its own stays alone (CMake sees to that).
 function(octavo_unity target)
@@ -36,11 +27,7 @@ function(octavo_module name)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
   add_library(octavo_${name} STATIC ${sources})
-  list(LENGTH sources count)
-  if(count GREATER 5)  # otherwise compiling the headers costs more than it gains
-    octavo_precompile(octavo_${name})
-    octavo_unity(octavo_${name} ${sources})
-  endif()
+  octavo_unity(octavo_${name} ${sources})
   target_include_directories(octavo_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   foreach(module ${ARGN})
     target_link_libraries(octavo_${name} PUBLIC octavo_${module})
@@ -55,7 +42,6 @@ function(octavo_module_test name)
     target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(test_${name} PRIVATE OCTAVO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a quarter less time to compile
-    octavo_precompile(test_${name} <gtest/gtest.h>)
     octavo_unity(test_${name} ${sources})
     include(GoogleTest)
     gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900 LABELS ${name})

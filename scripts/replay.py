@@ -153,7 +153,7 @@ def base_binary(commit, jobs):
         subprocess.run(["git", "worktree", "add", "--detach", tree, sha], cwd=ROOT, check=True, stdout=sys.stderr)
     if not (tree / "tests/tools/replay.cc").exists():
         sys.exit(f"error: commit {sha[:12]} has no octavo_replay (tests/tools/replay.cc): it cannot be compared with")
-    subprocess.run(["cmake", "--preset", "release", "-DOCTAVO_PCH=OFF", "-B", tree / "build"], cwd=tree, check=True, stdout=sys.stderr)
+    subprocess.run(["cmake", "--preset", "release", "-DOCTAVO_UNITY=ON", "-B", tree / "build"], cwd=tree, check=True, stdout=sys.stderr)
     subprocess.run(["cmake", "--build", tree / "build", "-j", str(jobs), "--target", "octavo_replay"], cwd=tree, check=True, stdout=sys.stderr)
     return binary
 

@@ -25,7 +25,7 @@ UNDEF = re.compile(r"^\s*#\s*undef\s+(\w+)", re.M)
 INCLUDED = re.compile(r"^\s*#\s*include\s+[\"<]([^\"<>]+\.inc)[\">]", re.M)
 NESTED = re.compile(r"^namespace\s+(\w+)\s*\{", re.M)
 IMPORT = re.compile(r"^using\s+(?:namespace\s+)?([\w:]+)\s*;", re.M)
-CALL = re.compile(r"(?<![\w.:>])(?:\b)([A-Za-z_]\w*)\b(?!\s*::)")
+CALL = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)\b")
 END = re.compile(r"^\}\s*// namespace\s*$", re.M)  # of an anonymous namespace, as clang-format marks it
 ANONYMOUS = re.compile(r"^namespace\s*\{$(.*?)(?:^@END|\Z)", re.M | re.S)
 

@@ -26,7 +26,7 @@ rm -rf "$work"
 mkdir -p "$work" "$out"
 include=$root/usr/include/python3.11
 define=()
-for pair in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-package.cmake" OCTAVO_ARM_ROOT="$root" OCTAVO_ONEDNN=OFF OCTAVO_PCH=ON \
+for pair in CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-package.cmake" OCTAVO_ARM_ROOT="$root" OCTAVO_ONEDNN=OFF OCTAVO_UNITY=ON \
   Python_EXECUTABLE="$python" Python3_EXECUTABLE="$python" Python_INCLUDE_DIR="$include" Python3_INCLUDE_DIR="$include"; do
   define+=("-Ccmake.args=-D$pair")
 done

@@ -26,14 +26,14 @@ class Scripted final : public testing::ArbitraryCosts {
   std::vector<double> ratios_;
 };
 
-struct Result {
+struct Outcome {
   std::string hash;
   std::vector<region::Decision> decisions;
   std::size_t asked = 0;
   std::set<std::string> kinds;  ///< choices with another candidate than the default
 };
 
-Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
+Outcome planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
   Scripted costs(seed, std::move(ratios));
   plan::PlanOptions options;
   options.costs = &costs;
@@ -41,7 +41,7 @@ Result planned(std::uint64_t seed, int effort, std::vector<double> ratios) {
   options.disabled = {"tactics"};
   auto p = plan::make_plan(testing::random_network(seed), cpu::providers(), options);
   EXPECT_TRUE(p) << p.error().message;
-  Result out{region::plan_hash(p->plan), p->plan.decisions, costs.asked, {}};
+  Outcome out{region::plan_hash(p->plan), p->plan.decisions, costs.asked, {}};
   for (const region::Decision& d : out.decisions) {
     if (d.chosen != 0) out.kinds.insert(d.choice);
   }
@@ -59,11 +59,11 @@ std::uint64_t of_two_kinds() {
 
 TEST(Confirm, WholePlansDecide) {
   const std::uint64_t seed = of_two_kinds();
-  const Result all = planned(seed, 2, {0.9}), none = planned(seed, 1, {0.9});
+  const Outcome all = planned(seed, 2, {0.9}), none = planned(seed, 1, {0.9});
   EXPECT_EQ(all.asked, 1U) << "the first comparison confirms";
   EXPECT_EQ(none.asked, 0U);
   ASSERT_NE(all.hash, none.hash);
-  const Result slower = planned(seed, 2, {1.0, 1.0, 0.996});  // all, either kind: not by more than 1 %
+  const Outcome slower = planned(seed, 2, {1.0, 1.0, 0.996});  // all, either kind: not by more than 1 %
   EXPECT_EQ(slower.asked, 3U);
   EXPECT_EQ(slower.hash, none.hash);
   EXPECT_TRUE(slower.kinds.empty());
@@ -76,7 +76,8 @@ TEST(Confirm, WholePlansDecide) {
 
 TEST(Confirm, KindsAreTriedAlone) {
   const std::uint64_t seed = of_two_kinds();
-  const Result all = planned(seed, 2, {0.9}), first = planned(seed, 2, {1.1, 0.9, 1.1}), second = planned(seed, 2, {1.1, 1.1, 0.9});
+  const Outcome all = planned(seed, 2, {0.9}), first = planned(seed, 2, {1.1, 0.9, 1.1}),
+                second = planned(seed, 2, {1.1, 1.1, 0.9});
   EXPECT_EQ(first.asked, 3U);
   EXPECT_EQ(first.kinds, std::set<std::string>{*all.kinds.begin()});
   EXPECT_EQ(second.kinds, std::set<std::string>{*all.kinds.rbegin()});
@@ -87,10 +88,10 @@ TEST(Confirm, KindsAreTriedAlone) {
     EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[1]), 1100e-6);
     EXPECT_DOUBLE_EQ(std::get<double>(d.reasons[0].values[2]), 1000e-6);
   }
-  const Result both = planned(seed, 2, {1.1, 0.9, 0.9, 0.8});  // together after all
+  const Outcome both = planned(seed, 2, {1.1, 0.9, 0.9, 0.8});  // together after all
   EXPECT_EQ(both.asked, 4U);
   EXPECT_EQ(both.hash, all.hash);
-  const Result better = planned(seed, 2, {1.1, 0.9, 0.8, 1.0});
+  const Outcome better = planned(seed, 2, {1.1, 0.9, 0.8, 1.0});
   EXPECT_EQ(better.hash, second.hash) << "the better of two that are slow together";
 }
 

@@ -100,7 +100,7 @@ Graph with_pairs(Graph g, const ir::Ranges& ranges) {
   return g;
 }
 
-class ImplicitModel : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+class ImplicitModel : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
   const char* set = std::getenv("OCTAVO_TEST_DATA");
@@ -135,9 +135,9 @@ TEST_P(ImplicitModel, IsTheExplicitPlanAndBitEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Implicit, ImplicitModel,
-                         testing::Combine(testing::Values("resnet20_cifar10_fp32.onnx", "mobilenetv1_025_224_fp32.onnx",
+                         ::testing::Combine(::testing::Values("resnet20_cifar10_fp32.onnx", "mobilenetv1_025_224_fp32.onnx",
                                                           "unet_small.onnx"),
-                                          testing::Bool()),
+                                          ::testing::Bool()),
                          [](const auto& p) {
                            std::string name =
                                std::string(std::get<0>(p.param)) + (std::get<1>(p.param) ? "_zero_points" : "_symmetric");

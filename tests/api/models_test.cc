@@ -34,9 +34,9 @@ constexpr Model kModels[] = {{"mobilenetv2-12-qdq.onnx", true},
                              {"ppocrv3_det_op14.onnx"},
                              {"yunet_120x160.onnx"}};
 
-class RealModel : public testing::TestWithParam<Model> {};
+class RealModel : public ::testing::TestWithParam<Model> {};
 
-std::string name_of_model(const testing::TestParamInfo<Model>& info) {
+std::string name_of_model(const ::testing::TestParamInfo<Model>& info) {
   std::string name;
   for (const char c : fs::path(info.param.file).stem().string()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
@@ -64,7 +64,7 @@ TEST_P(RealModel, AgreesWithTheReferenceRegionByRegion) {
   }
 
   // The same bits from the file and on another number of threads.
-  const std::string file = testing::TempDir() + "octavo_models_" + std::to_string(::getpid());
+  const std::string file = ::testing::TempDir() + "octavo_models_" + std::to_string(::getpid());
   ASSERT_TRUE(built->engine->save(file));
   const auto loaded = engine::Engine::load(file, all_providers());
   std::remove(file.c_str());
@@ -80,7 +80,7 @@ TEST_P(RealModel, AgreesWithTheReferenceRegionByRegion) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(SharedModels, RealModel, testing::ValuesIn(kModels), name_of_model);
+INSTANTIATE_TEST_SUITE_P(SharedModels, RealModel, ::testing::ValuesIn(kModels), name_of_model);
 
 }  // namespace
 }  // namespace octavo::api

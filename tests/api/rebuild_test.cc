@@ -24,7 +24,7 @@ using engine::Section;
 
 const std::string kModel = OCTAVO_SOURCE_DIR "/examples/digits/digits_qdq.onnx";
 
-class Rebuild : public testing::Test {
+class Rebuild : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "octavo_rebuild_XXXXXX").string();

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class WriteFile : public testing::Test {
+class WriteFile : public ::testing::Test {
  protected:
   fs::path folder_ = fs::temp_directory_path() / ("octavo_write_" + std::to_string(::getpid()));
   std::string path_ = (folder_ / "file.txt").string();

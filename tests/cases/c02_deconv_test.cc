@@ -38,7 +38,7 @@ Net deconv_net(Form form, const std::string& activation, const Deconv& d, bool i
   return n;
 }
 
-class C02Deconv : public testing::TestWithParam<Activation> {};
+class C02Deconv : public ::testing::TestWithParam<Activation> {};
 
 // Every activation, weights per output channel, strides, output padding, groups: one region, the reference's bits.
 TEST_P(C02Deconv, IsOneRegion) {
@@ -94,7 +94,7 @@ TEST_P(C02Deconv, C03PairBeforeTheActivation) {
   EXPECT_EQ(f.layers, without.layers);
 }
 
-INSTANTIATE_TEST_SUITE_P(Activations, C02Deconv, testing::ValuesIn(kActivations),
+INSTANTIATE_TEST_SUITE_P(Activations, C02Deconv, ::testing::ValuesIn(kActivations),
                          [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace

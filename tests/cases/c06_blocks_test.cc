@@ -140,7 +140,7 @@ Net bottleneck(Form form, Place place) {
   return n;
 }
 
-class C09Bottleneck : public testing::TestWithParam<Place> {};
+class C09Bottleneck : public ::testing::TestWithParam<Place> {};
 
 TEST_P(C09Bottleneck, OneRegionAConvolution) {
   const bool rounds =
@@ -153,7 +153,7 @@ TEST_P(C09Bottleneck, OneRegionAConvolution) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, C09Bottleneck,
-                         testing::Values(Place::inputs, Place::all, Place::not_before_add, Place::add_branch, Place::after_add,
+                         ::testing::Values(Place::inputs, Place::all, Place::not_before_add, Place::add_branch, Place::after_add,
                                          Place::doubled));
 
 TEST(C09Bottleneck, PlansDifferOnlyInMeaning) {

@@ -44,7 +44,7 @@ Net residual(Form form, Branches b) {
   return n;
 }
 
-class C12Residual : public testing::TestWithParam<Branches> {};
+class C12Residual : public ::testing::TestWithParam<Branches> {};
 
 TEST_P(C12Residual, AddIsAnEpilogue) {
   const Facts f = judge(residual(Form::explicit_qdq, GetParam()));
@@ -54,7 +54,7 @@ TEST_P(C12Residual, AddIsAnEpilogue) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Branches, C12Residual,
-                         testing::Values(Branches{false, false}, Branches{false, true}, Branches{true, false},
+                         ::testing::Values(Branches{false, false}, Branches{false, true}, Branches{true, false},
                                          Branches{true, true}));
 
 TEST(C12Residual, EachPlacementMeansSomethingElse) {

@@ -22,10 +22,10 @@ TEST(AvailableCores, QuotaOfOneLine) {
   for (const char* other : {"", "0 0", "-1 100000", "5", "x y"}) EXPECT_EQ(cores_of_quota(other), 0) << other;
 }
 
-class Groups : public testing::Test {
+class Groups : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = testing::TempDir() + "octavo_groups_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    root_ = ::testing::TempDir() + "octavo_groups_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(root_);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class EngineFile : public testing::Test {
+class EngineFile : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "octavo_file_XXXXXX").string();

@@ -22,7 +22,7 @@ constexpr const char* kPublic =
 constexpr const char* kOther =
     "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAKRHXM/S1n1dDk35Y2C1fh/8rbs6+JGoXGbSFnTxHpIo=\n-----END PUBLIC KEY-----\n";
 
-class Signature : public testing::Test {
+class Signature : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "octavo_signature_XXXXXX").string();
