@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cpu/jit/emitter.h"
-#include "cpu/jit/provider.h"
+#include "cpu/provider.h"
 #include "program/math.h"
 
 namespace octavo {
@@ -76,7 +76,7 @@ class Bench {
   [[nodiscard]] std::int64_t out() const { return (layer_.h + 2 * (layer_.kernel / 2) - layer_.kernel) / layer_.stride + 1; }
 
   std::string prepare(std::string_view tactic_part) {
-    const auto& provider = cpu::jit_provider();
+    const auto& provider = cpu::cpu_provider();
     for (const auto& offer : provider.offers(region_, plan_)) {
       if (offer.tactic.name().find(tactic_part) == std::string::npos) continue;
       if (!offer.refusal.empty()) return spelled(offer.refusal);

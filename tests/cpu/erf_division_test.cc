@@ -61,7 +61,7 @@ TEST(ErfDivision, IsFoundWhereOneIsAdded) {
 class Both {
  public:
   explicit Both(const program::Program& p) : region_(region_of(p)) {
-    auto made = cpu::generated_epilogue(region_, Isa::avx512, {kChannels}, kPixels);
+    auto made = cpu::generated_epilogue(region_.stages[0], Isa::avx512, {kChannels}, kPixels);
     EXPECT_TRUE(made && *made != nullptr);
     if (made) generated_ = std::move(*made);
     auto space = cpu::Space::of(region_.stages[0]);

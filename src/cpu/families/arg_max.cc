@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/tensor_ref.h"
 
@@ -163,7 +165,7 @@ class ArgMaxKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class ArgMaxFamily final : public Family {
+class ArgMaxFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "arg_max.rows"; }
   bool about(const Region& r) const override {
@@ -182,7 +184,7 @@ class ArgMaxFamily final : public Family {
                slowdown(isa) * kSecondsPerCycle +
            0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     return std::make_unique<ArgMaxKernel>(row_kernels(isa), std::move(t), only(r));
   }
@@ -191,7 +193,7 @@ class ArgMaxFamily final : public Family {
 }  // namespace
 
 const Family& arg_max_family() {
-  static const ArgMaxFamily family;
+  static const Adapted<ArgMaxFamily> family;
   return family;
 }
 

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "cpu/families/attention_tile.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -112,7 +114,7 @@ class AttentionKernel final : public Kernel {
               at_values_ = 0, at_out_ = 0;
 };
 
-class AttentionFamily final : public Family {
+class AttentionFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "attention.f32.queries"; }
   bool forwards_stages() const override { return true; }
@@ -132,16 +134,19 @@ class AttentionFamily final : public Family {
                           queries * static_cast<double>(t->features + t->columns);
     return (products + scores * 4.0 + packed * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Parts p, parts_of(r, isa));
     return std::make_unique<AttentionKernel>(row_kernels(isa), std::move(p.setting), attention_width(r.tactic, isa),
                                              std::move(p.scores), std::move(p.softmax), std::move(p.product), isa);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
     const auto t = attention_setting(r, ir::DType::f32);
-    return t ? attention_widths(*t, isa) : std::vector<std::map<std::string, std::string>>{};
+    return t ? attention_widths(*t, isa) : std::vector<Parameters>{};
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 
  private:
   struct Parts {
@@ -163,7 +168,7 @@ class AttentionFamily final : public Family {
 }  // namespace
 
 const Family& attention_family() {
-  static const AttentionFamily family;
+  static const Adapted<AttentionFamily> family;
   return family;
 }
 

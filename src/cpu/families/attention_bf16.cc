@@ -6,7 +6,9 @@
 
 #include "cpu/families/attention_tile.h"
 #include "cpu/families/bf16_levels.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -129,13 +131,13 @@ class AttentionBf16Kernel final : public Kernel {
               at_sums_ = 0, at_rounded_ = 0, at_probabilities_ = 0, at_turned_ = 0, at_out_ = 0;
 };
 
-class AttentionBf16Family final : public Family {
+class AttentionBf16Family final : public OldFamily {
  public:
   explicit AttentionBf16Family(const Bf16Level& level)
       : level_(level), name_(fmt::format("attention.bf16.queries.{}", level.name())) {}
   std::string_view name() const override { return name_; }
   bool per_isa() const override { return false; }
-  std::vector<std::string> required() const override { return level_.required(); }
+  std::vector<std::string_view> required() const override { return level_.required(); }
   bool forwards_stages() const override { return true; }
   bool about(const Region& r) const override {
     const auto small = [](const Stage& s) {
@@ -157,16 +159,19 @@ class AttentionBf16Family final : public Family {
     const double products = scores * static_cast<double>(t->features + t->columns) * level_.clocks_of_product();
     return (products + scores * 2.5 + packed * 0.4) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     if (level_.products() == nullptr) return refuse("kernels of this build", "without them", level_.name());
     OCTAVO_TRY(Parts p, parts_of(r, level_.isa));
     return std::make_unique<AttentionBf16Kernel>(std::move(p), attention_width(r.tactic, level_.isa), level_);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa) const override {
     const auto t = attention_setting(r, ir::DType::bf16);
-    return t ? attention_widths(*t, level_.isa) : std::vector<std::map<std::string, std::string>>{};
+    return t ? attention_widths(*t, level_.isa) : std::vector<Parameters>{};
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 
  private:
   Result<Parts> parts_of(const Region& r, Isa isa) const {
@@ -188,10 +193,9 @@ class AttentionBf16Family final : public Family {
 
 }  // namespace
 
-const std::vector<const Family*>& attention_bf16_families() {
-  static const AttentionBf16Family tiles(kBf16Tiles), registers(kBf16Registers);
-  static const std::vector<const Family*> list{&tiles, &registers};
-  return list;
+Families attention_bf16_families() {
+  static const Adapted<AttentionBf16Family> tiles(kBf16Tiles), registers(kBf16Registers);
+  return {&tiles, &registers};
 }
 
 }  // namespace octavo::cpu

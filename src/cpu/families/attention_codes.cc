@@ -7,7 +7,9 @@
 #include "cpu/families/attention_forms.h"
 #include "cpu/families/attention_tile.h"
 #include "cpu/families/code_products.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -167,7 +169,7 @@ class AttentionCodesKernel final : public Kernel {
               at_probabilities_ = 0, at_turned_ = 0, at_out_ = 0;
 };
 
-class AttentionCodesFamily final : public Family {
+class AttentionCodesFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "attention.u8u8.queries"; }
   std::span<const Isa> levels() const override { return kDotIsas; }
@@ -188,16 +190,19 @@ class AttentionCodesFamily final : public Family {
     const double products = scores * static_cast<double>(t->features + t->columns) * clocks_of_product(isa);
     return (products + (scores * 3.0 + packed * 0.5) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Parts p, parts_of(r, isa));
     return std::make_unique<AttentionCodesKernel>(std::move(p), attention_width(r.tactic, isa),
                                                   r.stages[2].anchor.inputs[0].quantizer->zero_point[0], isa);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
     const auto t = attention_setting(r, ir::DType::u8);
-    return t ? attention_widths(*t, isa) : std::vector<std::map<std::string, std::string>>{};
+    return t ? attention_widths(*t, isa) : std::vector<Parameters>{};
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 
  private:
   static Result<Parts> parts_of(const Region& r, Isa isa) {
@@ -223,7 +228,7 @@ class AttentionCodesFamily final : public Family {
 }  // namespace
 
 const Family& attention_codes_family() {
-  static const AttentionCodesFamily family;
+  static const Adapted<AttentionCodesFamily> family;
   return family;
 }
 

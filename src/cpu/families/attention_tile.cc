@@ -99,12 +99,12 @@ Result<AttentionSetting> attention_setting(const Region& r, ir::DType type) {
 }
 
 std::int64_t attention_width(const Tactic& tactic, Isa isa) {
-  const std::int64_t n = number(tactic, kRows, kMostQueries);
+  const std::int64_t n = number(tactic.parameters, kRows, kMostQueries);
   return n > 0 ? (n + kColumns - 1) / kColumns * kColumns : default_queries(isa);
 }
 
-std::vector<std::map<std::string, std::string>> attention_widths(const AttentionSetting& t, Isa isa) {
-  Parameters out;
+std::vector<Parameters> attention_widths(const AttentionSetting& t, Isa isa) {
+  std::vector<Parameters> out;
   for (std::int64_t n = kColumns; n <= kMostQueries; n *= 2) {
     if (n != default_queries(isa) && n < 2 * t.queries) add(out, kRows, n);
   }

@@ -43,7 +43,7 @@ struct AttentionSetting {
 /// Queries of a tile: the tactic's `rows`, or as many as with 197 keys, and a panel of what they are multiplied with, fill a first-level cache.
 [[nodiscard]] std::int64_t attention_width(const Tactic& tactic, Isa isa);
 /// The other numbers of queries that are worth a try.
-[[nodiscard]] std::vector<std::map<std::string, std::string>> attention_widths(const AttentionSetting& t, Isa isa);
+[[nodiscard]] std::vector<Parameters> attention_widths(const AttentionSetting& t, Isa isa);
 
 /// A stage's program over a tile: rows are keys, columns queries. Its operands are buffers 0, 1, ..; what it stores is the last one.
 class TileProgram {

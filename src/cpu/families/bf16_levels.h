@@ -14,8 +14,8 @@ struct Bf16Level {
   Isa isa;        ///< of the other kernels that the families use
   bool on_tiles;  ///< AMX-BF16; otherwise AVX512_BF16
   [[nodiscard]] const char* name() const { return on_tiles ? "amx" : "avx512bf16"; }
-  [[nodiscard]] std::vector<std::string> required() const {
-    return on_tiles ? std::vector<std::string>{"amx", "avx512bf16"} : std::vector<std::string>{"avx512bf16", "avx512vnni"};
+  [[nodiscard]] std::vector<std::string_view> required() const {
+    return on_tiles ? std::vector<std::string_view>{"amx", "avx512bf16"} : std::vector<std::string_view>{"avx512bf16", "avx512vnni"};
   }
   /// Null: not in this build.
   [[nodiscard]] const Bf16Products* products() const {

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -160,7 +162,7 @@ class ConvKernel final : public Kernel {
 
  private:
   void choose_cut(const Tactic& tactic) {
-    const std::int64_t rows = l_.image.height.out, given = number(tactic, kRowTiles, rows);
+    const std::int64_t rows = l_.image.height.out, given = number(tactic.parameters, kRowTiles, rows);
     std::int64_t& each = cut_.rows_per_tile;
     each =
         given > 0 ? (rows + given - 1) / given : std::clamp<std::int64_t>((rows + 15) / 16, std::min<std::int64_t>(4, rows), rows);
@@ -176,10 +178,10 @@ class ConvKernel final : public Kernel {
     }
     cut_.row_tiles = (rows + each - 1) / each;
     const std::int64_t pieces = l_.image.batch * l_.image.depth.out * cut_.row_tiles, blocks = l_.group * l_.blocks;
-    const std::int64_t splits = number(tactic, kSplits, blocks), pixels = number(tactic, kPixels, table_.conv_pixels);
+    const std::int64_t splits = number(tactic.parameters, kSplits, blocks), pixels = number(tactic.parameters, kPixels, table_.conv_pixels);
     cut_.splits = splits > 0 ? splits : std::clamp<std::int64_t>(8 / pieces, 1, blocks);
     cut_.pixels = pixels > 0 ? pixels : table_.conv_pixels;
-    cut_.ahead = number(tactic, kPrefetch, blocks);
+    cut_.ahead = number(tactic.parameters, kPrefetch, blocks);
   }
 
   // Rows j of a phase whose outputs lie in the row tile.
@@ -361,7 +363,7 @@ class ConvKernel final : public Kernel {
   std::vector<Part> parts_;
 };
 
-class ConvFamily final : public Family {
+class ConvFamily final : public OldFamily {
  public:
   explicit ConvFamily(bool integer) : integer_(integer) {}
   std::string_view name() const override { return integer_ ? "conv.u8s8.block" : "conv.f32.block"; }
@@ -418,14 +420,14 @@ class ConvFamily final : public Family {
     OCTAVO_TRY(const Layout l, layout_of(only(r), isa));
     return std::vector<std::int64_t>{l.group * l.blocks * l.block_elements() * (integer_ ? 2 : 4)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked packed) const override {
     OCTAVO_TRY(Layout l, layout_of(only(r), isa));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), isa));
     return std::make_unique<ConvKernel>(*kernel_table(isa), std::move(l), std::move(e), r, packed[0]);
   }
 
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+    std::vector<Parameters> out;
     const KernelTable* table = kernel_table(isa);
     const auto l = layout_of(only(r), isa);
     if (table == nullptr || !l) return out;
@@ -445,8 +447,9 @@ class ConvFamily final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override {
-    return name == kRowTiles || name == kSplits || name == kPixels || name == kPrefetch;
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRowTiles, kSplits, kPixels, kPrefetch};
+    return kParameters;
   }
 
  private:
@@ -464,11 +467,11 @@ class ConvFamily final : public Family {
 }  // namespace
 
 const Family& conv_family() {
-  static const ConvFamily family(true);
+  static const Adapted<ConvFamily> family(true);
   return family;
 }
 const Family& conv_f32_family() {
-  static const ConvFamily family(false);
+  static const Adapted<ConvFamily> family(false);
   return family;
 }
 

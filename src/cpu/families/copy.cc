@@ -6,6 +6,8 @@
 
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -241,7 +243,7 @@ class CopyKernel final : public Kernel {
   TransposeWords words16_ = kernel_table(best_isa()) != nullptr ? kernel_table(best_isa())->transpose_words : nullptr;
 };
 
-class CopyFamily final : public Family {
+class CopyFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "copy.strided"; }
   bool per_isa() const override { return false; }
@@ -264,7 +266,7 @@ class CopyFamily final : public Family {
     const bool run = move && move->from.back() == move->size && move->to.back() == move->size;
     return 0.1e-6 + bytes * (run ? 0.05e-9 : 0.04e-9);
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     OCTAVO_TRY(Move move, find_move(only(r)));
     return std::make_unique<CopyKernel>(std::move(move));
   }
@@ -273,7 +275,7 @@ class CopyFamily final : public Family {
 }  // namespace
 
 const Family& copy_family() {
-  static const CopyFamily family;
+  static const Adapted<CopyFamily> family;
   return family;
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -56,10 +58,10 @@ class DepthwiseKernel final : public Kernel {
     channels_ = s.space[1];
     padded_ = padded(channels_);
     rows_ = im_.batch * im_.depth.out * im_.height.out;
-    tasks_ = static_cast<int>(number(tactic, kRowTiles, rows_));
+    tasks_ = static_cast<int>(number(tactic.parameters, kRowTiles, rows_));
     if (tasks_ == 0) tasks_ = usual_tasks(im_, s);
-    pixels_ = number(tactic, kPixels, kBlock);
-    ahead_ = number(tactic, kPrefetch, im_.height.in);
+    pixels_ = number(tactic.parameters, kPixels, kBlock);
+    ahead_ = number(tactic.parameters, kPrefetch, im_.height.in);
   }
   static int usual_tasks(const Image& im, const Stage& s) {
     const std::int64_t rows = im.batch * im.depth.out * im.height.out;
@@ -175,7 +177,7 @@ class DepthwiseKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class DepthwiseFamily final : public Family {
+class DepthwiseFamily final : public OldFamily {
  public:
   explicit DepthwiseFamily(bool integer) : integer_(integer) {}
   std::string_view name() const override { return integer_ ? "depthwise.u8s8.block" : "depthwise.f32.block"; }
@@ -225,13 +227,13 @@ class DepthwiseFamily final : public Family {
     const auto& w = only(r).anchor.weights->dims;
     return std::vector<std::int64_t>{ir::count(w) / w[0] * padded(w[0]) * (integer_ ? 2 : 4)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked packed) const override {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
     return std::make_unique<DepthwiseKernel>(*kernel_table(isa), std::move(p), only(r), r.tactic, packed[0]);
   }
 
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+    std::vector<Parameters> out;
     const auto p = parts_of(only(r), isa);
     if (!p) return out;
     const Image& im = p->image;
@@ -247,7 +249,10 @@ class DepthwiseFamily final : public Family {
     for (const std::int64_t n : {1, 4}) add(out, kPrefetch, n);
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRowTiles || name == kPixels || name == kPrefetch; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRowTiles, kPixels, kPrefetch};
+    return kParameters;
+  }
 
  private:
   bool integer_;
@@ -256,11 +261,11 @@ class DepthwiseFamily final : public Family {
 }  // namespace
 
 const Family& depthwise_family() {
-  static const DepthwiseFamily family(true);
+  static const Adapted<DepthwiseFamily> family(true);
   return family;
 }
 const Family& depthwise_f32_family() {
-  static const DepthwiseFamily family(false);
+  static const Adapted<DepthwiseFamily> family(false);
   return family;
 }
 

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "ir/quantizer.h"
 #include "region/store_results.h"
 
@@ -132,7 +134,7 @@ class DynamicQuantizeKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class DynamicQuantizeFamily final : public Family {
+class DynamicQuantizeFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "dynamic_quantize.rows"; }
   bool about(const Region& r) const override {
@@ -146,7 +148,7 @@ class DynamicQuantizeFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * 0.5 * slowdown(isa) * kSecondsPerCycle + 0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     return std::make_unique<DynamicQuantizeKernel>(row_kernels(isa), std::move(t), only(r));
   }
@@ -155,7 +157,7 @@ class DynamicQuantizeFamily final : public Family {
 }  // namespace
 
 const Family& dynamic_quantize_family() {
-  static const DynamicQuantizeFamily family;
+  static const Adapted<DynamicQuantizeFamily> family;
   return family;
 }
 

@@ -12,6 +12,8 @@
 
 #include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "program/math.h"
 #include "region/tensor_ref.h"
 
@@ -455,7 +457,7 @@ bool plain(const Epilogue& e) {
   return to.elem == Elem::f32 && std::all_of(to.div.begin(), to.div.end(), [](auto d) { return d == 1; });
 }
 
-class ElementsFamily final : public Family {
+class ElementsFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "elements"; }
   std::string name_for(const Region& r) const override {
@@ -513,7 +515,7 @@ class ElementsFamily final : public Family {
                kSecondsPerCycle +
            0.1e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     const Stage& s = only(r);
     OCTAVO_TRY(Computation c, Computation::of(s, isa));
     std::optional<Epilogue> e;
@@ -534,7 +536,7 @@ class ElementsFamily final : public Family {
 }  // namespace
 
 const Family& elements_family() {
-  static const ElementsFamily family;
+  static const Adapted<ElementsFamily> family;
   return family;
 }
 

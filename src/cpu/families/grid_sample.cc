@@ -9,6 +9,8 @@
 
 #include "cpu/families/element_families.h"
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -202,7 +204,7 @@ class GridSampleKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class GridSampleFamily final : public Family {
+class GridSampleFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "grid_sample"; }
   bool about(const Region& r) const override {
@@ -238,7 +240,7 @@ class GridSampleFamily final : public Family {
     return 0.5e-6 +
            (static_cast<double>(ir::count(s.space)) * taps * 0.6 * slowdown(isa) + points * (60 + 4 * taps)) * kSecondsPerCycle;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     const Stage& s = only(r);
     const Sampler sampler{s.anchor.as<ir::GridSample>()};
     OCTAVO_TRY(Epilogue whole, epilogue(s, isa));
@@ -254,7 +256,7 @@ class GridSampleFamily final : public Family {
 }  // namespace
 
 const Family& grid_sample_family() {
-  static const GridSampleFamily family;
+  static const Adapted<GridSampleFamily> family;
   return family;
 }
 

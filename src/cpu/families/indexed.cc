@@ -8,6 +8,8 @@
 
 #include "cpu/copy_bytes.h"
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -355,7 +357,7 @@ bool hands_on(const Stage& s) {
   return s.stores.size() == 1 && (op == program::Op::acc_i || op == program::Op::acc_f);
 }
 
-class IndexedFamily final : public Family {
+class IndexedFamily final : public OldFamily {
  public:
   explicit IndexedFamily(Op op) : op_(op), name_("indexed." + std::string(ir::name_of(op))) {}
   std::string_view name() const override { return name_; }
@@ -395,7 +397,7 @@ class IndexedFamily final : public Family {
     const double moved = static_cast<double>(ir::count(s.space) * element_bytes(s.anchor.inputs[0])) * 0.1e-9;
     return 0.5e-6 + moved + elements * (rows ? 0.3e-9 : 1.5e-9) + (hands_on(s) ? 0 : elements * 1e-9);
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     const Stage& s = only(r);
     OCTAVO_TRY(Setting t, setting(s));
     if (op_ == Op::scatter) return std::make_unique<ScatterKernel>(std::move(t), s);
@@ -424,10 +426,9 @@ class IndexedFamily final : public Family {
 
 }  // namespace
 
-const std::vector<const Family*>& indexed_families() {
-  static const IndexedFamily gather(Op::gather), elements(Op::gather_elements), nd(Op::gather_nd), scatter(Op::scatter);
-  static const std::vector<const Family*> list{&gather, &elements, &nd, &scatter};
-  return list;
+Families indexed_families() {
+  static const Adapted<IndexedFamily> gather(Op::gather), elements(Op::gather_elements), nd(Op::gather_nd), scatter(Op::scatter);
+  return {&gather, &elements, &nd, &scatter};
 }
 
 }  // namespace octavo::cpu

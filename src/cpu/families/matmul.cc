@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -112,7 +114,7 @@ class MatmulKernel final : public Kernel {
   ir::Shape space_;
 };
 
-class MatmulFamily final : public Family {
+class MatmulFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "matmul.f32.rows"; }
   int version() const override { return 2; }  // the same sums; the right matrix packed in panels
@@ -133,14 +135,14 @@ class MatmulFamily final : public Family {
     const double gathered = static_cast<double>(t->batch) * k * static_cast<double>(t->m + t->n);
     return (out * k / 20.0 + gathered * 1.5 + out * 1.5) * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
-    if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
+    if (const std::int64_t rows = number(r.tactic.parameters, kRows, 4096); rows > 0) t.rows = rows;
     OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
     return std::make_unique<MatmulKernel>(row_kernels(isa), std::move(t), std::move(e), only(r), isa);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa) const override {
+    std::vector<Parameters> out;
     const auto t = setting_of(only(r));
     if (!t) return out;
     for (const std::int64_t n : {kTaskRows / 4, kTaskRows / 2, kTaskRows * 2}) {
@@ -148,7 +150,10 @@ class MatmulFamily final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 };
 
 }  // namespace
@@ -182,7 +187,7 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
 }
 
 const Family& matmul_family() {
-  static const MatmulFamily family;
+  static const Adapted<MatmulFamily> family;
   return family;
 }
 

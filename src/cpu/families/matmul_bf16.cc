@@ -4,7 +4,9 @@
 
 #include "cpu/families/bf16_levels.h"
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -123,12 +125,12 @@ class MatmulBf16Kernel final : public Kernel {
   std::size_t bytes_ = 0, at_right_ = 0, at_left_ = 0, at_sums_ = 0;
 };
 
-class MatmulBf16Family final : public Family {
+class MatmulBf16Family final : public OldFamily {
  public:
   explicit MatmulBf16Family(const Bf16Level& level) : level_(level), name_(fmt::format("matmul.bf16.rows.{}", level.name())) {}
   std::string_view name() const override { return name_; }
   bool per_isa() const override { return false; }
-  std::vector<std::string> required() const override { return level_.required(); }
+  std::vector<std::string_view> required() const override { return level_.required(); }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
     return r.stages.size() == 1 && a.op == ir::Op::matmul && !a.integer && !a.weights && a.inputs.size() == 2 &&
@@ -147,15 +149,15 @@ class MatmulBf16Family final : public Family {
     const double packed = static_cast<double>(t->batch) * k * static_cast<double>(t->m + t->n);
     return (out * k * level_.clocks_of_product() + packed * 0.3 + out * 1.5) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     if (level_.products() == nullptr) return refuse("kernels of this build", "without them", level_.name());
     OCTAVO_TRY(Setting t, setting_of(only(r), level_));
-    if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
+    if (const std::int64_t rows = number(r.tactic.parameters, kRows, 4096); rows > 0) t.rows = rows;
     OCTAVO_TRY(Epilogue e, row_epilogue(only(r), level_.isa, t.row_dim, t.col_dim));
     return std::make_unique<MatmulBf16Kernel>(*level_.products(), std::move(t), std::move(e), only(r));
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa) const override {
+    std::vector<Parameters> out;
     const auto t = setting_of(only(r), level_);
     if (!t) return out;
     for (const std::int64_t n : {kTaskRows / 3, kTaskRows * 2}) {
@@ -163,7 +165,10 @@ class MatmulBf16Family final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 
  private:
   Bf16Level level_;
@@ -172,10 +177,9 @@ class MatmulBf16Family final : public Family {
 
 }  // namespace
 
-const std::vector<const Family*>& matmul_bf16_families() {
-  static const MatmulBf16Family tiles(kBf16Tiles), registers(kBf16Registers);
-  static const std::vector<const Family*> list{&tiles, &registers};
-  return list;
+Families matmul_bf16_families() {
+  static const Adapted<MatmulBf16Family> tiles(kBf16Tiles), registers(kBf16Registers);
+  return {&tiles, &registers};
 }
 
 }  // namespace octavo::cpu

@@ -4,7 +4,9 @@
 
 #include "cpu/families/code_products.h"
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -135,7 +137,7 @@ class MatmulCodesKernel final : public Kernel {
   std::size_t bytes_ = 0, at_right_ = 0, at_left_ = 0, at_packing_ = 0, at_sums_ = 0, at_row_terms_ = 0, at_column_terms_ = 0;
 };
 
-class MatmulCodesFamily final : public Family {
+class MatmulCodesFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "matmul.u8u8.rows"; }
   std::span<const Isa> levels() const override { return kDotIsas; }
@@ -157,14 +159,14 @@ class MatmulCodesFamily final : public Family {
     const double packed = static_cast<double>(t->batch) * k * static_cast<double>(t->m + t->n);
     return (out * k * clocks_of_product(isa) + (packed * 0.3 + out * 2) * slowdown(isa)) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r), code_products(isa)));
-    if (const std::int64_t rows = number(r.tactic, kRows, 4096); rows > 0) t.rows = rows;
+    if (const std::int64_t rows = number(r.tactic.parameters, kRows, 4096); rows > 0) t.rows = rows;
     OCTAVO_TRY(Epilogue e, row_epilogue(only(r), isa, t.row_dim, t.col_dim));
     return std::make_unique<MatmulCodesKernel>(code_products(isa), std::move(t), std::move(e), only(r));
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan&, Isa isa) const override {
+    std::vector<Parameters> out;
     const auto t = setting_of(only(r), code_products(isa));
     if (!t) return out;
     for (const std::int64_t n : {kTaskRows / 3, kTaskRows * 2}) {
@@ -172,13 +174,16 @@ class MatmulCodesFamily final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows};
+    return kParameters;
+  }
 };
 
 }  // namespace
 
 const Family& matmul_codes_family() {
-  static const MatmulCodesFamily family;
+  static const Adapted<MatmulCodesFamily> family;
   return family;
 }
 

@@ -11,6 +11,8 @@
 #include "base/half.h"
 #include "cpu/copy_bytes.h"
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/move_source.h"
 #include "region/tensor_ref.h"
 
@@ -360,7 +362,7 @@ bool hands_on(const Stage& s) {
   return op == program::Op::acc_i || op == program::Op::acc_f;
 }
 
-class MoveFamily final : public Family {
+class MoveFamily final : public OldFamily {
  public:
   explicit MoveFamily(Op op) : op_(op), name_("move." + std::string(ir::name_of(op))) {}
   std::string_view name() const override { return name_; }
@@ -379,7 +381,7 @@ class MoveFamily final : public Family {
     const auto bytes = static_cast<double>(ir::count(only(r).space) * element_bytes(only(r).anchor.inputs[0]));
     return 0.5e-6 + bytes * (hands_on(only(r)) ? 0.1e-9 : 1e-9);
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     OCTAVO_TRY(Tables t, tables_of(only(r)));
     std::optional<Epilogue> e;
     if (!hands_on(only(r))) {
@@ -410,11 +412,10 @@ class MoveFamily final : public Family {
 
 }  // namespace
 
-const std::vector<const Family*>& move_families() {
-  static const MoveFamily pad(Op::pad), resize(Op::resize_nearest), gather(Op::gather), tile(Op::tile), slice(Op::slice),
+Families move_families() {
+  static const Adapted<MoveFamily> pad(Op::pad), resize(Op::resize_nearest), gather(Op::gather), tile(Op::tile), slice(Op::slice),
       transpose(Op::transpose), shallow(Op::depth_to_space), deep(Op::space_to_depth);
-  static const std::vector<const Family*> list{&pad, &resize, &gather, &tile, &slice, &transpose, &shallow, &deep};
-  return list;
+  return {&pad, &resize, &gather, &tile, &slice, &transpose, &shallow, &deep};
 }
 
 }  // namespace octavo::cpu

@@ -4,12 +4,14 @@
 #include <bit>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr int kCorners = 4, kRows = 5;  ///< of a box; with its area
+constexpr int kCorners = 4, kBoxRows = 5;  ///< of a box; with its area
 
 struct Setting {
   std::int64_t batches = 0, boxes = 0, classes = 0, most = 0, rows = 0;
@@ -48,7 +50,7 @@ class SuppressKernel final : public Kernel {
 
   std::size_t scratch_bytes() const override {
     const auto boxes = static_cast<std::size_t>(t_.boxes);
-    return line(boxes * 8) + line(boxes * 4) + line(static_cast<std::size_t>(kRows * step_) * 4);
+    return line(boxes * 8) + line(boxes * 4) + line(static_cast<std::size_t>(kBoxRows * step_) * 4);
   }
 
   void run(const Memory& memory, int, int, const Worker& worker) const override {
@@ -71,7 +73,7 @@ class SuppressKernel final : public Kernel {
         for (std::int64_t i = 0; (i = k_.next_greater_float(scores, i, t_.boxes, least)) < t_.boxes; ++i)
           *end++ = packed(scores[i], i);
         std::make_heap(queue, end);
-        std::fill_n(taken, kRows * step_, 0.0F);
+        std::fill_n(taken, kBoxRows * step_, 0.0F);
         for (std::int64_t kept = 0; kept < t_.most && end != queue;) {
           std::pop_heap(queue, end);
           const std::int64_t i = 0xffffffffU - static_cast<std::uint32_t>(*--end);
@@ -122,7 +124,7 @@ class SuppressKernel final : public Kernel {
   std::int64_t score_step_ = 1, step_ = 0;
 };
 
-class SuppressFamily final : public Family {
+class SuppressFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "non_max_suppression.rows"; }
   bool about(const Region& r) const override {
@@ -139,7 +141,7 @@ class SuppressFamily final : public Family {
     const auto scores = static_cast<double>(ir::count(only(r).anchor.inputs[1].dims)), taken = static_cast<double>(t->rows);
     return (scores * slowdown(isa) + taken * (50.0 + static_cast<double>(t->most) * slowdown(isa))) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(const Setting t, setting_of(only(r)));
     return std::make_unique<SuppressKernel>(row_kernels(isa), t, only(r));
   }
@@ -148,7 +150,7 @@ class SuppressFamily final : public Family {
 }  // namespace
 
 const Family& non_max_suppression_family() {
-  static const SuppressFamily family;
+  static const Adapted<SuppressFamily> family;
   return family;
 }
 

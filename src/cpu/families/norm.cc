@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 
@@ -308,7 +310,7 @@ class NormKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class NormFamily final : public Family {
+class NormFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "norm.rows"; }
   std::string name_for(const Region& r) const override {
@@ -327,7 +329,7 @@ class NormFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).space)) * 1.2 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     OCTAVO_TRY(Epilogue e, epilogue_of(only(r), t, isa));
     return std::make_unique<NormKernel>(row_kernels(isa), std::move(t), std::move(e), only(r), plan.threads);
@@ -337,7 +339,7 @@ class NormFamily final : public Family {
 }  // namespace
 
 const Family& norm_family() {
-  static const NormFamily family;
+  static const Adapted<NormFamily> family;
   return family;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -12,14 +14,14 @@ class Nothing final : public Kernel {
   void run(const Memory&, int, int, const Worker&) const override {}
 };
 
-class NothingFamily final : public Family {
+class NothingFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "nothing"; }
   bool about(const Region& r) const override { return stores_nothing(r); }
   Reasons why_not(const Region&, const Plan&) const override { return {}; }
   double cost(const Region&, const Plan&, Isa) const override { return 0; }
   bool per_isa() const override { return false; }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region&, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region&, const Plan&, Isa, OldPacked) const override {
     return std::make_unique<Nothing>();
   }
 };
@@ -33,7 +35,7 @@ bool stores_nothing(const Region& r) {
 }
 
 const Family& nothing_family() {
-  static const NothingFamily family;
+  static const Adapted<NothingFamily> family;
   return family;
 }
 

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -157,7 +159,7 @@ class PointwiseKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class PointwiseFamily final : public Family {
+class PointwiseFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "pointwise.block"; }
   bool about(const Region& r) const override {
@@ -177,7 +179,7 @@ class PointwiseFamily final : public Family {
     return space && code ? choose_shape(*space, *code, isa != Isa::portable).cycles * slowdown(isa) * kSecondsPerCycle : 0;
   }
 
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Space space, joined_space(only(r)));
     OCTAVO_TRY(Code code, compiled(only(r), space));
     const Shape2 shape = choose_shape(space, code, isa != Isa::portable);
@@ -190,7 +192,7 @@ class PointwiseFamily final : public Family {
 }  // namespace
 
 const Family& pointwise_family() {
-  static const PointwiseFamily family;
+  static const Adapted<PointwiseFamily> family;
   return family;
 }
 

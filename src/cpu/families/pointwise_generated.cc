@@ -6,6 +6,8 @@
 
 #include "cpu/families/row_families.h"
 #include "cpu/generated_epilogue.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 
 namespace octavo::cpu {
 namespace {
@@ -111,7 +113,7 @@ class GeneratedPointwise final : public Kernel {
   int tasks_ = 1;
 };
 
-class GeneratedPointwiseFamily final : public Family {
+class GeneratedPointwiseFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "pointwise.generated"; }
   std::span<const Isa> levels() const override { return kIsas; }
@@ -129,9 +131,9 @@ class GeneratedPointwiseFamily final : public Family {
         0.05 * static_cast<double>(s.program.code.size()) + 0.12 * static_cast<double>(s.operands.size() + s.stores.size());
     return elements * each * slowdown(isa) * kSecondsPerCycle + 0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Rows rows, rows_of(r));
-    OCTAVO_TRY(auto code, generated_epilogue(rows.region, isa, widths_of(rows), rows.pixels));
+    OCTAVO_TRY(auto code, generated_epilogue(only(rows.region), isa, widths_of(rows), rows.pixels));
     if (code == nullptr) return fail(ErrorKind::internal, fmt::format("region \"{}\": no code for its program", r.name));
     return std::make_unique<GeneratedPointwise>(std::move(rows), std::move(code));
   }
@@ -140,7 +142,7 @@ class GeneratedPointwiseFamily final : public Family {
 }  // namespace
 
 const Family& generated_pointwise_family() {
-  static const GeneratedPointwiseFamily family;
+  static const Adapted<GeneratedPointwiseFamily> family;
   return family;
 }
 

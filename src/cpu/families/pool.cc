@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 
 namespace octavo::cpu {
@@ -199,7 +201,7 @@ class PoolKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class PoolFamily final : public Family {
+class PoolFamily final : public OldFamily {
  public:
   explicit PoolFamily(bool max) : max_(max) {}
   std::string_view name() const override { return max_ ? "max_pool.block" : "avg_pool.block"; }
@@ -219,7 +221,7 @@ class PoolFamily final : public Family {
     return (reads * (channels ? 0.08 : 2.0) + static_cast<double>(ir::count(s.space)) * 0.5) * slowdown(isa) * kSecondsPerCycle +
            0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Parts s, parts_of(only(r), isa));
     return std::make_unique<PoolKernel>(*kernel_table(isa), std::move(s), only(r));
   }
@@ -231,11 +233,11 @@ class PoolFamily final : public Family {
 }  // namespace
 
 const Family& max_pool_family() {
-  static const PoolFamily family(true);
+  static const Adapted<PoolFamily> family(true);
   return family;
 }
 const Family& avg_pool_family() {
-  static const PoolFamily family(false);
+  static const Adapted<PoolFamily> family(false);
   return family;
 }
 

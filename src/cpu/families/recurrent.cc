@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "program/math.h"
 #include "region/store_results.h"
 
@@ -152,7 +154,7 @@ Result<Setting> setting_of(const Stage& s, const Plan& plan) {
 class RecurrentKernel final : public Kernel {
  public:
   RecurrentKernel(const KernelTable& table, const RowKernels& rows, Setting setting, std::vector<Programs> programs, const Stage& s,
-                  int threads, Packed packed)
+                  int threads, OldPacked packed)
       : table_(table), k_(rows), t_(std::move(setting)), programs_(std::move(programs)), in_(s.anchor.inputs) {
     for (std::size_t i = 0; i < s.stores.size(); ++i) stores_.emplace_back(region::result_of_store(s.anchor, i), s.stores[i]);
     w_ = reinterpret_cast<const float*>(packed[0]);
@@ -374,7 +376,7 @@ class RecurrentKernel final : public Kernel {
   std::size_t slots_ = 0;
 };
 
-class RecurrentFamily final : public Family {
+class RecurrentFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "recurrent.rows"; }
   std::string name_for(const Region& r) const override {
@@ -405,7 +407,7 @@ class RecurrentFamily final : public Family {
     OCTAVO_TRY(const Setting t, setting_of(only(r), plan));
     return std::vector<std::int64_t>{t.directions * t.w_floats() * 4, t.directions * t.r_floats() * 4};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, OldPacked packed) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r), plan));
     OCTAVO_TRY(std::vector<Programs> programs, all_programs(t, only(r)));
     return std::make_unique<RecurrentKernel>(*kernel_table(isa), row_kernels(isa), std::move(t), std::move(programs), only(r),
@@ -442,7 +444,7 @@ class RecurrentFamily final : public Family {
 }  // namespace
 
 const Family& recurrent_family() {
-  static const RecurrentFamily family;
+  static const Adapted<RecurrentFamily> family;
   return family;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -167,7 +169,7 @@ class ReduceKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class ReduceFamily final : public Family {
+class ReduceFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "reduce.block"; }
   bool about(const Region& r) const override {
@@ -188,7 +190,7 @@ class ReduceFamily final : public Family {
                kSecondsPerCycle +
            0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Setting p, plan_of(only(r), isa));
     return std::make_unique<ReduceKernel>(*kernel_table(isa), std::move(p), only(r));
   }
@@ -197,7 +199,7 @@ class ReduceFamily final : public Family {
 }  // namespace
 
 const Family& reduce_family() {
-  static const ReduceFamily family;
+  static const Adapted<ReduceFamily> family;
   return family;
 }
 

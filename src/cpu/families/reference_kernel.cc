@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "reference/evaluate.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
@@ -184,12 +186,11 @@ class ReferenceKernel final : public Kernel {
   Tensor weights_;
 };
 
-class ReferenceFamily final : public Family {
+class ReferenceFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "reference"; }
   std::string name_for(const Region& r) const override { return "reference." + std::string(ir::name_of(only(r).anchor.op)); }
   bool per_isa() const override { return false; }
-  bool vector(Isa) const override { return false; }
   bool reference() const override { return true; }
   bool about(const Region& r) const override {
     const Stage& s = only(r);
@@ -233,7 +234,7 @@ class ReferenceFamily final : public Family {
     const TensorRef& w = *only(r).anchor.weights;
     return std::vector<std::int64_t>{tensor_bytes(w)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked packed) const override {
     const Stage& s = only(r);
     OCTAVO_TRY(Node n, node_of(s, input_types(s)));
     Tensor weights;
@@ -264,7 +265,7 @@ class ReferenceFamily final : public Family {
 }  // namespace
 
 const Family& reference_family() {
-  static const ReferenceFamily family;
+  static const Adapted<ReferenceFamily> family;
   return family;
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "ir/resize_source.h"
 
 namespace octavo::cpu {
@@ -151,7 +153,7 @@ class ResizeKernel final : public Kernel {
   bool empty_ = false;
 };
 
-class ResizeFamily final : public Family {
+class ResizeFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "resize_linear.block"; }
   bool about(const Region& r) const override {
@@ -167,7 +169,7 @@ class ResizeFamily final : public Family {
     return n * (0.6 + 15.0 / static_cast<double>(std::max<std::int64_t>(only(r).space[1], 1))) * slowdown(isa) * kSecondsPerCycle +
            0.5e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
     return std::make_unique<ResizeKernel>(*kernel_table(isa), std::move(p), only(r));
   }
@@ -176,7 +178,7 @@ class ResizeFamily final : public Family {
 }  // namespace
 
 const Family& resize_family() {
-  static const ResizeFamily family;
+  static const Adapted<ResizeFamily> family;
   return family;
 }
 

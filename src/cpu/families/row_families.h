@@ -64,21 +64,5 @@ void store_sums(const Epilogue& e, const Memory& memory, std::byte* scratch, Ind
   return (bytes + 63) / 64 * 64;
 }
 
-[[nodiscard]] const Family& generated_pointwise_family();
-[[nodiscard]] const Family& winograd_family();
-[[nodiscard]] const Family& norm_family();
-[[nodiscard]] const Family& matmul_family();
-[[nodiscard]] const Family& matmul_codes_family();
-[[nodiscard]] const Family& attention_family();
-[[nodiscard]] const Family& attention_codes_family();
-[[nodiscard]] const std::vector<const Family*>& matmul_bf16_families();  ///< on tiles, on registers
-[[nodiscard]] const std::vector<const Family*>& attention_bf16_families();
-[[nodiscard]] const Family& recurrent_family();
-[[nodiscard]] const Family& dynamic_quantize_family();
-[[nodiscard]] const Family& arg_max_family();
-[[nodiscard]] const Family& elements_family();
-[[nodiscard]] const std::vector<const Family*>& indexed_families();
-[[nodiscard]] const Family& top_k_family();
-[[nodiscard]] const Family& non_max_suppression_family();
 
 }  // namespace octavo::cpu

@@ -4,6 +4,8 @@
 
 #include "cpu/families/row_families.h"
 #include "cpu/family.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "program/math.h"
 
 namespace octavo::cpu {
@@ -180,7 +182,7 @@ class SoftmaxKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class SoftmaxFamily final : public Family {
+class SoftmaxFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "softmax.block"; }
   std::string name_for(const Region& r) const override {
@@ -198,7 +200,7 @@ class SoftmaxFamily final : public Family {
   double cost(const Region& r, const Plan&, Isa isa) const override {
     return static_cast<double>(ir::count(only(r).space)) * 12.0 * slowdown(isa) * kSecondsPerCycle + 0.3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(Parts p, parts_of(only(r), isa));
     return std::make_unique<SoftmaxKernel>(row_kernels(isa), std::move(p), only(r));
   }
@@ -207,7 +209,7 @@ class SoftmaxFamily final : public Family {
 }  // namespace
 
 const Family& softmax_family() {
-  static const SoftmaxFamily family;
+  static const Adapted<SoftmaxFamily> family;
   return family;
 }
 

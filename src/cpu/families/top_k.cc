@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "cpu/families/row_families.h"
+#include "cpu/old_family.h"
+#include "cpu/table.h"
 #include "region/store_results.h"
 #include "region/tensor_ref.h"
 
@@ -129,7 +131,7 @@ class TopKKernel final : public Kernel {
   int tasks_ = 1;
 };
 
-class TopKFamily final : public Family {
+class TopKFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "top_k.rows"; }
   bool about(const Region& r) const override {
@@ -145,7 +147,7 @@ class TopKFamily final : public Family {
     const double each = t ? 20.0 * static_cast<double>(t->k * t->lines) : 0;
     return (static_cast<double>(ir::count(only(r).anchor.inputs[0].dims)) * slowdown(isa) + each) * kSecondsPerCycle + 0.2e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa isa, OldPacked) const override {
     OCTAVO_TRY(const Setting t, setting_of(only(r)));
     return std::make_unique<TopKKernel>(row_kernels(isa), t, only(r));
   }
@@ -154,7 +156,7 @@ class TopKFamily final : public Family {
 }  // namespace
 
 const Family& top_k_family() {
-  static const TopKFamily family;
+  static const Adapted<TopKFamily> family;
   return family;
 }
 

@@ -18,8 +18,10 @@
 
 #include "cpu/families/row_families.h"
 #include "cpu/generated_epilogue.h"
+#include "cpu/old_family.h"
 #include "cpu/parameters.h"
 #include "cpu/rows/winograd_rows.h"
+#include "cpu/table.h"
 #include "cpu/window.h"
 #include "region/tensor_ref.h"
 
@@ -75,7 +77,7 @@ struct Setting {
 /// Blocks of one image and tasks that share a block, so that `threads` have the same to do.
 void divide(Setting& t, const Tactic& tactic, std::int64_t most, std::int64_t threads) {
   std::int64_t blocks = (t.tiles() + most - 1) / most;
-  const std::int64_t splits = number(tactic, kSplits, t.panels()), pieces = t.image.batch * blocks;
+  const std::int64_t splits = number(tactic.parameters, kSplits, t.panels()), pieces = t.image.batch * blocks;
   t.splits = splits > 0 ? splits : 1;
   const bool few = pieces < 8 * threads;
   if (splits == 0 && few && pieces % threads != 0) {
@@ -117,7 +119,7 @@ Result<Setting> setting_of(const Region& r, const Plan& plan) {
   if (im.h < 0 || im.w < 0 || ir::count(s.space) == 0 || ir::count(x.dims) == 0) return refuse("elements", 0, "an image of them");
   t.down = (im.height.out + 1) / 2, t.across = (im.width.out + 1) / 2;
 
-  const std::int64_t given = number(r.tactic, kRows, kMostTiles),
+  const std::int64_t given = number(r.tactic.parameters, kRows, kMostTiles),
                      fit = kBlockBytes / (kWinogradPlanes * 4 * (t.v_step() + std::min(kPanel, rounded_up(t.outputs, kColumns)))),
                      most = given > 0 ? given : std::clamp(fit, kLeastTiles, kMostTiles);
   divide(t, r.tactic, most, region::threads_of(plan));
@@ -339,7 +341,7 @@ class WinogradKernel final : public Kernel {
   std::size_t bytes_ = 0, at_strip_ = 0, at_v_ = 0, at_m_ = 0;
 };
 
-class WinogradFamily final : public Family {
+class WinogradFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "conv.f32.winograd"; }
   std::span<const Isa> levels() const override { return kIsas; }
@@ -375,19 +377,19 @@ class WinogradFamily final : public Family {
   Result<std::vector<std::int64_t>> packed_bytes(const Region& r, const Plan&, Isa) const override {
     return std::vector<std::int64_t>{tensor_bytes(*only(r).anchor.weights)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan& plan, Isa isa, OldPacked packed) const override {
     OCTAVO_TRY(Setting t, setting_of(r, plan));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), t, isa));
     std::vector<std::int64_t> widths;  // of panels
     for (const std::int64_t n : {std::min(kPanel, t.outputs), t.outputs % kPanel}) {
       if (n > 0 && (widths.empty() || widths.front() != n)) widths.push_back(n);
     }
-    OCTAVO_TRY(auto generated, generated_epilogue(r, isa, widths, kRowFloats / widths.back()));
+    OCTAVO_TRY(auto generated, generated_epilogue(only(r), isa, widths, kRowFloats / widths.back()));
     return std::make_unique<WinogradKernel>(winograd_rows(isa), std::move(t), std::move(e), std::move(generated), only(r),
                                             packed[0]);
   }
-  std::vector<std::map<std::string, std::string>> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
-    Parameters out;
+  std::vector<Parameters> parameter_sets(const Region& r, const Plan& plan, Isa) const override {
+    std::vector<Parameters> out;
     const auto t = setting_of(r, plan);
     if (!t) return out;
     for (const std::int64_t n : {t->block / 2, t->block * 2}) {
@@ -398,7 +400,10 @@ class WinogradFamily final : public Family {
     }
     return out;
   }
-  bool takes_parameter(std::string_view name) const override { return name == kRows || name == kSplits; }
+  std::span<const ParameterRow> parameter_rows() const override {
+    static constexpr std::array kParameters{kRows, kSplits};
+    return kParameters;
+  }
 
  private:
   static Result<Epilogue> epilogue(const Stage& s, const Setting& t, Isa isa) {
@@ -413,7 +418,7 @@ class WinogradFamily final : public Family {
 }  // namespace
 
 const Family& winograd_family() {
-  static const WinogradFamily family;
+  static const Adapted<WinogradFamily> family;
   return family;
 }
 

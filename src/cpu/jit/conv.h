@@ -8,19 +8,16 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <vector>
 
+#include "cpu/family.h"
 #include "cpu/jit/conv_plan.h"
 #include "cpu/jit/tiles.h"
-#include "region/host_kernel.h"
 
 namespace octavo::cpu::jit {
 
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const region::Region& region, const region::Plan& plan,
-                                                        const ConvPlan& conv);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_conv(const region::Region& region, ConvPlan conv,
-                                                                    std::span<const std::byte* const> packed, bool vbmi,
-                                                                    const Tiles& tiles = Tiles::native());
+[[nodiscard]] std::vector<std::int64_t> packed_bytes(const ConvPlan& conv);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_conv(const ConvPlan& conv);
+[[nodiscard]] Result<std::unique_ptr<Kernel>> load_conv(ConvPlan conv, Packed packed, const Tiles& tiles = Tiles::native());
 
 }  // namespace octavo::cpu::jit

@@ -21,6 +21,11 @@ namespace octavo::cpu::jit {
 
 struct DepthwisePlan {
   ConvShape shape;
+  CodeOptions options;
+  bool divides = false;  ///< the program has a division
+  Streams streams;
+  Constant weights;
+  std::vector<std::int32_t> weight_zero;
   Epilogue epilogue;
   std::int32_t zero = 0;
   int halves = 1;               ///< as ConvPlan::halves; both are applied to what is in a register
@@ -46,12 +51,9 @@ struct DepthwisePlan {
   [[nodiscard]] static int most_columns(std::int64_t tile_rows, int vectors);
 };
 
-[[nodiscard]] Reasons plan_depthwise(const region::Region& region, const region::Plan& plan, const Target& target,
-                                     DepthwisePlan& out);
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const region::Region& region, const region::Plan& plan,
-                                                             const DepthwisePlan& dw);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_depthwise(const region::Region& region, DepthwisePlan dw,
-                                                                         std::span<const std::byte* const> packed, bool vbmi);
+[[nodiscard]] Result<DepthwisePlan> match_depthwise(const region::Region& region, const region::Plan& plan,
+                                                    const CodeOptions& options);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwisePlan& dw);
 
 /// What the interleaving function receives: `count` columns of four rows.
 struct InterleaveArgs {

@@ -28,6 +28,8 @@ struct GatherChunk {
 };
 
 struct GatherPlan {
+  region::TensorRef source;
+  std::vector<region::TensorRef> stores;
   /// Rows: dimensions from outermost to innermost, steps in bytes of the source and of each store.
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> from;
@@ -40,9 +42,8 @@ struct GatherPlan {
   [[nodiscard]] std::int64_t outer_rows() const { return dims.empty() ? 1 : rows() / dims.back(); }
 };
 
-/// Empty, or why not.
-[[nodiscard]] Reasons plan_gather(const region::Region& region, GatherPlan& out);
-[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> make_gather(const region::Region& region, GatherPlan plan);
+[[nodiscard]] Result<GatherPlan> match_gather(const region::Region& region);
+[[nodiscard]] Result<std::unique_ptr<region::HostKernel>> load_gather(GatherPlan plan);
 
 struct GatherArgs {
   const std::byte* from = nullptr;

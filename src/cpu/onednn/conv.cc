@@ -8,9 +8,11 @@
 #include <optional>
 
 #include "cpu/assumed.h"
+#include "cpu/old_family.h"
 #include "cpu/onednn/conv_setting.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
+#include "cpu/table.h"
 #include "region/tensor_ref.h"
 
 namespace octavo::cpu {
@@ -19,13 +21,13 @@ namespace {
 using namespace onednn;
 
 // One tactic of the table: what data and weights are.
-struct Row {
+struct Kind {
   std::string_view name;
   ir::DType type;
   double macs_per_cycle;  // for estimates
   ir::Op op = ir::Op::conv;
 };
-constexpr Row kRows[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
+constexpr Kind kKinds[] = {{"conv.f32.onednn", ir::DType::f32, 28.0},
                          {"conv.bf16.onednn", ir::DType::bf16, 52.0},
                          {"conv_transpose.bf16.onednn", ir::DType::bf16, 52.0, ir::Op::conv_transpose}};
 
@@ -163,14 +165,14 @@ class OneDnnConv final : public Kernel {
   std::size_t scratchpad_ = 0, gather_bytes_ = 0;
 };
 
-class OneDnnConvFamily final : public Family {
+class OneDnnConvFamily final : public OldFamily {
  public:
-  explicit OneDnnConvFamily(const Row& row) : row_(row) {}
-  std::string_view name() const override { return row_.name; }
+  explicit OneDnnConvFamily(const Kind& kind) : kind_(kind) {}
+  std::string_view name() const override { return kind_.name; }
   bool per_isa() const override { return false; }
   bool about(const Region& r) const override {
     const region::Anchor& a = only(r).anchor;
-    return r.stages.size() == 1 && a.op == row_.op && !a.integer && a.weights && a.weights->dtype == row_.type &&
+    return r.stages.size() == 1 && a.op == kind_.op && !a.integer && a.weights && a.weights->dtype == kind_.type &&
            !a.inputs.empty() && !only(r).program.outputs.empty();
   }
   Reasons why_not(const Region& r, const Plan&) const override {
@@ -179,7 +181,7 @@ class OneDnnConvFamily final : public Family {
       return {because<Cause::capability_not_allowed>(octavo::cpu::name_of(detected_isa()), "OCTAVO_CPU",
                                                      octavo::cpu::name_of(best_isa()))};
     // Without the instructions the library would compute as slowly as in f32, from data less exact.
-    if (row_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});
+    if (kind_.type == ir::DType::bf16 && !has_bf16()) return why_lacking({"avx512bf16"});
     const auto t = setting_of(only(r));
     if (!t) return refusal_of(t);
     if (!t->fused.whole) {
@@ -204,10 +206,10 @@ class OneDnnConvFamily final : public Family {
     const Stage& s = only(r);
     const auto& w = s.anchor.weights->dims;
     const auto out = static_cast<double>(ir::count(s.space));
-    const auto of = static_cast<double>(row_.op == ir::Op::conv ? ir::count(s.space) : ir::count(s.anchor.inputs[0].dims));
-    const double macs = of * static_cast<double>(ir::count(w)) / static_cast<double>(row_.op == ir::Op::conv ? s.space[1] : w[0]);
+    const auto of = static_cast<double>(kind_.op == ir::Op::conv ? ir::count(s.space) : ir::count(s.anchor.inputs[0].dims));
+    const double macs = of * static_cast<double>(ir::count(w)) / static_cast<double>(kind_.op == ir::Op::conv ? s.space[1] : w[0]);
     const bool whole = find_fused(s).whole;
-    return (macs / row_.macs_per_cycle + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
+    return (macs / kind_.macs_per_cycle + out * (whole ? 0.3 : 1.5)) * slowdown(best_isa()) * kSecondsPerCycle +
            (whole ? 2e-6 : 4e-6);
   }
   Result<std::vector<ir::Tensor>> pack(const Region& r, const Plan& plan, Isa) const override {
@@ -221,7 +223,7 @@ class OneDnnConvFamily final : public Family {
     const region::TensorRef& w = *only(r).anchor.weights;
     return std::vector<std::int64_t>{tensor_bytes(w)};
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked packed) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     std::optional<Epilogue> e;
     if (!t.fused.whole) {
@@ -235,7 +237,7 @@ class OneDnnConvFamily final : public Family {
   }
 
  private:
-  const Row& row_;
+  const Kind& kind_;
 
   static Result<Epilogue> epilogue(const Stage& s, const Setting& t) {
     OCTAVO_TRY(Space space, Space::of(s));
@@ -248,9 +250,8 @@ class OneDnnConvFamily final : public Family {
 
 }  // namespace
 
-std::vector<const Family*> onednn_conv_families() {
-  static const OneDnnConvFamily families[] = {OneDnnConvFamily(kRows[0]), OneDnnConvFamily(kRows[1]), OneDnnConvFamily(kRows[2])};
-  return {&families[0], &families[1], &families[2]};
+Families onednn_conv_families() {
+  return families_of<Adapted<OneDnnConvFamily>>(kKinds);
 }
 
 }  // namespace octavo::cpu

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "cpu/assumed.h"
+#include "cpu/old_family.h"
 #include "cpu/onednn/onednn.h"
 #include "cpu/onednn/single_thread.h"
+#include "cpu/table.h"
 #include "dnnl.hpp"
 #include "region/tensor_ref.h"
 
@@ -16,7 +18,7 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
-constexpr std::int64_t kRows = 64;  // of the left matrix in one task
+constexpr std::int64_t kPieceRows = 64;  // of the left matrix in one task
 
 struct Setting {
   std::int64_t m = 1, k = 1, n = 1, batch = 1;
@@ -93,9 +95,9 @@ class OneDnnMatmul final : public Kernel {
       scratchpad_ = std::max(scratchpad_, pd.scratchpad_desc().get_size());
       return Ready{dnnl::matmul(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
     };
-    pieces_ = (t_.m + kRows - 1) / kRows;
-    if (t_.m >= kRows) full_ = make(kRows);
-    if (t_.m % kRows != 0) rest_ = make(t_.m % kRows);
+    pieces_ = (t_.m + kPieceRows - 1) / kPieceRows;
+    if (t_.m >= kPieceRows) full_ = make(kPieceRows);
+    if (t_.m % kPieceRows != 0) rest_ = make(t_.m % kPieceRows);
   }
 
   int tasks() const override { return static_cast<int>(t_.batch * pieces_); }
@@ -105,7 +107,7 @@ class OneDnnMatmul final : public Kernel {
     const SingleThread here;
     dnnl::stream stream(engine_);
     epilogue_.prepare(worker.scratch);
-    for (int t = task_begin; t < task_end; ++t) piece(memory, worker.scratch, stream, t / pieces_, t % pieces_ * kRows);
+    for (int t = task_begin; t < task_end; ++t) piece(memory, worker.scratch, stream, t / pieces_, t % pieces_ * kPieceRows);
   }
 
  private:
@@ -115,12 +117,12 @@ class OneDnnMatmul final : public Kernel {
   };
   [[nodiscard]] std::size_t epilogue_bytes() const { return (epilogue_.scratch_bytes() + 63) / 64 * 64; }
   [[nodiscard]] std::size_t piece_bytes() const {
-    return static_cast<std::size_t>((std::min(kRows, t_.m) * t_.n * 4 + 63) / 64 * 64);
+    return static_cast<std::size_t>((std::min(kPieceRows, t_.m) * t_.n * 4 + 63) / 64 * 64);
   }
 
   void piece(const Memory& memory, std::byte* scratch, dnnl::stream& stream, std::int64_t batch, std::int64_t first) const {
-    const std::int64_t rows = std::min(kRows, t_.m - first);
-    const Ready& ready = rows == kRows ? *full_ : *rest_;
+    const std::int64_t rows = std::min(kPieceRows, t_.m - first);
+    const Ready& ready = rows == kPieceRows ? *full_ : *rest_;
     std::int64_t a = first * (t_.m == 1 ? 0 : t_.a_strides[0]), b = 0;
     Index origin{};
     for (std::size_t d = t_.a_batch.size(); d-- > 0;) {
@@ -158,7 +160,7 @@ class OneDnnMatmul final : public Kernel {
   std::size_t scratchpad_ = 0;
 };
 
-class OneDnnMatmulFamily final : public Family {
+class OneDnnMatmulFamily final : public OldFamily {
  public:
   std::string_view name() const override { return "matmul.f32.onednn"; }
   bool per_isa() const override { return false; }
@@ -177,7 +179,7 @@ class OneDnnMatmulFamily final : public Family {
     if (!e) return refusal_of(e);
     try {
       const SingleThread here;
-      (void)describe(*t, std::min(kRows, t->m), dnnl::engine(dnnl::engine::kind::cpu, 0));
+      (void)describe(*t, std::min(kPieceRows, t->m), dnnl::engine(dnnl::engine::kind::cpu, 0));
     } catch (const dnnl::error& error) {
       return unmet("oneDNN's primitives", error.what(), "one for this product");
     }
@@ -188,7 +190,7 @@ class OneDnnMatmulFamily final : public Family {
     const double out = static_cast<double>(ir::count(only(r).space));
     return (t ? out * static_cast<double>(t->k) / 25.0 + out * 1.5 : 0) * slowdown(best_isa()) * kSecondsPerCycle + 3e-6;
   }
-  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, Packed) const override {
+  Result<std::unique_ptr<Kernel>> instantiate(const Region& r, const Plan&, Isa, OldPacked) const override {
     OCTAVO_TRY(Setting t, setting_of(only(r)));
     OCTAVO_TRY(Epilogue e, epilogue(only(r), t));
     try {
@@ -212,7 +214,7 @@ class OneDnnMatmulFamily final : public Family {
 }  // namespace
 
 const Family& onednn_matmul_family() {
-  static const OneDnnMatmulFamily family;
+  static const Adapted<OneDnnMatmulFamily> family;
   return family;
 }
 

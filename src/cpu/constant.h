@@ -1,0 +1,36 @@
+// Constants of a plan as settings keep them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "region/region.h"
+
+namespace octavo::cpu {
+
+/// A constant tensor. Its bytes are shared with the plan; there are none where the plan is an engine file's.
+class Constant {
+ public:
+  Constant() = default;
+  Constant(const region::TensorRef& ref, const region::Plan& plan)
+      : bytes_(plan.buffers[static_cast<std::size_t>(ref.buffer)].data), offset_(ref.offset) {}
+  [[nodiscard]] bool has_data() const { return !bytes_.empty(); }
+  /// The first element, where there is data.
+  template <class T>
+  [[nodiscard]] const T* first() const {
+    return reinterpret_cast<const T*>(bytes_.bytes().data() + offset_);
+  }
+  /// For packing. `what`: how the error calls it, "weights". Error: `internal`, where there is no data.
+  template <class T>
+  [[nodiscard]] Result<const T*> data(std::string_view what) const {
+    if (!has_data()) return fail(ErrorKind::internal, fmt::format("the {} have no data", what));
+    return first<T>();
+  }
+
+ private:
+  ir::Tensor bytes_;
+  std::int64_t offset_ = 0;
+};
+
+}  // namespace octavo::cpu
