@@ -46,6 +46,10 @@ using Packed = std::span<const std::span<const std::byte>>;
   return static_cast<int>(n < 64 ? std::bit_floor(static_cast<std::uint64_t>(n)) : static_cast<std::uint64_t>(n));
 }
 
+[[nodiscard]] constexpr std::int64_t padded_to(std::int64_t n, std::int64_t step) {
+  return (n + step - 1) / step * step;
+}
+
 /// The levels that block kernels are compiled for, best first.
 inline constexpr std::array kBlockIsas{Isa::avx512, Isa::avx2, Isa::portable};
 /// The levels of products on the dot instructions of 8-bit codes, which block kernels do not need.
@@ -57,11 +61,11 @@ inline constexpr std::array kAnyIsa{Isa::portable};
 struct Row {
   std::string_view name;  ///< what Tactic::family begins with, "pointwise.block"; the level follows where there are several
   int version = 1;        ///< raised when packing or arithmetic changes (Tactic::version)
-  std::span<const Isa> levels = kBlockIsas;        ///< that there are kernels for, best first; the tactic requires its level
-  std::vector<std::string_view> required = {};     ///< capabilities beside the level
-  std::span<const ParameterRow> parameters = {};   ///< that its tactics may have
-  int rank = 1;                                    ///< Offer::rank: 0 for generated code, which others are not tried beside
-  bool vector = true;                              ///< Tactic::vector, of levels above portable
+  std::span<const Isa> levels = kBlockIsas;       ///< that there are kernels for, best first; the tactic requires its level
+  std::vector<std::string_view> required = {};    ///< capabilities beside the level
+  std::span<const ParameterRow> parameters = {};  ///< that its tactics may have
+  int rank = 1;                                   ///< Offer::rank: 0 for generated code, which others are not tried beside
+  bool vector = true;                             ///< Tactic::vector, of levels above portable
   bool reference = false, forwards_stages = false, stores_in_place = false;  ///< as in Tactic
   bool composed = false;  ///< its tactics have a part for each stage, and pack the constants of the parts behind their own
 
@@ -72,9 +76,9 @@ struct Row {
 struct Request {
   const Region& region;
   const Plan& plan;
-  Isa isa = Isa::portable;                ///< one of the family's levels
+  Isa isa = Isa::portable;  ///< one of the family's levels
   const Parameters& parameters;
-  std::span<const Tactic> parts = {};     ///< of a composed tactic; empty: the family chooses them
+  std::span<const Tactic> parts = {};  ///< of a composed tactic; empty: the family chooses them
 };
 
 /// A family's setting for one region, of whatever type. Kept while one request is answered.

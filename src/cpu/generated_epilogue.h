@@ -1,4 +1,4 @@
-// The program of a stage over pixels of float sums, in generated code: as Epilogue (access.h) runs it, with the same bits, but all values of a few vectors stay in
+// The program of a stage over pixels of float sums, in generated code: as BlockEpilogue (access.h) runs it, with the same bits, but all values of a few vectors stay in
 // registers. For kernels that compute their sums elsewhere.
 #pragma once
 

@@ -14,7 +14,8 @@ inline constexpr region::ParameterRow kRowTiles{"row_tiles", "1..1000000", "so m
     kSplits{"splits", "1..1000000", "tasks that share a row tile, each with some channels"},
     kPixels{"pixels", "1..1000000", "the most pixels of a tile"}, kRows{"rows", "1..1000000", "rows of a task's tile"},
     kPrefetch{"prefetch", "0..1000000",
-              "how far ahead of what is computed something is fetched: blocks of channels, for weights; rows of the input, for depthwise"};
+              "how far ahead of what is computed something is fetched: blocks of channels, for weights; rows of the input, for "
+              "depthwise"};
 
 /// The parameter, at most `most`; 0: there is none.
 [[nodiscard]] inline std::int64_t number(const region::Parameters& parameters, const region::ParameterRow& row, std::int64_t most) {

@@ -214,8 +214,9 @@ Result<std::vector<ir::Tensor>> pack_part(const Region& region, const Plan& plan
 Result<std::unique_ptr<Kernel>> load_part(const Region& region, const Plan& plan, const Tactic& tactic, Packed packed) {
   OCTAVO_TRY(const Found found, find(region, tactic));
   if (const Reasons why = why_not_now(*found.family, found.isa, tactic); !why.empty()) {
-    return fail(ErrorKind::unsupported, fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine",
-                                                    region.name, tactic.name(), in_words(why)));
+    return fail(ErrorKind::unsupported,
+                fmt::format("loading region \"{}\" with tactic {}: {}\n  build the engine again on this machine", region.name,
+                            tactic.name(), in_words(why)));
   }
   OCTAVO_TRY(const auto matched, match(found, region, plan, tactic, "loading"));
   OCTAVO_CHECK(check_packed(region, tactic, packed, matched->packed_bytes(), found.family->row().composed));

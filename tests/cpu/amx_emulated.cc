@@ -16,7 +16,7 @@ namespace octavo::testing {
 namespace {
 
 using cpu::jit::Code;
-using cpu::jit::ConvPlan;
+using cpu::jit::ConvSetting;
 using cpu::jit::Dots;
 using cpu::jit::TileConfig;
 using region::Offer;
@@ -180,7 +180,7 @@ class Provider final : public region::Provider {
   }
   [[nodiscard]] Result<region::Artifact> compile(const Region& region, const Plan& plan,
                                                  const region::Tactic& tactic) const override {
-    OCTAVO_TRY(const ConvPlan conv, match(region, plan, tactic));
+    OCTAVO_TRY(const ConvSetting conv, match(region, plan, tactic));
     region::Artifact made;
     OCTAVO_TRY(made.constants, cpu::jit::pack_conv(conv));
     return made;
@@ -188,16 +188,16 @@ class Provider final : public region::Provider {
   [[nodiscard]] Result<std::unique_ptr<region::Kernel>> load(const Region& region, const Plan& plan,
                                                              const region::ArtifactView& artifact) const override {
     static const EmulatedTiles tiles;
-    OCTAVO_TRY(ConvPlan conv, match(region, plan, region.tactic));
+    OCTAVO_TRY(ConvSetting conv, match(region, plan, region.tactic));
     return cpu::jit::load_conv(std::move(conv), packed_of(artifact.constants), tiles);
   }
 
  private:
-  static Result<ConvPlan> match(const Region& region, const Plan& plan, const region::Tactic& tactic) {
+  static Result<ConvSetting> match(const Region& region, const Plan& plan, const region::Tactic& tactic) {
     if (auto why = cpu::why_not(cpu::Isa::avx512vnni); !why.empty()) return region::refuse(why);
     cpu::jit::CodeOptions options = cpu::jit::CodeOptions::of(tactic.parameters);
     options.vbmi = cpu::has_vbmi();
-    OCTAVO_TRY(ConvPlan conv, cpu::jit::match_conv(region, plan, options, Dots::amx));
+    OCTAVO_TRY(ConvSetting conv, cpu::jit::match_conv(region, plan, options, Dots::amx));
     if (conv.shape.transposed == ("cpu." + tactic.family == kTransposed)) return conv;
     return region::refuse("operator", "of the other kind", tactic.family);
   }

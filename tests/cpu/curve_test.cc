@@ -18,7 +18,7 @@
 namespace octavo::testing {
 namespace {
 
-using cpu::jit::ConvPlan;
+using cpu::jit::ConvSetting;
 using cpu::jit::Curve;
 using ir::DType;
 using program::Op;
@@ -301,7 +301,7 @@ TEST(Curve, OfACodeGivesWhatIsWritten) {
         build_coded(s, k);
         auto matched = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true});
         ASSERT_TRUE(matched) << matched.error().message;
-        const ConvPlan& plan = *matched;
+        const ConvSetting& plan = *matched;
         ASSERT_TRUE(plan.curve && plan.curve->coded) << "seed " << seed;
         EXPECT_EQ(plan.curve->function, "gelu");
         const auto packed = cpu::jit::pack_conv(plan);
@@ -368,7 +368,7 @@ TEST(Curve, OfACodeIsEmitted) {
         build_coded(s, {.channels = channels, .width = width});
         auto matched = cpu::jit::match_conv(s.region(), s.plan(), {.vbmi = true}, dots);
         ASSERT_TRUE(matched) << matched.error().message;
-        const ConvPlan& plan = *matched;
+        const ConvSetting& plan = *matched;
         ASSERT_TRUE(plan.curve && plan.curve->coded);
         const auto packed = cpu::jit::pack_conv(plan);
         ASSERT_TRUE(packed);

@@ -34,14 +34,14 @@ class WithoutVbmi final : public region::Provider {
     return cpu::cpu_provider().offers(r, p);
   }
   Result<region::Artifact> compile(const region::Region& r, const region::Plan& p, const region::Tactic&) const override {
-    OCTAVO_TRY(const cpu::jit::ConvPlan conv, cpu::jit::match_conv(r, p, {}));
+    OCTAVO_TRY(const cpu::jit::ConvSetting conv, cpu::jit::match_conv(r, p, {}));
     region::Artifact made;
     OCTAVO_TRY(made.constants, cpu::jit::pack_conv(conv));
     return made;
   }
   Result<std::unique_ptr<region::Kernel>> load(const region::Region& r, const region::Plan& p,
                                                const region::ArtifactView& artifact) const override {
-    OCTAVO_TRY(cpu::jit::ConvPlan conv, cpu::jit::match_conv(r, p, {}));
+    OCTAVO_TRY(cpu::jit::ConvSetting conv, cpu::jit::match_conv(r, p, {}));
     return cpu::jit::load_conv(std::move(conv), packed_of(artifact.constants));
   }
 };

@@ -16,5 +16,4 @@ namespace octavo::cpu {
   return portable_elements();
 }
 
-
 }  // namespace octavo::cpu

@@ -10,7 +10,7 @@ namespace octavo::cpu::jit {
 
 /// Fixed in the tactic's parameters when it is offered, so that packing (at build) and code generation (at load) agree on every machine.
 struct CodeOptions {
-  int lanes = 16;         ///< Epilogue::lanes; the family says it, not a parameter
+  int lanes = 16;  ///< Epilogue::lanes; the family says it, not a parameter
   bool vbmi = false;
   bool multiply = false;
   /// 0 and -1: as estimates have it.
@@ -34,7 +34,8 @@ inline constexpr std::array kCodeParameters{
                          "divisions become multiplications where that gives the same bits: for processors that divide slowly"},
     region::ParameterRow{"pixels", "1..12", "the most pixels of a tile, where registers hold as many"},
     region::ParameterRow{"vectors", "1..4", "of floats: the most vectors of a block"},
-    region::ParameterRow{"rows", "1..65536", "of depthwise: rows computed together; of a sliding window: of a block, before the next"},
+    region::ParameterRow{"rows", "1..65536",
+                         "of depthwise: rows computed together; of a sliding window: of a block, before the next"},
     region::ParameterRow{"row_tiles", "1..65536", "so many row tiles, if there are as many rows; of depthwise: tasks"},
     region::ParameterRow{"order", "blocks, rows", "tasks in order of blocks of channels, or of row tiles"},
     region::ParameterRow{"prefetch", "0..64", "so many blocks ahead weights are fetched; of depthwise: rows of the input"}};

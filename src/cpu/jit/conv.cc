@@ -30,7 +30,7 @@ struct TaskItem {
 
 class ConvKernel final : public region::HostKernel {
  public:
-  ConvKernel(ConvPlan plan, Packed packed, const Tiles& tiles)
+  ConvKernel(ConvSetting plan, Packed packed, const Tiles& tiles)
       : tiles_(tiles),
         plan_(std::move(plan)),
         weights_(packed[0].data()),
@@ -240,8 +240,7 @@ class ConvKernel final : public region::HostKernel {
         for (int s = 0; s < plan_.epilogue.stream_count(); ++s) {
           const int column = plan_.epilogue.stream(s).column;
           if (column < 0) continue;
-          row[column] =
-              static_cast<std::int32_t>(pixel_offset(plan_, ph, s, j, k) - pixel_offset(plan_, ph, s, 0, 0));
+          row[column] = static_cast<std::int32_t>(pixel_offset(plan_, ph, s, j, k) - pixel_offset(plan_, ph, s, 0, 0));
         }
       }
       tables_.push_back(std::move(table));
@@ -372,7 +371,7 @@ class ConvKernel final : public region::HostKernel {
   }
 
   const Tiles& tiles_;
-  ConvPlan plan_;
+  ConvSetting plan_;
   const std::byte* weights_;
   const std::int32_t* init_;
   const float* constants_;             ///< pack_forms
@@ -389,14 +388,14 @@ class ConvKernel final : public region::HostKernel {
 
 }  // namespace
 
-std::vector<std::int64_t> packed_bytes(const ConvPlan& p) {
+std::vector<std::int64_t> packed_bytes(const ConvSetting& p) {
   std::vector<std::int64_t> bytes{std::max<std::int64_t>(64, p.weight_bytes), p.init_count * 4};
   if (p.forms) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4});
   if (p.curve) bytes.insert(bytes.end(), {p.init_count * 8, p.init_count / 4, kCurveFloats * 4});
   return bytes;
 }
 
-Result<std::unique_ptr<Kernel>> load_conv(ConvPlan conv, Packed packed, const Tiles& tiles) {
+Result<std::unique_ptr<Kernel>> load_conv(ConvSetting conv, Packed packed, const Tiles& tiles) {
   if (conv.forms || conv.curve) {  // packed constants come from a file
     const auto most = static_cast<std::int32_t>(conv.curve ? Form::line : Form::quotient);
     const auto* form_of = reinterpret_cast<const std::int32_t*>(packed[3].data());

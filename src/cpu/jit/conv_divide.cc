@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kL2 = standard_machine().l2_bytes;
 
 /// Blocks of up to `most` vectors of channels, behind the constants of the phases before.
-void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
+void make_blocks(ConvSetting& p, Phase& ph, std::int64_t most, std::int64_t weights, std::int64_t inits) {
   const std::int64_t lanes = p.epilogue.lanes, vectors = ceil_div(p.oc, lanes), blocks = ceil_div(vectors, most);
   p.weight_bytes = weights;
   p.init_count = inits;
@@ -38,7 +38,7 @@ void make_blocks(ConvPlan& p, Phase& ph, std::int64_t most, std::int64_t weights
 
 /// Vectors of a block. Floats of a long reduction take four times the bytes of codes: where those of four vectors leave no room in L2,
 /// blocks of two pass half as many bytes for the same products, with twice the pixels a tile.
-int most_vectors(const ConvPlan& p, const Phase& ph) {
+int most_vectors(const ConvSetting& p, const Phase& ph) {
   if (p.epilogue.lanes == 8) return std::min(3, p.options.vectors > 0 ? p.options.vectors : 2);  // of 16 registers
   if (p.options.vectors > 0) return p.options.vectors;
   return of_floats(p.dots) && !on_tiles(p.dots) && ph.all_quads() * 256 > kL2 / 2 ? 2 : 4;
@@ -56,7 +56,7 @@ void split_row_tiles(Phase& ph, std::int64_t row_tiles, std::int64_t unit) {
 /// What `threads` workers need when tasks are single blocks, in clocks: dots and epilogue, the weights they read, rows that another
 /// worker's core has, or will read, if neighbours in the plan are split by rows. Two workers: the slower. More take tasks from
 /// each other, so it is the mean, and a task that a core of a third of the others' speed has begun.
-double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vector, int threads) {
+double slowest_worker(const ConvSetting& p, const Phase& ph, double clocks_per_vector, int threads) {
   constexpr double kForeignBytesAClock = 3;  // lines that another core has modified come one by one
   const auto blocks = static_cast<std::int64_t>(ph.blocks.size()), tasks = p.images * ph.row_tiles * blocks;
   const double block_weights = static_cast<double>(ph.segments.size()) * static_cast<double>(ph.quads) * 256;
@@ -101,7 +101,7 @@ double slowest_worker(const ConvPlan& p, const Phase& ph, double clocks_per_vect
 
 }  // namespace
 
-void divide(ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
+void divide(ConvSetting& p, Phase& ph, std::int64_t phases, int threads) {
   const bool tiles = on_tiles(p.dots), sharing = threads >= region::kSharingWorkers;
   std::int64_t align =
       1;  // row tile starts at which every divided operand starts a new element, so one pixel table serves all row tiles
@@ -120,7 +120,7 @@ void divide(ConvPlan& p, Phase& ph, std::int64_t phases, int threads) {
   const std::int64_t room = all_weights > kL2 / 4 ? kL2 / 4 * 3 : kL2 / 16 * 3;
   const std::int64_t rows = std::clamp<std::int64_t>(room / std::max<std::int64_t>(1, row_bytes), 1, ph.rows);
   const std::int64_t least = p.options.row_tiles > 0 ? std::min(p.options.row_tiles, ceil_div(ph.rows, align))
-                                                  : ceil_div(ph.rows, ceil_div(rows, align) * align);
+                                                     : ceil_div(ph.rows, ceil_div(rows, align) * align);
   // A line is cut anywhere for the threads, into more row tiles where tiles end.
   const std::int64_t tile = ph.flat && ph.row_pixels == 1 ? most_pixels(4, ph.all_quads(), p.epilogue, p.options.pixels) : align;
   const auto unit = [&](std::int64_t row_tiles) { return row_tiles <= 2 * threads ? align : tile; };

@@ -33,7 +33,7 @@ constexpr std::array kKinds{Kind{"conv.f32.avx512.jit", kConv, Dots::floats, 16,
                             Kind{"conv_transpose.u8s8.amx", kTransposed, Dots::amx, 16, {Isa::amx}}};
 
 /// What could be done otherwise than the estimates have it.
-std::vector<Parameters> variants_of(const ConvPlan& usual) {
+std::vector<Parameters> variants_of(const ConvSetting& usual) {
   if (usual.phases.empty()) return {};
   const Phase& ph = usual.phases.front();
   Variants out(usual.options);
@@ -52,7 +52,8 @@ std::vector<Parameters> variants_of(const ConvPlan& usual) {
     }
   }
   for (const std::int64_t row_tiles : {ph.row_tiles / 2, ph.row_tiles * 2}) {
-    if (row_tiles >= 1 && row_tiles != ph.row_tiles && row_tiles <= ph.rows) out.add([&](CodeOptions& t) { t.row_tiles = row_tiles; });
+    if (row_tiles >= 1 && row_tiles != ph.row_tiles && row_tiles <= ph.rows)
+      out.add([&](CodeOptions& t) { t.row_tiles = row_tiles; });
   }
   if (ph.parts > 1 && ph.row_tiles > 1) out.add([&](CodeOptions& t) { t.blocks_first = ph.parts_first ? 0 : 1; });
   if (ph.blocks.size() > 1) {  // of one block nothing is fetched
@@ -61,7 +62,7 @@ std::vector<Parameters> variants_of(const ConvPlan& usual) {
   return out.take();
 }
 
-class ConvFamily final : public FamilyOf<ConvPlan> {
+class ConvFamily final : public FamilyOf<ConvSetting> {
  public:
   explicit ConvFamily(const Kind& kind)
       : FamilyOf({.name = kind.name,
@@ -77,19 +78,21 @@ class ConvFamily final : public FamilyOf<ConvPlan> {
   bool outdated_here() const override { return is_outdated(kind_.lanes); }
   Parameters parameters_here() const override { return CodeOptions::here(); }
   std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<ConvPlan> match(const Request& q) const override {
+  Match<ConvSetting> match(const Request& q) const override {
     return match_conv(q.region, q.plan, CodeOptions::of(q.parameters, kind_.lanes), kind_.dots);
   }
-  double cost(const ConvPlan& conv, Isa) const override { return conv.seconds; }
-  Parameters parameters(const ConvPlan& conv, const Parameters& given) const override {
+  double cost(const ConvSetting& conv, Isa) const override { return conv.seconds; }
+  Parameters parameters(const ConvSetting& conv, const Parameters& given) const override {
     return with_effect(given, conv.curve || !conv.epilogue.tables.empty(), conv.divides && !on_tiles(conv.dots));
   }
-  std::vector<Parameters> variants(const ConvPlan& conv) const override {
+  std::vector<Parameters> variants(const ConvSetting& conv) const override {
     return kind_.transposed() ? std::vector<Parameters>{} : variants_of(conv);
   }
-  std::vector<std::int64_t> packed_bytes(const ConvPlan& conv) const override { return jit::packed_bytes(conv); }
-  Result<std::vector<ir::Tensor>> pack(const ConvPlan& conv) const override { return pack_conv(conv); }
-  Result<std::unique_ptr<Kernel>> load(ConvPlan conv, Packed packed) const override { return load_conv(std::move(conv), packed); }
+  std::vector<std::int64_t> packed_bytes(const ConvSetting& conv) const override { return jit::packed_bytes(conv); }
+  Result<std::vector<ir::Tensor>> pack(const ConvSetting& conv) const override { return pack_conv(conv); }
+  Result<std::unique_ptr<Kernel>> load(ConvSetting conv, Packed packed) const override {
+    return load_conv(std::move(conv), packed);
+  }
 
  private:
   const Kind& kind_;

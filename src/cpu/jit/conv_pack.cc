@@ -12,7 +12,7 @@ namespace octavo::cpu::jit {
 namespace {
 
 /// Of element k of a segment, channel c of the block, in the block's packed weights.
-std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
+std::int64_t weight_at(const ConvSetting& conv, const Phase& ph, const Block& b, std::int64_t segment, std::int64_t k,
                        std::int64_t c) {
   const std::int64_t of_quad = 4 / conv.factor, lanes = conv.epilogue.lanes;
   if (ph.steps == 0) return ((segment * ph.quads + k / of_quad) * b.vectors * lanes + c) * of_quad + k % of_quad;
@@ -22,7 +22,7 @@ std::int64_t weight_at(const ConvPlan& conv, const Phase& ph, const Block& b, st
 
 /// Of floats: groups are not merged, and rows of the input are not put together. `Weight`: float, or the bits of bfloat16.
 template <class Weight>
-Result<std::vector<ir::Tensor>> pack_floats(const ConvPlan& conv, ir::DType type) {
+Result<std::vector<ir::Tensor>> pack_floats(const ConvSetting& conv, ir::DType type) {
   OCTAVO_TRY(const auto* w, conv.weights.data<Weight>("weights"));
   OCTAVO_TRY(const std::vector<float> bias, conv.bias.values<float>(conv.shape.o));
   const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
@@ -52,7 +52,7 @@ Result<std::vector<ir::Tensor>> pack_floats(const ConvPlan& conv, ir::DType type
 
 /// Of codes. `Weight`: std::int8_t, or of pairs std::int16_t, which has room for a weight minus its zero point.
 template <class Weight>
-Result<std::vector<ir::Tensor>> pack_codes(const ConvPlan& conv, ir::DType type) {
+Result<std::vector<ir::Tensor>> pack_codes(const ConvSetting& conv, ir::DType type) {
   OCTAVO_TRY(const auto* w, conv.weights.data<std::int8_t>("weights"));
   const auto bytes = static_cast<std::int64_t>(sizeof(Weight));
   ir::Tensor weights(type, {std::max<std::int64_t>(64, conv.weight_bytes) / bytes}), init(ir::DType::s32, {conv.init_count});
@@ -121,7 +121,7 @@ Result<std::vector<ir::Tensor>> pack_codes(const ConvPlan& conv, ir::DType type)
 
 }  // namespace
 
-Result<std::vector<ir::Tensor>> pack_conv(const ConvPlan& conv) {
+Result<std::vector<ir::Tensor>> pack_conv(const ConvSetting& conv) {
   if (conv.dots == Dots::floats) return pack_floats<float>(conv, ir::DType::f32);
   if (of_bf16(conv.dots)) return pack_floats<std::uint16_t>(conv, ir::DType::bf16);
   if (conv.dots == Dots::pairs) return pack_codes<std::int16_t>(conv, ir::DType::s16);

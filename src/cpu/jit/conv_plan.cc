@@ -71,7 +71,7 @@ std::int64_t choose_merge(const ConvShape& s, Dots dots) {
 }
 
 /// How the phase's pixels are read, four bytes at a time: in place or from a padded strip. Empty, or the refusal.
-Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded, std::int64_t x_pixel, Phase& ph) {
+Reasons arrange_quads(const region::TensorRef& x, const ConvSetting& p, bool padded, std::int64_t x_pixel, Phase& ph) {
   const bool taps = !ph.y.offset.empty();
   ph.pitch = p.factor_bytes(p.shape.c);
   const std::int64_t ic = p.factor_bytes(p.ic);
@@ -98,7 +98,7 @@ Reasons arrange_quads(const region::TensorRef& x, const ConvPlan& p, bool padded
   return {};
 }
 
-bool linear(const ConvPlan& p, const Phase& ph) {
+bool linear(const ConvSetting& p, const Phase& ph) {
   if (ph.y.count > 1 && ph.y.step * ph.row_step != ph.x.count * ph.x.step * ph.pixel_step) return false;
   for (int s = 0; s < p.epilogue.stream_count(); ++s) {
     if (p.epilogue.stream(s).column < 0) continue;
@@ -116,7 +116,7 @@ bool linear(const ConvPlan& p, const Phase& ph) {
 }
 
 /// Every pixel of the output reads the pixel of the input of the same number.
-bool one_line(const ConvPlan& p, std::int64_t x_pixel, bool padded, const Phase& phase) {
+bool one_line(const ConvSetting& p, std::int64_t x_pixel, bool padded, const Phase& phase) {
   if (padded || phase.x.offset.size() != 1 || phase.y.offset.size() != 1 || phase.x.step != 1 || phase.y.step != 1) return false;
   if (phase.x.offset.front() != 0 || phase.y.offset.front() != 0) return false;
   Phase read = phase;
@@ -206,11 +206,6 @@ Reasons read_float_conv(const region::Region& region, ConvShape& s, ir::DType ty
   return read_shape(region, s);
 }
 
-std::int32_t weight_zero_of(const std::vector<std::int32_t>& zero, std::int64_t channel) {
-  if (zero.empty()) return 0;
-  return zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(channel)];
-}
-
 int weight_halves(const std::vector<std::int32_t>& zero) {
   return std::any_of(zero.begin(), zero.end(), [](std::int32_t z) { return z != 0; }) ? 2 : 1;
 }
@@ -237,7 +232,8 @@ RowTasks split_rows(const ConvShape& s, std::int64_t together, std::int64_t bloc
   const bool few = ceil_div(t.rows, threads) * threads * 5 > t.rows * 6;  // too few rows for so many threads
   if (options.blocks_first < 0 ? few : options.blocks_first == 1) t.rows = 0;
   const std::int64_t usual = t.rows > 0 ? threads : 4 * threads;
-  t.count = static_cast<int>(std::min(options.row_tiles > 0 ? options.row_tiles : usual, s.n * ceil_div(s.out_h, together) * blocks));
+  t.count =
+      static_cast<int>(std::min(options.row_tiles > 0 ? options.row_tiles : usual, s.n * ceil_div(s.out_h, together) * blocks));
   return t;
 }
 
@@ -284,7 +280,7 @@ int most_pixels(int vectors, std::int64_t quads, const Epilogue& epilogue) {
   return std::min(12, (quads <= 96 ? 20 : 24) / vectors);
 }
 
-std::int64_t pixel_offset(const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k) {
+std::int64_t pixel_offset(const ConvSetting& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k) {
   const auto s = static_cast<std::size_t>(stream);
   const auto& operands = plan.streams.operands;
   const region::TensorRef& ref = plan.streams.ref(stream);
@@ -295,8 +291,8 @@ std::int64_t pixel_offset(const ConvPlan& plan, const Phase& phase, int stream, 
   return (y * ref.strides[2] + x * ref.strides[3]) * size;
 }
 
-Result<ConvPlan> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options, Dots dots) {
-  ConvPlan p;
+Result<ConvSetting> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options, Dots dots) {
+  ConvSetting p;
   const bool floats = of_floats(dots), pairs = dots == Dots::pairs;
   const ir::DType type = of_bf16(dots) ? ir::DType::bf16 : ir::DType::f32;
   if (auto why = floats ? read_float_conv(region, p.shape, type) : read_conv(region, p.shape, dots == Dots::vnni || pairs);
@@ -319,7 +315,8 @@ Result<ConvPlan> match_conv(const region::Region& region, const region::Plan& pl
   p.zero = floats ? 0 : x.quantizer->zero_point.front();
   p.batch_is_pixels = s.n > 1 && s.out_h == 1 && s.out_w == 1 && s.h == 1 && s.w == 1 && s.kh == 1 && s.kw == 1 &&
                       s.stride[0] == 1 && s.stride[1] == 1 && s.pads == std::array<std::int64_t, 4>{};
-  if (auto why = lower(stage, p.batch_is_pixels, options.vbmi, p.epilogue, options.lanes); !why.empty()) return refuse(std::move(why));
+  if (auto why = lower(stage, p.batch_is_pixels, options.vbmi, p.epilogue, options.lanes); !why.empty())
+    return refuse(std::move(why));
   p.epilogue.narrows = of_bf16(dots);
   const int bias = take_bias(stage, plan, p.epilogue);
   p.has_bias = bias >= 0;

@@ -32,14 +32,12 @@ struct ConvShape {
   [[nodiscard]] std::int64_t weight_index(std::int64_t out, std::int64_t in, std::int64_t y, std::int64_t x) const;
 };
 /// Empty: `shape` is filled in. Otherwise why this region is no 2-D integer convolution with zero weight zero points.
-/// `weight_zeros`: or with such as weights in two halves can have (ConvPlan::halves).
+/// `weight_zeros`: or with such as weights in two halves can have (ConvSetting::halves).
 [[nodiscard]] Reasons read_conv(const region::Region& region, ConvShape& shape, bool weight_zeros = false);
 /// The same for a convolution of floats: data and weights of `type`, f32 or bf16.
 [[nodiscard]] Reasons read_float_conv(const region::Region& region, ConvShape& shape, ir::DType type = ir::DType::f32);
 
-/// The zero point of the weights of an output channel (`zero`: region::Anchor::weight_zero).
-[[nodiscard]] std::int32_t weight_zero_of(const std::vector<std::int32_t>& zero, std::int64_t channel);
-/// 2 where the weights have zero points (ConvPlan::halves), else 1.
+/// 2 where the weights have zero points (ConvSetting::halves), else 1.
 [[nodiscard]] int weight_halves(const std::vector<std::int32_t>& zero);
 /// Two numbers of eight bits whose sum is a weight minus its zero point, -255 to 254; the first is half of it, rounded down.
 [[nodiscard]] std::int32_t half_of_weight(std::int32_t weight, bool first);
@@ -190,7 +188,7 @@ struct Phase {
   }
 };
 
-struct ConvPlan {
+struct ConvSetting {
   ConvShape shape;
   Dots dots = Dots::vnni;
   CodeOptions options;
@@ -198,16 +196,16 @@ struct ConvPlan {
   Streams streams;
   Constant weights;
   std::vector<std::int32_t> weight_zero;  ///< of the weights: region::Anchor::weight_zero
-  Epilogue epilogue;           ///< as the blocks without a shorter form run it
-  Epilogue written;            ///< the same before divisions became multiplications
-  bool multiplies = false;     ///< divisions are multiplications where that is exact (division.h)
-  std::optional<Forms> forms;  ///< blocks may run a shorter form of `epilogue`
-  std::optional<Curve> curve;  ///< or that, its table packed
-  bool has_bias = false;       ///< constants that are added to the sums: part of their initial values
+  Epilogue epilogue;                      ///< as the blocks without a shorter form run it
+  Epilogue written;                       ///< the same before divisions became multiplications
+  bool multiplies = false;                ///< divisions are multiplications where that is exact (division.h)
+  std::optional<Forms> forms;             ///< blocks may run a shorter form of `epilogue`
+  std::optional<Curve> curve;             ///< or that, its table packed
+  bool has_bias = false;                  ///< constants that are added to the sums: part of their initial values
   ChannelOperand bias;
   ChannelValues channels, codes;  ///< of forms, or of the curve: scales and biases, and those of the code in the middle
-  std::int64_t element = 1;    ///< bytes of an element of the input
-  std::int64_t factor = 1;     ///< bytes of one as the products read it
+  std::int64_t element = 1;       ///< bytes of an element of the input
+  std::int64_t factor = 1;        ///< bytes of one as the products read it
   bool batch_is_pixels = false;
   bool slack = false;  ///< 64 bytes around the input may be read
   std::int64_t images = 1;
@@ -227,15 +225,15 @@ struct ConvPlan {
 };
 inline constexpr int kMostThreads = 256;  ///< for which work is divided; more get what there is
 
-/// Blocks and row tiles of a phase (ConvPlan::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
+/// Blocks and row tiles of a phase (ConvSetting::weight_bytes and init_count grow by theirs), its tasks for `threads` threads; `phases`:
 /// how many share the convolution.
-void divide(ConvPlan& plan, Phase& phase, std::int64_t phases, int threads);
+void divide(ConvSetting& plan, Phase& phase, std::int64_t phases, int threads);
 
 /// The setting of a convolution, or of a transposed one.
-[[nodiscard]] Result<ConvPlan> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options,
-                                          Dots dots = Dots::vnni);
+[[nodiscard]] Result<ConvSetting> match_conv(const region::Region& region, const region::Plan& plan, const CodeOptions& options,
+                                             Dots dots = Dots::vnni);
 
 /// Byte offset of pixel (row j, column k) of the phase's output grid in a stream, relative to the tensor's first element.
-[[nodiscard]] std::int64_t pixel_offset(const ConvPlan& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k);
+[[nodiscard]] std::int64_t pixel_offset(const ConvSetting& plan, const Phase& phase, int stream, std::int64_t j, std::int64_t k);
 
 }  // namespace octavo::cpu::jit

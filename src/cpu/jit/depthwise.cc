@@ -20,7 +20,7 @@ namespace jit {
 namespace {
 
 /// Clocks for 64 channels of one output pixel, without the epilogue.
-double clocks_per_pixel(const DepthwisePlan& d) {
+double clocks_per_pixel(const DepthwiseSetting& d) {
   double dots = 0;
   for (std::int64_t r = 0; r < d.rows; ++r) {
     for (std::int64_t q = 0; q < d.quads; ++q) dots += d.uses(r, q) ? 4.0 * static_cast<double>(d.shape.kw) : 0;
@@ -30,9 +30,9 @@ double clocks_per_pixel(const DepthwisePlan& d) {
 }
 
 /// `only`: so many, if that is not 0.
-void choose_rows(DepthwisePlan& d, std::int64_t only) {
+void choose_rows(DepthwiseSetting& d, std::int64_t only) {
   double best = 1e300;
-  DepthwisePlan chosen = d;
+  DepthwiseSetting chosen = d;
   for (std::int64_t rows : {1, 2, 4}) {
     if (rows > d.shape.out_h) break;
     if (only > 0 && rows != only) continue;
@@ -55,7 +55,7 @@ struct StripCode {
 
 class DepthwiseKernel final : public region::HostKernel {
  public:
-  DepthwiseKernel(DepthwisePlan plan, Packed packed)
+  DepthwiseKernel(DepthwiseSetting plan, Packed packed)
       : d_(std::move(plan)), weights_(packed[0].data()), init_(reinterpret_cast<const std::int32_t*>(packed[1].data())) {
     padding_.fill(static_cast<std::byte>(d_.zero));
     generate(d_.options.vbmi);
@@ -121,7 +121,7 @@ class DepthwiseKernel final : public region::HostKernel {
     each([&](std::size_t i, std::int64_t rows, const Block& b, std::size_t) {
       if (interleaves.count({b.vectors, b.tail}) == 0)
         interleaves[{b.vectors, b.tail}] = emit_interleave(code_, pool, b.vectors, b.tail);
-      const Tiling t = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
+      const Tiling t = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
       for (int width : {t.big, t.small_count > 0 ? t.small : t.big}) {
         const auto key = tile_of(b, width, rows, i);
         if (tiles.count(key) == 0) tiles[key] = emit_depthwise_tile(code_, pool, d_, key, vbmi);
@@ -138,7 +138,7 @@ class DepthwiseKernel final : public region::HostKernel {
       StripCode& code = list[n];
       const auto tile = [&](int width) { return reinterpret_cast<TileFn>(base + tiles.at(tile_of(b, width, rows, i))); };
       code.interleave = reinterpret_cast<InterleaveFn>(base + interleaves.at({b.vectors, b.tail}));
-      code.tiling = tile_pixels(strips[i], DepthwisePlan::most_columns(rows, b.vectors));
+      code.tiling = tile_pixels(strips[i], DepthwiseSetting::most_columns(rows, b.vectors));
       code.big = tile(code.tiling.big);
       code.small = code.tiling.small_count > 0 ? tile(code.tiling.small) : nullptr;
       code.table = tables_.at({rows, strips[i], b.vectors}).data();
@@ -214,7 +214,7 @@ class DepthwiseKernel final : public region::HostKernel {
     code.small(&args);
   }
 
-  DepthwisePlan d_;
+  DepthwiseSetting d_;
   const std::byte* weights_;
   const std::int32_t* init_;
   alignas(64) std::array<std::byte, 64> padding_{};
@@ -226,25 +226,25 @@ class DepthwiseKernel final : public region::HostKernel {
 
 }  // namespace
 
-std::int64_t DepthwisePlan::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
+std::int64_t DepthwiseSetting::kernel_row(std::int64_t r, std::int64_t q, std::int64_t b) const {
   const std::int64_t from = 4 * q + b - r * shape.stride[0];
   if (from < 0 || from % shape.dilation[0] != 0 || from / shape.dilation[0] >= shape.kh) return -1;
   return from / shape.dilation[0];
 }
 
-bool DepthwisePlan::uses(std::int64_t r, std::int64_t q) const {
+bool DepthwiseSetting::uses(std::int64_t r, std::int64_t q) const {
   for (std::int64_t b = 0; b < 4; ++b) {
     if (kernel_row(r, q, b) >= 0) return true;
   }
   return false;
 }
 
-int DepthwisePlan::most_columns(std::int64_t tile_rows, int vectors) {
+int DepthwiseSetting::most_columns(std::int64_t tile_rows, int vectors) {
   return std::clamp(24 / (static_cast<int>(tile_rows) * vectors), 1, 6);
 }
 
-Result<DepthwisePlan> match_depthwise(const region::Region& region, const region::Plan& plan, const CodeOptions& options) {
-  DepthwisePlan d;
+Result<DepthwiseSetting> match_depthwise(const region::Region& region, const region::Plan& plan, const CodeOptions& options) {
+  DepthwiseSetting d;
   if (auto why = read_conv(region, d.shape, true); !why.empty()) return refuse(std::move(why));
   const ConvShape& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
@@ -284,7 +284,7 @@ Result<DepthwisePlan> match_depthwise(const region::Region& region, const region
   return d;
 }
 
-Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwisePlan& d) {
+Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwiseSetting& d) {
   OCTAVO_TRY(const auto* w, d.weights.data<std::int8_t>("weights"));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), init(ir::DType::s32, {d.init_count});
   auto* wp = weights.mutable_data<std::int8_t>().data();
@@ -319,26 +319,26 @@ Result<std::vector<ir::Tensor>> pack_depthwise(const DepthwisePlan& d) {
 
 namespace {
 
-class DepthwiseFamily final : public FamilyOf<DepthwisePlan> {
+class DepthwiseFamily final : public FamilyOf<DepthwiseSetting> {
  public:
   DepthwiseFamily()
       : FamilyOf({.name = "depthwise.u8s8.avx512vnni.jit", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
   Parameters parameters_here() const override { return CodeOptions::here(); }
   std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<DepthwisePlan> match(const Request& q) const override {
+  Match<DepthwiseSetting> match(const Request& q) const override {
     return match_depthwise(q.region, q.plan, CodeOptions::of(q.parameters));
   }
-  double cost(const DepthwisePlan& d, Isa) const override { return d.seconds; }
-  Parameters parameters(const DepthwisePlan& d, const Parameters& given) const override {
+  double cost(const DepthwiseSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const DepthwiseSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), d.divides);
   }
-  std::vector<Parameters> variants(const DepthwisePlan& d) const override {
+  std::vector<Parameters> variants(const DepthwiseSetting& d) const override {
     return depthwise_variants(d.tasks, d.rows, {1, 2, 4}, d.options);
   }
-  std::vector<std::int64_t> packed_bytes(const DepthwisePlan& d) const override { return {d.weight_bytes, d.init_count * 4}; }
-  Result<std::vector<ir::Tensor>> pack(const DepthwisePlan& d) const override { return pack_depthwise(d); }
-  Result<std::unique_ptr<Kernel>> load(DepthwisePlan d, Packed packed) const override {
+  std::vector<std::int64_t> packed_bytes(const DepthwiseSetting& d) const override { return {d.weight_bytes, d.init_count * 4}; }
+  Result<std::vector<ir::Tensor>> pack(const DepthwiseSetting& d) const override { return pack_depthwise(d); }
+  Result<std::unique_ptr<Kernel>> load(DepthwiseSetting d, Packed packed) const override {
     return make_generated<DepthwiseKernel>(std::move(d), packed);
   }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t kVectors = 2;
 
 class DepthwiseLanesKernel final : public region::HostKernel {
  public:
-  DepthwiseLanesKernel(DepthwiseLanesPlan plan, Packed packed)
+  DepthwiseLanesKernel(DepthwiseLanesSetting plan, Packed packed)
       : d_(std::move(plan)), weights_(packed[0].data()), init_(reinterpret_cast<const std::int32_t*>(packed[1].data())) {
     generate(d_.options.vbmi);
   }
@@ -131,7 +131,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
     }
   }
 
-  DepthwiseLanesPlan d_;
+  DepthwiseLanesSetting d_;
   const std::byte* weights_;
   const std::int32_t* init_;  ///< or floats; TileArgs moves 32 bits
   Code code_;
@@ -142,7 +142,7 @@ class DepthwiseLanesKernel final : public region::HostKernel {
 
 }  // namespace
 
-TapRange DepthwiseLanesPlan::taps(int axis, std::int64_t at) const {
+TapRange DepthwiseLanesSetting::taps(int axis, std::int64_t at) const {
   const auto a = static_cast<std::size_t>(axis);
   const std::int64_t first = at * shape.stride[a] - shape.pads[a], size = axis == 0 ? shape.h : shape.w;
   TapRange r{0, axis == 0 ? shape.kh : shape.kw};
@@ -151,18 +151,19 @@ TapRange DepthwiseLanesPlan::taps(int axis, std::int64_t at) const {
   return r.begin == r.end ? TapRange{} : r;
 }
 
-int DepthwiseLanesPlan::most_columns(int vectors) const {
+int DepthwiseLanesSetting::most_columns(int vectors) const {
   const int registers = epilogue.registers() - spare_registers() - static_cast<int>(shape.kw) * vectors;
   return std::clamp(registers / vectors, 1, vectors == 1 ? 12 : 8);
 }
 
-Result<DepthwiseLanesPlan> match_depthwise_lanes(const region::Region& region, const region::Plan& plan,
-                                                 const CodeOptions& options, Dots dots) {
-  DepthwiseLanesPlan d;
+Result<DepthwiseLanesSetting> match_depthwise_lanes(const region::Region& region, const region::Plan& plan,
+                                                    const CodeOptions& options, Dots dots) {
+  DepthwiseLanesSetting d;
   const bool codes = !of_floats(dots);
   d.codes = codes, d.bf16 = of_bf16(dots);
   const ir::DType type = d.bf16 ? ir::DType::bf16 : ir::DType::f32;
-  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty()) return refuse(std::move(why));
+  if (auto why = codes ? read_conv(region, d.shape, true) : read_float_conv(region, d.shape, type); !why.empty())
+    return refuse(std::move(why));
   const ConvShape& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
   if (s.ic() != 1 || s.oc() != 1) return refuse("channels a group", fmt::format("{} to {}", s.ic(), s.oc()), "1 to 1");
@@ -199,8 +200,9 @@ Result<DepthwiseLanesPlan> match_depthwise_lanes(const region::Region& region, c
   }
   // All channels of the rows that are computed together stay in L2, so that their lines come once.
   const std::int64_t row = s.stride[0] * s.w * d.pixel_bytes + s.out_w * s.c * d.element();
-  d.rows = options.rows > 0 ? options.rows
-                           : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
+  d.rows = options.rows > 0
+               ? options.rows
+               : std::clamp<std::int64_t>(standard_machine().l2_bytes / 3 / std::max<std::int64_t>(1, row), 1, s.out_h);
   double clocks = 0;
   for (const Block& b : d.blocks)
     clocks += b.vectors * (static_cast<double>(s.kh * s.kw) / (codes ? 1.1 : 1.6) + 1.5 +
@@ -216,7 +218,7 @@ namespace {
 
 /// `Weight`: in the file; `Lane`: as packed; `lane` makes one of the other, given the channel.
 template <class Weight, class Lane, class Convert>
-Result<std::vector<ir::Tensor>> pack_as(const DepthwiseLanesPlan& d, ir::DType type, const Convert& lane) {
+Result<std::vector<ir::Tensor>> pack_as(const DepthwiseLanesSetting& d, ir::DType type, const Convert& lane) {
   OCTAVO_TRY(const auto* w, d.weights.data<Weight>("weights"));
   OCTAVO_TRY(const std::vector<Lane> bias, d.bias.values<Lane>(d.shape.c));
   const std::int64_t taps = d.shape.kh * d.shape.kw;
@@ -244,7 +246,7 @@ constexpr std::array kKinds{Kind{"depthwise.f32.avx512.jit", Dots::floats, 16, {
                             Kind{"depthwise.bf16.avx512.jit", Dots::bf16, 16, {Isa::avx512vnni}},
                             Kind{"depthwise.u8s8.avx2.jit", Dots::pairs, 8, {Isa::avx2}}};
 
-class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesPlan> {
+class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesSetting> {
  public:
   explicit DepthwiseLanesFamily(const Kind& kind)
       : FamilyOf({.name = kind.name,
@@ -260,25 +262,28 @@ class DepthwiseLanesFamily final : public FamilyOf<DepthwiseLanesPlan> {
   bool outdated_here() const override { return is_outdated(kind_.lanes); }
   Parameters parameters_here() const override { return CodeOptions::here(); }
   std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<DepthwiseLanesPlan> match(const Request& q) const override {
+  Match<DepthwiseLanesSetting> match(const Request& q) const override {
     return match_depthwise_lanes(q.region, q.plan, CodeOptions::of(q.parameters, kind_.lanes), kind_.dots);
   }
-  double cost(const DepthwiseLanesPlan& d, Isa) const override { return d.seconds; }
-  Parameters parameters(const DepthwiseLanesPlan& d, const Parameters& given) const override {
+  double cost(const DepthwiseLanesSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const DepthwiseLanesSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), d.divides);
   }
-  std::vector<Parameters> variants(const DepthwiseLanesPlan& d) const override {
+  std::vector<Parameters> variants(const DepthwiseLanesSetting& d) const override {
     return depthwise_variants(d.tasks, d.rows, {d.rows / 2, d.rows * 2, d.shape.out_h}, d.options);
   }
-  std::vector<std::int64_t> packed_bytes(const DepthwiseLanesPlan& d) const override { return {d.weight_bytes, d.init_count * 4}; }
-  Result<std::vector<ir::Tensor>> pack(const DepthwiseLanesPlan& d) const override {
-    if (d.bf16) return pack_as<std::uint16_t, float>(d, ir::DType::f32, [](std::uint16_t w, std::int64_t) { return bf16_to_f32(w); });
+  std::vector<std::int64_t> packed_bytes(const DepthwiseLanesSetting& d) const override {
+    return {d.weight_bytes, d.init_count * 4};
+  }
+  Result<std::vector<ir::Tensor>> pack(const DepthwiseLanesSetting& d) const override {
+    if (d.bf16)
+      return pack_as<std::uint16_t, float>(d, ir::DType::f32, [](std::uint16_t w, std::int64_t) { return bf16_to_f32(w); });
     if (!d.codes) return pack_as<float, float>(d, ir::DType::f32, [](float w, std::int64_t) { return w; });
     return pack_as<std::int8_t, std::int32_t>(d, ir::DType::s32, [&](std::int8_t w, std::int64_t channel) {
       return (std::int32_t{w} - weight_zero_of(d.weight_zero, channel)) & 0xffff;
     });
   }
-  Result<std::unique_ptr<Kernel>> load(DepthwiseLanesPlan d, Packed packed) const override {
+  Result<std::unique_ptr<Kernel>> load(DepthwiseLanesSetting d, Packed packed) const override {
     return make_generated<DepthwiseLanesKernel>(std::move(d), packed);
   }
 

@@ -15,7 +15,7 @@ using Ints = std::vector<std::int64_t>;
 
 class GatherKernel final : public region::HostKernel {
  public:
-  explicit GatherKernel(GatherPlan plan) : p_(std::move(plan)) {
+  explicit GatherKernel(GatherSetting plan) : p_(std::move(plan)) {
     ConstantPool pool(code_);
     const std::size_t at = emit_gather(code_, pool, p_);
     pool.emit();
@@ -47,7 +47,7 @@ class GatherKernel final : public region::HostKernel {
   }
 
  private:
-  GatherPlan p_;
+  GatherSetting p_;
   Code code_;
   GatherFn run_ = nullptr;
   int tasks_ = 1;
@@ -63,7 +63,7 @@ Ints bytes_of(const Ints& indices, std::int64_t size) {
 }
 
 /// Windows that together hold the bytes [first, last) of the result. False: too many.
-bool fill_chunk(const GatherPlan& p, const std::int64_t* first, const std::int64_t* last, GatherChunk& c) {
+bool fill_chunk(const GatherSetting& p, const std::int64_t* first, const std::int64_t* last, GatherChunk& c) {
   Ints wanted(first, last);
   std::sort(wanted.begin(), wanted.end());
   for (const std::int64_t b : wanted) {
@@ -90,7 +90,7 @@ bool fill_chunk(const GatherPlan& p, const std::int64_t* first, const std::int64
 }
 
 /// The dimensions but `axis` as few loops, the outermost in store 0 first.
-void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherPlan& p) {
+void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, GatherSetting& p) {
   const region::TensorRef& x = s.anchor.inputs[0];
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < s.space.size(); ++k) {
@@ -116,14 +116,14 @@ void find_rows(const region::Stage& s, std::size_t axis, std::int64_t size, Gath
 
 }  // namespace
 
-std::int64_t GatherPlan::rows() const {
+std::int64_t GatherSetting::rows() const {
   std::int64_t n = 1;
   for (const std::int64_t d : dims) n *= d;
   return n;
 }
 
-Result<GatherPlan> match_gather(const region::Region& region) {
-  GatherPlan p;
+Result<GatherSetting> match_gather(const region::Region& region) {
+  GatherSetting p;
   if (region.stages.size() != 1) return refuse("stages", region.stages.size(), "1");
   const region::Stage& s = region.stages.front();
   if (s.anchor.op != ir::Op::gather || s.anchor.inputs.empty()) return refuse("operator", ir::name_of(s.anchor.op), "gather");
@@ -137,7 +137,7 @@ Result<GatherPlan> match_gather(const region::Region& region) {
   for (std::size_t k = 0; k < s.space.size(); ++k) {
     if (k != axis && x.dims[k] != s.space[k])
       return refuse("shape of the result", ir::to_string(s.space),
-                   fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
+                    fmt::format("as the input's {} beside the axis", ir::to_string(x.dims)));
   }
   if (static_cast<std::int64_t>(indices.size()) != s.space[axis])
     return refuse("indices", indices.size(), fmt::format("{}", s.space[axis]));
@@ -179,19 +179,19 @@ Result<GatherPlan> match_gather(const region::Region& region) {
   return p;
 }
 
-Result<std::unique_ptr<Kernel>> load_gather(GatherPlan plan) {
+Result<std::unique_ptr<Kernel>> load_gather(GatherSetting plan) {
   return make_generated<GatherKernel>(std::move(plan));
 }
 
 namespace {
 
-class GatherFamily final : public FamilyOf<GatherPlan> {
+class GatherFamily final : public FamilyOf<GatherSetting> {
  public:
   GatherFamily() : FamilyOf({.name = "gather.avx512vbmi.jit", .levels = kLevels, .required = {"avx512vbmi"}, .rank = 0}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::gather); }
-  Match<GatherPlan> match(const Request& q) const override { return match_gather(q.region); }
-  double cost(const GatherPlan& p, Isa) const override { return p.seconds; }
-  Result<std::unique_ptr<Kernel>> load(GatherPlan p, Packed) const override { return load_gather(std::move(p)); }
+  Match<GatherSetting> match(const Request& q) const override { return match_gather(q.region); }
+  double cost(const GatherSetting& p, Isa) const override { return p.seconds; }
+  Result<std::unique_ptr<Kernel>> load(GatherSetting p, Packed) const override { return load_gather(std::move(p)); }
 
  private:
   static constexpr std::array kLevels{Isa::avx512vnni};

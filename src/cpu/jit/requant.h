@@ -100,8 +100,8 @@ struct LineBlock {
 };
 /// Two constants: f32[2 * init_count], the m of all blocks at their `init`, then the b; s32[init_count / 16], 1 at init / 16 of
 /// blocks whose channels all have lines.
-[[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const ChannelValues& values, const Requant& r, const std::vector<LineBlock>& blocks,
-                                                         std::int64_t init_count);
+[[nodiscard]] Result<std::vector<ir::Tensor>> pack_lines(const ChannelValues& values, const Requant& r,
+                                                         const std::vector<LineBlock>& blocks, std::int64_t init_count);
 
 /// Without code yet: the results of `e`, from two floats a channel as operands 0 and 1.
 [[nodiscard]] Epilogue of_two_channel_values(const Epilogue& e);

@@ -23,7 +23,7 @@ constexpr std::int64_t kNearBytes = standard_machine().l2_bytes, kRowTileBytes =
 
 class SlidingWindowKernel final : public region::HostKernel {
  public:
-  SlidingWindowKernel(SlidingWindowPlan plan, Packed packed)
+  SlidingWindowKernel(SlidingWindowSetting plan, Packed packed)
       : d_(std::move(plan)),
         weights_(packed[0].data()),
         values_(reinterpret_cast<const float*>(packed[1].data())),
@@ -104,7 +104,7 @@ class SlidingWindowKernel final : public region::HostKernel {
     code_of_[static_cast<std::size_t>(rows) - 1][b](&args);
   }
 
-  SlidingWindowPlan d_;
+  SlidingWindowSetting d_;
   const std::byte* weights_;
   const float* values_;
   const std::int32_t* has_line_;
@@ -115,9 +115,9 @@ class SlidingWindowKernel final : public region::HostKernel {
 
 }  // namespace
 
-Result<SlidingWindowPlan> match_sliding_window(const region::Region& region, const region::Plan& plan,
-                                               const CodeOptions& options) {
-  SlidingWindowPlan d;
+Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                  const CodeOptions& options) {
+  SlidingWindowSetting d;
   if (auto why = read_conv(region, d.shape); !why.empty()) return refuse(std::move(why));
   const ConvShape& s = d.shape;
   if (s.transposed) return refuse("operator", "ConvTranspose", "Conv");
@@ -170,7 +170,7 @@ Result<SlidingWindowPlan> match_sliding_window(const region::Region& region, con
 
 namespace {
 
-Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowPlan& d) {
+Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowSetting& d) {
   OCTAVO_TRY(const auto* w, d.weights.data<std::int8_t>("weights"));
   OCTAVO_TRY(const std::vector<std::int32_t> bias, d.bias.values<std::int32_t>(d.shape.c));
   ir::Tensor weights(ir::DType::s8, {d.weight_bytes}), values(ir::DType::f32, {kValues * d.init_count});
@@ -198,7 +198,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowPlan& d) 
       for (std::int64_t v = 0; v < b.vectors; ++v) {
         for (std::int64_t r = 0; r < d.rows; ++r) {
           for (std::int64_t n = 0; n < 64; ++n, ++to) {
-            const std::int64_t c = SlidingWindowPlan::channel(b, v, n / 4), ky = n % 4 - r;
+            const std::int64_t c = SlidingWindowSetting::channel(b, v, n / 4), ky = n % 4 - r;
             if (c < b.channels && ky >= 0 && ky < 3) *to = w[((b.first_channel + c) * 3 + ky) * 3 + k];
           }
         }
@@ -206,7 +206,7 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowPlan& d) 
     }
     for (std::int64_t v = 0; v < b.vectors; ++v) {
       for (std::int64_t n = 0; n < 16; ++n) {
-        const std::int64_t c = SlidingWindowPlan::channel(b, v, n), at = b.init + 16 * v + n;
+        const std::int64_t c = SlidingWindowSetting::channel(b, v, n), at = b.init + 16 * v + n;
         if (c >= b.channels) continue;
         vp[at] = natural[b.init + c];
         vp[d.init_count + at] = natural[d.init_count + b.init + c];
@@ -220,32 +220,30 @@ Result<std::vector<ir::Tensor>> pack_sliding_window(const SlidingWindowPlan& d) 
   return std::vector<ir::Tensor>{std::move(weights), std::move(values), std::move(lines[1])};
 }
 
-class SlidingWindowFamily final : public FamilyOf<SlidingWindowPlan> {
+class SlidingWindowFamily final : public FamilyOf<SlidingWindowSetting> {
  public:
   SlidingWindowFamily()
-      : FamilyOf({.name = "depthwise.u8s8.avx512vnni.sliding_window",
-                  .levels = kLevels,
-                  .parameters = kCodeParameters,
-                  .rank = 0}) {}
+      : FamilyOf(
+            {.name = "depthwise.u8s8.avx512vnni.sliding_window", .levels = kLevels, .parameters = kCodeParameters, .rank = 0}) {}
   bool about(const Region& r) const override { return is_one(r, ir::Op::conv) && only(r).anchor.as<ir::Window>().group > 1; }
   Parameters parameters_here() const override { return with_effect(CodeOptions::here(), true, false); }
   std::vector<std::string> required_by(const Parameters& p) const override { return required_by_options(p); }
-  Match<SlidingWindowPlan> match(const Request& q) const override {
+  Match<SlidingWindowSetting> match(const Request& q) const override {
     return match_sliding_window(q.region, q.plan, CodeOptions::of(q.parameters));
   }
-  double cost(const SlidingWindowPlan& d, Isa) const override { return d.seconds; }
-  Parameters parameters(const SlidingWindowPlan& d, const Parameters& given) const override {
+  double cost(const SlidingWindowSetting& d, Isa) const override { return d.seconds; }
+  Parameters parameters(const SlidingWindowSetting& d, const Parameters& given) const override {
     return with_effect(given, !d.epilogue.tables.empty(), false);
   }
-  std::vector<Parameters> variants(const SlidingWindowPlan& d) const override {
+  std::vector<Parameters> variants(const SlidingWindowSetting& d) const override {
     const std::int64_t all = d.shape.out_h, some = d.row_tile == all ? all / 2 : d.row_tile * 2;
     return depthwise_variants(d.tasks, d.row_tile, {some, d.row_tile / 2, all}, d.options);
   }
-  std::vector<std::int64_t> packed_bytes(const SlidingWindowPlan& d) const override {
+  std::vector<std::int64_t> packed_bytes(const SlidingWindowSetting& d) const override {
     return {d.weight_bytes, d.init_count * kValues * 4, d.init_count / 4};
   }
-  Result<std::vector<ir::Tensor>> pack(const SlidingWindowPlan& d) const override { return pack_sliding_window(d); }
-  Result<std::unique_ptr<Kernel>> load(SlidingWindowPlan d, Packed packed) const override {
+  Result<std::vector<ir::Tensor>> pack(const SlidingWindowSetting& d) const override { return pack_sliding_window(d); }
+  Result<std::unique_ptr<Kernel>> load(SlidingWindowSetting d, Packed packed) const override {
     return make_generated<SlidingWindowKernel>(std::move(d), packed);
   }
 

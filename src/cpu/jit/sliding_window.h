@@ -24,7 +24,7 @@
 
 namespace octavo::cpu::jit {
 
-struct SlidingWindowPlan {
+struct SlidingWindowSetting {
   ConvShape shape;
   CodeOptions options;
   Streams streams;
@@ -52,8 +52,8 @@ struct SlidingWindowPlan {
 };
 inline constexpr int kSlidingWindowSinks = 3;
 
-[[nodiscard]] Result<SlidingWindowPlan> match_sliding_window(const region::Region& region, const region::Plan& plan,
-                                                             const CodeOptions& options);
+[[nodiscard]] Result<SlidingWindowSetting> match_sliding_window(const region::Region& region, const region::Plan& plan,
+                                                                const CodeOptions& options);
 
 /// One block over `steps` times `rows` output rows from y on. The function changes row, y, out and steps.
 struct SlidingWindowArgs {
@@ -75,7 +75,6 @@ struct SlidingWindowShape {
   bool line = true;
   auto operator<=>(const SlidingWindowShape&) const = default;
 };
-std::size_t emit_sliding_window(Code& code, ConstantPool& pool, const SlidingWindowPlan& plan,
-                                const SlidingWindowShape& shape);
+std::size_t emit_sliding_window(Code& code, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape);
 
 }  // namespace octavo::cpu::jit

@@ -23,7 +23,7 @@ using Xbyak::Zmm;
 /// - a window of four columns, two output columns together (stride 1): each vector of weights is loaded once for both.
 class SlidingWindow {
  public:
-  SlidingWindow(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const SlidingWindowShape& shape)
+  SlidingWindow(Code& c, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape)
       : c_(c),
         pool_(pool),
         d_(plan),
@@ -500,7 +500,7 @@ class SlidingWindow {
 
   Code& c_;
   ConstantPool& pool_;
-  const SlidingWindowPlan& d_;
+  const SlidingWindowSetting& d_;
   SlidingWindowShape s_;
   bool whole_;
   bool joined_;  ///< 16 or 32 channels: rows side by side in one register
@@ -512,7 +512,7 @@ class SlidingWindow {
 
 }  // namespace
 
-std::size_t emit_sliding_window(Code& c, ConstantPool& pool, const SlidingWindowPlan& plan, const SlidingWindowShape& shape) {
+std::size_t emit_sliding_window(Code& c, ConstantPool& pool, const SlidingWindowSetting& plan, const SlidingWindowShape& shape) {
   c.align(64);
   const std::size_t start = c.getSize();
   SlidingWindow(c, pool, plan, shape).emit();

@@ -43,7 +43,8 @@ struct Streams {
     for (int k = 0; k < e.stream_count(); ++k) {
       const region::TensorRef& t = ref(k);
       if (const int column = e.stream(k).column; column >= 0)
-        row[column] = static_cast<std::int32_t>((y * t.strides[2] + x * t.strides[3]) * static_cast<std::int64_t>(ir::size_of(t.dtype)));
+        row[column] =
+            static_cast<std::int32_t>((y * t.strides[2] + x * t.strides[3]) * static_cast<std::int64_t>(ir::size_of(t.dtype)));
     }
   }
 };

@@ -59,9 +59,9 @@ class GroupedKernel final : public Kernel {
 
 /// The parts are matched one by one, in the plan that they are parts of.
 struct Setting {
-  std::vector<Region> regions;
+  std::vector<Region> regions = {};
   const Plan* plan = nullptr;
-  std::vector<Tactic> parts;
+  std::vector<Tactic> parts = {};
   double seconds = 0;
 };
 

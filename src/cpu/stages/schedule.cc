@@ -216,7 +216,8 @@ std::array<Call, 3> Rows::calls() const {
 Schedule schedule_of(const Region& r, const region::Parameters& parameters, int threads) {
   const std::vector<Link> links = links_of(r);
   const std::int64_t out = r.stages.back().space[2];
-  const std::int64_t rows = std::clamp<std::int64_t>(tile_bytes(r, parameters) / bytes_between(r, links), 1, std::max<std::int64_t>(out, 1));
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(tile_bytes(r, parameters) / bytes_between(r, links), 1, std::max<std::int64_t>(out, 1));
   const std::int64_t images = r.stages[0].space[0];
   // Of more threads than two, those that are done take tasks from others: twice as many, as far as two rows are left for each.
   const bool sharing = threads >= region::kSharingWorkers;

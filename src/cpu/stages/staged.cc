@@ -73,11 +73,11 @@ std::optional<Choice> choose(const Pieces& pieces, std::size_t calls) {
 
 /// The parts are matched piece by piece, and the kernel that joins them reads the whole: both are kept.
 struct Setting {
-  Region whole;
+  Region whole = {};
   int threads = 1;
-  Schedule schedule;
-  std::vector<Pieces> pieces;  ///< by stage
-  std::vector<Tactic> parts;
+  Schedule schedule = {};
+  std::vector<Pieces> pieces = {};  ///< by stage
+  std::vector<Tactic> parts = {};
   double seconds = 0;
 };
 
