@@ -16,6 +16,7 @@
 #include "cpu/jit/emitter.h"
 #include "cpu/provider.h"
 #include "program/math.h"
+#include "region/host_kernel.h"
 
 namespace octavo {
 namespace {
@@ -144,7 +145,10 @@ class Bench {
     st.anchor.op = ir::Op::conv;
     st.anchor.integer = true;
     using Ints = std::vector<std::int64_t>;
-    st.anchor.attrs = {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}, {"group", k.groups}};
+    st.anchor.facts = *ir::facts_of(
+        ir::Op::conv,
+        {{"strides", Ints{k.stride, k.stride}}, {"pads", Ints{pad, pad, pad, pad}}, {"dilations", Ints{1, 1}}, {"group", k.groups}},
+        4);
     auto x = add(ir::DType::u8, xs, nhwc(xs), region::BufferKind::arena);
     x.quantizer = ir::per_tensor(ir::DType::u8, 0.02F, k.zero);
     st.anchor.inputs = {x};

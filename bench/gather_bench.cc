@@ -54,7 +54,7 @@ bool run(const Case& c, int rounds) {
     return t;
   };
   s.anchor.op = ir::Op::gather;
-  s.anchor.attrs = {{"axis", std::int64_t{1}}, {"indices", indices}};
+  s.anchor.facts = *ir::facts_of(s.anchor.op, {{"axis", std::int64_t{1}}, {"indices", indices}}, 4);
   s.anchor.inputs = {nhwc(0, c.channels)};
   s.space = {1, made, c.size, c.size};
   s.stores = {nhwc(1, made)};
